@@ -1,0 +1,1 @@
+"""penstock: a message log and task queue for Python."""

@@ -1,0 +1,148 @@
+"""The root of the error tree, and the errors of storage.
+
+Idea: every failure penstock can name is a subclass of `Error`, raised, never returned. A class carries
+a machine `code` (stable: it travels on the wire and comes out of `--json`) and says whether trying the
+same thing again can help. Floors above add their own branches in their own `errors.py`.
+
+Contract: a message names the thing, the value, the limit and the way out. Imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class Error(Exception):
+    """Base of everything penstock raises.
+
+    `code` is the machine name, unique in the tree; `retry` is True when repeating the same call may
+    succeed without anybody changing anything.
+    """
+
+    code: ClassVar[str] = "error"
+    retry: ClassVar[bool] = False
+    by_code: ClassVar[dict[str, type[Error]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "code" in cls.__dict__:
+            taken = Error.by_code.setdefault(cls.code, cls)
+            assert taken is cls, f"error code {cls.code!r} is used by {taken.__name__} and {cls.__name__}"
+
+    @property
+    def message(self) -> str:
+        """The human sentence."""
+        return str(self.args[0]) if self.args else self.code
+
+
+class StorageError(Error):
+    """Something about the log on disk or in memory."""
+
+    code = "storage"
+
+
+class InvalidTopic(StorageError):
+    """A topic name or a log's path that cannot be one."""
+
+    code = "invalid_topic"
+
+
+class EndOfLog(StorageError):
+    """Reading at the end: nothing is committed there yet."""
+
+    code = "end_of_log"
+    retry = True
+
+
+class OutOfBounds(StorageError):
+    """An offset outside the log; the message names the valid range."""
+
+    code = "out_of_bounds"
+
+
+class Diverged(StorageError):
+    """A position whose term is not the log's at that offset; the message names the valid end."""
+
+    code = "diverged"
+
+
+class InvalidBatch(StorageError):
+    """Bytes that are not a well-formed batch, or records that cannot become one."""
+
+    code = "invalid_batch"
+
+
+class RecordTooLarge(InvalidBatch):
+    """A record over `max_record_bytes`."""
+
+    code = "record_too_large"
+
+
+class BatchTooLarge(InvalidBatch):
+    """A batch over the frame or segment limit."""
+
+    code = "batch_too_large"
+
+
+class Corrupt(StorageError):
+    """Damage at or below the mark: bytes that were durable are wrong or missing.
+
+    `path` and `position` say where; `next_offset` is where good records go on (None when unknown).
+    """
+
+    code = "corrupt"
+
+    def __init__(self, message: str, *, path: str = "", position: int = -1, next_offset: int | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+        self.position = position
+        self.next_offset = next_offset
+
+
+class BadChecksum(Corrupt):
+    """A checksum that does not match its bytes."""
+
+    code = "bad_checksum"
+
+
+class AlreadyOpen(StorageError):
+    """Another writer holds the log or the data directory."""
+
+    code = "already_open"
+
+
+class Poisoned(StorageError):
+    """A sync failed: nothing more is acknowledged until the log is opened anew. Reads go on."""
+
+    code = "poisoned"
+
+
+class StorageFull(StorageError):
+    """No space (or no descriptor) for the next bytes; what was acknowledged stays."""
+
+    code = "storage_full"
+    retry = True
+
+
+class NewerFormat(StorageError):
+    """Written by a newer version of penstock than this one."""
+
+    code = "newer_format"
+
+
+class ForeignDirectory(StorageError):
+    """A directory that belongs to another node or is not a penstock directory."""
+
+    code = "foreign_directory"
+
+
+class MissingCodec(StorageError):
+    """A batch is compressed with a codec whose library is not installed."""
+
+    code = "missing_codec"
+
+
+class Closed(StorageError):
+    """The log, client, producer or consumer was closed before this call."""
+
+    code = "closed"
