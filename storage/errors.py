@@ -99,7 +99,7 @@ class Corrupt(StorageError):
         self.next_offset = next_offset
 
 
-class BadChecksum(Corrupt):
+class BadChecksum(Corrupt, InvalidBatch):
     """A checksum that does not match its bytes."""
 
     code = "bad_checksum"
@@ -146,3 +146,10 @@ class Closed(StorageError):
     """The log, client, producer or consumer was closed before this call."""
 
     code = "closed"
+
+
+class BoardUnavailable(StorageError):
+    """The shared block of watermarks is missing, not one of ours, retired, or just being set up."""
+
+    code = "board_unavailable"
+    retry = True

@@ -1,0 +1,120 @@
+"""Column encodings: how the values of one column become bytes, and back.
+
+Two shapes exist. A fixed column is a plain little-endian array. A variable column is int32 offsets from 0
+(one more than there are values), padding to 8 bytes, then the bytes end to end: the layout of an Arrow
+binary column, so that mapped bytes can be handed to Arrow as they lie.
+
+Contract: decoding never trusts the bytes: sizes and offsets are checked before anything is sliced.
+Pure; knows nothing of batches, records or files.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .errors import BatchTooLarge, InvalidBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+COLUMN_BYTES_MAX = 2**31 - 1
+"""An int32 offset cannot point further."""
+
+FEW = 64
+"""Below this many values the struct module beats numpy's start-up cost."""
+
+
+def data_start(count: int) -> int:
+    """Position of the first data byte in a variable column of `count` values."""
+    return (4 * (count + 1) + 7) & ~7
+
+
+def encode_variable(values: Sequence[bytes]) -> bytes:
+    """Encode bytes-like values as offsets and data. Raises InvalidBatch for anything else in the list."""
+    try:
+        data = b"".join(values)
+    except TypeError as error:
+        raise InvalidBatch(f"records must be bytes ({error}); text needs .encode()") from None
+    if len(data) > COLUMN_BYTES_MAX:
+        raise BatchTooLarge(f"a column of {len(data)} bytes is over {COLUMN_BYTES_MAX}; send fewer records per batch")
+    offsets = _offsets(values)
+    if struct.unpack_from("<i", offsets, len(offsets) - 4)[0] != len(data):
+        raise InvalidBatch("a memoryview in the records is not of single bytes; cast it with .cast('B')")
+    return b"".join((offsets, bytes(data_start(len(values)) - len(offsets)), data))
+
+
+def _offsets(values: Sequence[bytes]) -> bytes:
+    count = len(values)
+    if count <= FEW:
+        return struct.pack(f"<{count + 1}i", *accumulate(map(len, values), initial=0))
+    offsets = np.zeros(count + 1, "<i4")
+    np.cumsum(np.fromiter(map(len, values), np.int32, count), out=offsets[1:])
+    return offsets.tobytes()
+
+
+def offsets_of(column: Buffer, count: int) -> np.ndarray:
+    """The `count + 1` offsets of a variable column as an int32 view. Raises InvalidBatch if it is too short."""
+    size = memoryview(column).nbytes
+    if size < data_start(count):
+        raise InvalidBatch(f"a column of {size} bytes cannot hold the offsets of {count} values")
+    return np.frombuffer(column, "<i4", count + 1)
+
+
+def check_variable(column: Buffer, count: int) -> np.ndarray:
+    """Validate offsets (start at 0, never fall, end at the data's end) and return them.
+
+    Unchecked offsets would let a reader address foreign memory. Raises InvalidBatch.
+    """
+    offsets = offsets_of(column, count)
+    data_bytes = memoryview(column).nbytes - data_start(count)
+    if offsets[0] != 0 or offsets[-1] != data_bytes:
+        raise InvalidBatch(f"column offsets run from {offsets[0]} to {offsets[-1]}, not from 0 to {data_bytes}")
+    if count > 1 and (offsets[1:] < offsets[:-1]).any():
+        raise InvalidBatch("column offsets fall")
+    return offsets
+
+
+def decode_variable(column: Buffer, count: int) -> list[bytes]:
+    """The values of a variable column as bytes objects. Raises InvalidBatch."""
+    offsets = check_variable(column, count)
+    data = bytes(memoryview(column)[data_start(count) :])
+    if count == 1:
+        return [data]
+    width = int(offsets[1])
+    if width and width * count == len(data) and (np.diff(offsets) == width).all():
+        return list(_uniform(width, count).unpack(data))
+    bounds = offsets.tolist()
+    return [data[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+
+
+@lru_cache(maxsize=64)
+def _uniform(width: int, count: int) -> struct.Struct:
+    """One C call for a batch of records that all have the same length."""
+    return struct.Struct(f"{width}s" * count)
+
+
+def decode_fixed(column: Buffer, count: int, dtype: str) -> np.ndarray:
+    """A fixed column as a numpy view of `dtype`, shape (count,). Raises InvalidBatch on a wrong size."""
+    size, wanted = memoryview(column).nbytes, count * np.dtype(dtype).itemsize
+    if size != wanted:
+        raise InvalidBatch(f"a column of {count} {dtype} values has {size} bytes instead of {wanted}")
+    return np.frombuffer(column, dtype)
+
+
+def encode_validity(present: Sequence[bool]) -> bytes:
+    """One bit per value, least significant first: Arrow's validity bitmap."""
+    return np.packbits(np.fromiter(present, bool, len(present)), bitorder="little").tobytes()
+
+
+def decode_validity(column: Buffer, count: int) -> np.ndarray:
+    """The bitmap as a bool array of shape (count,). Raises InvalidBatch on a wrong size."""
+    size = memoryview(column).nbytes
+    if size != (count + 7) // 8:
+        raise InvalidBatch(f"a validity bitmap of {count} values has {size} bytes instead of {(count + 7) // 8}")
+    return np.unpackbits(np.frombuffer(column, np.uint8), count=count, bitorder="little").view(bool)
