@@ -45,8 +45,9 @@ def binary_array(column: Buffer, count: int, validity: Buffer | None = None) -> 
     view = memoryview(column)
     if validity is not None:
         columns.decode_validity(validity, count)
-    parts = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(view), pa.py_buffer(view[columns.data_start(count) :])]
-    return pa.BinaryArray.from_buffers(pa.binary(), count, parts)
+    present = None if validity is None else pa.py_buffer(validity)
+    data = pa.py_buffer(view[columns.data_start(count) :])
+    return pa.BinaryArray.from_buffers(pa.binary(), count, [present, pa.py_buffer(view), data])
 
 
 def record_batch(batch: Batch, names: Sequence[str]) -> pa.RecordBatch:

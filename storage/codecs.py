@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 from .errors import InvalidBatch, MissingCodec
@@ -35,7 +35,7 @@ def compress(codec: int, data: Buffer) -> bytes:
 
 
 def inflate(codec: int, stored: Buffer, raw_bytes: int, limit: int = RAW_BYTES_MAX) -> bytes:
-    """The raw bytes of a compressed column. Raises InvalidBatch when they are not exactly `raw_bytes` or over `limit`."""
+    """The raw bytes of a compressed column. Raises InvalidBatch unless they are exactly `raw_bytes`, within `limit`."""
     if raw_bytes > limit:
         raise InvalidBatch(f"a column would inflate to {raw_bytes} bytes, over the limit of {limit}")
     raw = _functions(codec)[1](stored, raw_bytes)
@@ -44,7 +44,7 @@ def inflate(codec: int, stored: Buffer, raw_bytes: int, limit: int = RAW_BYTES_M
     return raw
 
 
-@lru_cache(maxsize=None)
+@cache
 def _functions(codec: int) -> tuple[Callable[[Buffer], bytes], Callable[[Buffer, int], bytes]]:
     try:
         if codec == Codec.LZ4:
@@ -52,8 +52,10 @@ def _functions(codec: int) -> tuple[Callable[[Buffer], bytes], Callable[[Buffer,
         if codec == Codec.ZSTD:
             return _zstd()
     except ImportError:
-        raise MissingCodec(f"codec {Codec(codec).name.lower()} is not installed; pip install 'penstock[codecs]'") from None
-    raise InvalidBatch(f"codec {codec} is unknown; known are {', '.join(f'{c.value} ({c.name.lower()})' for c in Codec)}")
+        name = Codec(codec).name.lower()
+        raise MissingCodec(f"codec {name} is not installed; pip install 'penstock[codecs]'") from None
+    known = ", ".join(f"{known.value} ({known.name.lower()})" for known in Codec)
+    raise InvalidBatch(f"codec {codec} is unknown; known are {known}")
 
 
 def _lz4() -> tuple[Callable[[Buffer], bytes], Callable[[Buffer, int], bytes]]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,7 +90,7 @@ def decode_variable(column: Buffer, count: int) -> list[bytes]:
     if width and width * count == len(data) and (np.diff(offsets) == width).all():
         return list(_uniform(width, count).unpack(data))
     bounds = offsets.tolist()
-    return [data[start:end] for start, end in zip(bounds, bounds[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(bounds)]
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,147 @@
+"""From records to a batch: the writing half, used by producers and by the engine's own effects.
+
+Contract: what comes out has no place in any log yet; the log's writer stamps it. Every column carries its
+checksum from here to the last reader.
+Pure: lists in, bytes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from . import columns
+from .codecs import Codec, compress
+from .errors import InvalidBatch
+from .header import (
+    ALIGNMENT,
+    CHECKSUM_STRUCT,
+    DIRECTORY_STRUCT,
+    HEADER_BYTES,
+    HEADER_STRUCT,
+    MAGIC,
+    VERSION,
+    ColumnId,
+    Kind,
+    aligned,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def encode(
+    values: Sequence[bytes],
+    *,
+    keys: Sequence[bytes | None] | None = None,
+    headers: Sequence[dict[str, bytes] | None] | None = None,
+    event_times: Sequence[int] | None = None,
+    codec: int = Codec.NONE,
+    producer_id: int = 0,
+    producer_epoch: int = 0,
+    first_sequence: int = 0,
+) -> bytearray:
+    """Encode records as a batch without a place in a log.
+
+    `keys`, `headers` and `event_times` (microseconds UTC) are as long as `values` or None; single keys and
+    headers may be None. Raises InvalidBatch (no records, not bytes, lengths differ) and BatchTooLarge.
+    """
+    if not values:
+        raise InvalidBatch("a batch needs at least one record")
+    found = [(ColumnId.VALUE, codec, columns.encode_variable(values))]
+    if keys is not None:
+        found += _key_columns(_same_length("keys", keys, values), codec)
+    if headers is not None:
+        packed = list(map(_pack_headers, _same_length("headers", headers, values)))
+        found.append((ColumnId.HEADERS, codec, columns.encode_variable(packed)))
+    if event_times is not None:
+        times = np.asarray(_same_length("event_times", event_times, values), "<i8")
+        found.append((ColumnId.EVENT_TIME, Codec.NONE, times.tobytes()))
+    return assemble(Kind.RECORDS, len(values), found, producer_id, producer_epoch, first_sequence)
+
+
+def encode_state(effects: bytes) -> bytearray:
+    """A batch of effects: a change of state without records. The encoding of effects is the engine's."""
+    return assemble(Kind.STATE, 0, [(ColumnId.EFFECTS, Codec.NONE, effects)])
+
+
+def encode_raft(entry: bytes = b"") -> bytearray:
+    """A no-op (empty) or a change of configuration."""
+    return assemble(Kind.RAFT, 0, [(ColumnId.EFFECTS, Codec.NONE, entry)] if entry else [])
+
+
+def assemble(
+    kind: int,
+    record_count: int,
+    found: Sequence[tuple[int, int, Buffer]],
+    producer_id: int = 0,
+    producer_epoch: int = 0,
+    first_sequence: int = 0,
+) -> bytearray:
+    """Lay raw columns [(id, codec, raw bytes)] out as one unstamped batch, compressing those with a codec."""
+    stored = [(id_, codec, compress(codec, raw) if codec else raw, len(raw)) for id_, codec, raw in found]
+    return lay_out(kind, record_count, stored, producer_id, producer_epoch, first_sequence)
+
+
+def lay_out(
+    kind: int,
+    record_count: int,
+    stored: Sequence[tuple[int, int, Buffer, int]],
+    producer_id: int,
+    producer_epoch: int,
+    first_sequence: int,
+) -> bytearray:
+    """The bytes of a batch from stored columns [(id, codec, stored bytes, raw size)]."""
+    header_bytes = aligned(HEADER_BYTES + DIRECTORY_STRUCT.size * len(stored))
+    parts: list[Buffer] = [bytes(header_bytes)]
+    for _, _, data, _ in stored:
+        parts += (data, bytes(-len(data) % ALIGNMENT))
+    batch = bytearray().join(parts)
+    view = memoryview(batch)
+    position = header_bytes
+    for index, (id_, codec, data, raw_bytes) in enumerate(stored):
+        size = len(data)
+        checksum = xxh3_64_intdigest(view[position : position + size])
+        entry = (id_, codec, 0, position, size, raw_bytes, checksum)
+        DIRECTORY_STRUCT.pack_into(batch, HEADER_BYTES + DIRECTORY_STRUCT.size * index, *entry)
+        position += aligned(size)
+    fixed = (0, MAGIC, VERSION, kind, 0, header_bytes, len(batch), record_count, len(stored))
+    HEADER_STRUCT.pack_into(
+        batch, 0, *fixed, 0, 0, 0, bytes(16), 0, 0, producer_id, first_sequence, producer_epoch
+    )  # fmt: skip
+    CHECKSUM_STRUCT.pack_into(batch, 0, xxh3_64_intdigest(view[8:header_bytes]))
+    return batch
+
+
+def _same_length(name: str, given: Sequence[Any], values: Sequence[bytes]) -> Sequence[Any]:
+    if len(given) != len(values):
+        raise InvalidBatch(f"{len(given)} {name} for {len(values)} records: there must be one for each")
+    return given
+
+
+def _key_columns(keys: Sequence[bytes | None], codec: int) -> list[tuple[int, int, bytes]]:
+    """Keys, and a bitmap only when some record has none. No keys at all need no column."""
+    missing = keys.count(None) if isinstance(keys, (list, tuple)) else sum(key is None for key in keys)
+    if missing == len(keys):
+        return []
+    if not missing:
+        return [(ColumnId.KEY, codec, columns.encode_variable(keys))]  # pyright: ignore[reportArgumentType]
+    filled = columns.encode_variable([key or b"" for key in keys])
+    present = columns.encode_validity([key is not None for key in keys])
+    return [(ColumnId.KEY, codec, filled), (ColumnId.KEY_VALIDITY, Codec.NONE, present)]
+
+
+_header_encoder = msgspec.msgpack.Encoder()
+
+
+def _pack_headers(headers: dict[str, bytes] | None) -> bytes:
+    if not headers:
+        return b""
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, bytes):
+            raise InvalidBatch(f"header {name!r} must be a str with a bytes value, not {type(value).__name__}")
+    return _header_encoder.encode(headers)
