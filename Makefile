@@ -1,0 +1,46 @@
+# The commands of this repository, few and the same as in CI. Each makes the environment it needs; a fresh machine
+# needs Python 3.11+ and nothing else. `make test ARGS="tests/storage -x"` passes arguments on.
+
+PY      := .venv/bin/python
+ARGS    ?=
+FOLDERS := storage transport broker clients spark
+
+.DEFAULT_GOAL := help
+.PHONY: help test demo bench soak lint fmt type dev clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+
+test: lint type ## lint, types and every test: what CI runs
+	$(PY) -m pytest -q $(ARGS)
+
+demo: ## the main job: 336,776 real flights through a broker and back, checked
+	@.ci/environment .venv-demo demo
+	.venv-demo/bin/penstock demo $(ARGS)
+
+bench: dev ## every figure of perf/ beside this machine's own limits; minutes
+	$(PY) -m perf $(ARGS)
+
+soak: dev ## the same tests with many times the cases, and those marked `soak`
+	$(PY) -m pytest -q --soak --timeout 3600 $(ARGS)
+
+lint: dev
+	$(PY) -m ruff check --quiet .
+	$(PY) -m ruff format --check --quiet .
+
+fmt: dev ## format and sort imports in place
+	$(PY) -m ruff check --quiet --fix .
+	$(PY) -m ruff format --quiet .
+
+# Pyright sees the tree as the wheel lays it out: every folder under one import name, by symbolic links.
+type: dev
+	@rm -rf build/typed && mkdir -p build/typed/penstock
+	@for part in penstock/* $(FOLDERS); do ln -s ../../../$$part build/typed/penstock/; done
+	$(PY) -m pyright --pythonpath $(PY)
+
+dev:
+	@.ci/environment .venv dev
+
+clean: ## everything that make made, environments included
+	rm -rf build dist penstock.egg-info .venv .venv-demo .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
