@@ -1,0 +1,254 @@
+"""The board: the watermarks of every partition, in memory that all processes of the machine share.
+
+Idea: one row of 64-bit words per partition (`board_row.py`). Every word has one writer and is stored
+with one aligned 8-byte store, so a reader sees either the old or the new value and needs no lock.
+A 4096-byte header, the rows (four cache lines each: broker, keeper, replica, reserved), then the
+waiter slots (one cache line each).
+
+Contract: the block is re-initialised in place (epoch odd while that goes on, even when it is done) and
+never unlinked under its readers without being retired first (epoch odd for good, owner 0).
+
+Must not know: what a batch is, what a topic is, who wakes whom.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import uuid
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import shared_block
+from .board_row import (
+    BOARD_HEADER,
+    DEFAULT_SLOTS,
+    HEADER_BYTES,
+    HEADER_WORD,
+    MAGIC,
+    ROW,
+    ROW_BYTES,
+    ROW_WORD,
+    ROW_WORDS,
+    SLOT,
+    SLOT_BYTES,
+    SLOT_WORDS,
+    VERSION,
+    Level,
+    Row,
+    committed,
+    split,
+    word,
+)
+from .errors import BoardUnavailable, NewerFormat
+
+__all__ = ["BOARD_HEADER", "ROW", "SLOT", "Board", "Level", "Row", "boot_id", "committed", "split", "word"]
+
+
+class Board:
+    """The whole block. Made by `create` (shared), `private` (this process) or `attach` (somebody else's)."""
+
+    def __init__(self, buffer: mmap.mmap | bytearray, name: str) -> None:
+        """Wrap a block that is already initialised; use the class methods."""
+        self.name = name
+        self._buffer = buffer
+        self._words: memoryview = memoryview(buffer).cast("Q")
+        self.rows = self._words[HEADER_WORD["rows"]]
+        self.slot_count = self._words[HEADER_WORD["slots"]]
+
+    @classmethod
+    def create(
+        cls,
+        rows: int,
+        *,
+        slots: int = DEFAULT_SLOTS,
+        name: str | None = None,
+        file: str | Path | None = None,
+        mode: int = 0o600,
+    ) -> Board:
+        """Make a board, or re-initialise the one of that name in place when it has the same shape.
+
+        Args:
+            name: shared memory of this name (fresh and random when neither name nor file is given).
+            file: a plain file instead; with both, the file is for a machine without shared memory.
+            mode: permissions, whatever the umask is.
+
+        Raises:
+            StorageFull: no space for it; the message says how much is needed.
+            BoardUnavailable: no shared memory on this machine and no `file` to use instead.
+        """
+        size = _total_bytes(rows, slots)
+        if name is None and file is not None:
+            return cls._create_at(str(Path(file).absolute()), rows, slots, size, mode)
+        try:
+            return cls._create_at(name or f"/penstock-{uuid.uuid4().hex[:16]}", rows, slots, size, mode)
+        except BoardUnavailable:
+            if file is None:
+                raise
+        return cls._create_at(str(Path(file).absolute()), rows, slots, size, mode)
+
+    @classmethod
+    def private(cls, rows: int, *, slots: int = DEFAULT_SLOTS) -> Board:
+        """A board in this process's own memory, with the same rows and rules."""
+        buffer = bytearray(_total_bytes(rows, slots))
+        _initialise(memoryview(buffer).cast("Q"), rows, slots)
+        return cls(buffer, "")
+
+    @classmethod
+    def attach(cls, name: str, *, write: bool = False) -> Board:
+        """Map the board that `name` (shared memory, or the path of a file) is.
+
+        Raises:
+            BoardUnavailable: there is none, it is not ours, it was retired, or it is being set up.
+            NewerFormat: a newer penstock made it.
+        """
+        size = shared_block.size_of(name)
+        descriptor = shared_block.open_block(name, write=write)
+        mapping = _map(descriptor, size, mmap.ACCESS_WRITE if write else mmap.ACCESS_READ)
+        _check(memoryview(mapping).cast("Q"), name)
+        return cls(mapping, name)
+
+    @classmethod
+    def _create_at(cls, name: str, rows: int, slots: int, size: int, mode: int) -> Board:
+        if shared_block.size_of(name) not in (0, size):
+            _retire_other(name)
+        mapping = _map(shared_block.reserve(name, size, mode), size, mmap.ACCESS_WRITE)
+        _initialise(memoryview(mapping).cast("Q"), rows, slots)
+        return cls(mapping, name)
+
+    @property
+    def epoch(self) -> int:
+        """Even while the board means something; another number than before means it was re-initialised."""
+        return self._words[HEADER_WORD["epoch"]]
+
+    @property
+    def owner_pid(self) -> int:
+        """Process id of the broker that initialised it; 0 once retired."""
+        return self._words[HEADER_WORD["owner_pid"]]
+
+    @property
+    def boot_id(self) -> int:
+        """Which boot of the machine the owner's process id belongs to."""
+        return self._words[HEADER_WORD["boot_high"]] << 64 | self._words[HEADER_WORD["boot_low"]]
+
+    def row(self, index: int) -> Row:
+        """The words of one partition, as a view: keep it, it costs nothing."""
+        assert 0 <= index < self.rows, f"row {index} of a board of {self.rows} rows"
+        start = HEADER_BYTES // 8 + index * ROW_WORDS
+        return Row(self._words[start : start + ROW_WORDS])
+
+    def words(self, field: str) -> NDArray[np.uint64]:
+        """One word of every row as a live array: a keeper's round is a few vector operations."""
+        flat = np.frombuffer(self._buffer, "<u8", self.rows * ROW_WORDS, HEADER_BYTES)
+        return flat.reshape(self.rows, ROW_WORDS)[:, ROW_WORD[field]]
+
+    def slot(self, index: int) -> int:
+        """A waiter's flag: not 0 while its reader sleeps on the semaphore."""
+        return self._words[self._slot_place(index)]
+
+    def set_slot(self, index: int, value: int) -> None:
+        """Raise or lower a waiter's flag (needs a board attached with `write`)."""
+        self._words[self._slot_place(index)] = value
+
+    def slots(self) -> NDArray[np.uint64]:
+        """All waiters' flags as a live array."""
+        start = HEADER_BYTES + self.rows * ROW_BYTES
+        flat = np.frombuffer(self._buffer, "<u8", self.slot_count * SLOT_WORDS, start)
+        return flat.reshape(self.slot_count, SLOT_WORDS)[:, 0]
+
+    def _slot_place(self, index: int) -> int:
+        assert 0 <= index < self.slot_count, f"slot {index} of a board of {self.slot_count} slots"
+        return (HEADER_BYTES + self.rows * ROW_BYTES) // 8 + index * SLOT_WORDS
+
+    def retire(self) -> None:
+        """Say for good that this board is over, then remove its name. Readers keep their mapping."""
+        self._words[HEADER_WORD["epoch"]] = self.epoch | 1
+        self._words[HEADER_WORD["owner_pid"]] = 0
+        if self.name:
+            shared_block.remove(self.name)
+
+    def close(self) -> None:
+        """Unmap. Rows and arrays that are still in use keep the mapping alive until they go."""
+        self._words.release()
+        if isinstance(self._buffer, mmap.mmap):
+            try:
+                self._buffer.close()
+            except BufferError:
+                # A row or an array still points into it: the last of them unmaps it.
+                return
+
+
+def _total_bytes(rows: int, slots: int) -> int:
+    assert rows > 0, f"a board of {rows} rows"
+    return HEADER_BYTES + rows * ROW_BYTES + slots * SLOT_BYTES
+
+
+def _initialise(words: memoryview, rows: int, slots: int) -> None:
+    """Zero everything but the epoch, which is odd meanwhile."""
+    epoch_place = HEADER_WORD["epoch"]
+    epoch = words[epoch_place] | 1
+    words[epoch_place] = epoch
+    for name, place in HEADER_WORD.items():
+        if name != "epoch":
+            words[place] = 0
+    body = HEADER_BYTES // 8
+    words[body:] = memoryview(bytes(8 * (len(words) - body))).cast("Q")
+    boot = boot_id()
+    header = {
+        "version": VERSION,
+        "owner_pid": os.getpid(),
+        "boot_low": boot & 0xFFFFFFFFFFFFFFFF,
+        "boot_high": boot >> 64,
+        "rows": rows,
+        "slots": slots,
+        "magic": MAGIC,
+    }
+    for name, value in header.items():
+        words[HEADER_WORD[name]] = value
+    words[epoch_place] = epoch + 1
+
+
+def _check(words: memoryview, name: str) -> None:
+    """Refuse a block that is not a board of this version in a stable state."""
+    header = {field: words[place] for field, place in HEADER_WORD.items()}
+    if header["epoch"] % 2:
+        state = "was retired" if not header["owner_pid"] else "is being initialised"
+        raise BoardUnavailable(f"board {name} {state}: read its name again from the data directory")
+    if header["magic"] != MAGIC:
+        raise BoardUnavailable(f"{name} is not a penstock board (magic {header['magic']:#x})")
+    if header["version"] > VERSION:
+        raise NewerFormat(f"board {name} has version {header['version']}, this penstock knows {VERSION}: upgrade it")
+    needed = HEADER_BYTES + header["rows"] * ROW_BYTES + header["slots"] * SLOT_BYTES
+    if len(words) * 8 < needed:
+        raise BoardUnavailable(f"board {name} has {len(words) * 8} bytes where its header asks for {needed}")
+
+
+def boot_id() -> int:
+    """The 128-bit id of this boot of the machine; 0 where the kernel does not tell."""
+    try:
+        return uuid.UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).int
+    except OSError:
+        return 0
+
+
+def _map(descriptor: int, size: int, access: int) -> mmap.mmap:
+    """Map a block and close its descriptor: the mapping keeps the memory."""
+    try:
+        if size < HEADER_BYTES:
+            raise BoardUnavailable(f"a board of {size} bytes has no whole header: is the broker just starting?")
+        return mmap.mmap(descriptor, size, access=access)
+    finally:
+        os.close(descriptor)
+
+
+def _retire_other(name: str) -> None:
+    """Retire a block of another shape before its name goes to the new one."""
+    if shared_block.size_of(name) >= HEADER_BYTES:
+        mapping = _map(shared_block.open_block(name, write=True), HEADER_BYTES, mmap.ACCESS_WRITE)
+        with memoryview(mapping) as raw, raw.cast("Q") as words:
+            words[HEADER_WORD["epoch"]] = words[HEADER_WORD["epoch"]] | 1
+            words[HEADER_WORD["owner_pid"]] = 0
+        mapping.close()
+    shared_block.remove(name)

@@ -1,0 +1,167 @@
+"""Words, rows and dtypes of the board: where each word lies and what a reader derives from them.
+
+Idea: every word is an aligned unsigned 64-bit integer with one writer. A watermark word is
+`generation << 44 | seq`: a seq can never be seen without the generation it belongs to, and words of
+one log compare in order. Nobody stores `committed`; readers derive it from the row's commit level.
+
+Contract: these dtypes are the board's layout; FORMAT.md is checked against them.
+Invariant within a generation: durable <= written; a word of another generation says nothing.
+
+Must not know: where the memory comes from, who wakes whom.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+MAGIC = 0x44524F4253504E50  # b"PNPSBORD" as it lies in memory
+VERSION = 1
+SEQ_BITS = 44
+SEQ_LIMIT = 1 << SEQ_BITS
+GENERATION_LIMIT = 1 << (64 - SEQ_BITS)
+HEADER_BYTES = 4096
+ROW_BYTES = 256
+SLOT_BYTES = 64
+DEFAULT_SLOTS = 64
+
+_LINE = 64
+BOARD_HEADER = np.dtype(
+    {
+        "names": ["magic", "version", "epoch", "owner_pid", "boot_low", "boot_high", "rows", "slots"],
+        "formats": ["<u8"] * 8,
+        "offsets": list(range(0, 64, 8)),
+        "itemsize": HEADER_BYTES,
+    }
+)
+_BROKER_LINE = ["written", "durable", "first", "level", "generation", "log_low", "log_high"]
+_KEEPER_LINE = ["synced", "sync_started", "poison"]
+_REPLICA_LINE = ["quorum"]
+ROW = np.dtype(
+    {
+        "names": [*_BROKER_LINE, *_KEEPER_LINE, *_REPLICA_LINE],
+        "formats": ["<u8"] * 11,
+        "offsets": [
+            *(8 * place for place in range(len(_BROKER_LINE))),
+            *(_LINE + 8 * place for place in range(len(_KEEPER_LINE))),
+            *(2 * _LINE + 8 * place for place in range(len(_REPLICA_LINE))),
+        ],
+        "itemsize": ROW_BYTES,
+    }
+)
+SLOT = np.dtype({"names": ["waiting", "pid"], "formats": ["<u8", "<u8"], "offsets": [0, 8], "itemsize": SLOT_BYTES})
+assert (BOARD_HEADER.itemsize, ROW.itemsize, SLOT.itemsize) == (HEADER_BYTES, ROW_BYTES, SLOT_BYTES)
+
+
+def _places(layout: np.dtype) -> dict[str, int]:
+    """Word index of each field of a layout."""
+    return {name: place[1] // 8 for name, place in (layout.fields or {}).items()}
+
+
+HEADER_WORD = _places(BOARD_HEADER)
+ROW_WORD = _places(ROW)
+ROW_WORDS = ROW_BYTES // 8
+SLOT_WORDS = SLOT_BYTES // 8
+
+
+class Level(IntEnum):
+    """Which word of a row says what readers may see."""
+
+    WRITTEN = 0
+    DURABLE = 1
+    QUORUM = 2
+
+
+def word(generation: int, seq: int) -> int:
+    """Generation and seq as one word; words of one log compare in order."""
+    assert 0 <= generation < GENERATION_LIMIT, f"generation {generation}"
+    assert 0 <= seq < SEQ_LIMIT, f"seq {seq}"
+    return generation << SEQ_BITS | seq
+
+
+def split(value: int) -> tuple[int, int]:
+    """The generation and the seq of a word."""
+    return value >> SEQ_BITS, value & (SEQ_LIMIT - 1)
+
+
+class _Word:
+    """One word of a row as an attribute: each get and set is one aligned 8-byte access."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._place = ROW_WORD[name]
+
+    def __get__(self, row: Row, owner: type | None = None) -> int:
+        return row.words[self._place]
+
+    def __set__(self, row: Row, value: int) -> None:
+        row.words[self._place] = value
+
+
+class Row:
+    """One partition's words. Each has one writer; anybody may read.
+
+    written, durable, first, level, generation, log id: the broker (or the embedded log).
+    synced, sync_started: the keeper. quorum: the replica.
+    poison: whoever saw a sync fail; 0 or the word its sync began at. Only an opening broker clears it.
+    """
+
+    __slots__ = ("words",)
+
+    written = _Word()
+    durable = _Word()
+    first = _Word()
+    level = _Word()
+    generation = _Word()
+    log_low = _Word()
+    log_high = _Word()
+    synced = _Word()
+    sync_started = _Word()
+    poison = _Word()
+    quorum = _Word()
+
+    def __init__(self, words: memoryview) -> None:
+        self.words = words
+
+    @property
+    def log_id(self) -> int:
+        """The 128-bit id of the log that owns this row; 0 when it is free or just changing hands."""
+        return self.log_high << 64 | self.log_low
+
+    def assign(self, log_id: int, *, generation: int, level: Level) -> None:
+        """Give the row to a log. All else becomes 0 first and the log id last, so no reader mixes two logs."""
+        self.release()
+        self.level = level
+        self.generation = generation
+        self.log_high = log_id >> 64
+        self.log_low = log_id & 0xFFFFFFFFFFFFFFFF
+
+    def release(self) -> None:
+        """Free the row: the log id goes first."""
+        self.log_low = 0
+        self.log_high = 0
+        for place in ROW_WORD.values():
+            self.words[place] = 0
+
+    def committed(self) -> tuple[int, int]:
+        """Generation and seq up to which readers may see."""
+        return split(self.committed_word())
+
+    def committed_word(self) -> int:
+        """The word that this row's commit level names."""
+        level = self.level
+        if level == Level.DURABLE:
+            return self.durable
+        return self.quorum if level == Level.QUORUM else self.written
+
+    def committed_of(self, log_id: int) -> tuple[int, int] | None:
+        """As `committed`, or None when the row is not (or no longer) that log's."""
+        if self.log_id != log_id:
+            return None
+        value = self.committed_word()
+        return split(value) if self.log_id == log_id else None
+
+
+def committed(row: Row) -> tuple[int, int]:
+    """Generation and seq up to which readers of this row may see."""
+    return row.committed()

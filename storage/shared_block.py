@@ -1,0 +1,105 @@
+"""A named block of memory that processes share: POSIX shared memory, or a file where there is none.
+
+Contract: all space is reserved before anybody maps it (a full /dev/shm is an error, never a SIGBUS);
+permissions are what was asked, whatever the umask is. Descriptors are the caller's to close.
+
+Must not know: what the block holds.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from .errors import BoardUnavailable, StorageFull
+
+
+def is_file(name: str) -> bool:
+    """Shared memory names have one slash, in front; a file is named by its absolute path."""
+    return "/" in name[1:]
+
+
+def reserve(name: str, size: int, mode: int) -> int:
+    """A descriptor of the block, created or opened, `size` bytes long and with all of them reserved.
+
+    Raises:
+        StorageFull: no space; the message says how much is needed. A block made here is removed again.
+        BoardUnavailable: no shared memory on this machine.
+    """
+    descriptor = _descriptor(name, os.O_RDWR | os.O_CREAT, mode)
+    fresh = os.fstat(descriptor).st_size == 0
+    try:
+        os.fchmod(descriptor, mode)
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        os.close(descriptor)
+        if fresh:
+            remove(name)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
+            place = Path(name).parent if is_file(name) else "/dev/shm"
+            raise StorageFull(
+                f"the board needs {size} bytes and {place} has no space for it: enlarge {place} or use a board file"
+            ) from error
+        raise
+    return descriptor
+
+
+def open_block(name: str, *, write: bool) -> int:
+    """A descriptor of a block that exists.
+
+    Raises:
+        BoardUnavailable: there is none, or it may not be opened.
+    """
+    try:
+        return _descriptor(name, os.O_RDWR if write else os.O_RDONLY, 0)
+    except FileNotFoundError as error:
+        raise BoardUnavailable(f"there is no board {name}: is the broker running on this machine?") from error
+    except PermissionError as error:
+        raise BoardUnavailable(f"no permission to map board {name}: join the broker's group") from error
+
+
+def size_of(name: str) -> int:
+    """Bytes of the block; 0 when there is none."""
+    try:
+        descriptor = open_block(name, write=False)
+    except BoardUnavailable:
+        return 0
+    try:
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+
+
+def remove(name: str) -> None:
+    """Remove the name; a name already gone is what was wanted."""
+    if is_file(name):
+        Path(name).unlink(missing_ok=True)
+        return
+    import posix_ipc
+
+    try:
+        posix_ipc.unlink_shared_memory(name)
+    except posix_ipc.ExistentialError:
+        return
+
+
+def _descriptor(name: str, flags: int, mode: int) -> int:
+    return os.open(name, flags | os.O_CLOEXEC, mode) if is_file(name) else _shm_open(name, flags, mode)
+
+
+def _shm_open(name: str, flags: int, mode: int) -> int:
+    """A descriptor of POSIX shared memory. posix_ipc is loaded here: a board file must not need it."""
+    try:
+        import posix_ipc
+    except ImportError as error:
+        raise BoardUnavailable("posix_ipc cannot be loaded: use a board file") from error
+    ipc_flags = posix_ipc.O_CREAT if flags & os.O_CREAT else 0
+    try:
+        return posix_ipc.SharedMemory(name, ipc_flags, mode=mode, read_only=not flags & os.O_RDWR).fd
+    except posix_ipc.ExistentialError as error:
+        raise FileNotFoundError(errno.ENOENT, "no such shared memory", name) from error
+    except posix_ipc.PermissionsError as error:
+        raise PermissionError(errno.EACCES, "no permission", name) from error
+    except OSError as error:
+        raise BoardUnavailable(f"this machine has no POSIX shared memory ({error}): use a board file") from error
