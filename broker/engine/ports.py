@@ -1,0 +1,175 @@
+"""What the engine needs from the world: a port to answer through, a store of logs, and the time.
+
+Idea: the engine is rules only. Whoever drives a `Node` (the broker process, or `file://` and `mem://`
+inside a client) brings a `Port` and a `Store` and calls the node from one thread.
+
+Contract: every method here is called by the node from within one of the node's own calls, never from
+elsewhere; none may call back into the node. What takes long (syncing, unlinking, cold pages) may be begun
+here and finished later. Knows no socket, file or clock: only their shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...storage import Chunk, Cursor, LogWriter, SegmentRef, Snapshot
+    from ...transport.messages import Answer, Deliver
+    from .settings import TopicSettings
+
+Peer = Hashable
+"""Whoever sent a message: opaque, equal for the life of one connection (a ROUTER identity, a channel)."""
+
+Payload = bytes | bytearray | memoryview
+"""Batches, back to back. The node keeps a reference until the next flush, and never changes it."""
+
+Randomness = Callable[[int], bytes]
+"""`randomness(n)` gives n random bytes; a test passes a seeded one."""
+
+
+class Now(NamedTuple):
+    """Both clocks, read once per turn of the driver's loop."""
+
+    wall_us: int  # microseconds since 1970, UTC; may jump
+    monotonic_s: float  # seconds, never goes back, never jumps
+
+
+class Cold(Enum):
+    """The answer of a read whose pages are not in memory."""
+
+    COLD = "cold"
+
+
+COLD: Final = Cold.COLD
+
+
+class Port(Protocol):
+    """The way out: answers, deliveries, wake-ups, and reads that must not block."""
+
+    def reply(self, peer: Peer, message: Answer, payload: Payload = b"") -> bool:
+        """Send one message to `peer` over the connection it asked on.
+
+        Also carries what nobody asked for (Assigned, Evicted, and Deliver of "control" sessions).
+        Returns False when the peer is gone or cannot take it now; a reply is then dropped (the client asks
+        again), a Deliver is tried again at the next `advance` or `tick`.
+        """
+        ...
+
+    def open_delivery(self, session: int) -> str:
+        """A fresh endpoint for one "push" session and exactly one peer; "" makes the session use "control"."""
+        ...
+
+    def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
+        """Send on the session's own endpoint. False: nobody is connected yet, try again later."""
+        ...
+
+    def close_delivery(self, session: int) -> None:
+        """Close the session's endpoint and drop what it holds. Called once per opened one."""
+        ...
+
+    def open_wake(self, session: int) -> tuple[str, int]:
+        """A (semaphore name, board slot) for one "mapped" session; ("", -1) where there is none."""
+        ...
+
+    def wake(self, session: int) -> None:
+        """The end offset of a partition of this mapped session moved: post its semaphore if its slot says waiting."""
+        ...
+
+    def close_wake(self, session: int) -> None:
+        """Give the slot and the semaphore back. Called once per opened one."""
+        ...
+
+    def read(self, cursor: Cursor, max_bytes: int, limit_seq: int, token: Hashable) -> Chunk | None | Literal[Cold.COLD]:
+        """`cursor.next(max_bytes, limit_seq)`, unless that would wait for the disk.
+
+        COLD leaves the cursor where it is: the port brings the pages in elsewhere and then has the driver call
+        `Node.warmed(token)`. Raises Corrupt as the cursor does.
+        """
+        ...
+
+
+class Store(Protocol):
+    """Where logs live. All paths, options, locks and board rows are its business."""
+
+    def metadata(self) -> LogWriter:
+        """Open the node's metadata log, creating it the first time."""
+        ...
+
+    def create(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
+        """Create the log of a new partition, durably, and open it. It becomes known only when its topic is logged."""
+        ...
+
+    def open(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
+        """Open the log of a partition that the catalogue knows; never creates one. Raises when it is missing."""
+        ...
+
+    def configure(self, log: LogWriter, settings: TopicSettings) -> None:
+        """The topic's settings changed while the log is open."""
+        ...
+
+    def delete(self, topic: bytes) -> None:
+        """Rename a topic's directory to the trash, then unlink it. The node closed its logs. No directory is fine."""
+        ...
+
+    def directory(self, topic: bytes, partition: int) -> str:
+        """Where a partition's files are, for local readers; "" where nobody else can open them."""
+        ...
+
+    def row(self, log: LogWriter) -> int:
+        """The log's row on the board; -1 without a board."""
+        ...
+
+    def save_snapshot(self, log: LogWriter, seq: int, term: int, body: bytes) -> None:
+        """Begin saving a snapshot; it may become durable later (see `covered`)."""
+        ...
+
+    def load_snapshot(self, log: LogWriter) -> Snapshot | None:
+        """The newest snapshot that verifies, or None."""
+        ...
+
+    def covered(self, log: LogWriter) -> int:
+        """The seq of the second-newest durable snapshot: segments up to it may go. 0 when there are not two."""
+        ...
+
+    def retire(self, log: LogWriter, segments: Sequence[SegmentRef]) -> None:
+        """These segments are below the committed first offset: unlink them, now or soon, then `log.forget(them)`."""
+        ...
+
+
+class NodeConfig(Struct, frozen=True, kw_only=True):
+    """Identity and limits of one node. Times in seconds, sizes in bytes."""
+
+    node: str = ""  # ids of DATA/node.json, as hex
+    cluster: str = ""
+    server: str = "penstock"  # name and version, for people
+    boot_id: str = ""  # with `data` and `board`: what a reader on the same machine needs
+    data: str = ""
+    board: str = ""
+    endpoint: str = ""  # named in every partition; "" means the one the client asked on
+    oldest_version: int = 1
+    newest_version: int = 1
+
+    max_frame_bytes: int = 64 << 20  # a produced batch, and the second frame of any request
+    max_record_bytes: int = 16 << 20  # default of topics; one record
+    max_partitions: int = 1024  # per topic
+    max_topics: int = 100_000
+    max_producers: int = 1000  # remembered per partition; the longest silent unnamed one goes first
+    max_sessions: int = 10_000
+    chunk_bytes: int = 256 << 10  # most that is read at once for one delivery; at least one batch
+
+    producer_expiry_s: float = 7 * 86400.0  # an unnamed producer silent for so long is forgotten
+    group_expiry_s: float = 30 * 86400.0  # a group without members, silent for so long, is deleted
+    handover_s: float = 10.0  # how long a revoked partition may be kept before it is taken
+    session_timeout_min_s: float = 1.0
+    session_timeout_max_s: float = 300.0
+    wait_max_s: float = 60.0  # longest wait of a Fetch
+    clock_jump_s: float = 3600.0  # a wall clock that jumps ahead by more is not followed
+    housekeeping_s: float = 5.0  # between two passes of retention and expiry
+    snapshot_batches: int = 20_000  # a partition is snapshot after so many batches
+    snapshot_bytes: int = 256 << 20  # or so many bytes

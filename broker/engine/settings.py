@@ -1,0 +1,82 @@
+"""The settings of a topic: what may be set, its default, its range.
+
+Idea: a frozen struct that travels as plain numbers and strings (wire, log, snapshot). Sizes are bytes, times
+are seconds; "64MB" and "7d" are the business of clients.
+Contract: `parse` and `altered` raise InvalidSettings with one sentence that names key, value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, structs
+
+from ..errors import InvalidSettings
+
+MIB = 1 << 20
+
+
+class TopicSettings(Struct, frozen=True, kw_only=True):
+    """Settings of one topic."""
+
+    commit: Literal["durable", "written"] = "durable"  # acknowledged when synced, or when in the page cache
+    segment_bytes: int = 64 * MIB  # a new file after so many bytes; the unit that retention removes
+    retention_s: float | None = None  # records older than this may go
+    retention_bytes: int | None = None  # per partition: the oldest beyond this may go
+    retain_unread: bool = False  # never remove what a group has not committed yet
+    codec: Literal["none", "lz4", "zstd"] = "none"  # how producers compress values; advice, checked nowhere
+    max_record_bytes: int = 16 * MIB
+
+    def named(self) -> dict[str, Any]:
+        """By name, as the wire carries them."""
+        return structs.asdict(self)
+
+
+RANGES: dict[str, tuple[float, float]] = {
+    "segment_bytes": (64 << 10, 4 << 30),
+    "retention_s": (1, 100 * 366 * 86400),
+    "retention_bytes": (64 << 10, 1 << 60),
+    "max_record_bytes": (1, 1 << 30),
+}
+FIXED = ("commit",)
+"""What cannot change after creation: acknowledged records of one log stand at one level."""
+
+
+def parse(given: dict[str, Any]) -> TopicSettings:
+    """Settings of a new topic, defaults for the rest."""
+    return _checked({}, given)
+
+
+def altered(current: TopicSettings, given: dict[str, Any]) -> TopicSettings:
+    """`current` with `given` changed."""
+    for name in FIXED:
+        if name in given and given[name] != getattr(current, name):
+            raise InvalidSettings(
+                f"topic setting {name} cannot be changed from {getattr(current, name)!r} to {given[name]!r}: "
+                "create a new topic"
+            )
+    return _checked(current.named(), given)
+
+
+def _checked(base: dict[str, Any], given: dict[str, Any]) -> TopicSettings:
+    for name in given:
+        if name not in TopicSettings.__struct_fields__:
+            raise InvalidSettings(_unknown(name))
+    try:
+        settings = msgspec.convert({**base, **given}, TopicSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidSettings(f"topic settings {given!r} are not allowed: {error}") from error
+    for name, (lowest, highest) in RANGES.items():
+        value = getattr(settings, name)
+        if value is not None and not lowest <= value <= highest:
+            raise InvalidSettings(f"topic setting {name}={value} is not allowed: {lowest} to {highest}")
+    return settings
+
+
+def _unknown(name: str) -> str:
+    known = TopicSettings.__struct_fields__
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else "known are " + ", ".join(known)
+    return f"topic setting {name!r} is unknown: {hint}"

@@ -1,0 +1,117 @@
+"""The errors of the broker: what the rules of topics, producers and groups refuse.
+
+Idea: one class per machine code; a client raises the same class from a Failure (`Error.by_code`).
+Contract: as `storage/errors.py`: a message names the thing, the value, the limit and the way out.
+"""
+
+from __future__ import annotations
+
+from ..storage.errors import Error
+
+
+class BrokerError(Error):
+    """Something the broker refused."""
+
+    code = "broker"
+
+
+class InvalidRequest(BrokerError):
+    """A request with a field that cannot be."""
+
+    code = "invalid_request"
+
+
+class InvalidSettings(BrokerError):
+    """A topic setting that is unknown or out of range."""
+
+    code = "invalid_settings"
+
+
+class UnsupportedVersion(BrokerError):
+    """Client and broker share no version of the protocol."""
+
+    code = "unsupported_version"
+
+
+class UnknownTopic(BrokerError):
+    """No topic of this name or id; a recreated topic has another id."""
+
+    code = "unknown_topic"
+
+
+class TopicExists(BrokerError):
+    """A topic of this name is there already."""
+
+    code = "topic_exists"
+
+
+class UnknownPartition(BrokerError):
+    """The topic has no such partition."""
+
+    code = "unknown_partition"
+
+
+class Unavailable(BrokerError):
+    """The partition or the catalogue cannot be used until someone repairs it; the message says what is wrong."""
+
+    code = "unavailable"
+
+
+class LimitReached(BrokerError):
+    """A stated bound of the broker (topics, partitions, sessions, producers) is reached."""
+
+    code = "limit_reached"
+
+
+class SequenceGap(BrokerError):
+    """A producer's batch does not follow the one before: something in between was never received."""
+
+    code = "sequence_gap"
+
+
+class UnknownProducer(BrokerError):
+    """A producer the partition has forgotten (or never saw) goes on in the middle of its sequence."""
+
+    code = "unknown_producer"
+
+
+class Fenced(BrokerError):
+    """A newer owner took over: of a producer's name, or of a partition of a group."""
+
+    code = "fenced"
+
+
+class UnknownGroup(BrokerError):
+    """The topic has no such group."""
+
+    code = "unknown_group"
+
+
+class GroupActive(BrokerError):
+    """The group has members, and what was asked needs it idle."""
+
+    code = "group_active"
+
+
+class UnknownSession(BrokerError):
+    """The session is over, or belonged to an earlier start of the broker: join again."""
+
+    code = "unknown_session"
+
+
+class SessionExpired(BrokerError):
+    """Nothing was heard of a session for longer than its timeout."""
+
+    code = "session_expired"
+
+
+class SessionReplaced(BrokerError):
+    """The same member joined again under a newer session."""
+
+    code = "session_replaced"
+
+
+class UnknownEffect(BrokerError):
+    """A log holds an effect or a kind of batch this version does not know: a newer version must open it."""
+
+    code = "unknown_effect"
