@@ -37,7 +37,8 @@ GENERATION_LIMIT = 1 << (64 - SEQ_BITS)
 
 def word(generation: int, seq: int) -> int:
     """Generation and seq as one word; words of one log compare in order."""
-    assert 0 <= generation < GENERATION_LIMIT and 0 <= seq < SEQ_LIMIT, (generation, seq)
+    assert 0 <= generation < GENERATION_LIMIT, generation
+    assert 0 <= seq < SEQ_LIMIT, seq
     return generation << SEQ_BITS | seq
 
 
@@ -339,11 +340,11 @@ class SegmentName(NamedTuple):
         return f"{self.base_seq:020d}-{self.generation:08d}"
 
     @property
-    def segment(self) -> str:
+    def segment_file(self) -> str:
         return f"{self}{SEGMENT_SUFFIX}"
 
     @property
-    def index(self) -> str:
+    def index_file(self) -> str:
         return f"{self}{INDEX_SUFFIX}"
 
 
