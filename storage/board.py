@@ -39,10 +39,9 @@ from .board_row import (
     Level,
     Row,
     committed,
-    split,
-    word,
 )
 from .errors import BoardUnavailable, NewerFormat
+from .layout import split, word
 
 __all__ = ["BOARD_HEADER", "ROW", "SLOT", "Board", "Level", "Row", "boot_id", "committed", "split", "word"]
 

@@ -16,11 +16,10 @@ from enum import IntEnum
 
 import numpy as np
 
+from .layout import split
+
 MAGIC = 0x44524F4253504E50  # b"PNPSBORD" as it lies in memory
 VERSION = 1
-SEQ_BITS = 44
-SEQ_LIMIT = 1 << SEQ_BITS
-GENERATION_LIMIT = 1 << (64 - SEQ_BITS)
 HEADER_BYTES = 4096
 ROW_BYTES = 256
 SLOT_BYTES = 64
@@ -71,18 +70,6 @@ class Level(IntEnum):
     WRITTEN = 0
     DURABLE = 1
     QUORUM = 2
-
-
-def word(generation: int, seq: int) -> int:
-    """Generation and seq as one word; words of one log compare in order."""
-    assert 0 <= generation < GENERATION_LIMIT, f"generation {generation}"
-    assert 0 <= seq < SEQ_LIMIT, f"seq {seq}"
-    return generation << SEQ_BITS | seq
-
-
-def split(value: int) -> tuple[int, int]:
-    """The generation and the seq of a word."""
-    return value >> SEQ_BITS, value & (SEQ_LIMIT - 1)
 
 
 class _Word:
