@@ -1,0 +1,235 @@
+"""Snapshots: the state of a partition at one seq, so that replay starts there and old segments may go.
+
+Idea: one file per snapshot, a 64-byte checksummed header and the body as one block. A file is written
+under another name, synced, renamed and the directory synced: a snapshot with its name is a whole one,
+unless the disk damaged it later. Two are kept, so one damaged file costs replay, not state.
+
+Contract: a snapshot is committed only when the batches up to its seq are durable. `load_newest` returns
+only bytes whose checksums, log id and name agree, falls back to the one before, and raises when what is
+left does not reach the log any more. The halves `prepare` and `commit` let another process do the sync
+between them.
+
+Must not know: what the body says (the engine's), when to take one.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from .errors import BadChecksum, Corrupt, InvalidBatch, NewerFormat, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from .files import Files
+
+MAGIC = 0x53534E50  # "PNSS" in the file
+VERSION = 1
+KEPT = 2
+ANY_LOG = bytes(16)
+
+SNAPSHOT = np.dtype(
+    [
+        ("header_checksum", "<u8"),  # xxh3_64 of the rest of the header
+        ("magic", "<u4"),
+        ("version", "<u4"),
+        ("seq", "<i8"),  # last seq whose effects are in the body
+        ("term", "<i8"),
+        ("log_id", "V16"),
+        ("body_bytes", "<u8"),
+        ("body_checksum", "<u8"),  # xxh3_64 of the body
+    ]
+)
+_STRUCT = struct.Struct("<QIIqq16sQQ")
+SNAPSHOT_BYTES = 64
+assert SNAPSHOT.itemsize == _STRUCT.size == SNAPSHOT_BYTES
+
+_PREFIX = "snapshot-"
+_NEW = ".new"
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """State after everything up to `seq`."""
+
+    seq: int
+    term: int
+    body: bytes
+    log_id: bytes = ANY_LOG
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One snapshot file of a directory; `problem` is None when it is whole."""
+
+    name: str
+    seq: int
+    problem: StorageError | None
+
+
+def file_name(seq: int) -> str:
+    """The name of the snapshot at `seq`."""
+    return f"{_PREFIX}{seq:020d}"
+
+
+def seq_of(name: str) -> int | None:
+    """The seq that a file name says, None when it is not a snapshot's."""
+    digits = name.removeprefix(_PREFIX)
+    return int(digits) if name.startswith(_PREFIX) and len(digits) == 20 and digits.isdecimal() else None
+
+
+def encode_header(seq: int, term: int, body: Buffer, log_id: bytes = ANY_LOG) -> bytes:
+    """The 64 bytes that go before the body."""
+    rest = _STRUCT.pack(0, MAGIC, VERSION, seq, term, log_id, len(body), xxh3_64_intdigest(body))[8:]
+    return xxh3_64_intdigest(rest).to_bytes(8, "little") + rest
+
+
+def decode(data: Buffer, path: str = "") -> Snapshot:
+    """The snapshot that a file's bytes are.
+
+    Raises:
+        InvalidBatch: no snapshot header. BadChecksum: header or body is damaged. Corrupt: the body is cut
+            short. NewerFormat: a newer penstock wrote it.
+    """
+    view = memoryview(data)
+    if len(view) < SNAPSHOT_BYTES:
+        raise InvalidBatch(f"{path} has {len(view)} bytes, a snapshot's header alone has {SNAPSHOT_BYTES}")
+    checksum, magic, version, seq, term, log_id, body_bytes, body_checksum = _STRUCT.unpack_from(view)
+    if magic != MAGIC:
+        raise InvalidBatch(f"{path} is not a snapshot")
+    if xxh3_64_intdigest(view[8:SNAPSHOT_BYTES]) != checksum:
+        raise BadChecksum(f"the header of {path} does not match its checksum", path=path, position=0)
+    if version > VERSION:
+        raise NewerFormat(f"{path} has version {version}, this penstock reads {VERSION}; upgrade it")
+    body = view[SNAPSHOT_BYTES : SNAPSHOT_BYTES + body_bytes]
+    if len(body) != body_bytes:
+        raise Corrupt(f"{path} ends after {len(body)} of {body_bytes} bytes", path=path, position=len(view))
+    if xxh3_64_intdigest(body) != body_checksum:
+        raise BadChecksum(f"the body of {path} does not match its checksum", path=path, position=SNAPSHOT_BYTES)
+    return Snapshot(seq, term, bytes(body), log_id)
+
+
+def prepare(files: Files, directory: str, seq: int, term: int, body: bytes, log_id: bytes = ANY_LOG) -> str:
+    """Write the snapshot under a temporary name and return that path: sync it, then `commit`. Raises StorageFull."""
+    path = f"{directory}/{file_name(seq)}{_NEW}"
+    if files.exists(path):
+        files.unlink(path)
+    file = files.create(path, SNAPSHOT_BYTES + len(body))
+    try:
+        file.pwritev([encode_header(seq, term, body, log_id), body], 0)
+    finally:
+        file.close()
+    return path
+
+
+def commit(files: Files, directory: str, seq: int, log_id: bytes = ANY_LOG) -> int:
+    """Give a synced snapshot its name and remove what is no longer needed.
+
+    Returns:
+        The seq of the second-newest whole snapshot (0 without one): segments up to it may go.
+    """
+    name = file_name(seq)
+    files.replace(f"{directory}/{name}{_NEW}", f"{directory}/{name}")
+    files.sync_dir(directory)
+    second = _newest_below(files, directory, seq, log_id)
+    for other in files.listdir(directory):
+        found = seq_of(other.removesuffix(_NEW))
+        if found is not None and other not in (name, file_name(second)):
+            files.unlink(f"{directory}/{other}")
+    return second
+
+
+def save(files: Files, directory: str, seq: int, term: int, body: bytes, log_id: bytes = ANY_LOG) -> int:
+    """Write, sync and commit a snapshot; returns what `commit` does. Raises StorageFull, OSError (sync failed)."""
+    path = prepare(files, directory, seq, term, body, log_id)
+    file = files.open(path, write=True)
+    try:
+        file.sync()
+    finally:
+        file.close()
+    return commit(files, directory, seq, log_id)
+
+
+def load(files: Files, directory: str, name: str, log_id: bytes = ANY_LOG) -> Snapshot:
+    """One snapshot by file name. Raises as `decode` does, and Corrupt when it belongs elsewhere."""
+    path = f"{directory}/{name}"
+    file = files.open(path)
+    try:
+        snapshot = decode(file.pread(file.size(), 0), path)
+    finally:
+        file.close()
+    if snapshot.seq != seq_of(name):
+        raise Corrupt(f"{path} holds the snapshot of seq {snapshot.seq}", path=path, position=0)
+    if ANY_LOG not in (log_id, snapshot.log_id) and log_id != snapshot.log_id:
+        raise Corrupt(f"{path} belongs to log {snapshot.log_id.hex()}", path=path, position=0)
+    return snapshot
+
+
+def scan(files: Files, directory: str, log_id: bytes = ANY_LOG) -> list[Found]:
+    """Every snapshot of a directory, newest first, read and judged."""
+    found: list[Found] = []
+    for name in _names(files, directory):
+        problem: StorageError | None = None
+        try:
+            load(files, directory, name, log_id)
+        except StorageError as error:
+            problem = error
+        found.append(Found(name, seq_of(name) or 0, problem))
+    return found
+
+
+def load_newest(
+    files: Files, directory: str, log_id: bytes = ANY_LOG, *, first_seq: int = 1, last_seq: int | None = None
+) -> Snapshot | None:
+    """The newest whole snapshot, None when replay can and must start at the log's beginning.
+
+    Args:
+        first_seq: the first seq that the log still has; a snapshot older than that is of no use.
+        last_seq: the last seq that the log has; a snapshot beyond it knows batches that a cut made void.
+
+    Raises:
+        Corrupt: no whole snapshot reaches `first_seq`; the message names the damaged ones.
+        NewerFormat: a newer penstock wrote the newest one (falling back would undo what it did).
+    """
+    problems: list[str] = []
+    for name in _names(files, directory):
+        try:
+            snapshot = load(files, directory, name, log_id)
+        except NewerFormat:
+            raise
+        except StorageError as error:
+            problems.append(error.message)
+            continue
+        if last_seq is not None and snapshot.seq > last_seq:
+            problems.append(f"{name} is beyond the log's last seq {last_seq}")
+        elif snapshot.seq >= first_seq - 1:
+            return snapshot
+    if first_seq > 1:
+        reason = "; ".join(problems) or "there is none"
+        raise Corrupt(f"the log starts at seq {first_seq} and no snapshot reaches it: {reason}", path=directory)
+    return None
+
+
+def second_newest_seq(files: Files, directory: str, log_id: bytes = ANY_LOG) -> int:
+    """The seq of the second-newest whole snapshot, 0 with fewer than two. Reads them: keep what `commit` returned."""
+    whole = [found.seq for found in scan(files, directory, log_id) if found.problem is None]
+    return whole[1] if len(whole) > 1 else 0
+
+
+def _names(files: Files, directory: str) -> list[str]:
+    return sorted((name for name in files.listdir(directory) if seq_of(name) is not None), reverse=True)
+
+
+def _newest_below(files: Files, directory: str, seq: int, log_id: bytes) -> int:
+    for name in _names(files, directory):
+        older = seq_of(name) or 0
+        if older < seq:
+            try:
+                load(files, directory, name, log_id)
+            except StorageError:
+                continue  # damaged: a whole newer one has just been written, so this one is only in the way
+            return older
+    return 0
