@@ -12,9 +12,21 @@ Pure: values only. No sockets, no clock, no rules.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+INT64_MAX = 2**63 - 1
+
+Int64 = Annotated[int, Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
+Count = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+Unsigned = Annotated[int, Meta(ge=0)]
+"""Up to 2**64 - 1, which is all that msgpack can carry."""
+TopicId = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Setting = str | int | float | bool | None
+"""Flat, so that no request can nest."""
+
+# The bounds above hold for what is decoded from the wire: whatever passed can be stored in 8 bytes.
 
 
 class Message(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=False):
@@ -24,52 +36,53 @@ class Message(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fie
 # -- any time -------------------------------------------------------------------------------------
 
 
-class Failure(Message, tag=0):
+class Failure(Message, tag=0, frozen=True):
     """Answer to a request that could not be done."""
 
-    request: int
+    request: Count
     code: str
     message: str
     retry: bool = False
     where: str = ""  # the endpoint to ask instead, when the broker knows one
+    offset: Int64 = -1  # diverged, out_of_bounds, corrupt: where reading may go on, when known
 
 
-class Done(Message, tag=1):
+class Done(Message, tag=1, frozen=True):
     """Answer to a request whose only result is that it is committed."""
 
-    request: int
+    request: Count
 
 
-class Hello(Message, tag=2):
+class Hello(Message, tag=2, frozen=True):
     """First message of a connection; sent again whenever the peer may have forgotten us."""
 
-    request: int
-    oldest_version: int
-    newest_version: int
+    request: Count
+    oldest_version: Count
+    newest_version: Count
     client: str  # library and version, for people
 
 
-class Welcome(Message, tag=3):
+class Welcome(Message, tag=3, frozen=True):
     """The version that will be spoken, the limits, and what a local reader needs."""
 
-    request: int
-    version: int
+    request: Count
+    version: Count
     server: str
     node: str
     cluster: str
-    incarnation: int  # random, new at every start of the broker: sessions of another one are gone
-    max_frame_bytes: int
-    max_record_bytes: int
+    incarnation: Unsigned  # random, new at every start of the broker: sessions of another one are gone
+    max_frame_bytes: Count
+    max_record_bytes: Count
     boot_id: str  # equal to ours when on the same machine
     data: str  # data directory of the broker
     board: str  # name of the board, see FORMAT.md
 
 
-class Ping(Message, tag=4):
+class Ping(Message, tag=4, frozen=True):
     """Are you there? Answered by Done; also keeps a session alive when it names one."""
 
-    request: int
-    session: int = 0
+    request: Count
+    session: Count = 0
 
 
 # -- topics ---------------------------------------------------------------------------------------
@@ -78,16 +91,16 @@ class Ping(Message, tag=4):
 class Partition(Struct, array_like=True, frozen=True, gc=False):
     """One partition as it stands. `end` is the first offset not yet committed."""
 
-    partition: int
+    partition: Count
     endpoint: str
     log_id: bytes
-    term: int
-    first: int
-    end: int
-    size_bytes: int
-    segments: int
+    term: Int64
+    first: Count
+    end: Count
+    size_bytes: Count
+    segments: Count
     directory: str
-    row: int  # row on the board, -1 without one
+    row: Int64  # row on the board, -1 without one
     state: str = "ok"  # ok | poisoned | damaged
 
 
@@ -95,61 +108,61 @@ class Topic(Struct, array_like=True, frozen=True, gc=False):
     """One topic: identity, settings by name, partitions in order."""
 
     name: str
-    topic: bytes
-    settings: dict[str, Any]
+    topic: TopicId
+    settings: dict[str, Setting]
     partitions: list[Partition]
 
 
-class CreateTopic(Message, tag=10):
+class CreateTopic(Message, tag=10, frozen=True):
     """Answered by Topics with one entry."""
 
-    request: int
+    request: Count
     name: str
-    partitions: int
-    settings: dict[str, Any]
+    partitions: Count
+    settings: dict[str, Setting]
 
 
-class AlterTopic(Message, tag=11):
+class AlterTopic(Message, tag=11, frozen=True):
     """Change settings, or grow to `partitions` (0: leave). Answered by Topics with one entry."""
 
-    request: int
-    topic: bytes
-    settings: dict[str, Any]
-    partitions: int = 0
+    request: Count
+    topic: TopicId
+    settings: dict[str, Setting]
+    partitions: Count = 0
 
 
-class DeleteTopic(Message, tag=12):
+class DeleteTopic(Message, tag=12, frozen=True):
     """Answered by Done."""
 
-    request: int
-    topic: bytes
+    request: Count
+    topic: TopicId
 
 
-class ListTopics(Message, tag=13):
+class ListTopics(Message, tag=13, frozen=True):
     """All topics, or those named. Answered by Topics; an unknown name is a Failure."""
 
-    request: int
+    request: Count
     names: list[str]
 
 
-class Topics(Message, tag=14):
-    request: int
+class Topics(Message, tag=14, frozen=True):
+    request: Count
     topics: list[Topic]
 
 
-class FindOffsets(Message, tag=15):
+class FindOffsets(Message, tag=15, frozen=True):
     """Per partition, the first offset whose append time is >= `time_us`; EARLIEST or LATEST for the ends."""
 
-    request: int
-    topic: bytes
-    time_us: int
+    request: Count
+    topic: TopicId
+    time_us: Int64
 
 
-class Offsets(Message, tag=16):
+class Offsets(Message, tag=16, frozen=True):
     """[offset, term] by partition, in order. The term is that of the batch before the offset (0: none)."""
 
-    request: int
-    offsets: list[tuple[int, int]]
+    request: Count
+    offsets: list[tuple[Count, Int64]]
 
 
 EARLIEST = -1
@@ -159,77 +172,77 @@ LATEST = -2
 # -- producing ------------------------------------------------------------------------------------
 
 
-class OpenProducer(Message, tag=20):
+class OpenProducer(Message, tag=20, frozen=True):
     """Claim a named producer on one partition: fences the one before. Answered by ProducerOpened."""
 
-    request: int
-    topic: bytes
-    partition: int
+    request: Count
+    topic: TopicId
+    partition: Count
     name: str
 
 
-class ProducerOpened(Message, tag=21):
-    request: int
-    producer_id: int
-    epoch: int
-    next_sequence: int
+class ProducerOpened(Message, tag=21, frozen=True):
+    request: Count
+    producer_id: Unsigned
+    epoch: Count
+    next_sequence: Count
 
 
-class Produce(Message, tag=22):
+class Produce(Message, tag=22, frozen=True):
     """One batch in the second frame, with producer id, epoch and first sequence in its header.
 
     Answered by Produced once the batch stands at the topic's commit level.
     """
 
-    request: int
-    topic: bytes
-    partition: int
+    request: Count
+    topic: TopicId
+    partition: Count
 
 
-class Produced(Message, tag=23):
-    request: int
-    offset: int  # of the first record
-    term: int
-    time_us: int
+class Produced(Message, tag=23, frozen=True):
+    request: Count
+    offset: Count  # of the first record
+    term: Int64
+    time_us: Int64
 
 
 # -- reading --------------------------------------------------------------------------------------
 
 
-class Fetch(Message, tag=30):
+class Fetch(Message, tag=30, frozen=True):
     """Batches from `offset` on, at most `max_bytes` (but at least one batch), waiting up to `wait_ms`.
 
     `term` is that of the record before `offset`, -1 when unknown; another one is answered `diverged`.
     """
 
-    request: int
-    topic: bytes
-    partition: int
-    offset: int
-    term: int
-    max_bytes: int
-    wait_ms: int
+    request: Count
+    topic: TopicId
+    partition: Count
+    offset: Int64
+    term: Int64
+    max_bytes: Count
+    wait_ms: Count
 
 
-class Fetched(Message, tag=31):
+class Fetched(Message, tag=31, frozen=True):
     """Second frame: whole batches. The first may start before, the kinds other than records are skipped."""
 
-    request: int
-    next_offset: int  # where to go on
-    first: int
-    end: int
+    request: Count
+    next_offset: Count  # where to go on
+    first: Count
+    end: Count
 
 
 class Assignment(Struct, array_like=True, frozen=True, gc=False):
     """A partition a session may read, from `offset` on, under `epoch` (new at each hand-over and seek)."""
 
-    partition: int
-    epoch: int
-    offset: int
-    term: int
+    partition: Count
+    epoch: Count
+    offset: Count
+    term: Int64
 
 
-class Join(Message, tag=32):
+class Join(Message, tag=32, frozen=True):
     """Open a session on one topic: as member of `group`, or alone over all partitions when it is "".
 
     `delivery`: "push" (own endpoint), "control" (over this socket) or "mapped" (the member reads by itself).
@@ -237,83 +250,83 @@ class Join(Message, tag=32):
     Answered by Joined.
     """
 
-    request: int
-    topic: bytes
+    request: Count
+    topic: TopicId
     group: str
     member: str  # unique within the group; joining again under it ends the older session
     delivery: str
-    start: int
-    positions: list[tuple[int, int]]
-    session_timeout_ms: int
-    credit_bytes: int
-    credit_records: int
+    start: Int64
+    positions: list[tuple[Count, Int64]]
+    session_timeout_ms: Count
+    credit_bytes: Count
+    credit_records: Count
 
 
-class Joined(Message, tag=33):
-    request: int
-    session: int
+class Joined(Message, tag=33, frozen=True):
+    request: Count
+    session: Count
     endpoint: str  # connect a PULL here; "" when batches come over this socket or not at all
     semaphore: str  # mapped: posted when the end moves while `slot` on the board says waiting
-    slot: int
+    slot: Int64
     assignments: list[Assignment]
 
 
-class Assigned(Message, tag=34):
+class Assigned(Message, tag=34, frozen=True):
     """Unasked: partitions given to a session, and partitions it should release soon."""
 
-    session: int
+    session: Count
     assignments: list[Assignment]
-    revoked: list[int]
+    revoked: list[Count]
 
 
-class Release(Message, tag=35):
+class Release(Message, tag=35, frozen=True):
     """The session is done with these partitions. No answer."""
 
-    session: int
-    partitions: list[int]
+    session: Count
+    partitions: list[Count]
 
 
-class Credit(Message, tag=36):
+class Credit(Message, tag=36, frozen=True):
     """What may be sent to the session since it began, in total. No answer; counts as a sign of life."""
 
-    session: int
-    total_bytes: int
-    total_records: int
+    session: Count
+    total_bytes: Count
+    total_records: Count
 
 
-class Deliver(Message, tag=37):
+class Deliver(Message, tag=37, frozen=True):
     """Second frame: whole batches of one partition, sent once per number, in order, under credit."""
 
-    session: int
-    number: int  # 1, 2, 3 ... within the session
-    partition: int
-    epoch: int
-    offset: int  # first record meant for the reader
-    next_offset: int
-    end: int  # committed end when sent, for lag
-    records: int  # charged to the credit
+    session: Count
+    number: Count  # 1, 2, 3 ... within the session
+    partition: Count
+    epoch: Count
+    offset: Count  # first record meant for the reader
+    next_offset: Count
+    end: Count  # committed end when sent, for lag
+    records: Count  # charged to the credit
 
 
-class SeekTo(Message, tag=38):
+class SeekTo(Message, tag=38, frozen=True):
     """Move a session's partition; answered by Assigned with the new epoch, then Done."""
 
-    request: int
-    session: int
-    partition: int
-    offset: int
+    request: Count
+    session: Count
+    partition: Count
+    offset: Int64
 
 
-class Leave(Message, tag=39):
+class Leave(Message, tag=39, frozen=True):
     """End a session. Answered by Done."""
 
-    request: int
-    session: int
+    request: Count
+    session: Count
 
 
-class Evicted(Message, tag=40):
+class Evicted(Message, tag=40, frozen=True):
     """Unasked: the session is over (expired, replaced, topic deleted). Join again."""
 
-    session: int
+    session: Count
     code: str
     message: str
 
@@ -324,81 +337,81 @@ class Evicted(Message, tag=40):
 class Position(Struct, array_like=True, frozen=True, gc=False):
     """A cursor: the next offset to read, and the assignment epoch it was read under (0 outside a session)."""
 
-    partition: int
-    offset: int
-    epoch: int
+    partition: Count
+    offset: Int64
+    epoch: Count
 
 
-class Commit(Message, tag=50):
+class Commit(Message, tag=50, frozen=True):
     """Move cursors. Answered by Done when durable; by `fenced` when a partition has a new owner."""
 
-    request: int
-    session: int  # 0: by an administrator, refused while the group has members
-    topic: bytes
+    request: Count
+    session: Count  # 0: by an administrator, refused while the group has members
+    topic: TopicId
     group: str
     positions: list[Position]
 
 
-class ListGroups(Message, tag=51):
+class ListGroups(Message, tag=51, frozen=True):
     """Groups of one topic, or of all when the id is empty. Answered by Groups."""
 
-    request: int
-    topic: bytes = b""
+    request: Count
+    topic: Annotated[bytes, Meta(max_length=16)] = b""
 
 
 class GroupPartition(Struct, array_like=True, frozen=True, gc=False):
     """`cursor` is -1 before the first commit; `lag` is then counted from the first offset."""
 
-    partition: int
-    cursor: int
-    end: int
-    lag: int
+    partition: Count
+    cursor: Int64
+    end: Count
+    lag: Count
     member: str
-    epoch: int
+    epoch: Count
 
 
 class Group(Struct, array_like=True, frozen=True, gc=False):
-    topic: bytes
+    topic: TopicId
     topic_name: str
     group: str
-    members: list[tuple[str, int]]  # member, milliseconds since last seen
+    members: list[tuple[str, Count]]  # member, milliseconds since last seen
     partitions: list[GroupPartition]
 
 
-class Groups(Message, tag=52):
-    request: int
+class Groups(Message, tag=52, frozen=True):
+    request: Count
     groups: list[Group]
 
 
-class ResetGroup(Message, tag=53):
+class ResetGroup(Message, tag=53, frozen=True):
     """Move all cursors of a group without members: to EARLIEST, LATEST, a time, or `positions` if any."""
 
-    request: int
-    topic: bytes
+    request: Count
+    topic: TopicId
     group: str
-    time_us: int
-    positions: list[tuple[int, int]]
+    time_us: Int64
+    positions: list[tuple[Count, Int64]]
 
 
-class DeleteGroup(Message, tag=54):
+class DeleteGroup(Message, tag=54, frozen=True):
     """Forget a group without members. Answered by Done."""
 
-    request: int
-    topic: bytes
+    request: Count
+    topic: TopicId
     group: str
 
 
 # -- numbers --------------------------------------------------------------------------------------
 
 
-class Stats(Message, tag=60):
+class Stats(Message, tag=60, frozen=True):
     """Answered by StatsReply."""
 
-    request: int
+    request: Count
 
 
-class StatsReply(Message, tag=61):
-    request: int
+class StatsReply(Message, tag=61, frozen=True):
+    request: Count
     values: dict[str, Any]
 
 

@@ -1,0 +1,105 @@
+"""Messages to frames and back.
+
+A message travels as one frame, or two: the msgpack array [tag, field, ...], then the batches it carries.
+Contract: what comes off the wire decodes to a message or raises ProtocolError, nothing else, in time and
+memory proportional to the frames. Bounds of every number are checked here (messages.py), its meaning is not.
+The second frame is not looked into: batches are the business of whoever appends or reads them.
+
+Pure: bytes in, messages out. Knows no sockets and no sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from . import messages
+from .errors import MessageTooLarge, ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+VERSION = 1
+"""The version of this protocol; Hello and Welcome agree on one."""
+
+REQUEST_BYTES_MAX = 1 << 20
+"""First frame of a request. Nesting is flat, so decoding takes a small multiple of it."""
+
+ANSWER_BYTES_MAX = 64 << 20
+"""First frame of an answer: a description of a hundred thousand partitions fits."""
+
+FRAME_BYTES_MAX = 64 << 20
+"""Default limit of a second frame; Welcome names the one in force."""
+
+CARRIES_BATCHES = frozenset({messages.Produce, messages.Fetched, messages.Deliver})
+"""Messages with a second frame. Only Fetched may carry an empty one, and may then go without."""
+
+_encoder = msgspec.msgpack.Encoder()
+_requests: msgspec.msgpack.Decoder[messages.Request] = msgspec.msgpack.Decoder(messages.Request)
+_answers: msgspec.msgpack.Decoder[messages.Answer] = msgspec.msgpack.Decoder(messages.Answer)
+
+# What msgspec raises on bytes: its own errors, text that is not UTF-8 (a ValueError), and junk nested deeper
+# than the interpreter's stack is allowed to be.
+_BAD_BYTES = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+def encode(message: messages.Message) -> bytes:
+    """The first frame of `message`. Raises MessageTooLarge above what the other side accepts."""
+    frame = _encoder.encode(message)
+    if len(frame) > REQUEST_BYTES_MAX:
+        _check_size(message, len(frame))
+    return frame
+
+
+def frames(message: messages.Message, payload: Buffer = b"") -> list[Buffer]:
+    """All frames of `message`: one without a payload, else two."""
+    return [encode(message), payload] if len(payload) else [encode(message)]
+
+
+def decode_request(received: Sequence[Buffer]) -> tuple[messages.Request, Buffer]:
+    """A client's message and its batches (b"" without). Raises ProtocolError."""
+    header, payload = _split(received, REQUEST_BYTES_MAX)
+    try:
+        message = _requests.decode(header)
+    except _BAD_BYTES as error:
+        raise ProtocolError(f"not a request: {error}") from None
+    _check_payload(message, payload)
+    return message, payload
+
+
+def decode_answer(received: Sequence[Buffer]) -> tuple[messages.Answer, Buffer]:
+    """A broker's message and its batches (b"" without). Raises ProtocolError."""
+    header, payload = _split(received, ANSWER_BYTES_MAX)
+    try:
+        message = _answers.decode(header)
+    except _BAD_BYTES as error:
+        raise ProtocolError(f"not an answer: {error}") from None
+    _check_payload(message, payload)
+    return message, payload
+
+
+def _split(received: Sequence[Buffer], limit: int) -> tuple[Buffer, Buffer]:
+    count = len(received)
+    if not 0 < count <= 2:
+        raise ProtocolError(f"a message of {count} frames; there are one or two")
+    size = len(received[0])
+    if size > limit:
+        raise ProtocolError(f"a first frame of {size} bytes is over {limit}")
+    return received[0], received[1] if count == 2 else b""
+
+
+def _check_payload(message: messages.Message, payload: Buffer) -> None:
+    kind = type(message)
+    if kind in CARRIES_BATCHES:
+        if not len(payload) and kind is not messages.Fetched:
+            raise ProtocolError(f"{kind.__name__} came without its batches")
+    elif len(payload):
+        raise ProtocolError(f"{kind.__name__} carries no batches, but a second frame of {len(payload)} bytes came")
+
+
+def _check_size(message: messages.Message, size: int) -> None:
+    limit = REQUEST_BYTES_MAX if isinstance(message, messages.Request) else ANSWER_BYTES_MAX
+    if size > limit:
+        raise MessageTooLarge(f"{type(message).__name__} takes {size} bytes, over {limit}; ask for less at once")

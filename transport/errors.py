@@ -1,0 +1,45 @@
+"""Errors of the wire: what a peer sent wrong, what an address is wrong about, what a limit refuses.
+
+Contract: as in `storage/errors.py`: a message names the thing, the value, the limit and the way out.
+Imports nothing but the root of the tree.
+"""
+
+from __future__ import annotations
+
+from ..storage.errors import Error
+
+
+class TransportError(Error):
+    """Something about the wire."""
+
+    code = "transport"
+
+
+class ProtocolError(TransportError):
+    """Frames that are not a message of this protocol: the peer is hostile, broken or of another world."""
+
+    code = "protocol"
+
+
+class MessageTooLarge(TransportError):
+    """A message of ours that the other side would refuse: it was not sent."""
+
+    code = "message_too_large"
+
+
+class InvalidUrl(TransportError):
+    """An address that cannot be one."""
+
+    code = "invalid_url"
+
+
+class AddressInUse(TransportError):
+    """Somebody listens there already."""
+
+    code = "address_in_use"
+
+
+class CannotListen(TransportError):
+    """The address is well-formed but this machine will not let us listen on it."""
+
+    code = "cannot_listen"

@@ -1,0 +1,121 @@
+"""Addresses: `ipc:///path`, `tcp://host:port`, `file:///directory`, `mem://name`.
+
+Contract: `parse` accepts exactly what the sockets and the embedded clients can use, and says what is wrong
+with anything else. Pure: nothing is resolved, connected or looked up on disk.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from .errors import InvalidUrl
+
+SCHEMES = ("ipc", "tcp", "file", "mem")
+PATH_BYTES_MAX = 107
+"""A Unix socket's path, without its closing zero."""
+
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|\*|\[[0-9A-Fa-f:.]{2,45}(%[A-Za-z0-9._-]+)?\]")
+_NAME = re.compile(r"[A-Za-z0-9._-]{0,200}")
+_WILDCARDS = frozenset({"*", "0.0.0.0", "[::]"})
+_LOOPBACK = frozenset({"localhost", "[::1]"})
+
+
+class Url(msgspec.Struct, frozen=True):
+    """One address. `host` and `port` are of tcp, `path` of ipc and file, `name` of mem."""
+
+    scheme: str
+    host: str = ""
+    port: int = 0
+    path: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        """The address as it is written, in its one form."""
+        if self.scheme == "tcp":
+            return f"tcp://{self.host}:{self.port}"
+        return f"{self.scheme}://{self.path or self.name}"
+
+    @property
+    def is_local(self) -> bool:
+        """Only processes of this machine can reach it."""
+        return self.scheme != "tcp" or self.host in _LOOPBACK or self.host.startswith("127.")
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Listens on every interface: not an address to connect to."""
+        return self.host in _WILDCARDS
+
+
+def parse(text: str, *, schemes: tuple[str, ...] = SCHEMES) -> Url:
+    """The address that `text` names. Raises InvalidUrl."""
+    scheme, separator, rest = text.partition("://")
+    if not separator or scheme not in schemes:
+        wanted = ", ".join(f"{name}://" for name in schemes)
+        raise InvalidUrl(f"{text!r} does not start with one of {wanted}")
+    return _PARSERS[scheme](text, rest)
+
+
+def listen_url(text: str) -> Url:
+    """An address to listen on: ipc, or tcp with any port (0: whatever is free). Raises InvalidUrl."""
+    return parse(text, schemes=("ipc", "tcp"))
+
+
+def connect_url(text: str) -> Url:
+    """An address to connect a socket to: ipc, or tcp of one host and port. Raises InvalidUrl."""
+    url = parse(text, schemes=("ipc", "tcp"))
+    if url.is_wildcard:
+        raise InvalidUrl(f"{text!r} names every interface; connect to one host")
+    if url.scheme == "tcp" and not url.port:
+        raise InvalidUrl(f"{text!r} has port 0; connect to the port that the broker reported")
+    return url
+
+
+def reachable(endpoint: str, via: str) -> str:
+    """`endpoint` as seen by a client connected to `via`: a wildcard host becomes the host it already talks to."""
+    url = parse(endpoint, schemes=("ipc", "tcp"))
+    seen = parse(via, schemes=("ipc", "tcp"))
+    if not url.is_wildcard or seen.scheme != "tcp":
+        return endpoint
+    return f"tcp://{seen.host}:{url.port}"
+
+
+def _tcp(text: str, rest: str) -> Url:
+    host, separator, port = rest.rpartition(":")
+    if not separator or not _HOST.fullmatch(host):
+        raise InvalidUrl(f"{text!r} is not tcp://HOST:PORT (an IPv6 host stands in brackets)")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise InvalidUrl(f"{text!r} has port {port!r}; ports are 0 to 65535")
+    return Url("tcp", host=host, port=int(port))
+
+
+def _ipc(text: str, rest: str) -> Url:
+    path = _absolute(text, rest)
+    if len(path.encode()) > PATH_BYTES_MAX:
+        raise InvalidUrl(f"{text!r} has a path over {PATH_BYTES_MAX} bytes, the limit of Unix sockets; shorten it")
+    return Url("ipc", path=path)
+
+
+def _file(text: str, rest: str) -> Url:
+    return Url("file", path=_absolute(text, rest))
+
+
+def _mem(text: str, rest: str) -> Url:
+    if not _NAME.fullmatch(rest):
+        raise InvalidUrl(f"{text!r} has a name with other characters than letters, digits, '.', '_' and '-'")
+    return Url("mem", name=rest)
+
+
+def _absolute(text: str, path: str) -> str:
+    """Relative paths mean something else in every process, and names after '@' carry no permissions."""
+    if not path.startswith("/"):
+        raise InvalidUrl(f"{text!r} needs an absolute path: {text.partition('://')[0]}:///directory/name")
+    if "\0" in path or not path.isprintable():
+        raise InvalidUrl(f"{text!r} has characters that no path should have")
+    if path.endswith("/") and path.strip("/") == "":
+        raise InvalidUrl(f"{text!r} names the root directory; name something below it")
+    return path
+
+
+_PARSERS = {"tcp": _tcp, "ipc": _ipc, "file": _file, "mem": _mem}
