@@ -1,0 +1,137 @@
+"""One sample of every layout, made by the code: what `tests/golden/` holds the bytes of.
+
+The samples never change; a new version of a layout gets new ones beside them. To write the file of a new
+sample: `python -m support.golden NAME` in tests/ prints it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from penstock.storage import layout, snapshots
+from penstock.storage.batch import Codec, ColumnId, Kind, encode, encode_raft, encode_state, with_effects
+from penstock.storage.board import Board, Level, word
+from penstock.storage.board_row import HEADER_WORD
+from penstock.storage.encoding import lay_out
+from penstock.storage.header import Stamp, stamp
+
+LOG_ID = bytes(range(16))
+TIME = 1_700_000_000_000_000
+
+
+def stamped(batch: bytes | bytearray, seq: int = 7, base_offset: int = 40) -> bytes:
+    head = stamp(batch, Stamp(seq, base_offset, 2, LOG_ID, TIME, 0x1122334455667788))
+    return bytes(head) + bytes(batch[len(head) :])
+
+
+def example() -> bytes:
+    """The worked example of FORMAT.md."""
+    return stamped(encode([b"one", b"three"], keys=[b"k", None], producer_id=10, producer_epoch=1, first_sequence=20))
+
+
+def everything() -> bytes:
+    """A batch with every column that is written today."""
+    batch = encode(
+        [b"", b"value", b"x" * 70],
+        keys=[None, b"", b"key"],
+        headers=[None, {}, {"a": b"1", "b": b""}],
+        event_times=[0, -1, TIME],
+        producer_id=2**64 - 1,
+        producer_epoch=2**32 - 1,
+        first_sequence=2**62,
+    )
+    return stamped(with_effects(batch, b"\x93\x01\x02\x03"))
+
+
+def compressed() -> bytes:
+    """Two values of 120 bytes as some lz4 made them: libraries may differ in what they make, not in what they read."""
+    stored = bytes.fromhex("900000000078000000f009009f000000616761696e200600d2506761696e20")
+    return stamped(lay_out(Kind.RECORDS, 2, [(ColumnId.VALUE, Codec.LZ4, stored, 256)], 0, 0, 0))
+
+
+def segment_header() -> bytes:
+    header = layout.SegmentHeader(
+        log_id=LOG_ID, generation=3, base_seq=8, base_offset=42, previous=0x99, base_term=2, base_time_us=TIME
+    )
+    return layout.encode_segment_header(header)
+
+
+def mark() -> bytes:
+    return layout.encode_mark(
+        layout.Mark(
+            log_id=LOG_ID,
+            word=layout.word(3, 9),
+            end_position=4608,
+            end_offset=44,
+            last_checksum=0xABCDEF,
+            last_time_us=TIME,
+            term=2,
+            clean=True,
+            counter=5,
+        )
+    )
+
+
+def index_row() -> bytes:
+    row = layout.IndexRow(42, 4096, TIME, 2, 0, 0xABCDEF, 2, 320, 1)
+    return layout.INDEX_ROW_STRUCT.pack(*row)
+
+
+def board() -> bytes:
+    """A board of one row and one slot, without what depends on the machine."""
+    made = Board.private(1, slots=1)
+    for field in ("owner_pid", "boot_low", "boot_high"):
+        made._words[HEADER_WORD[field]] = 0
+    row = made.row(0)
+    row.assign(int.from_bytes(LOG_ID, "little"), generation=3, level=Level.DURABLE)
+    row.written, row.durable, row.first = word(3, 9), word(3, 8), 40
+    row.synced, row.sync_started, row.poison, row.quorum = word(3, 8), word(3, 9), word(3, 9), word(3, 7)
+    made.set_slot(0, 1)
+    return bytes(made._buffer)
+
+
+SAMPLES: dict[str, Callable[[], bytes]] = {
+    "batch_v1_example": example,
+    "batch_v1_everything": everything,
+    "batch_v1_lz4": compressed,
+    "batch_v1_state": lambda: stamped(encode_state(b"\x91\xc0")),
+    "batch_v1_raft": lambda: stamped(encode_raft()),
+    "segment_header_v1": segment_header,
+    "mark_v1": mark,
+    "index_header_v1": lambda: layout.encode_index_header(LOG_ID, 3, 8),
+    "index_row_v1": index_row,
+    "snapshot_v1": lambda: snapshots.encode_header(9, 2, b"state", LOG_ID) + b"state",
+    "promise_v1": lambda: layout.encode_promise(layout.Promise(LOG_ID, 3, bytes(range(16, 32)))),
+    "board_v1": board,
+}
+
+
+def dump(data: bytes) -> str:
+    """Hex in lines of 16 bytes with their position; a run of zero lines is one `*`."""
+    lines: list[str] = []
+    zeros = False
+    for position in range(0, len(data), 16):
+        piece = data[position : position + 16]
+        if not any(piece) and 0 < position < len(data) - 16:
+            if not zeros:
+                lines.append("*")
+            zeros = True
+            continue
+        zeros = False
+        lines.append(f"{position:06x}  {piece.hex(' ')}")
+    return "\n".join(lines) + "\n"
+
+
+def undump(text: str) -> bytes:
+    """The bytes that `dump` shows."""
+    data = bytearray()
+    for line in text.splitlines():
+        if line != "*":
+            position, piece = line.split("  ", 1)
+            data += bytes(int(position, 16) - len(data)) + bytes.fromhex(piece)
+    return bytes(data)
+
+
+if __name__ == "__main__":
+    print(dump(SAMPLES[sys.argv[1]]()), end="")
