@@ -43,3 +43,16 @@ class CannotListen(TransportError):
     """The address is well-formed but this machine will not let us listen on it."""
 
     code = "cannot_listen"
+
+
+class SessionBroken(TransportError):
+    """A producer whose sequence was broken cannot go on; what broke it is in the message."""
+
+    code = "session_broken"
+
+
+class DeliveryGap(TransportError):
+    """A delivery was lost on its way: the session has to be joined again."""
+
+    code = "delivery_gap"
+    retry = True

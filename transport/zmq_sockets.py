@@ -189,6 +189,12 @@ def _number(raw: zmq.Socket[bytes], option: int) -> int:
     return value
 
 
+def _text(raw: zmq.Socket[bytes], option: int) -> str:
+    value = raw.getsockopt(option)
+    assert isinstance(value, bytes)
+    return value.rstrip(b"\0").decode()
+
+
 def _readable(raw: zmq.Socket[bytes]) -> bool:
     return bool(_number(raw, zmq.EVENTS) & zmq.POLLIN)
 
@@ -228,7 +234,7 @@ class _Listening(Socket):
             if error.errno == errno.EADDRINUSE:
                 raise AddressInUse(f"somebody already listens on {url}; stop it or choose another address") from error
             raise CannotListen(f"cannot listen on {url}: {error.strerror}") from error
-        self.endpoints.append(str(self.raw.last_endpoint.rstrip(b"\0"), "utf-8"))
+        self.endpoints.append(_text(self.raw, zmq.LAST_ENDPOINT))
         if url.scheme == "ipc":
             self._bound.append(ipc_paths.Bound(url.path))
 

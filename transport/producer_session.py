@@ -1,0 +1,183 @@
+"""The producer's side of one partition: which batches are on their way, and what becomes of them.
+
+    add -> to_send -> sent -> produced -> settled, in order
+             ^          |
+             |          +-- failed (retry) --+
+             +---------- lost ---------------+     the same bytes, the same sequences, a new request id
+
+Idea: (producer id, epoch, first sequence) stands in every batch, so sending one again is harmless and order
+is kept: a failure that a retry can help sends that batch and all later ones again (the broker refused those
+for the gap). Any other failure breaks the session: what followed it cannot be appended any more.
+
+Contract: batches settle in the order they were added, each exactly once. In flight are at most
+`window_batches`, and `window_bytes` (one batch may be larger than that when it is alone).
+Pure: makes no batches and no requests, knows no clock: when to retry is the caller's business.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from .errors import SessionBroken
+from .messages import Failure, Produced
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+WINDOW_BATCHES_MAX = 64
+"""What a partition remembers of each producer's batches; more in flight could not be told from duplicates."""
+
+TARGET_BYTES = 256 << 10
+"""Size at which a batch is worth sending while others are still in flight."""
+
+
+class InFlight(Struct, eq=False):
+    """One batch on its way. `handle` is the caller's and comes back when it settles."""
+
+    batch: Buffer
+    first_sequence: int
+    count: int
+    handle: Any
+    request: int = 0  # of its latest sending, 0 while it waits to be sent
+    answer: Produced | None = None
+
+
+class Settled(Struct, frozen=True):
+    """The end of one batch: where it stands, or why it could not be appended."""
+
+    handle: Any
+    first_sequence: int
+    count: int
+    produced: Produced | None
+    failure: Failure | None = None
+
+
+class ProducerSession:
+    """See the module. `next_sequence` is what the next batch must carry as its first sequence."""
+
+    def __init__(
+        self,
+        producer_id: int,
+        *,
+        epoch: int = 0,
+        next_sequence: int = 0,
+        window_bytes: int = 8 << 20,
+        window_batches: int = 32,
+        target_bytes: int = TARGET_BYTES,
+    ) -> None:
+        assert 0 < window_batches <= WINDOW_BATCHES_MAX, f"a window is 1 to {WINDOW_BATCHES_MAX} batches"
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.next_sequence = next_sequence
+        self.broken: Failure | None = None
+        self.bytes_in_flight = 0
+        self._window_bytes = window_bytes
+        self._window_batches = window_batches
+        self._target_bytes = target_bytes
+        self._in_flight: deque[InFlight] = deque()
+        self._by_request: dict[int, InFlight] = {}
+        self._answered = False
+
+    def __len__(self) -> int:
+        """Batches in flight."""
+        return len(self._in_flight)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a batch of `size` bytes fits into the window now. A batch that is alone always does."""
+        if not self._in_flight:
+            return True
+        return len(self._in_flight) < self._window_batches and self.bytes_in_flight + size <= self._window_bytes
+
+    def may_send(self, gathered_bytes: int) -> bool:
+        """Natural batching: whether what was gathered should become a batch now.
+
+        At once when nothing is in flight (no delay when idle), else when it is worth a batch or an answer
+        has come since the last one (the slower the broker, the larger the batches).
+        """
+        worth_it = not self._in_flight or self._answered or gathered_bytes >= self._target_bytes
+        return worth_it and self.has_room(gathered_bytes)
+
+    def add(self, batch: Buffer, count: int, handle: Any = None) -> InFlight:
+        """Take a batch of `count` records that was encoded with `next_sequence`. Raises SessionBroken."""
+        if self.broken is not None:
+            raise SessionBroken(f"the producer cannot go on after {self.broken.code}: {self.broken.message}")
+        added = InFlight(batch, self.next_sequence, count, handle)
+        self.next_sequence += count
+        self.bytes_in_flight += len(batch)
+        self._in_flight.append(added)
+        self._answered = False
+        return added
+
+    def to_send(self) -> InFlight | None:
+        """The next batch to send, in order; None when all are sent."""
+        if len(self._by_request) == len(self._in_flight):
+            return None
+        return next((each for each in self._in_flight if not each.request), None)
+
+    def sent(self, batch: InFlight, request: int) -> None:
+        """`batch`, which `to_send` gave, was sent as `request` (above 0, never used before)."""
+        assert request > 0, "0 marks what nobody asked for"
+        assert not batch.request, "a batch is sent once at a time"
+        batch.request = request
+        self._by_request[request] = batch
+
+    def produced(self, answer: Produced) -> list[Settled]:
+        """The broker's yes. Returns what is settled by it; answers to older sendings settle nothing."""
+        batch = self._by_request.get(answer.request)
+        if batch is None:
+            return []
+        batch.answer = answer
+        settled: list[Settled] = []
+        while self._in_flight and (first := self._in_flight[0]).answer is not None:
+            self._drop(self._in_flight.popleft())
+            settled.append(Settled(first.handle, first.first_sequence, first.count, first.answer))
+        self._answered = True
+        return settled
+
+    def failed(self, failure: Failure) -> list[Settled]:
+        """The broker's no. With `retry` the batch and all after it wait to be sent again, without it they end here."""
+        batch = self._by_request.get(failure.request)
+        if batch is None:
+            return []
+        if failure.retry:
+            self._send_again_from(self._in_flight.index(batch))
+            return []
+        return self._break(failure, self._in_flight.index(batch))
+
+    def lost(self) -> None:
+        """The connection was lost, or the broker started anew: all in flight wait to be sent again."""
+        self._send_again_from(0)
+
+    def abandon(self, failure: Failure) -> list[Settled]:
+        """Give up on everything in flight (a time-out, a close). It may or may not have been appended."""
+        return self._break(failure, 0)
+
+    def restart(self, producer_id: int, *, epoch: int = 0, next_sequence: int = 0) -> None:
+        """Go on as another producer after being broken; nothing may be in flight."""
+        assert not self._in_flight, "batches of the old producer are still in flight"
+        self.producer_id, self.epoch, self.next_sequence = producer_id, epoch, next_sequence
+        self.broken = None
+
+    def _send_again_from(self, index: int) -> None:
+        for batch in list(self._in_flight)[index:]:
+            if batch.answer is None and batch.request:
+                del self._by_request[batch.request]
+                batch.request = 0
+
+    def _break(self, failure: Failure, index: int) -> list[Settled]:
+        self.broken = failure
+        settled: list[Settled] = []
+        while len(self._in_flight) > index:
+            batch = self._in_flight.pop()
+            self._drop(batch)
+            outcome = None if batch.answer else failure
+            settled.append(Settled(batch.handle, batch.first_sequence, batch.count, batch.answer, outcome))
+        settled.reverse()
+        return settled
+
+    def _drop(self, batch: InFlight) -> None:
+        self.bytes_in_flight -= len(batch.batch)
+        self._by_request.pop(batch.request, None)
