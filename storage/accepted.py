@@ -1,0 +1,110 @@
+"""Losses that somebody accepted: damaged ranges that stop nobody any more.
+
+Idea: `repair --accept-loss` writes one line per damaged range to the file `accepted` of a log. What
+is accepted stays unreadable and stays in every report, but no longer counts as damage that must be dealt with.
+
+Contract: a range is accepted as a whole: damage that grew since is damage again. A line that cannot be read
+accepts nothing.
+
+Must not know: how damage is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from .files import Files
+
+FILE_NAME = "accepted"
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """One range given up: records [offset, next_offset) in batches [first_seq, next_seq); None = to the end then."""
+
+    file: str
+    position: int
+    first_seq: int
+    next_seq: int | None
+    offset: int
+    next_offset: int | None
+    reason: str
+    time_us: int
+
+
+class Range(Protocol):
+    """What the test needs to know of damage."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int | None: ...
+    @property
+    def file(self) -> str: ...
+    @property
+    def position(self) -> int: ...
+
+
+def is_accepted(bad: Range, accepted: Iterable[Accepted]) -> bool:
+    """Whether this damage lies within a range that was given up."""
+    return any(_within(bad, each) for each in accepted)
+
+
+def _within(bad: Range, given_up: Accepted) -> bool:
+    if bad.next_offset is None or given_up.next_offset is None:
+        return (bad.offset, bad.next_offset) == (given_up.offset, given_up.next_offset)
+    if bad.offset == bad.next_offset:
+        return (_name(bad.file), bad.position) == (_name(given_up.file), given_up.position)
+    return given_up.offset <= bad.offset and bad.next_offset <= given_up.next_offset
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def read_accepted(files: Files, directory: str) -> list[Accepted]:
+    """What was given up in this log so far."""
+    try:
+        file = files.open(f"{directory}/{FILE_NAME}")
+    except FileNotFoundError:
+        return []
+    try:
+        lines = file.pread(file.size(), 0).splitlines()
+    finally:
+        file.close()
+    return [accepted for line in lines if (accepted := _decode(line)) is not None]
+
+
+def write_accepted(files: Files, directory: str, accepted: Sequence[Accepted]) -> None:
+    """Replace the list, synced and under its name before this returns. Raises StorageFull, OSError."""
+    text = b"".join(map(_encode, accepted))
+    temporary = f"{directory}/{FILE_NAME}.new"
+    if files.exists(temporary):
+        files.unlink(temporary)
+    file = files.create(temporary)
+    try:
+        file.pwritev([text], 0)
+        file.sync()
+    finally:
+        file.close()
+    files.replace(temporary, f"{directory}/{FILE_NAME}")
+    files.sync_dir(directory)
+
+
+def _encode(accepted: Accepted) -> bytes:
+    """Checksum in hex, a space, JSON: a flipped bit must not give up another range than somebody did."""
+    text = msgspec.json.encode(accepted)
+    return b"%016x %s\n" % (xxh3_64_intdigest(text), text)
+
+
+def _decode(line: bytes) -> Accepted | None:
+    checksum, _, text = line.partition(b" ")
+    if checksum != b"%016x" % xxh3_64_intdigest(text):
+        return None
+    try:
+        return msgspec.json.decode(text, type=Accepted)
+    except msgspec.MsgspecError:
+        return None

@@ -1,0 +1,143 @@
+"""Dump: a log as JSON lines, one per batch or one per record, for eyes and for programs.
+
+Idea: the same walk as `verify`, printed instead of judged. Damage and the end of the log are lines too, so
+that nothing is left out silently.
+
+Contract: reads only, takes no lock, safe beside a running broker. Every line is one JSON object with a
+"type": segment, batch, record, damage, end. Bytes that are UTF-8 are text under their name ("value"), others
+base64 under the name with "_base64" behind.
+
+Must not know: what effects mean.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from .batch import Codec, ColumnId, Kind
+from .errors import InvalidBatch, MissingCodec
+from .files import Files
+from .layout import SegmentName
+from .record import records
+from .scan import Bad, Good, Segments, Tail, look, scan
+
+
+def dump(files: Files, directory: str, *, with_records: bool = False, start: int = 0) -> Iterator[dict[str, Any]]:
+    """The lines of a log as dictionaries of plain values.
+
+    Args:
+        with_records: one line per record behind the line of its batch.
+        start: leave out batches that end at or before this offset.
+
+    Raises:
+        FileNotFoundError: there is no such directory. NewerFormat: a newer penstock wrote it.
+    """
+    segments = look(files, directory)
+    if not segments.names and not files.exists(directory):
+        raise FileNotFoundError(f"there is no log in {directory}")
+    shown: SegmentName | None = None
+    for found in scan(files, directory, segments):
+        match found:
+            case Good():
+                if found.batch.base_offset + found.batch.record_count <= start and start:
+                    continue
+                if shown != found.segment:
+                    shown = found.segment
+                    yield _segment(segments, shown)
+                yield from _batch(found, with_records, start)
+            case Bad():
+                yield {"type": "damage", **msgspec.to_builtins(found)}
+            case Tail():
+                yield {"type": "end", **msgspec.to_builtins(found)}
+
+
+def dump_json(files: Files, directory: str, *, with_records: bool = False, start: int = 0) -> Iterator[bytes]:
+    """The same as encoded lines, each with its newline."""
+    encoder = msgspec.json.Encoder()
+    for line in dump(files, directory, with_records=with_records, start=start):
+        yield encoder.encode(line) + b"\n"
+
+
+def _segment(segments: Segments, name: SegmentName) -> dict[str, Any]:
+    page = segments.pages[name]
+    line: dict[str, Any] = {
+        "type": "segment",
+        "file": name.segment_file,
+        "base_seq": name.base_seq,
+        "generation": name.generation,
+        "log_id": segments.log_id.hex(),
+        "size": page.size,
+    }
+    if page.header is not None:
+        line["base_offset"] = page.header.base_offset
+    if page.mark is not None:
+        line["durable_seq"], line["clean"] = page.mark.seq, page.mark.clean
+    return line
+
+
+def _batch(found: Good, with_records: bool, start: int) -> Iterator[dict[str, Any]]:
+    batch = found.batch
+    yield {
+        "type": "batch",
+        "seq": batch.seq,
+        "kind": _name(Kind, batch.kind),
+        "base_offset": batch.base_offset,
+        "records": batch.record_count,
+        "term": batch.term,
+        "append_time_us": batch.append_time_us,
+        "position": found.position,
+        "bytes": batch.batch_bytes,
+        "producer_id": f"{batch.producer_id:016x}",
+        "producer_epoch": batch.producer_epoch,
+        "first_sequence": batch.first_sequence,
+        "columns": [
+            {
+                "id": _name(ColumnId, c.id),
+                "codec": _name(Codec, c.codec),
+                "bytes": c.stored_bytes,
+                "raw_bytes": c.raw_bytes,
+            }
+            for c in batch.directory()
+        ],
+    }
+    if with_records and batch.kind == Kind.RECORDS:
+        yield from _records(found, start)
+
+
+def _records(found: Good, start: int) -> Iterator[dict[str, Any]]:
+    try:
+        decoded = records(found.batch, start=start)
+    except (MissingCodec, InvalidBatch) as error:
+        yield {
+            "type": "damage",
+            "file": found.segment.segment_file,
+            "position": found.position,
+            "reason": error.message,
+        }
+        return
+    for record in decoded:
+        line: dict[str, Any] = {"type": "record", "offset": record.offset, "timestamp": record.timestamp}
+        _put(line, "value", record.value)
+        if record.key is not None:
+            _put(line, "key", record.key)
+        if record.headers:
+            line["headers"] = {}
+            for name, value in record.headers.items():
+                _put(line["headers"], name, value)
+        yield line
+
+
+def _put(line: dict[str, Any], name: str, value: bytes) -> None:
+    try:
+        line[name] = value.decode()
+    except UnicodeDecodeError:
+        line[f"{name}_base64"] = b64encode(value).decode()
+
+
+def _name(names: type[Kind] | type[ColumnId] | type[Codec], value: int) -> str | int:
+    """The name of a known value in lower case; an unknown one stays a number."""
+    return names(value).name.lower() if value in names._value2member_map_ else value

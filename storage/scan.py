@@ -1,0 +1,247 @@
+"""Reading a whole log without trusting any of it: good batches, damaged ranges, and where it ends.
+
+Idea: walk the live segments from the first batch to the last. Everything that verifies and follows the
+batch before it is `Good`. Where that stops at or below the newest mark is a `Bad` range, and the walk goes
+on at the next batch of this log; where it stops above the mark is the `Tail`, and the walk is over.
+
+Contract: reads only, takes no lock, so it may run beside a broker: what a writer appends meanwhile is above
+the marks that were read first. Every seq up to the newest mark is in a `Good` or in a `Bad`, in order.
+What is yielded points into a buffer that the next step may replace: decode it first.
+
+Must not know: what to do about damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from .batch import HEADER_BYTES, Batch
+from .errors import Corrupt, InvalidBatch
+from .files import File, Files
+from .layout import DATA_START, SegmentName, live_segments
+from .recovery import NOTHING, End, end_at_mark, end_before, follows, next_good, read_batch, walk
+from .segment import Page, read_page
+
+
+class Good(msgspec.Struct, frozen=True):
+    """A batch that verifies, at `position` of a segment."""
+
+    segment: SegmentName
+    position: int
+    batch: Batch
+
+
+class Bad(msgspec.Struct, frozen=True):
+    """Batches `first_seq` up to `next_seq` (exclusive) are unreadable although they were durable.
+
+    Records from `offset` up to `next_offset` are lost; None when nothing good is known to follow, and both
+    equal when the damage took no record.
+    """
+
+    file: str
+    position: int
+    reason: str
+    first_seq: int
+    next_seq: int | None
+    offset: int
+    next_offset: int | None
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """Where the log ends. `reason` is "" when only zeros follow, else what an opening writer will cut."""
+
+    file: str
+    position: int
+    reason: str
+
+
+class Segments(msgspec.Struct, frozen=True):
+    """What the directory and the first pages say: the live segments and the newest mark among them."""
+
+    names: list[SegmentName]
+    pages: dict[SegmentName, Page]
+    void: list[SegmentName]
+    log_id: bytes
+    marked: End
+
+    def limit_of(self, index: int) -> int | None:
+        """The last seq that segment `index` holds; None for the last one, which is open."""
+        return self.names[index + 1].base_seq - 1 if index + 1 < len(self.names) else None
+
+
+def look(files: Files, directory: str) -> Segments:
+    """List a log's segments and read their first pages. Raises NewerFormat."""
+    names, void = live_segments(files.listdir(directory))
+    pages: dict[SegmentName, Page] = {}
+    for name in names:
+        try:
+            file = files.open(f"{directory}/{name.segment_file}")
+        except FileNotFoundError:
+            continue  # retired since we listed; if it was not the oldest, its batches count as missing
+        try:
+            pages[name] = read_page(file)
+        finally:
+            file.close()
+    found = [name for name in names if name in pages]
+    headers = [page.header for page in pages.values() if page.header is not None]
+    marks = [page.mark for page in pages.values() if page.mark is not None]
+    log_id = next((known.log_id for known in (*headers, *marks)), b"")
+    segments = Segments(found, pages, void, log_id, NOTHING)
+    return msgspec.structs.replace(segments, marked=_newest_mark(segments))
+
+
+def _newest_mark(segments: Segments) -> End:
+    """The furthest place that a mark of this log names within its own segment."""
+    best = NOTHING
+    for index, name in enumerate(segments.names):
+        mark, limit = segments.pages[name].mark, segments.limit_of(index)
+        if mark is not None and mark.log_id == segments.log_id and (limit is None or mark.seq <= limit):
+            best = max(best, end_at_mark(mark), key=lambda end: end.seq)
+    return best
+
+
+def scan(files: Files, directory: str, segments: Segments | None = None) -> Iterator[Good | Bad | Tail]:
+    """Walk the log. The last thing yielded is its Tail (nothing at all for a directory without segments)."""
+    return _Scanner(files, directory, segments or look(files, directory)).run()
+
+
+class _Scanner:
+    """`end` is the place up to which everything was yielded."""
+
+    def __init__(self, files: Files, directory: str, segments: Segments) -> None:
+        self._files = files
+        self._directory = directory
+        self._segments = segments
+        self._log_id = segments.log_id
+        self._end: End | None = None
+
+    def run(self) -> Iterator[Good | Bad | Tail]:
+        for index, name in enumerate(self._segments.names):
+            file = self._files.open(f"{self._directory}/{name.segment_file}")
+            try:
+                tail = yield from self._segment(index, name, file)
+            finally:
+                file.close()
+            if tail is not None:
+                yield tail
+                return
+
+    def _segment(self, index: int, name: SegmentName, file: File) -> Iterator[Good | Bad]:
+        """One segment; returns the Tail when the log ends in it."""
+        yield from self._enter(name, file)
+        limit = self._segments.limit_of(index)
+        size = self._segments.pages[name].size
+        position = DATA_START
+        while True:
+            position, reason = yield from self._run_of_good(name, file, position, limit)
+            assert self._end is not None
+            if limit is not None and self._end.seq >= limit:
+                return None
+            if self._end.seq >= self._segments.marked.seq:
+                return Tail(file.path, position, reason)
+            after = self._end.seq + 1 if reason.startswith(_FOREIGN) else self._end.seq
+            found = next_good(file.pread, position, size, log_id=self._log_id, after_seq=after)
+            if found is None or (limit is not None and found[1].seq > limit):
+                yield self._lost_rest(index, file, position, reason)
+                return None if limit is not None else Tail(file.path, size, "")
+            resumed, batch = found
+            yield self._bad(file, position, reason, batch.seq, batch.base_offset)
+            if batch.seq > self._end.seq + 1:
+                self._end = _before(batch, resumed)
+            position = resumed
+
+    def _enter(self, name: SegmentName, file: File) -> Iterator[Bad]:
+        """Set the end to where this segment begins, judging its header by its name and its predecessor."""
+        header = self._segments.pages[name].header
+        reason = ""
+        if header is None:
+            reason = "the segment's header does not verify"
+        elif (header.base_seq, header.generation, header.log_id) != (*name, self._log_id):
+            reason = f"the segment's header is that of {SegmentName(header.base_seq, header.generation)}"
+        elif self._end is not None and self._end.seq == name.base_seq - 1 and header.previous != self._end.checksum:
+            reason = "the segment's header does not follow the segment before it"
+        if self._end is not None and self._end.seq == name.base_seq - 1:
+            self._end = self._end.at_start()
+        elif header is not None and not reason:
+            self._end = end_before(header)
+        else:
+            self._end = self._guess(name, file)
+        if reason and name.base_seq <= self._segments.marked.seq:
+            offset = self._end.offset
+            yield Bad(file.path, 0, reason, name.base_seq, name.base_seq, offset, offset)
+
+    def _guess(self, name: SegmentName, file: File) -> End:
+        """The place before a segment whose header is lost, from its first batch."""
+        try:
+            first = read_batch(file.pread, DATA_START, self._segments.pages[name].size)
+        except (InvalidBatch, Corrupt):
+            return End(name.base_seq - 1, DATA_START, 0, 0, 0, 0)
+        self._log_id = self._log_id or first.log_id
+        return _before(first, DATA_START)
+
+    def _run_of_good(self, name: SegmentName, file: File, start: int, limit: int | None) -> Iterator[Good | Bad]:
+        """Yield what verifies and follows; returns where that stopped and why ("" for nothing but zeros)."""
+        assert self._end is not None
+        size = self._segments.pages[name].size
+        for position, batch in walk(file.pread, start, size):
+            if limit is not None and batch.seq > limit:
+                return position, f"batch {batch.seq} is void, a newer segment begins at {limit + 1}"
+            reason = follows(self._end, batch, self._log_id)
+            if reason:
+                return position, _FOREIGN + reason if batch.seq == self._end.seq + 1 else reason
+            reason = _column_problem(batch)
+            if reason and batch.seq > self._segments.marked.seq:
+                return position, reason
+            end = self._end.after(batch, position)
+            if reason:
+                yield self._bad(file, position, reason, end.seq + 1, end.offset)
+            else:
+                yield Good(name, position, batch)
+            self._end = end
+        return self._end.position, _why_not(file, self._end.position, size)
+
+    def _lost_rest(self, index: int, file: File, position: int, reason: str) -> Bad:
+        """The rest of a segment is lost: up to the next segment, or up to the mark when this is the last."""
+        if index + 1 == len(self._segments.names):
+            marked = self._segments.marked
+            bad = self._bad(file, position, reason, marked.seq + 1, marked.offset)
+            self._end = marked
+            return bad
+        following = self._segments.names[index + 1]
+        header = self._segments.pages[following].header
+        return self._bad(file, position, reason, following.base_seq, None if header is None else header.base_offset)
+
+    def _bad(self, file: File, position: int, reason: str, next_seq: int, next_offset: int | None) -> Bad:
+        assert self._end is not None
+        reason = reason.removeprefix(_FOREIGN) or f"batch {self._end.seq + 1} is missing"
+        return Bad(file.path, position, reason, self._end.seq + 1, next_seq, self._end.offset, next_offset)
+
+
+_FOREIGN = "out of place: "
+"""Marks a batch that has the right seq and does not follow: looking on must not find it again."""
+
+
+def _before(batch: Batch, position: int) -> End:
+    """The place right before a batch, as the batch itself tells it."""
+    return End(batch.seq - 1, position, batch.base_offset, batch.previous, batch.append_time_us, batch.term)
+
+
+def _column_problem(batch: Batch) -> str:
+    try:
+        batch.check()
+    except (InvalidBatch, Corrupt) as error:
+        return error.message
+    return ""
+
+
+def _why_not(file: File, position: int, size: int) -> str:
+    """Why no batch parses at `position`; "" when there is nothing but zeros, or nothing at all."""
+    if not any(file.pread(HEADER_BYTES, position)):
+        return ""
+    try:
+        read_batch(file.pread, position, size)
+    except (InvalidBatch, Corrupt) as error:
+        return error.message
+    return "a batch that was not there a moment ago"

@@ -1,0 +1,231 @@
+"""Verify: read everything a log's directory holds and say what is in order and what is not.
+
+Idea: one pass of `scan` feeds a report: per segment what was found and whether its index agrees, every
+damaged range with file and position, where the log ends and why, the snapshots, and what is known already
+(poison, accepted losses). The report is made of plain values: `msgspec.to_builtins` is its JSON.
+
+Contract: reads only, takes no lock, safe beside a running broker. `ok` means no damage that nobody accepted;
+`clean` means that there is also nothing for `repair` to do. Damage above the newest mark does not exist:
+there it is the torn tail that the next writer cuts.
+
+Must not know: how to repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from . import snapshots
+from .accepted import Accepted, is_accepted, read_accepted
+from .errors import Corrupt
+from .files import File, Files
+from .index import row_of
+from .layout import (
+    INDEX_HEADER_BYTES,
+    INDEX_ROW_BYTES,
+    INDEX_ROW_STRUCT,
+    POISON,
+    SegmentName,
+    decode_index_header,
+)
+from .recovery import end_offset_of
+from .scan import Bad, Good, Segments, Tail, look, scan
+
+Progress = Callable[[int, int], None]
+"""`progress(bytes done, bytes in all)`, called now and then."""
+
+
+class SegmentReport(msgspec.Struct):
+    """One live segment. `index` is "ok", or what is wrong with it, which a rebuild puts right."""
+
+    file: str
+    base_seq: int
+    generation: int
+    batches: int = 0
+    records: int = 0
+    batch_bytes: int = 0
+    index: str = "ok"
+
+
+class SnapshotReport(msgspec.Struct, frozen=True):
+    """One snapshot file; `problem` is "" when it is whole."""
+
+    file: str
+    seq: int
+    problem: str
+
+
+class Report(msgspec.Struct):
+    """What a log's directory holds. Damaged ranges are [first_seq, next_seq) and [offset, next_offset)."""
+
+    path: str
+    log_id: str = ""
+    first_seq: int = 0
+    last_seq: int = 0
+    first_offset: int = 0
+    end_offset: int = 0
+    durable_seq: int = 0
+    batches: int = 0
+    records: int = 0
+    segments: list[SegmentReport] = []
+    damage: list[Bad] = []
+    accepted: list[Accepted] = []
+    tail: Tail | None = None
+    snapshots: list[SnapshotReport] = []
+    void: list[str] = []
+    poison: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing durable is lost but what somebody accepted."""
+        return not self.unaccepted
+
+    @property
+    def unaccepted(self) -> list[Bad]:
+        """Damage that nobody accepted."""
+        return [bad for bad in self.damage if not is_accepted(bad, self.accepted)]
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is also nothing to rebuild, to cut or to drop."""
+        whole = all(segment.index == "ok" for segment in self.segments)
+        cut = self.tail is not None and self.tail.reason != ""
+        return self.ok and whole and not cut and not self.poison and not any(s.problem for s in self.snapshots)
+
+
+def verify(files: Files, directory: str, *, progress: Progress | None = None) -> Report:
+    """Read all of one log and report. Raises NewerFormat, and FileNotFoundError for a directory without a log."""
+    segments = look(files, directory)
+    report = Report(directory, segments.log_id.hex(), durable_seq=segments.marked.seq)
+    report.accepted = read_accepted(files, directory)
+    report.poison = _text(files, f"{directory}/{POISON}")
+    report.void = [name.segment_file for name in segments.void]
+    if not segments.names and not files.exists(directory):
+        raise FileNotFoundError(f"there is no log in {directory}")
+    _read_all(files, directory, segments, report, progress)
+    for found in snapshots.scan(files, directory, segments.log_id or snapshots.ANY_LOG):
+        problem = found.problem.message if found.problem is not None else ""
+        report.snapshots.append(SnapshotReport(f"{directory}/{found.name}", found.seq, problem))
+    _check_reach(files, directory, report)
+    return report
+
+
+def _read_all(files: Files, directory: str, segments: Segments, report: Report, progress: Progress | None) -> None:
+    checks: dict[SegmentName, _IndexCheck] = {}
+    for name in segments.names:
+        path = f"{directory}/{name.segment_file}"
+        report.segments.append(SegmentReport(path, name.base_seq, name.generation))
+        checks[name] = _IndexCheck(files, f"{directory}/{name.index_file}", name, segments.log_id)
+    by_name = dict(zip(segments.names, report.segments, strict=True))
+    total, done = sum(page.size for page in segments.pages.values()), 0
+    if segments.names:
+        report.first_seq = segments.names[0].base_seq
+    try:
+        for found in scan(files, directory, segments):
+            match found:
+                case Good():
+                    _count(report, by_name[found.segment], found)
+                    checks[found.segment].see(found)
+                    done += found.batch.batch_bytes
+                    if progress is not None:
+                        progress(done, total)
+                case Bad():
+                    report.damage.append(found)
+                    report.last_seq = max(report.last_seq, (found.next_seq or 0) - 1)
+                case Tail():
+                    report.tail = found
+    finally:
+        for name, check in checks.items():
+            by_name[name].index = check.result()
+            check.close()
+
+
+def _count(report: Report, segment: SegmentReport, found: Good) -> None:
+    batch = found.batch
+    end = end_offset_of(batch)
+    records = end - batch.base_offset
+    if not report.batches:
+        report.first_offset = batch.base_offset
+    segment.batches += 1
+    segment.records += records
+    segment.batch_bytes += batch.batch_bytes
+    report.batches += 1
+    report.records += records
+    report.last_seq = batch.seq
+    report.end_offset = end
+
+
+def _check_reach(files: Files, directory: str, report: Report) -> None:
+    """A log that does not begin at 1 needs a snapshot that reaches its first batch."""
+    if report.first_seq <= 1:
+        return
+    log_id = bytes.fromhex(report.log_id) or snapshots.ANY_LOG
+    try:
+        snapshots.load_newest(files, directory, log_id, first_seq=report.first_seq)
+    except Corrupt as error:
+        bad = Bad(directory, 0, error.message, 1, report.first_seq, 0, report.first_offset)
+        report.damage.insert(0, bad)
+
+
+class _IndexCheck:
+    """Holds the rows of one index against the batches as they come by."""
+
+    def __init__(self, files: Files, path: str, name: SegmentName, log_id: bytes) -> None:
+        self._name = name
+        self._file: File | None = None
+        self._wrong = 0
+        self._missing = 0
+        self._rows = memoryview(b"")
+        self._first = 0
+        try:
+            self._file = files.open(path)
+        except FileNotFoundError:
+            self._problem = "missing"
+            return
+        self._problem = ""
+        if decode_index_header(self._file.pread(INDEX_HEADER_BYTES, 0)) != (log_id, name.generation, name.base_seq):
+            self._problem = "its header does not verify"
+
+    def see(self, good: Good) -> None:
+        if self._problem:
+            return
+        row = self._row(good.batch.seq - self._name.base_seq)
+        if row == INDEX_ROW_STRUCT.pack(*row_of(good.batch, good.position)):
+            return
+        if any(row):
+            self._wrong += 1
+        else:
+            self._missing += 1
+
+    def _row(self, index: int) -> bytes:
+        """The bytes of one row, from a window that moves along."""
+        if not self._first <= index < self._first + len(self._rows) // INDEX_ROW_BYTES:
+            assert self._file is not None
+            start = INDEX_HEADER_BYTES + index * INDEX_ROW_BYTES
+            self._rows = memoryview(self._file.pread(1024 * INDEX_ROW_BYTES, start))
+            self._first = index
+        place = (index - self._first) * INDEX_ROW_BYTES
+        return bytes(self._rows[place : place + INDEX_ROW_BYTES])
+
+    def result(self) -> str:
+        if self._problem or not (self._wrong or self._missing):
+            return self._problem or "ok"
+        return f"{self._wrong} rows are wrong, {self._missing} are missing"
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _text(files: Files, path: str) -> str:
+    """The text of a small file, "" without one."""
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        return ""
+    try:
+        return file.pread(file.size(), 0).decode(errors="replace").strip() or "no reason given"
+    finally:
+        file.close()
