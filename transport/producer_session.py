@@ -7,7 +7,8 @@
 
 Idea: (producer id, epoch, first sequence) stands in every batch, so sending one again is harmless and order
 is kept: a failure that a retry can help sends that batch and all later ones again (the broker refused those
-for the gap). Any other failure breaks the session: what followed it cannot be appended any more.
+for the gap; that refusal may even arrive first). Any other failure breaks the session: what followed it
+cannot be appended any more.
 
 Contract: batches settle in the order they were added, each exactly once. In flight are at most
 `window_batches`, and `window_bytes` (one batch may be larger than that when it is alone).
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 WINDOW_BATCHES_MAX = 64
 """What a partition remembers of each producer's batches; more in flight could not be told from duplicates."""
 
+GAP = "sequence_gap"
+"""The one failure whose meaning depends on the batches before it."""
+
 TARGET_BYTES = 256 << 10
 """Size at which a batch is worth sending while others are still in flight."""
 
@@ -43,6 +47,7 @@ class InFlight(Struct, eq=False):
     handle: Any
     request: int = 0  # of its latest sending, 0 while it waits to be sent
     answer: Produced | None = None
+    after_gap: bool = False  # refused because of one before it whose answer is still to come
 
 
 class Settled(Struct, frozen=True):
@@ -115,7 +120,13 @@ class ProducerSession:
         """The next batch to send, in order; None when all are sent."""
         if len(self._by_request) == len(self._in_flight):
             return None
-        return next((each for each in self._in_flight if not each.request), None)
+        before: InFlight | None = None
+        for batch in self._in_flight:
+            if not batch.request:
+                waits = batch.after_gap and before is not None and before.answer is None
+                return None if waits else batch
+            before = batch
+        return None
 
     def sent(self, batch: InFlight, request: int) -> None:
         """`batch`, which `to_send` gave, was sent as `request` (above 0, never used before)."""
@@ -142,10 +153,15 @@ class ProducerSession:
         batch = self._by_request.get(failure.request)
         if batch is None:
             return []
+        index = self._in_flight.index(batch)
         if failure.retry:
-            self._send_again_from(self._in_flight.index(batch))
-            return []
-        return self._break(failure, self._in_flight.index(batch))
+            self._send_again_from(index)
+        elif failure.code == GAP and any(each.answer is None for each in list(self._in_flight)[:index]):
+            self._send_again_from(index)
+            batch.after_gap = True
+        else:
+            return self._break(failure, index)
+        return []
 
     def lost(self) -> None:
         """The connection was lost, or the broker started anew: all in flight wait to be sent again."""
@@ -166,6 +182,7 @@ class ProducerSession:
             if batch.answer is None and batch.request:
                 del self._by_request[batch.request]
                 batch.request = 0
+            batch.after_gap = False
 
     def _break(self, failure: Failure, index: int) -> list[Settled]:
         self.broken = failure

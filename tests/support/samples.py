@@ -1,0 +1,52 @@
+"""One well-formed example of every message, for tests of codecs, parsers and documents."""
+
+from __future__ import annotations
+
+from penstock.storage import batch
+from penstock.transport import messages as m
+
+TOPIC = bytes(range(16))
+BATCH = bytes(batch.encode([b"one", b"two", b"three"], keys=[b"a", None, b"b"], headers=[{"h": b"v"}, None, None]))
+
+_PARTITION = m.Partition(0, "tcp://127.0.0.1:7070", bytes(16), 3, 0, 1000, 65536, 1, "/data/topics/00/0", 7)
+_TOPIC = m.Topic("flights", TOPIC, {"commit": "durable", "retention_s": None, "segment_bytes": 1 << 26}, [_PARTITION])
+
+REQUESTS: list[tuple[m.Request, bytes]] = [
+    (m.Hello(1, 1, 1, "penstock-python 0.1.0"), b""),
+    (m.Ping(2, 9), b""),
+    (m.CreateTopic(3, "flights", 4, {"commit": "written", "retain_unread": True, "ratio": 0.5}), b""),
+    (m.AlterTopic(4, TOPIC, {"retention_s": None}, 8), b""),
+    (m.DeleteTopic(5, TOPIC), b""),
+    (m.ListTopics(6, ["flights", "fläche"]), b""),
+    (m.FindOffsets(7, TOPIC, m.EARLIEST), b""),
+    (m.OpenProducer(8, TOPIC, 0, "loader"), b""),
+    (m.Produce(9, TOPIC, 3), BATCH),
+    (m.Fetch(10, TOPIC, 3, 1000, -1, 1 << 20, 500), b""),
+    (m.Join(11, TOPIC, "report", "member-1", "push", m.LATEST, [(0, 10), (1, 20)], 10_000, 1 << 20, 50_000), b""),
+    (m.Release(77, [0, 1]), b""),
+    (m.Credit(77, 1 << 40, 1 << 33), b""),
+    (m.SeekTo(12, 77, 0, 123), b""),
+    (m.Leave(13, 77), b""),
+    (m.Commit(14, 77, TOPIC, "report", [m.Position(0, 100, 5)]), b""),
+    (m.ListGroups(15, TOPIC), b""),
+    (m.ResetGroup(16, TOPIC, "report", m.EARLIEST, []), b""),
+    (m.DeleteGroup(17, TOPIC, "report"), b""),
+    (m.Stats(18), b""),
+]
+
+ANSWERS: list[tuple[m.Answer, bytes]] = [
+    (m.Failure(1, "unknown_topic", "there is no topic x", False, ""), b""),
+    (m.Done(2), b""),
+    (m.Welcome(3, 1, "penstock 0.1.0", "aa", "bb", 2**64 - 1, 1 << 26, 1 << 24, "boot", "/data", "/penstock-1"), b""),
+    (m.Topics(4, [_TOPIC, _TOPIC]), b""),
+    (m.Offsets(5, [(10, 2), (0, 0)]), b""),
+    (m.ProducerOpened(6, 2**63 + 1, 2, 500), b""),
+    (m.Produced(7, 1000, 2, 1_700_000_000_000_000), b""),
+    (m.Fetched(8, 1003, 0, 1003), BATCH),
+    (m.Joined(9, 77, "ipc:///run/x.sock.0123456789ab", "/penstock-w", 3, [m.Assignment(0, 5, 100, 2)]), b""),
+    (m.Assigned(77, [m.Assignment(1, 6, 0, 0)], [0]), b""),
+    (m.Deliver(77, 1, 0, 5, 100, 103, 2000, 3), BATCH),
+    (m.Evicted(77, "session_expired", "nothing was heard for 10 s"), b""),
+    (m.Groups(10, [m.Group(TOPIC, "flights", "report", [("m", 15)], [m.GroupPartition(0, -1, 9, 9, "m", 5)])]), b""),
+    (m.StatsReply(11, {"topics": 1, "rates": [1.5, 2.5], "nested": {"a": None}}), b""),
+]

@@ -1,0 +1,75 @@
+"""Addresses are understood or refused with a reason."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.transport import InvalidUrl, Url
+from penstock.transport.url import connect_url, listen_url, parse, reachable
+
+GOOD = {
+    "tcp://127.0.0.1:7070": Url("tcp", host="127.0.0.1", port=7070),
+    "tcp://broker.example.org:1": Url("tcp", host="broker.example.org", port=1),
+    "tcp://[::1]:65535": Url("tcp", host="[::1]", port=65535),
+    "tcp://*:0": Url("tcp", host="*", port=0),
+    "ipc:///run/penstock/broker.sock": Url("ipc", path="/run/penstock/broker.sock"),
+    "file:///var/lib/penstock": Url("file", path="/var/lib/penstock"),
+    "mem://": Url("mem"),
+    "mem://test-1": Url("mem", name="test-1"),
+}
+
+
+@pytest.mark.parametrize(("text", "url"), GOOD.items())
+def test_an_address_is_understood_and_written_back(text, url):
+    assert parse(text) == url
+    assert str(url) == text
+
+
+BAD = {
+    "": "does not start with one of ipc://, tcp://, file://, mem://",
+    "http://x:1": "does not start with one of",
+    "tcp:/127.0.0.1:1": "does not start with one of",
+    "tcp://localhost": "is not tcp://HOST:PORT",
+    "tcp://::1:7070": "an IPv6 host stands in brackets",
+    "tcp://a b:1": "is not tcp://HOST:PORT",
+    "tcp://h:65536": "ports are 0 to 65535",
+    "tcp://h:-1": "ports are 0 to 65535",
+    "tcp://h:٣": "ports are 0 to 65535",
+    "tcp://h:1/path": "ports are 0 to 65535",
+    "ipc://relative/path": "needs an absolute path",
+    "ipc://@abstract": "needs an absolute path",
+    "ipc://*": "needs an absolute path",
+    "ipc:///" + "x" * 107: "over 107 bytes",
+    "ipc:///a\0b": "characters that no path should have",
+    "file://": "needs an absolute path",
+    "file:///": "names the root directory",
+    "mem://a/b": "other characters than",
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), BAD.items())
+def test_a_wrong_address_is_refused_with_the_reason(text, reason):
+    with pytest.raises(InvalidUrl) as caught:
+        parse(text)
+    assert reason in caught.value.message
+
+
+def test_only_sockets_can_be_listened_on_and_connected_to():
+    assert listen_url("tcp://127.0.0.1:0").port == 0
+    for text in ("mem://x", "file:///x"):
+        with pytest.raises(InvalidUrl, match="ipc://, tcp://"):
+            listen_url(text)
+    with pytest.raises(InvalidUrl, match="every interface"):
+        connect_url("tcp://0.0.0.0:7070")
+    with pytest.raises(InvalidUrl, match="port 0"):
+        connect_url("tcp://127.0.0.1:0")
+
+
+def test_local_addresses_are_told_from_wider_ones():
+    assert all(parse(text).is_local for text in ("ipc:///a", "tcp://127.1.2.3:1", "tcp://localhost:1", "tcp://[::1]:1"))
+    assert not any(parse(text).is_local for text in ("tcp://0.0.0.0:1", "tcp://*:1", "tcp://10.0.0.1:1"))
+
+
+def test_a_wildcard_endpoint_is_reached_by_the_host_already_connected_to():
+    assert reachable("tcp://0.0.0.0:5555", "tcp://broker:7070") == "tcp://broker:5555"
+    assert reachable("tcp://10.0.0.1:5555", "tcp://broker:7070") == "tcp://10.0.0.1:5555"
+    assert reachable("ipc:///a.b", "ipc:///a") == "ipc:///a.b"
