@@ -115,3 +115,15 @@ class UnknownEffect(BrokerError):
     """A log holds an effect or a kind of batch this version does not know: a newer version must open it."""
 
     code = "unknown_effect"
+
+
+class InsecureListen(BrokerError):
+    """An address that other machines can reach, though nothing asks who they are and nobody allowed it."""
+
+    code = "insecure_listen"
+
+
+class CannotStart(BrokerError):
+    """The broker's processes did not come up, or do not stay up."""
+
+    code = "cannot_start"

@@ -22,6 +22,7 @@ class Error(Exception):
     code: ClassVar[str] = "error"
     retry: ClassVar[bool] = False
     by_code: ClassVar[dict[str, type[Error]]] = {}
+    offset: int = -1  # where reading may go on, on errors about a position; -1 when unknown
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -9,4 +9,6 @@ from .node import Node
 from .ports import COLD, Cold, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .settings import TopicSettings
 
-__all__ = ["COLD", "Cold", "Node", "NodeConfig", "Now", "Payload", "Peer", "Port", "Randomness", "Store", "TopicSettings"]
+__all__ = [
+    "COLD", "Cold", "Node", "NodeConfig", "Now", "Payload", "Peer", "Port", "Randomness", "Store", "TopicSettings",
+]  # fmt: skip

@@ -2,7 +2,8 @@
 
 Idea: `receive` turns a message into replies or into proposals; `flush` writes all proposals with one append
 per partition; `advance` looks at what is committed by now and answers for it: replies, waiting fetches,
-deliveries, wake-ups. `tick` is what happens because time passed.
+deliveries, wake-ups. `tick` is what happens because time passed. The rules live in the handlers of each area
+(producing, fetching, joining, grouping, administration); this class only passes things on.
 
 Contract of the driver, which calls from one thread:
 
@@ -12,7 +13,7 @@ Contract of the driver, which calls from one thread:
         dirty = node.flush(now)          # logs appended to: sync them, or wake the keeper
         ... a keeper's answer: log.settle(generation, seq) ...
         node.advance(now)                # after flush, and after every settle
-        wait at most node.tick(now)      # seconds to the next deadline
+        wait at most node.tick(now)      # seconds to the next deadline; 0.0: flush and advance again at once
 
 No exception leaves `receive`, `flush`, `advance` or `tick` because of what a client sent or of a full or
 failing disk: those become Failure answers. Must not know sockets, files, clocks or threads.
@@ -22,13 +23,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...storage.errors import Error
+from ..errors import InvalidRequest
+from .administration import Administration
+from .agenda import Agenda
+from .clock import LogTime
+from .delivery import Stream
+from .fetching import Fetching
+from .greeting import Greeting
+from .grouping import Grouping
+from .house import House
+from .housekeeping import Housekeeping
+from .joining import Joining
 from .ports import NodeConfig, Now, Payload, Peer, Port, Randomness, Store
+from .producing import Producing
+from .replies import failure
+from .sessions import EXPIRY_CHECK_S, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from ...storage import LogWriter
+    from ...storage.log import LogWriter
     from ...transport.messages import Request
+    from .partition import Partition
+    from .topics import Topic
+
+RETRY_S = 0.005
+"""How soon a delivery is tried again whose peer is not connected yet."""
 
 
 class Node:
@@ -38,11 +59,44 @@ class Node:
         self, store: Store, port: Port, *, randomness: Randomness, config: NodeConfig | None = None, now: Now
     ) -> None:
         """Open all logs, replay each from its newest snapshot, finish deletions that were cut short."""
-        raise NotImplementedError
+        config = config or NodeConfig()
+        self._port = port
+        self._agenda = Agenda()
+        self._time = LogTime(now, config.clock_jump_s)
+        self._house = House(store, self._agenda)
+        self._incarnation = int.from_bytes(randomness(8), "little") or 1
+        first_session = int.from_bytes(randomness(6), "little") << 14
+        self._sessions = Sessions(port, self._agenda, first_session, config.max_sessions)
+        topics = self._house.topics
+        self._producing = Producing(topics, port, config, randomness)
+        self._fetching = Fetching(topics, port, config)
+        self._housekeeping = Housekeeping(self._house, config, self._time, now)
+        self._handlers: dict[type, Any] = {
+            **self._producing.handlers,
+            **self._fetching.handlers,
+            **Joining(topics, self._sessions, self._agenda, port, config).handlers,
+            **Grouping(topics, self._sessions, port).handlers,
+            **Administration(self._house, port, config, randomness, self).handlers,
+            **Greeting(port, config, self._incarnation, self.stats).handlers,
+        }
+        self._counts = {"requests": 0, "failures": 0}
+
+    @property
+    def incarnation(self) -> int:
+        """Random, new at every start: what Welcome says."""
+        return self._incarnation
 
     def receive(self, peer: Peer, message: Request, payload: Payload, now: Now) -> None:
         """Take one request. Its answer comes through the port: at once, or from a later `advance` or `tick`."""
-        raise NotImplementedError
+        self._counts["requests"] += 1
+        try:
+            handler = self._handlers.get(type(message))
+            if handler is None:
+                raise InvalidRequest(f"{type(message).__name__} is not a request")
+            handler(peer, message, payload, now)
+        except Error as error:
+            self._counts["failures"] += 1
+            self._port.reply(peer, failure(getattr(message, "request", 0), error))
 
     def flush(self, now: Now) -> list[LogWriter]:
         """Append everything proposed since the last flush, once per partition.
@@ -50,36 +104,131 @@ class Node:
         Returns the logs appended to. For those with `commit="durable"` the driver now sees to a sync; those
         with "written" are committed already. Call `advance` next in any case.
         """
-        raise NotImplementedError
+        agenda = self._agenda
+        if not agenda.dirty:
+            return []
+        time_us = self._time.read(now)
+        dirty, agenda.dirty = agenda.dirty, {}
+        appended: list[LogWriter] = []
+        for ledger in dirty:
+            if ledger.flush(time_us):
+                agenda.unsettled[ledger] = None
+                appended.append(ledger.log)
+        return appended
 
     def advance(self, now: Now) -> None:
         """Answer for what `log.committed` has reached, fail what a poisoned log will never commit, and deliver."""
-        raise NotImplementedError
+        agenda, port = self._agenda, self._port
+        for ledger in list(agenda.unsettled):
+            if ledger.advance():
+                agenda.advanced[ledger] = None
+                self._housekeeping.advanced(ledger)
+            if not ledger.in_flight:
+                del agenda.unsettled[ledger]
+        for partition in self._house.take_moved():
+            self._fetching.end_moved(partition)
+            for reader in list(partition.readers.values()):
+                reader.end_moved(port)
+        for membership in _take(agenda, "memberships"):
+            membership.rebalance(now.monotonic_s)
+        for session in _take(agenda, "mail"):
+            session.send_news(port)
+        for session in _take(agenda, "ready"):
+            if session.pump(port) or session.outlet.blocked:
+                agenda.ready[session] = None
 
     def tick(self, now: Now) -> float:
         """Do what is due by now. Returns the seconds until the next call is needed (an earlier one is harmless).
 
-        Due work may propose effects: flush and advance afterwards, as after `receive`.
+        Due work may propose effects: flush and advance afterwards, as after `receive`. 0.0 says so.
         """
-        raise NotImplementedError
+        agenda = self._agenda
+        if self._sessions.expire(now):
+            self._hand_over(now)
+        deadlines = [self._fetching.tick(now), self._housekeeping.tick(now)]
+        if agenda.dirty or agenda.mail or agenda.memberships:
+            return 0.0
+        blocked = [session.outlet.blocked for session in agenda.ready]
+        if not all(blocked):
+            return 0.0
+        waits = [deadline - now.monotonic_s for deadline in deadlines if deadline is not None]
+        if blocked:
+            waits.append(RETRY_S)
+        if self._sessions.by_id:
+            waits.append(EXPIRY_CHECK_S)
+        return max(0.0, min(waits))
 
     def warmed(self, token: Hashable) -> None:
         """Pages that `Port.read` called COLD under this token are in memory: the next `advance` reads again."""
-        raise NotImplementedError
+        if isinstance(token, Stream):
+            token.cold = False
+            session = self._sessions.by_id.get(token.outlet.session)
+            if session is not None:
+                self._agenda.ready[session] = None
+        else:
+            self._fetching.warmed(token)
 
     def disconnect(self, peer: Peer) -> None:
         """The peer's connection is gone: its waiting fetches are dropped; its sessions live on until they expire."""
-        raise NotImplementedError
+        self._fetching.disconnect(peer)
 
     def stats(self) -> dict[str, Any]:
         """Counters and sizes by dotted name."""
-        raise NotImplementedError
+        producing = self._producing
+        return {
+            **self._counts,
+            "produce.batches": producing.batches,
+            "produce.records": producing.records,
+            "produce.bytes": producing.bytes,
+            "fetch.waiting": self._fetching.waiting,
+            "sessions.open": len(self._sessions.by_id),
+            "sessions.expired": self._sessions.expired,
+            "clock.ignored_us": self._time.ignored_us,
+            **self._house.stats(),
+        }
 
     @property
     def logs(self) -> list[LogWriter]:
         """Every open log, the metadata log first."""
-        raise NotImplementedError
+        return [ledger.log for ledger in self._house.ledgers()]
 
     def close(self, now: Now) -> None:
         """Flush, sync, answer, snapshot every log that moved, and close all cleanly. The node is then unusable."""
-        raise NotImplementedError
+        self.flush(now)
+        self._house.settle()
+        self.advance(now)
+        self._housekeeping.snapshot_all()
+        for session in list(self._sessions.by_id.values()):
+            self._sessions.end(session)
+        self._house.close_all()
+
+    # -- what administration tells ------------------------------------------------------------------
+
+    def topic_deleted(self, topic: Topic, error: Error) -> None:
+        """A tombstone is committed: end what still uses the topic."""
+        for session in [s for s in self._sessions.by_id.values() if s.topic is topic]:
+            self._sessions.evict(session, error)
+        for partition in topic.readable:
+            self._fetching.topic_deleted(partition, error)
+
+    def topic_grown(self, topic: Topic, partition: Partition) -> None:
+        """A partition was added: somebody should read it."""
+        for membership in topic.memberships.values():
+            self._agenda.memberships[membership] = None
+        for session in self._sessions.by_id.values():
+            if session.topic is topic and session.membership is None:
+                session.give(partition, 1, partition.first)
+
+    def _hand_over(self, now: Now) -> None:
+        """Take what was asked back and is overdue; claim again what could not be claimed."""
+        for membership in {session.membership: None for session in self._sessions.by_id.values()}:
+            if membership is not None:
+                membership.take_overdue(now.monotonic_s)
+                if membership.stuck:
+                    self._agenda.memberships[membership] = None
+
+
+def _take(agenda: Agenda, name: str) -> list[Any]:
+    taken = list(getattr(agenda, name))
+    setattr(agenda, name, {})
+    return taken

@@ -19,7 +19,10 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...storage import Chunk, Cursor, LogWriter, SegmentRef, Snapshot
+    from ...storage.log import LogWriter
+    from ...storage.reader import Chunk, Cursor
+    from ...storage.segment import SegmentRef
+    from ...storage.snapshots import Snapshot
     from ...transport.messages import Answer, Deliver
     from .settings import TopicSettings
 
@@ -85,7 +88,9 @@ class Port(Protocol):
         """Give the slot and the semaphore back. Called once per opened one."""
         ...
 
-    def read(self, cursor: Cursor, max_bytes: int, limit_seq: int, token: Hashable) -> Chunk | None | Literal[Cold.COLD]:
+    def read(
+        self, cursor: Cursor, max_bytes: int, limit_seq: int, token: Hashable
+    ) -> Chunk | Literal[Cold.COLD] | None:
         """`cursor.next(max_bytes, limit_seq)`, unless that would wait for the disk.
 
         COLD leaves the cursor where it is: the port brings the pages in elsewhere and then has the driver call

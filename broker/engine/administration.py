@@ -1,0 +1,215 @@
+"""Topics as requests: create, alter, delete, list, and find offsets.
+
+Idea: a topic's logs are made first, then it is logged, then it is served. Deleting goes the other way: the
+tombstone is logged, then the topic is closed, then its files go.
+
+Contract: what is answered is committed. A failure before the commit leaves nothing that anybody could see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ...storage.errors import Error
+from ...transport.messages import (
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    FindOffsets,
+    ListTopics,
+    Offsets,
+)  # fmt: skip
+from ...transport.messages import Partition as PartitionMessage
+from ...transport.messages import Topic as TopicMessage
+from ...transport.messages import (
+    Topics as TopicsMessage,
+)
+from ..errors import InvalidRequest, LimitReached, TopicExists, Unavailable, UnknownTopic
+from . import effects as fx
+from . import settings as topic_settings
+from .catalogue import CatalogueState
+from .house import House
+from .ledger import Ledger
+from .names import check_topic_name
+from .partition import Partition
+from .ports import NodeConfig, Now, Payload, Peer, Port, Randomness, Store
+from .replies import Gather, failure
+from .settings import TopicSettings
+from .topics import Topic, Topics
+
+
+class Users(Protocol):
+    """Whatever uses topics: sessions and waiting fetches."""
+
+    def topic_deleted(self, topic: Topic, error: Error) -> None:
+        """The tombstone is committed: end all use."""
+        ...
+
+    def topic_grown(self, topic: Topic, partition: Partition) -> None:
+        """There is one more partition to read."""
+        ...
+
+
+class Administration:
+    """Handlers of everything that concerns whole topics."""
+
+    def __init__(self, house: House, port: Port, config: NodeConfig, randomness: Randomness, users: Users) -> None:
+        self.handlers: dict[type, Callable[[Peer, Any, Payload, Now], None]] = {
+            CreateTopic: self.create, AlterTopic: self.alter, DeleteTopic: self.delete, ListTopics: self.list,
+            FindOffsets: self.find_offsets,
+        }  # fmt: skip
+        self._house = house
+        self._topics: Topics = house.topics
+        self._catalogue: Ledger[CatalogueState] = house.catalogue
+        self._store: Store = house.store
+        self._port = port
+        self._config = config
+        self._randomness = randomness
+        self._users = users
+
+    def create(self, peer: Peer, message: CreateTopic, payload: Payload, now: Now) -> None:
+        """Make the logs, then log the topic. Raises InvalidTopic, InvalidSettings, TopicExists, LimitReached."""
+        check_topic_name(message.name)
+        self._check_count(message.partitions)
+        settings = topic_settings.parse(message.settings)
+        self._check_catalogue()
+        if self._catalogue.head.name_taken(message.name):
+            raise TopicExists(f"topic {message.name} exists already: use it, or delete it first")
+        if len(self._catalogue.head.topics) >= self._config.max_topics:
+            raise LimitReached(
+                f"there are {self._config.max_topics} topics, which is the limit: delete some or raise it"
+            )
+        topic = Topic(message.name, self._randomness(16), settings)
+        self._make(topic, message.partitions)
+        gather = Gather(
+            lambda: self._created(peer, message.request, topic),
+            lambda error: self._not_created(peer, message.request, topic, error),
+        )
+        effect = fx.TopicCreated(topic.name, topic.id, message.partitions, settings.named(), now.wall_us)
+        self._catalogue.propose_in_order(effect, gather.one())
+        gather.ready()
+
+    def alter(self, peer: Peer, message: AlterTopic, payload: Payload, now: Now) -> None:
+        """Change settings, grow. Raises InvalidSettings, InvalidRequest."""
+        topic = self._topics.get(message.topic)
+        entry = self._catalogue.head.topics.get(message.topic)
+        if entry is None:
+            raise UnknownTopic(f"topic {topic.name} is being deleted")
+        settings = topic_settings.altered(topic_settings.parse(entry.settings), message.settings)
+        count = message.partitions or entry.partitions
+        if count < entry.partitions:
+            raise InvalidRequest(f"topic {topic.name} has {entry.partitions} partitions and cannot shrink to {count}")
+        self._check_count(count)
+        self._check_catalogue()
+        grown = [self._house.create(topic, number, settings) for number in range(entry.partitions, count)]
+        gather = Gather(
+            lambda: self._altered(peer, message.request, topic, settings, grown),
+            lambda error: self._refuse(peer, message.request, error, grown),
+        )
+        self._catalogue.propose_in_order(fx.TopicAltered(topic.id, count, settings.named()), gather.one())
+        gather.ready()
+
+    def delete(self, peer: Peer, message: DeleteTopic, payload: Payload, now: Now) -> None:
+        """Log the tombstone, then end all use, then remove the files."""
+        topic = self._topics.get(message.topic)
+        self._check_catalogue()
+        gather = Gather(
+            lambda: self._deleted(peer, message.request, topic),
+            lambda error: self._refuse(peer, message.request, error, []),
+        )
+        self._catalogue.propose_in_order(fx.TopicDeleted(topic.id), gather.one())
+        gather.ready()
+
+    def list(self, peer: Peer, message: ListTopics, payload: Payload, now: Now) -> None:
+        """Topics as they stand, by name."""
+        names = message.names or sorted(self._topics.by_name)
+        found = [self._topics.named(name) for name in names]
+        self._port.reply(peer, TopicsMessage(message.request, [self._describe(topic) for topic in found]))
+
+    def find_offsets(self, peer: Peer, message: FindOffsets, payload: Payload, now: Now) -> None:
+        """One offset per partition."""
+        topic = self._topics.get(message.topic)
+        if message.time_us < -2:
+            raise InvalidRequest(f"{message.time_us} is neither a time nor -1 (earliest) nor -2 (latest)")
+        found: list[tuple[int, int]] = []
+        for number in range(len(topic.partitions)):
+            partition = topic.partition(number)
+            offset = partition.find(message.time_us)
+            found.append((offset, partition.term_at(offset)))
+        self._port.reply(peer, Offsets(message.request, found))
+
+    # -- after the commit ---------------------------------------------------------------------------
+
+    def _created(self, peer: Peer, request: int, topic: Topic) -> None:
+        self._topics.add(topic)
+        self._answer(peer, request, topic)
+
+    def _not_created(self, peer: Peer, request: int, topic: Topic, error: Error) -> None:
+        self._house.discard(topic)
+        self._port.reply(peer, failure(request, error))
+
+    def _altered(self, peer: Peer, request: int, topic: Topic, settings: TopicSettings, grown: list[Partition]) -> None:
+        if topic.id in self._topics.by_id:
+            self._house.configure(topic, settings)
+            for partition in grown:
+                topic.add(partition)
+                self._users.topic_grown(topic, partition)
+            self._answer(peer, request, topic)
+        else:
+            self._refuse(peer, request, UnknownTopic(f"topic {topic.name} was deleted meanwhile"), grown)
+
+    def _deleted(self, peer: Peer, request: int, topic: Topic) -> None:
+        if topic.id in self._topics.by_id:
+            self._users.topic_deleted(topic, UnknownTopic(f"topic {topic.name} was deleted"))
+            self._topics.remove(topic)
+            self._house.erase(topic)
+        self._port.reply(peer, Done(request))
+
+    def _refuse(self, peer: Peer, request: int, error: Error, grown: list[Partition]) -> None:
+        for partition in grown:
+            self._house.close(partition)
+        self._port.reply(peer, failure(request, error))
+
+    # -- pieces -------------------------------------------------------------------------------------
+
+    def _make(self, topic: Topic, count: int) -> None:
+        try:
+            for number in range(count):
+                topic.add(self._house.create(topic, number, topic.settings))
+        except Error:
+            self._house.discard(topic)
+            raise
+
+    def _check_count(self, count: int) -> None:
+        limit = self._config.max_partitions
+        if not 1 <= count <= limit:
+            raise InvalidRequest(f"{count} partitions are not possible: 1 to {limit}")
+
+    def _check_catalogue(self) -> None:
+        self._catalogue.check_writable()
+        if self._catalogue.log.damage:
+            raise Unavailable(
+                f"the metadata log {self._catalogue.log.path} is damaged: topics serve, but none can be created, "
+                "altered or deleted until it is repaired (penstock log repair)"
+            )
+
+    def _answer(self, peer: Peer, request: int, topic: Topic) -> None:
+        self._port.reply(peer, TopicsMessage(request, [self._describe(topic)]))
+
+    def _describe(self, topic: Topic) -> TopicMessage:
+        partitions = [self._describe_partition(topic, number) for number in range(len(topic.partitions))]
+        return TopicMessage(topic.name, topic.id, topic.settings.named(), partitions)
+
+    def _describe_partition(self, topic: Topic, number: int) -> PartitionMessage:
+        found, endpoint = topic.partitions[number], self._config.endpoint
+        directory = self._store.directory(topic.id, number)
+        if isinstance(found, Error):
+            return PartitionMessage(number, endpoint, b"", 0, 0, 0, 0, 0, directory, -1, "damaged")
+        log = found.log
+        size, segments = self._house.usage(log)
+        return PartitionMessage(
+            number, endpoint, log.log_id, log.term, found.first, found.end, size, segments, directory,
+            self._store.row(log), found.state,
+        )  # fmt: skip

@@ -1,0 +1,31 @@
+"""The agenda: what the node has to look at in this turn.
+
+Idea: a node may have thousands of partitions and sessions, and a turn concerns a few. Whoever causes work
+puts it here; flush, advance and tick take it from here and look at nothing else.
+
+Contract: a plain set of marks, in the order they were made (dicts, so that a run can be repeated exactly).
+Decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .coordinator import Membership
+    from .ledger import Ledger
+    from .sessions import Session
+
+
+class Agenda:
+    """Marks of one node."""
+
+    __slots__ = ("advanced", "dirty", "mail", "memberships", "ready", "unsettled")
+
+    def __init__(self) -> None:
+        self.dirty: dict[Ledger[Any], None] = {}  # has proposals to append
+        self.unsettled: dict[Ledger[Any], None] = {}  # has batches in flight
+        self.advanced: dict[Ledger[Any], None] = {}  # has more committed than in the turn before
+        self.memberships: dict[Membership, None] = {}  # who should read what has to be computed again
+        self.mail: dict[Session, None] = {}  # has news that it was not told yet
+        self.ready: dict[Session, None] = {}  # may have something to be delivered

@@ -1,0 +1,39 @@
+"""Who reads which partition: sticky and even.
+
+Idea: members keep what they have as long as nobody holds more than their share; the rest goes to whoever has
+least. So a join or a leave moves no more partitions than it must.
+
+Contract: every partition gets exactly one member, shares differ by at most one, and equal arguments give
+equal answers. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+def assign(members: Sequence[str], partitions: Sequence[int], current: Mapping[int, str]) -> dict[int, str]:
+    """Member by partition.
+
+    Args:
+        members: everybody who takes part; may be empty, then nobody gets anything.
+        partitions: the numbers of all that can be read.
+        current: who has which now; may name members that have gone.
+    """
+    if not members:
+        return {}
+    order = sorted(set(members))
+    least, larger = divmod(len(partitions), len(order))
+    held: dict[str, list[int]] = {member: [] for member in order}
+    for partition in partitions:
+        if current.get(partition) in held:
+            held[current[partition]].append(partition)
+    # Those who hold most keep the larger shares: that moves least.
+    by_holding = sorted(order, key=lambda member: (-len(held[member]), member))
+    share = {member: least + (rank < larger) for rank, member in enumerate(by_holding)}
+    result = {p: member for member in order for p in held[member][: share[member]]}
+    free = iter([p for p in partitions if p not in result])
+    for member in by_holding:
+        for _ in range(share[member] - len(held[member])):
+            result[next(free)] = member
+    return result

@@ -1,0 +1,172 @@
+"""Delivery: what is sent next to which session, under its credit.
+
+Idea: the log is the only queue. A session has streams, one per partition it reads, and credit in absolute
+totals; `pump` reads one chunk, sends it, and goes on while there is credit, data and a peer to take it.
+
+Contract: nothing is read without credit, so a consumer that does not read costs one chunk at most. Chunks are
+whole batches: credit in bytes is overdrawn by one batch at most, credit in records by one chunk. Deliveries
+are numbered 1, 2, 3 ... per session, and each number is sent once. What a stream has not sent when it is
+closed or moved was never numbered. Must not know groups, or how bytes travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...storage.errors import Corrupt, OutOfBounds
+from ...transport.messages import Deliver
+from .ports import COLD, Payload, Port
+
+if TYPE_CHECKING:
+    from ...storage.reader import Chunk, Cursor
+    from .partition import Partition
+
+TURN = 16
+"""Chunks per session and turn: one fast reader with much credit does not keep the others waiting."""
+
+
+class Stream:
+    """One partition being read by one session, from `position` on."""
+
+    __slots__ = ("cold", "cursor", "epoch", "outlet", "partition", "position", "stopped")
+
+    def __init__(self, outlet: Outlet, partition: Partition, epoch: int, position: int) -> None:
+        self.outlet = outlet
+        self.partition = partition
+        self.epoch = epoch
+        self.position = position
+        self.cursor: Cursor | None = None
+        self.cold = False  # waits for pages
+        self.stopped = False  # revoked, or nothing readable follows
+
+    def move(self, epoch: int, position: int) -> None:
+        """Go on elsewhere, under a new epoch."""
+        self.epoch, self.position = epoch, position
+        self.cursor, self.cold, self.stopped = None, False, False
+
+    def read(self, port: Port, max_bytes: int) -> tuple[Chunk, int] | None:
+        """The next chunk that has records for the reader, and its first offset; None when there is nothing now."""
+        partition = self.partition
+        while not self.stopped and not self.cold and self.position < partition.end:
+            try:
+                chunk = self._next(port, max_bytes)
+            except OutOfBounds:
+                self.cursor, self.position = None, max(self.position, partition.first)
+                self.stopped = self.position < partition.first
+                continue
+            except Corrupt as damage:
+                self._around(damage)
+                continue
+            if chunk is None:
+                return None
+            offset, self.position = self.position, max(self.position, chunk.next_offset)
+            if self.position > offset:
+                return chunk, max(offset, chunk.offset)
+        return None
+
+    def _next(self, port: Port, max_bytes: int) -> Chunk | None:
+        if self.position < self.partition.first:
+            self.cursor, self.position = None, self.partition.first
+        if self.cursor is None:
+            self.cursor = self.partition.cursor(self.position)
+        chunk = port.read(self.cursor, max_bytes, self.partition.seq, self)
+        if chunk is COLD:
+            self.cold = True
+            return None
+        return chunk
+
+    def _around(self, damage: Corrupt) -> None:
+        beyond = self.partition.around(damage, self.position)
+        self.cursor = None
+        if beyond is None:
+            self.stopped = True
+        else:
+            self.position = beyond
+
+
+class Outlet:
+    """The delivering side of one session: credit, numbering, and whose turn it is."""
+
+    def __init__(self, session: int, chunk_bytes: int, credit_bytes: int, credit_records: int) -> None:
+        self.session = session
+        self.credit_bytes = credit_bytes
+        self.credit_records = credit_records
+        self.sent_bytes = 0
+        self.sent_records = 0
+        self.number = 0
+        self.blocked = False  # the peer could not take the last chunk
+        self.streams: dict[int, Stream] = {}
+        self._chunk_bytes = chunk_bytes
+        self._held: tuple[Stream, Deliver, Payload] | None = None
+
+    def open(self, partition: Partition, epoch: int, position: int) -> Stream:
+        """Begin to read a partition; one read before is replaced."""
+        self.close(partition.number)
+        stream = self.streams[partition.number] = Stream(self, partition, epoch, position)
+        return stream
+
+    def close(self, partition: int) -> Stream | None:
+        """Stop reading a partition."""
+        self._drop(partition)
+        return self.streams.pop(partition, None)
+
+    def stop(self, partition: int) -> None:
+        """Send nothing more of a partition that is to be released."""
+        self._drop(partition)
+        if partition in self.streams:
+            self.streams[partition].stopped = True
+
+    def move(self, partition: int, epoch: int, position: int) -> None:
+        """Go on elsewhere in a partition, under a new epoch."""
+        self._drop(partition)
+        self.streams[partition].move(epoch, position)
+
+    def grant(self, total_bytes: int, total_records: int) -> None:
+        """New totals; older ones that arrive late change nothing."""
+        self.credit_bytes = max(self.credit_bytes, total_bytes)
+        self.credit_records = max(self.credit_records, total_records)
+
+    @property
+    def has_credit(self) -> bool:
+        """Whether anything may be sent now."""
+        return self.sent_bytes < self.credit_bytes and self.sent_records < self.credit_records
+
+    def pump(self, port: Port, send: Callable[[Deliver, Payload], bool]) -> bool:
+        """Send what may be sent. Returns True when there may be more to send in the next turn."""
+        self.blocked = False
+        for _ in range(TURN):
+            if self._held is None:
+                if not self.has_credit:
+                    return False
+                self._held = self._next(port)
+            if self._held is None:
+                return False
+            _, message, payload = self._held
+            if not send(message, payload):
+                self.blocked = True
+                return False
+            self._held = None
+            self.sent_bytes += len(payload)
+            self.sent_records += message.records
+            self.number = message.number
+        return True
+
+    def _next(self, port: Port) -> tuple[Stream, Deliver, Payload] | None:
+        size = min(self._chunk_bytes, self.credit_bytes - self.sent_bytes)
+        for number in list(self.streams):
+            stream = self.streams[number]
+            found = stream.read(port, size)
+            if found is not None:
+                self.streams[number] = self.streams.pop(number)  # the others come first next time
+                chunk, offset = found
+                message = Deliver(
+                    self.session, self.number + 1, number, stream.epoch, offset, stream.position,
+                    stream.partition.end, stream.position - offset,
+                )  # fmt: skip
+                return stream, message, chunk.buffer
+        return None
+
+    def _drop(self, partition: int) -> None:
+        if self._held is not None and self._held[1].partition == partition:
+            self._held = None

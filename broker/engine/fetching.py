@@ -1,0 +1,142 @@
+"""Fetching: reading by request, at once or when something comes.
+
+Idea: a fetch that finds records is answered where it stands; one at the end waits in its partition until the
+end moves or its time is up, and is then answered with what is there, possibly nothing.
+
+Contract: only committed batches leave. Memory: one small entry per waiting fetch, nothing is read ahead.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from ...storage.errors import Error
+from ...transport.messages import Fetch, Fetched
+from .partition import Partition
+from .ports import COLD, NodeConfig, Now, Payload, Peer, Port
+from .replies import failure
+from .topics import Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from ...storage.reader import Cursor
+
+
+class Waiting:
+    """One fetch that was not answered yet. Stands among the partition's readers under its own number."""
+
+    __slots__ = ("cold", "cursor", "deadline_s", "message", "number", "partition", "peer")
+
+    def __init__(self, peer: Peer, message: Fetch, partition: Partition, deadline_s: float, number: int) -> None:
+        self.peer = peer
+        self.message = message
+        self.partition = partition
+        self.deadline_s = deadline_s
+        self.number = number
+        self.cursor: Cursor | None = None
+        self.cold = False
+
+
+class Fetching:
+    """Handler of Fetch, and the fetches that wait."""
+
+    def __init__(self, topics: Topics, port: Port, config: NodeConfig) -> None:
+        self.handlers: dict[type, Any] = {Fetch: self.fetch}
+        self._topics = topics
+        self._port = port
+        self._config = config
+        self._numbers = count(1)
+        self._by_partition: dict[Partition, dict[int, Waiting]] = {}
+        self._due: list[tuple[float, int, Waiting]] = []
+
+    def fetch(self, peer: Peer, message: Fetch, payload: Payload, now: Now) -> None:
+        """Answer, or wait. Raises Diverged, OutOfBounds."""
+        partition = self._topics.partition(message.topic, message.partition)
+        partition.check_position(message.offset, message.term)
+        wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
+        waiting = Waiting(peer, message, partition, now.monotonic_s + wait_s, next(self._numbers))
+        if not self._try(waiting) and not (message.wait_ms == 0 and not waiting.cold and self._empty(waiting)):
+            self._by_partition.setdefault(partition, {})[waiting.number] = waiting
+            heapq.heappush(self._due, (waiting.deadline_s, waiting.number, waiting))
+
+    def end_moved(self, partition: Partition) -> None:
+        """There are new records: answer who waits for them."""
+        for waiting in list(self._by_partition.get(partition, {}).values()):
+            if not waiting.cold and self._try(waiting):
+                self._forget(waiting)
+
+    def warmed(self, waiting: Hashable) -> None:
+        """Pages are in memory now."""
+        if isinstance(waiting, Waiting) and waiting.cold:
+            waiting.cold = False
+            if self._stands(waiting) and self._try(waiting):
+                self._forget(waiting)
+
+    def tick(self, now: Now) -> float | None:
+        """Answer those whose time is up. Returns the next deadline."""
+        while self._due and (self._due[0][0] <= now.monotonic_s or not self._stands(self._due[0][2])):
+            waiting = heapq.heappop(self._due)[2]
+            # One that waits for pages is answered when they are there: the data exists.
+            if self._stands(waiting) and not waiting.cold:
+                self._forget(waiting)
+                self._empty(waiting)
+        return self._due[0][0] if self._due else None
+
+    def disconnect(self, peer: Peer) -> None:
+        """Drop what a peer waits for."""
+        for waiting in [w for ws in self._by_partition.values() for w in ws.values() if w.peer == peer]:
+            self._forget(waiting)
+
+    def topic_deleted(self, partition: Partition, error: Error) -> None:
+        """Fail who waits for records of a partition that is gone."""
+        for waiting in self._by_partition.pop(partition, {}).values():
+            self._port.reply(waiting.peer, failure(waiting.message.request, error))
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return sum(map(len, self._by_partition.values()))
+
+    def _try(self, waiting: Waiting) -> bool:
+        try:
+            return self._answer(waiting)
+        except Error as error:
+            if error.code == "corrupt" or error.code == "bad_checksum":
+                waiting.partition.damaged = True
+            self._port.reply(waiting.peer, failure(waiting.message.request, error))
+            return True
+
+    def _answer(self, waiting: Waiting) -> bool:
+        message, partition = waiting.message, waiting.partition
+        while message.offset < partition.end:
+            if waiting.cursor is None:
+                waiting.cursor = partition.cursor(message.offset)
+            size = min(message.max_bytes, self._config.max_frame_bytes)
+            chunk = self._port.read(waiting.cursor, size, partition.seq, waiting)
+            if chunk is COLD:
+                waiting.cold = True
+                return False
+            if chunk is None:
+                return False
+            if chunk.next_offset > message.offset:
+                answer = Fetched(message.request, chunk.next_offset, partition.first, partition.end)
+                self._port.reply(waiting.peer, answer, chunk.buffer)
+                return True
+        return False
+
+    def _empty(self, waiting: Waiting) -> bool:
+        message, partition = waiting.message, waiting.partition
+        self._port.reply(waiting.peer, Fetched(message.request, message.offset, partition.first, partition.end))
+        return True
+
+    def _stands(self, waiting: Waiting) -> bool:
+        return waiting.number in self._by_partition.get(waiting.partition, ())
+
+    def _forget(self, waiting: Waiting) -> None:
+        entries = self._by_partition[waiting.partition]
+        del entries[waiting.number]
+        if not entries:
+            del self._by_partition[waiting.partition]

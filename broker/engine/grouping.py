@@ -1,0 +1,135 @@
+"""Groups as requests: commit cursors, and list, reset, delete groups.
+
+Contract: a commit moves all its cursors or, refused, none. Lag is exact and never missing. What needs a group
+to be idle is refused while it has members.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...transport.messages import (
+    Commit,
+    DeleteGroup,
+    Done,
+    Group,
+    GroupPartition,
+    Groups,
+    ListGroups,
+    ResetGroup,
+)  # fmt: skip
+from ..errors import GroupActive, InvalidRequest, UnknownGroup, UnknownSession
+from .names import check_name
+from .ports import Now, Payload, Peer, Port
+from .replies import Gather
+from .sessions import Session, Sessions
+from .topics import Topic, Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .partition import Partition
+
+
+class Grouping:
+    """Handlers of everything that concerns one group."""
+
+    def __init__(self, topics: Topics, sessions: Sessions, port: Port) -> None:
+        self.handlers: dict[type, Callable[[Peer, Any, Payload, Now], None]] = {
+            Commit: self.commit, ListGroups: self.list, ResetGroup: self.reset, DeleteGroup: self.delete,
+        }  # fmt: skip
+        self._topics = topics
+        self._sessions = sessions
+        self._port = port
+
+    def commit(self, peer: Peer, message: Commit, payload: Payload, now: Now) -> None:
+        """Move cursors. Raises Fenced, OutOfBounds, GroupActive."""
+        topic = self._topics.get(message.topic)
+        if message.session:
+            session = self._session(peer, message, topic, now)
+            for position in message.positions:
+                topic.partition(position.partition).check_owner(session.group, session.member, position.epoch)
+        else:
+            check_name("group", message.group)
+            self._check_idle(topic, message.group)
+        self._move(peer, message.request, topic, message.group, {p.partition: p.offset for p in message.positions})
+
+    def list(self, peer: Peer, message: ListGroups, payload: Payload, now: Now) -> None:
+        """Every group with its members, cursors and lag."""
+        topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
+        found = [describe(topic, name, now) for topic in topics for name in group_names(topic)]
+        self._port.reply(peer, Groups(message.request, found))
+
+    def reset(self, peer: Peer, message: ResetGroup, payload: Payload, now: Now) -> None:
+        """Move all cursors of an idle group. Raises GroupActive, UnknownGroup, OutOfBounds."""
+        topic = self._known(message.topic, message.group)
+        if message.time_us < -2:
+            raise InvalidRequest(f"{message.time_us} is neither a time nor -1 (earliest) nor -2 (latest)")
+        for number, offset in message.positions:
+            topic.partition(number).check_offset(offset)
+        wanted = dict(message.positions) or {p.number: p.find(message.time_us) for p in topic.readable}
+        self._move(peer, message.request, topic, message.group, wanted)
+
+    def delete(self, peer: Peer, message: DeleteGroup, payload: Payload, now: Now) -> None:
+        """Forget an idle group. Raises GroupActive, UnknownGroup."""
+        topic = self._known(message.topic, message.group)
+        gather = Gather.reply(self._port, peer, message.request, Done(message.request))
+        for partition in topic.readable:
+            if message.group in partition.ledger.head.groups.by_name:
+                partition.delete_group(message.group, gather.one())
+        gather.ready()
+
+    def _move(self, peer: Peer, request: int, topic: Topic, group: str, wanted: dict[int, int]) -> None:
+        targets: list[tuple[Partition, int]] = [(topic.partition(number), to) for number, to in wanted.items()]
+        for partition, offset in targets:
+            partition.check_cursor(offset)
+        gather = Gather.reply(self._port, peer, request, Done(request))
+        for partition, offset in targets:
+            partition.move_cursor(group, offset, gather.one())
+        gather.ready()
+
+    def _session(self, peer: Peer, message: Commit, topic: Topic, now: Now) -> Session:
+        session = self._sessions.get(message.session, peer, now)
+        if session.topic is not topic or session.group != message.group or not session.group:
+            raise UnknownSession(f"session {session.id:x} is not a member of group {message.group!r} on {topic.name}")
+        return session
+
+    def _known(self, topic_id: bytes, group: str) -> Topic:
+        topic = self._topics.get(topic_id)
+        if group not in group_names(topic):
+            raise UnknownGroup(f"topic {topic.name} has no group {group!r}: list groups to see which it has")
+        self._check_idle(topic, group)
+        return topic
+
+    def _check_idle(self, topic: Topic, group: str) -> None:
+        membership = topic.memberships.get(group)
+        if membership is not None and membership.members:
+            members = ", ".join(sorted(membership.members))
+            raise GroupActive(f"group {group} of topic {topic.name} has members ({members}): stop them first")
+
+
+def group_names(topic: Topic) -> list[str]:
+    """All groups of a topic, with a cursor, an owner or a member, sorted."""
+    names = set(topic.memberships)
+    for partition in topic.readable:
+        names.update(partition.ledger.applied.groups.by_name)
+    return sorted(names)
+
+
+def describe(topic: Topic, name: str, now: Now) -> Group:
+    """One group as it stands."""
+    membership = topic.memberships.get(name)
+    members: list[tuple[str, int]] = []
+    readers: dict[int, str] = {}
+    if membership is not None:
+        for session in membership.members.values():
+            assert isinstance(session, Session)
+            members.append((session.member, round(max(0.0, now.monotonic_s - session.seen_s) * 1000)))
+        readers = {number: claim.session.member for number, claim in membership.claims.items()}
+    partitions: list[GroupPartition] = []
+    for partition in topic.readable:
+        state = partition.group(name)
+        lag = state.lag(partition.first, partition.end)
+        reader = readers.get(partition.number, "")
+        partitions.append(GroupPartition(partition.number, state.cursor, partition.end, lag, reader, state.epoch))
+    return Group(topic.id, topic.name, name, sorted(members), partitions)

@@ -1,0 +1,161 @@
+"""The house: every log of a node, open, with what it adds up to.
+
+Idea: opening replays the catalogue, then each partition it names; a partition that cannot be opened keeps its
+place and its reason. New logs are made here, and old ones closed and given to the store to erase.
+
+Contract: files are removed only for topics whose tombstone is committed. Must not know peers or messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ...storage.errors import Error, Poisoned, StorageError
+from . import effects as fx
+from . import settings as topic_settings
+from .agenda import Agenda
+from .catalogue import CatalogueState
+from .ledger import Ledger
+from .partition import Partition
+from .ports import Store
+from .replay import replay
+from .settings import TopicSettings
+from .state import PartitionState
+from .topics import Topic, Topics
+
+if TYPE_CHECKING:
+    from ...storage.log import LogWriter
+
+
+class House:
+    """All ledgers of a node."""
+
+    def __init__(self, store: Store, agenda: Agenda) -> None:
+        """Open and replay the metadata log and every partition it names. Raises what keeps the former from opening."""
+        self.store = store
+        self.topics = Topics()
+        self.partitions: dict[Ledger[Any], Partition] = {}
+        self._agenda = agenda
+        self._told_end: dict[Partition, int] = {}
+        self.catalogue: Ledger[CatalogueState] = replay(store.metadata(), CatalogueState, store, self._has_work)
+        for topic_id in list(self.catalogue.applied.tombstones):
+            self._erase(topic_id)
+        for entry in sorted(self.catalogue.applied.topics.values(), key=lambda each: each.name):
+            topic = Topic(entry.name, entry.topic, topic_settings.parse(entry.settings))
+            for number in range(entry.partitions):
+                topic.add(self._open(topic, number))
+            self.topics.add(topic)
+
+    def ledgers(self) -> Iterator[Ledger[Any]]:
+        """The catalogue's, then every partition's."""
+        yield self.catalogue
+        yield from self.partitions
+
+    def holds(self, ledger: Ledger[Any]) -> bool:
+        """Whether a ledger is still open here."""
+        return ledger is self.catalogue or ledger in self.partitions
+
+    def create(self, topic: Topic, number: int, settings: TopicSettings) -> Partition:
+        """Make and open the log of a new partition. Raises StorageFull."""
+        return self._admit(topic, number, settings, self.store.create(topic.id, number, settings))
+
+    def configure(self, topic: Topic, settings: TopicSettings) -> None:
+        """The topic has new settings."""
+        topic.settings = settings
+        for partition in topic.readable:
+            partition.settings = settings
+            self.store.configure(partition.log, settings)
+
+    def close(self, partition: Partition) -> None:
+        """Close a partition's log and forget it."""
+        ledger = partition.ledger
+        del self.partitions[ledger]
+        self._told_end.pop(partition, None)
+        self._agenda.dirty.pop(ledger, None)
+        self._agenda.unsettled.pop(ledger, None)
+        partition.close(clean=ledger.idle)
+
+    def discard(self, topic: Topic) -> None:
+        """Remove what was made for a topic that was never committed."""
+        for partition in topic.readable:
+            self.close(partition)
+        self.store.delete(topic.id)
+
+    def erase(self, topic: Topic) -> None:
+        """Remove the files of a topic whose tombstone is committed."""
+        for partition in topic.readable:
+            self.close(partition)
+        self._erase(topic.id)
+
+    def take_moved(self) -> list[Partition]:
+        """Partitions whose end moved since the last call."""
+        moved: list[Partition] = []
+        for ledger in list(self._agenda.advanced):
+            partition = self.partitions.get(ledger)
+            if partition is not None and self._told_end[partition] != partition.end:
+                self._told_end[partition] = partition.end
+                moved.append(partition)
+        self._agenda.advanced = {}
+        return moved
+
+    def usage(self, log: LogWriter) -> tuple[int, int]:
+        """Bytes of batches, and segments, of a log."""
+        extents = log.segments()
+        return sum(extent.record_bytes for extent in extents), len(extents)
+
+    def settle(self) -> None:
+        """Sync what is not durable yet, one log after the other. A log that fails is poisoned and says so itself."""
+        for ledger in self.ledgers():
+            if ledger.log.durable < ledger.log.written and ledger.log.poisoned is None:
+                with suppress(Poisoned):
+                    ledger.log.sync()
+
+    def close_all(self) -> None:
+        """Close every log."""
+        for partition in list(self.partitions.values()):
+            self.close(partition)
+        self.catalogue.log.close(self.catalogue.idle)
+
+    def stats(self) -> dict[str, Any]:
+        """Numbers for people."""
+        states = [partition.state for partition in self.partitions.values()]
+        unopened = sum(len(topic.partitions) - len(topic.readable) for topic in self.topics.by_id.values())
+        return {
+            "topics": len(self.topics.by_id),
+            "partitions": len(states) + unopened,
+            "partitions.poisoned": states.count("poisoned"),
+            "partitions.damaged": states.count("damaged") + unopened,
+            "batches.in_flight": sum(len(ledger.in_flight) for ledger in self._agenda.unsettled),
+        }
+
+    def _open(self, topic: Topic, number: int) -> Partition | Error:
+        try:
+            log = self.store.open(topic.id, number, topic.settings)
+        except StorageError as error:
+            return error
+        try:
+            return self._admit(topic, number, topic.settings, log)
+        except Error as error:
+            log.close(clean=False)
+            return error
+
+    def _admit(self, topic: Topic, number: int, settings: TopicSettings, log: LogWriter) -> Partition:
+        ledger = replay(log, PartitionState, self.store, self._has_work)
+        partition = Partition(topic.id, number, settings, ledger)
+        if partition.first:
+            log.set_first(partition.first)
+        self.partitions[ledger] = partition
+        self._told_end[partition] = partition.end
+        if ledger.in_flight:
+            self._agenda.unsettled[ledger] = None
+        return partition
+
+    def _erase(self, topic_id: bytes) -> None:
+        self.store.delete(topic_id)
+        if self.catalogue.log.poisoned is None:
+            self.catalogue.propose(fx.TopicErased(topic_id))
+
+    def _has_work(self, ledger: Ledger[Any]) -> None:
+        self._agenda.dirty[ledger] = None

@@ -1,0 +1,138 @@
+"""Housekeeping: what a node does because time passes or logs grow.
+
+Idea: a snapshot after so many batches or bytes; in passes, retention (the policy decides, the decision is
+logged, and only when it is committed may segments go) and the expiry of producers and groups.
+
+Contract: nothing is removed that is not below a committed first offset and covered by the second-newest
+snapshot. Decisions are effects; time is log time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ...storage import retention
+from ...storage.errors import Error
+from .clock import LogTime
+from .partition import Partition
+from .ports import NodeConfig, Now
+from .producers import Place
+
+if TYPE_CHECKING:
+    from .house import House
+    from .ledger import Ledger
+    from .topics import Topic
+
+
+class Housekeeping:
+    """Snapshots, retention and expiry of one node."""
+
+    def __init__(self, house: House, config: NodeConfig, time: LogTime, now: Now) -> None:
+        self._house = house
+        self._config = config
+        self._time = time
+        self._next_s = now.monotonic_s + config.housekeeping_s
+        self.failed_snapshots = 0
+        self._pending: dict[Ledger[Any], tuple[int, int, bytes]] = {}
+
+    def advanced(self, ledger: Ledger[Any]) -> None:
+        """More of a log is committed."""
+        config = self._config
+        grown = ledger.applied.seq - ledger.snapshot_seq
+        if grown >= config.snapshot_batches or ledger.since_snapshot_bytes >= config.snapshot_bytes:
+            self.snapshot(ledger)
+        if ledger in self._pending:
+            self._save(ledger)
+
+    def snapshot(self, ledger: Ledger[Any]) -> None:
+        """Take a snapshot now; it is saved once what it covers is durable. An older one still waiting is kept."""
+        if ledger not in self._pending and ledger.applied.seq > ledger.snapshot_seq:
+            self._pending[ledger] = ledger.snapshot()
+            self._save(ledger)
+
+    def snapshot_all(self) -> None:
+        """Before closing: every log that moved."""
+        for ledger in self._house.ledgers():
+            if ledger.idle:
+                self.snapshot(ledger)
+
+    def tick(self, now: Now) -> float:
+        """Do a pass when it is due. Returns when the next one is."""
+        if now.monotonic_s >= self._next_s:
+            self._next_s = now.monotonic_s + self._config.housekeeping_s
+            self.run(now)
+        return self._next_s
+
+    def run(self, now: Now) -> None:
+        """One pass over everything."""
+        time_us = self._time.read(now)
+        for ledger in list(self._pending):
+            if self._house.holds(ledger):
+                self._save(ledger)
+            else:
+                del self._pending[ledger]
+        for topic in self._house.topics.by_id.values():
+            for partition in topic.readable:
+                if partition.log.poisoned is None:
+                    self._expire(topic, partition, time_us)
+                    self._retain(partition, time_us)
+
+    def _save(self, ledger: Ledger[Any]) -> None:
+        seq, term, body = self._pending[ledger]
+        if ledger.log.durable < seq:
+            return
+        del self._pending[ledger]
+        try:
+            self._house.store.save_snapshot(ledger.log, seq, term, body)
+        except Error:
+            self.failed_snapshots += 1  # a full disk: the older ones hold, and the next is due soon
+
+    def _expire(self, topic: Topic, partition: Partition, time_us: int) -> None:
+        config = self._config
+        partition.forget_producers(config.max_producers, round(config.producer_expiry_s * 1e6), time_us)
+        oldest = time_us - round(config.group_expiry_s * 1e6)
+        for state in list(partition.ledger.applied.groups.by_name.values()):
+            if state.last_us < oldest and state.group not in topic.memberships:
+                partition.delete_group(state.group)
+
+    def _retain(self, partition: Partition, time_us: int) -> None:
+        settings = partition.settings
+        if settings.retention_s is None and settings.retention_bytes is None and partition.first == 0:
+            return
+        age_us = None if settings.retention_s is None else round(settings.retention_s * 1e6)
+        rules = retention.Rules(age_us=age_us, bytes=settings.retention_bytes, keep_unread=settings.retain_unread)
+        decision = retention.decide(
+            partition.log.segments(), rules, first_offset=partition.first, now_us=time_us, cursors=_cursors(partition)
+        )
+        if decision.first_offset > partition.ledger.head.first:
+            partition.set_first(decision.first_offset, Raise(partition))
+        self._remove(partition)
+
+    def _remove(self, partition: Partition) -> None:
+        """Give the store what is below the committed first offset and covered; ask for cover where it lacks."""
+        log, store = partition.log, self._house.store
+        if log.expired(partition.seq):
+            self.snapshot(partition.ledger)
+        gone = log.expired(store.covered(log))
+        if gone:
+            store.retire(log, gone)
+
+
+class Raise:
+    """Waits for a first offset to be committed, and then tells the log."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    def committed(self, place: Place) -> None:
+        self._partition.log.set_first(self._partition.first)
+
+    def failed(self, error: Error) -> None:
+        """The next pass decides again."""
+
+
+def _cursors(partition: Partition) -> Iterable[int]:
+    """The next unread offset of every group."""
+    for state in partition.ledger.applied.groups.by_name.values():
+        yield state.resume(0, partition.end)

@@ -1,0 +1,259 @@
+"""A ledger: one log, the state it adds up to, and what has been proposed to it.
+
+Idea: whatever changes goes through three steps. `propose` decides against `head` (the state as if all
+proposals stood) and queues; `flush` appends the queue in one write; `advance` applies to `applied` what is
+committed and tells whoever waits. A partition and the catalogue are both ledgers over different states.
+
+Contract: the order in the log is the order of proposals, except that commuting effects of one flush share one
+state batch at its end. When an append fails, everything in it fails together and `head` is rebuilt from what
+stands. Memory: one entry per uncommitted batch. Must not know what the effects mean.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+from ...storage.batch import Batch, Kind, encode_state
+from ...storage.errors import Error, Poisoned, StorageError
+from . import effects as fx
+from .producers import Place
+
+if TYPE_CHECKING:
+    from ...storage.log import LogWriter
+    from .ports import Payload
+
+
+class State(Protocol):
+    """What a ledger's log adds up to."""
+
+    seq: int
+    term: int
+    time_us: int
+    end: int
+
+    def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None: ...
+    def effect(self, effect: fx.AnyEffect, time_us: int) -> None: ...
+    def stood(self, place: Place) -> None: ...
+    def encode(self) -> bytes: ...
+    @classmethod
+    def decode(cls, body: bytes) -> Self: ...
+
+
+class Waiter(Protocol):
+    """Whoever proposed something, told exactly once what became of it."""
+
+    def committed(self, place: Place) -> None:
+        """It is committed, at `place` (offset, seq, term and time hold)."""
+        ...
+
+    def failed(self, error: Error) -> None:
+        """It never will be."""
+        ...
+
+
+class Entry:
+    """One batch between proposal and commit."""
+
+    __slots__ = ("batch", "effects", "epoch", "place", "producer_id", "waiters")
+
+    def __init__(
+        self, batch: Payload, place: Place, producer_id: int = 0, epoch: int = 0, effects: Sequence[fx.AnyEffect] = ()
+    ) -> None:
+        self.batch: Payload = batch
+        self.place = place
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.effects = effects
+        self.waiters: list[Waiter] = []
+
+    def apply(self, state: State, time_us: int) -> None:
+        """Apply to a state."""
+        if self.place.count:
+            state.records(self.producer_id, self.epoch, self.place, time_us)
+        for effect in self.effects:
+            state.effect(effect, time_us)
+
+
+def entry_of(batch: Batch) -> Entry:
+    """The entry that a batch in the log stands for. Raises UnknownEffect for a kind this version does not know."""
+    column = batch.effects() if batch.kind in (Kind.RECORDS, Kind.STATE) else None
+    count = batch.record_count
+    if batch.kind not in (Kind.RECORDS, Kind.STATE, Kind.RAFT):
+        raise fx.UnknownEffect(
+            f"batch {batch.seq} has kind {batch.kind}, unknown to this version of penstock; upgrade it"
+        )
+    place = Place(batch.first_sequence, count, batch.base_offset, batch.seq, batch.term, batch.append_time_us)
+    effects = fx.decode(column) if column is not None else ()
+    return Entry(b"", place, batch.producer_id, batch.producer_epoch, effects)
+
+
+S = TypeVar("S", bound=State)
+
+
+class Ledger(Generic[S]):
+    """One log and its state. `on_work` is told when there is something to flush."""
+
+    def __init__(self, log: LogWriter, applied: S, on_work: Callable[[Ledger[Any]], None]) -> None:
+        """Over a log whose committed batches are all in `applied` (see replay.py)."""
+        self.log = log
+        self.applied = applied
+        self.head: S = self._copy()
+        self.in_flight: deque[Entry] = deque()
+        self.snapshot_seq = applied.seq  # of the last one taken or loaded
+        self.since_snapshot_bytes = 0
+        self._on_work = on_work
+        self._queue: list[Entry] = []
+        self._tail: dict[object, fx.AnyEffect] = {}
+        self._tail_waiters: list[Waiter] = []
+
+    def resume(self, waiting: list[Entry], snapshot_seq: int, replayed_bytes: int) -> None:
+        """After a replay: batches in the log that are not yet committed, and what the state was made from."""
+        self.in_flight.extend(waiting)
+        self.snapshot_seq = snapshot_seq
+        self.since_snapshot_bytes = replayed_bytes
+        self._rebuild()
+
+    def check_writable(self) -> None:
+        """Raise Poisoned when nothing will ever be committed again."""
+        reason = self.log.poisoned
+        if reason is not None:
+            raise Poisoned(f"{self.log.path} takes no more writes since a sync failed ({reason}); reads go on")
+
+    def propose_records(self, batch: Payload, entry: Entry, waiter: Waiter) -> None:
+        """Queue a records batch."""
+        entry.waiters.append(waiter)
+        entry.batch = batch
+        self.head.records(entry.producer_id, entry.epoch, entry.place, self.head.time_us)
+        self._queue.append(entry)
+        self._on_work(self)
+
+    def propose_in_order(self, effect: fx.AnyEffect, waiter: Waiter | None = None) -> None:
+        """Queue an effect that does not commute with records: it keeps its place between them."""
+        entry = Entry(encode_state(fx.encode([effect])), Place(0, 0), effects=(effect,))
+        if waiter is not None:
+            entry.waiters.append(waiter)
+        self.head.effect(effect, self.head.time_us)
+        self._queue.append(entry)
+        self._on_work(self)
+
+    def propose(self, effect: fx.AnyEffect, waiter: Waiter | None = None, *, replaces: object = None) -> None:
+        """Queue an effect that commutes with records. A later one with an equal `replaces` supersedes it in this flush."""
+        key = replaces if replaces is not None else object()
+        self._tail.pop(key, None)
+        self._tail[key] = effect
+        if waiter is not None:
+            self._tail_waiters.append(waiter)
+        self.head.effect(effect, self.head.time_us)
+        self._on_work(self)
+
+    def attach(self, place: Place, waiter: Waiter) -> None:
+        """Let `waiter` wait for a batch that is proposed and not yet committed."""
+        for entry in self._uncommitted():
+            if entry.place is place:
+                entry.waiters.append(waiter)
+                return
+        raise AssertionError(f"{place} is neither proposed nor in flight")
+
+    def flush(self, time_us: int) -> bool:
+        """Append what is queued. Returns whether anything was appended; failures went to their waiters."""
+        entries = self._take()
+        if not entries:
+            return False
+        error = self._append(entries, time_us)
+        if error is None:
+            return True
+        # A full disk refuses records, but cursors may still fit: finishing work is what frees space.
+        records = [entry for entry in entries if entry.place.count]
+        others = [entry for entry in entries if not entry.place.count]
+        retried = bool(records and others) and self._append(others, time_us) is None
+        self._rebuild()
+        for entry in records if retried else entries:
+            _fail(entry, error)
+        return retried
+
+    def advance(self) -> int:
+        """Apply what is committed by now and tell its waiters. Returns how many batches that was."""
+        in_flight, applied, committed = self.in_flight, self.applied, self.log.committed
+        count = 0
+        while in_flight and in_flight[0].place.seq <= committed:
+            entry = in_flight.popleft()
+            place = entry.place
+            entry.apply(applied, place.time_us)
+            applied.stood(place)
+            count += 1
+            for waiter in entry.waiters:
+                waiter.committed(place)
+        if in_flight and self.log.poisoned is not None:
+            self._abandon()
+        return count
+
+    def snapshot(self) -> tuple[int, int, bytes]:
+        """Seq, term and body of a snapshot of what is applied."""
+        self.snapshot_seq, self.since_snapshot_bytes = self.applied.seq, 0
+        return self.applied.seq, self.applied.term, self.applied.encode()
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is queued and nothing is in flight."""
+        return not (self.in_flight or self._queue or self._tail)
+
+    def _take(self) -> list[Entry]:
+        entries, self._queue = self._queue, []
+        if self._tail:
+            effects = list(self._tail.values())
+            entry = Entry(encode_state(fx.encode(effects)), Place(0, 0), effects=effects)
+            entry.waiters, self._tail_waiters = self._tail_waiters, []
+            self._tail = {}
+            entries.append(entry)
+        return entries
+
+    def _append(self, entries: list[Entry], time_us: int) -> Error | None:
+        log = self.log
+        try:
+            appended = log.append([entry.batch for entry in entries], max(time_us, log.last_time_us))
+        except StorageError as error:
+            return error
+        except OSError as error:
+            return StorageError(f"{log.path} could not be written: {error}")
+        term, time_us = log.term, log.last_time_us
+        for entry, stood in zip(entries, appended, strict=True):
+            place = entry.place
+            place.offset, place.seq, place.term, place.time_us = stood.base_offset, stood.seq, term, time_us
+            self.since_snapshot_bytes += len(entry.batch)
+            entry.batch = b""
+        self.in_flight.extend(entries)
+        self.head.stood(entries[-1].place)
+        return None
+
+    def _uncommitted(self) -> Iterator[Entry]:
+        yield from self.in_flight
+        yield from self._queue
+
+    def _abandon(self) -> None:
+        entries = list(self._uncommitted())
+        self.in_flight.clear()
+        self._queue, self._tail = [], {}
+        waiters, self._tail_waiters = self._tail_waiters, []
+        self._rebuild()
+        error = Poisoned(f"{self.log.path}: a sync failed ({self.log.poisoned}); this was not committed")
+        for entry in entries:
+            _fail(entry, error)
+        for waiter in waiters:
+            waiter.failed(error)
+
+    def _rebuild(self) -> None:
+        self.head = self._copy()
+        for entry in self._uncommitted():
+            entry.apply(self.head, entry.place.time_us)
+            if entry.place.seq:
+                self.head.stood(entry.place)
+
+    def _copy(self) -> S:
+        return type(self.applied).decode(self.applied.encode())
+
+
+def _fail(entry: Entry, error: Error) -> None:
+    for waiter in entry.waiters:
+        waiter.failed(error)

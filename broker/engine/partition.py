@@ -1,0 +1,255 @@
+"""A partition: a ledger with the rules of producing, groups and positions.
+
+Idea: every question a message asks of one partition is a method here. What changes the partition is proposed
+to its ledger; what is read is read below `end`, which is what is committed.
+
+Contract: methods raise the errors of the tree and then have changed nothing. Offsets given out are committed.
+Must not know peers, messages or sessions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...storage.errors import Corrupt, Diverged, Error, OutOfBounds
+from ..errors import LimitReached
+from . import effects as fx
+from .groups import GroupState
+from .ledger import Entry, Ledger, Waiter
+from .producers import Place
+from .state import PartitionState
+
+if TYPE_CHECKING:
+    from ...storage.batch import Batch
+    from ...storage.log import LogWriter
+    from ...storage.reader import Cursor, LogReader
+    from .sessions import Session
+    from .settings import TopicSettings
+
+EARLIEST, LATEST = -1, -2
+"""As in transport/messages.py."""
+
+
+class Partition:
+    """One partition of one topic."""
+
+    def __init__(self, topic: bytes, number: int, settings: TopicSettings, ledger: Ledger[PartitionState]) -> None:
+        self.topic = topic
+        self.number = number
+        self.settings = settings
+        self.ledger = ledger
+        self.log: LogWriter = ledger.log
+        self._reader: LogReader | None = None
+        self.damaged = bool(self.log.damage)
+        self.readers: dict[int, Session] = {}  # who is to be told when the end moves
+
+    def __repr__(self) -> str:
+        return f"partition {self.number} of topic {self.topic.hex()}"
+
+    # -- what stands ------------------------------------------------------------------------------
+
+    @property
+    def reader(self) -> LogReader:
+        """Opened when first asked for: most partitions of a large node are idle."""
+        if self._reader is None:
+            self._reader = self.log.reader()
+        return self._reader
+
+    def close(self, *, clean: bool) -> None:
+        """Close the log and what reads it."""
+        if self._reader is not None:
+            self._reader.close()
+        self.log.close(clean)
+
+    @property
+    def first(self) -> int:
+        """The first offset that can be read."""
+        return self.ledger.applied.first
+
+    @property
+    def end(self) -> int:
+        """The first offset that is not committed."""
+        return self.ledger.applied.end
+
+    @property
+    def seq(self) -> int:
+        """The last batch that is committed: no reader passes it."""
+        return self.ledger.applied.seq
+
+    @property
+    def state(self) -> str:
+        """For people: ok, poisoned or damaged."""
+        if self.log.poisoned is not None:
+            return "poisoned"
+        return "damaged" if self.damaged else "ok"
+
+    def group(self, name: str) -> GroupState:
+        """What is committed of a group."""
+        return self.ledger.applied.groups.get(name)
+
+    # -- producing --------------------------------------------------------------------------------
+
+    def produce(self, batch: Batch, waiter: Waiter) -> None:
+        """Propose a batch that is already validated. A duplicate waits for its original.
+
+        Raises Poisoned, SequenceGap, UnknownProducer, Fenced.
+        """
+        ledger = self.ledger
+        ledger.check_writable()
+        producer_id, epoch, first = batch.producer_id, batch.producer_epoch, batch.first_sequence
+        place = None
+        if producer_id:
+            place = ledger.head.producers.judge(producer_id, epoch, first, batch.record_count)
+        if place is not None:
+            self._duplicate(place, first, waiter)
+            return
+        place = Place(first, batch.record_count)
+        ledger.propose_records(batch.buffer, Entry(b"", place, producer_id, epoch), waiter)
+
+    def _duplicate(self, place: Place, first_sequence: int, waiter: Waiter) -> None:
+        inner = first_sequence - place.first_sequence
+        resend = Resend(waiter, inner) if inner else waiter
+        if 0 < place.seq <= self.ledger.applied.seq:
+            resend.committed(place)
+        else:
+            self.ledger.attach(place, resend)
+
+    def open_producer(self, name: str, new_id: int, limit: int, waiter: Waiter) -> tuple[int, int, int]:
+        """Claim a named producer. Returns its id, its epoch and its next sequence.
+
+        Raises Poisoned; LimitReached when `limit` names are taken.
+        """
+        self.ledger.check_writable()
+        table = self.ledger.head.producers
+        known = table.by_name.get(name)
+        if known is None and len(table.by_name) >= limit:
+            raise LimitReached(f"{self!r} remembers {limit} named producers already: use one of their names")
+        producer_id, epoch = (known.producer_id, known.epoch + 1) if known else (new_id, 1)
+        self.ledger.propose_in_order(fx.ProducerOpened(name, producer_id, epoch), waiter)
+        return producer_id, epoch, table.by_id[producer_id].next_sequence
+
+    def forget_producers(self, limit: int, expiry_us: int, time_us: int) -> None:
+        """Propose to forget unnamed producers that are over the limit or were silent for too long."""
+        surplus = self.ledger.applied.producers.surplus(limit, time_us - expiry_us)
+        if surplus and self.log.poisoned is None:
+            self.ledger.propose_in_order(fx.ProducersExpired(surplus))
+
+    # -- groups -----------------------------------------------------------------------------------
+
+    def check_cursor(self, offset: int) -> None:
+        """Raise OutOfBounds unless a cursor may stand at `offset`, Poisoned when none can be moved."""
+        self.ledger.check_writable()
+        if not 0 <= offset <= self.end:
+            raise OutOfBounds(f"offset {offset} of {self!r} cannot be committed: 0 to its end {self.end} can")
+
+    def move_cursor(self, group: str, offset: int, waiter: Waiter | None = None) -> None:
+        """Propose a group's cursor, which was checked."""
+        self.ledger.propose(fx.CursorMoved(group, offset), waiter, replaces=("cursor", group))
+
+    def check_owner(self, group: str, member: str, epoch: int) -> None:
+        """Raise Fenced unless `member` may commit for the group under `epoch`."""
+        self.ledger.head.groups.check(group, member, epoch)
+
+    def set_owner(self, group: str, member: str, start: int, waiter: Waiter) -> int:
+        """Propose a new owner. `start` counts while the group has neither cursor nor start. Returns the epoch.
+
+        Raises Poisoned, Corrupt.
+        """
+        self.ledger.check_writable()
+        known = self.ledger.head.groups.get(group)
+        begin = known.start if known.start >= 0 else self.find(start)
+        epoch = known.epoch + 1
+        self.ledger.propose(fx.OwnerSet(group, member, epoch, begin), waiter)
+        return epoch
+
+    def delete_group(self, group: str, waiter: Waiter | None = None) -> None:
+        """Propose to forget a group. Raises Poisoned."""
+        self.ledger.check_writable()
+        self.ledger.propose(fx.GroupDeleted(group), waiter)
+
+    def set_first(self, offset: int, waiter: Waiter) -> None:
+        """Propose that offsets below are gone. Raises Poisoned."""
+        self.ledger.check_writable()
+        self.ledger.propose(fx.FirstOffset(offset), waiter)
+
+    # -- positions --------------------------------------------------------------------------------
+
+    def check_offset(self, offset: int) -> None:
+        """Raise OutOfBounds unless reading may start at `offset`."""
+        if not self.first <= offset <= self.end:
+            error = OutOfBounds(
+                f"offset {offset} of {self!r} is out of range: {self.first} to {self.end} are valid "
+                f"({self.end} waits for the next record)"
+            )
+            error.offset = self.first if offset < self.first else self.end
+            raise error
+
+    def check_position(self, offset: int, term: int) -> None:
+        """Raise Diverged or OutOfBounds unless the record before `offset` is of `term` (-1: not known)."""
+        known = term > 0 and offset > self.first
+        if known and (offset > self.end or self.term_at(offset) != term):
+            error = Diverged(
+                f"position {offset} of term {term} is not in {self!r}, whose records up to that term end at "
+                f"{min(self._valid_end(term), offset)}: what was read after that was lost, go on from there"
+            )
+            error.offset = min(self._valid_end(term), offset)
+            raise error
+        self.check_offset(offset)
+
+    def term_at(self, offset: int) -> int:
+        """The term of the record before `offset`; 0 when there is none, or when damage hides it."""
+        if offset <= self.first:
+            return 0
+        try:
+            return self.reader.term_at(min(offset, self.end) - 1)
+        except Corrupt:
+            self.damaged = True
+            return 0
+
+    def find(self, time_us: int) -> int:
+        """The first offset whose append time is >= `time_us`; EARLIEST or LATEST for the ends."""
+        if time_us == EARLIEST:
+            return self.first
+        if time_us == LATEST:
+            return self.end
+        return min(max(self.reader.offset_at(time_us), self.first), self.end)
+
+    def cursor(self, offset: int) -> Cursor:
+        """A cursor over the log from the batch that holds `offset`."""
+        return self.reader.cursor(offset)
+
+    def around(self, damage: Corrupt, position: int) -> int | None:
+        """Where reading goes on after damage at `position`; None when nothing behind it can be read."""
+        self.damaged = True
+        beyond = damage.next_offset
+        return beyond if beyond is not None and beyond > position else None
+
+    def _valid_end(self, term: int) -> int:
+        """The first offset of a term above `term`: terms never fall along the log."""
+        low, high = self.first, self.end
+        while low < high:
+            middle = (low + high) // 2
+            if self.reader.term_at(middle) > term:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+
+class Resend:
+    """Waits for a batch on behalf of a resend that starts inside it."""
+
+    __slots__ = ("_inner", "_waiter")
+
+    def __init__(self, waiter: Waiter, inner: int) -> None:
+        self._waiter = waiter
+        self._inner = inner
+
+    def committed(self, place: Place) -> None:
+        moved = Place(
+            place.first_sequence, place.count, place.offset + self._inner, place.seq, place.term, place.time_us
+        )
+        self._waiter.committed(moved)
+
+    def failed(self, error: Error) -> None:
+        self._waiter.failed(error)

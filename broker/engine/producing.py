@@ -1,0 +1,96 @@
+"""Producing: what a batch must be to be taken, and the claim of a named producer.
+
+Contract: nothing of a client is believed before it is checked: header, every column, the size of every
+record, and that it claims nothing only a broker may write (kinds, effects). What is refused changed nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...storage.batch import Batch, ColumnId, Kind, parse
+from ...storage.errors import BatchTooLarge, InvalidBatch, RecordTooLarge
+from ...transport.messages import OpenProducer, Produce, ProducerOpened
+from .names import check_name
+from .ports import NodeConfig, Now, Payload, Peer, Port, Randomness
+from .replies import Gather, ProduceReply
+from .topics import Topics
+
+ALLOWED = frozenset({
+    ColumnId.VALUE, ColumnId.KEY, ColumnId.KEY_HASH, ColumnId.HEADERS, ColumnId.EVENT_TIME,
+    ColumnId.KEY_VALIDITY, ColumnId.VALUE_VALIDITY,
+})  # fmt: skip
+"""Columns a producer may send. The others are the broker's, or wait for what they will mean."""
+
+
+class Producing:
+    """Handlers of Produce and OpenProducer."""
+
+    def __init__(self, topics: Topics, port: Port, config: NodeConfig, randomness: Randomness) -> None:
+        self.handlers: dict[type, Any] = {Produce: self.produce, OpenProducer: self.open_producer}
+        self.batches = 0
+        self.records = 0
+        self.bytes = 0
+        self._topics = topics
+        self._port = port
+        self._config = config
+        self._randomness = randomness
+
+    def produce(self, peer: Peer, message: Produce, payload: Payload, now: Now) -> None:
+        """Propose one batch."""
+        partition = self._topics.partition(message.topic, message.partition)
+        batch = self._accept(payload, partition.settings.max_record_bytes)
+        partition.produce(batch, ProduceReply(self._port, peer, message.request))
+        self.batches += 1
+        self.records += batch.record_count
+        self.bytes += batch.batch_bytes
+
+    def open_producer(self, peer: Peer, message: OpenProducer, payload: Payload, now: Now) -> None:
+        """Claim a name."""
+        check_name("producer", message.name)
+        partition = self._topics.partition(message.topic, message.partition)
+        new_id = int.from_bytes(self._randomness(8), "little") or 1
+        opened: list[ProducerOpened] = []
+        gather = Gather.answering(self._port, peer, message.request, lambda: opened[0])
+        claim = partition.open_producer(message.name, new_id, self._config.max_producers, gather.one())
+        opened.append(ProducerOpened(message.request, *claim))
+        gather.ready()
+
+    def _accept(self, payload: Payload, max_record_bytes: int) -> Batch:
+        size = len(payload)
+        if size > self._config.max_frame_bytes:
+            raise BatchTooLarge(
+                f"the batch has {size} bytes, the limit is {self._config.max_frame_bytes}: send it in smaller ones"
+            )
+        batch = parse(payload)
+        if batch.batch_bytes != size:
+            raise InvalidBatch(
+                f"{size} bytes were sent for one batch of {batch.batch_bytes}: send one batch per request"
+            )
+        if batch.kind != Kind.RECORDS or batch.flags:
+            raise InvalidBatch(
+                f"a batch of kind {batch.kind} with flags {batch.flags} cannot be produced: only records"
+            )
+        if batch.first_sequence < 0:
+            raise InvalidBatch(f"the first sequence {batch.first_sequence} is below 0")
+        batch.check()
+        self._check_columns(batch, max_record_bytes)
+        return batch
+
+    def _check_columns(self, batch: Batch, max_record_bytes: int) -> None:
+        for column in batch.directory():
+            if column.id not in ALLOWED:
+                raise InvalidBatch(f"column {column.id} cannot be produced")
+            if column.raw_bytes > self._config.max_frame_bytes:
+                raise BatchTooLarge(
+                    f"column {column.id} has {column.raw_bytes} bytes when inflated, "
+                    f"the limit is {self._config.max_frame_bytes}: send smaller batches"
+                )
+            if column.id != ColumnId.VALUE or column.raw_bytes <= max_record_bytes:
+                continue  # no single record can be over the limit
+            largest = int(batch.value_lengths().max())
+            if largest > max_record_bytes:
+                raise RecordTooLarge(
+                    f"a record of {largest} bytes is over the topic's max_record_bytes={max_record_bytes}: "
+                    "raise the setting or split the record"
+                )

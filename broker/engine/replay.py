@@ -1,0 +1,67 @@
+"""Replay: from a snapshot and the log behind it to a ledger.
+
+Idea: load the newest snapshot, apply every batch after it, and the ledger is where it was. Batches that are in
+the log but not yet committed (a keeper has to sync them first) are put in flight, as if just appended.
+
+Contract: an effect or a kind of batch that this version does not know stops the replay: UnknownEffect.
+Damage does not: what is readable on both sides is applied, and the log says that it is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...storage.batch import Batch
+from ...storage.errors import Corrupt
+from ...storage.scan import Good, scan
+from .ledger import Entry, Ledger, State, entry_of
+
+if TYPE_CHECKING:
+    from ...storage.log import LogWriter
+    from .ports import Store
+
+CHUNK_BYTES = 1 << 20
+
+S = TypeVar("S", bound=State)
+
+
+def replay(log: LogWriter, state_type: type[S], store: Store, on_work: Callable[[Ledger[Any]], None]) -> Ledger[S]:
+    """The ledger of an open log. Raises UnknownEffect, NewerFormat, Corrupt."""
+    snapshot = store.load_snapshot(log)
+    applied = state_type() if snapshot is None else state_type.decode(snapshot.body)
+    committed, replayed, waiting = log.committed, 0, list[Entry]()
+    for batch in batches_after(log, applied.seq):
+        entry = entry_of(batch)
+        if batch.seq > committed:
+            waiting.append(entry)
+            continue
+        place = entry.place
+        entry.apply(applied, place.time_us)
+        applied.stood(place)
+        replayed += batch.batch_bytes
+    if log.damage:
+        applied.end = max(applied.end, log.end_offset_at(committed))  # lost records keep their numbers
+    ledger = Ledger(log, applied, on_work)
+    ledger.resume(waiting, 0 if snapshot is None else snapshot.seq, replayed)
+    return ledger
+
+
+def batches_after(log: LogWriter, seq: int) -> Iterator[Batch]:
+    """Every readable batch above `seq`, in order."""
+    if seq >= log.written:
+        return
+    reader = log.reader()
+    last = seq
+    try:
+        cursor = reader.cursor_after(seq)
+        while (chunk := cursor.next(CHUNK_BYTES, log.written)) is not None:
+            for batch in chunk.batches:
+                yield batch
+                last = batch.seq
+    except Corrupt:
+        for found in scan(log.files, log.path):
+            if isinstance(found, Good) and last < found.batch.seq <= log.written:
+                yield found.batch
+    finally:
+        reader.close()

@@ -1,0 +1,92 @@
+"""Answers that wait for a commit.
+
+Idea: whoever proposes something leaves a waiter with it; these are the waiters that answer a peer.
+Contract: exactly one answer per waiter, whatever happens to what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...storage.errors import Error
+from ...transport.messages import Answer, Failure, Produced
+from .ports import Peer, Port
+from .producers import Place
+
+
+def failure(request: int, error: Error) -> Failure:
+    """An error as it travels."""
+    offset = getattr(error, "next_offset", None)
+    return Failure(request, error.code, error.message, error.retry, "", error.offset if offset is None else offset)
+
+
+class ProduceReply:
+    """Answers one Produce."""
+
+    __slots__ = ("_peer", "_port", "_request")
+
+    def __init__(self, port: Port, peer: Peer, request: int) -> None:
+        self._port = port
+        self._peer = peer
+        self._request = request
+
+    def committed(self, place: Place) -> None:
+        self._port.reply(self._peer, Produced(self._request, place.offset, place.term, place.time_us))
+
+    def failed(self, error: Error) -> None:
+        self._port.reply(self._peer, failure(self._request, error))
+
+
+class Gather:
+    """Answers once when everything it was left with is committed, or with the first failure.
+
+    Leave it with any number of proposals through `one`, then call `ready`.
+    """
+
+    def __init__(self, finish: Callable[[], None], refuse: Callable[[Error], None]) -> None:
+        self._finish = finish
+        self._refuse = refuse
+        self._waiting = 1
+        self._error: Error | None = None
+
+    @classmethod
+    def reply(cls, port: Port, peer: Peer, request: int, message: Answer) -> Gather:
+        """Answers `peer` with `message`, or a Failure."""
+        return cls.answering(port, peer, request, lambda: message)
+
+    @classmethod
+    def answering(cls, port: Port, peer: Peer, request: int, make: Callable[[], Answer]) -> Gather:
+        """Answers `peer` with what `make` gives then, or a Failure."""
+        return cls(
+            lambda: _send(port, peer, make()),
+            lambda error: _send(port, peer, failure(request, error)),
+        )
+
+    def one(self) -> Gather:
+        """Wait for one more proposal."""
+        self._waiting += 1
+        return self
+
+    def ready(self) -> None:
+        """No more proposals follow."""
+        self._count()
+
+    def committed(self, place: Place) -> None:
+        self._count()
+
+    def failed(self, error: Error) -> None:
+        self._error = self._error or error
+        self._count()
+
+    def _count(self) -> None:
+        self._waiting -= 1
+        if self._waiting:
+            return
+        if self._error is None:
+            self._finish()
+        else:
+            self._refuse(self._error)
+
+
+def _send(port: Port, peer: Peer, message: Answer) -> None:
+    port.reply(peer, message)

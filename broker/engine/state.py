@@ -1,0 +1,112 @@
+"""The state of a partition: what its log adds up to. STATE.md describes the snapshot in words.
+
+Idea: one class that batches and effects are applied to, and that a snapshot is the encoding of. A partition
+keeps two: one as committed, and one that is ahead by what is proposed and not yet committed.
+
+Contract: applying decides nothing and never fails on what was logged, so the same log gives the same state
+on every node and in every version that knows its effects. No configuration, clock or randomness. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from ...storage.errors import Corrupt, NewerFormat
+from . import effects as fx
+from .groups import GroupState, GroupTable
+from .producers import Place, Producer, ProducerTable
+
+VERSION = 1
+Body = TypeVar("Body")
+
+
+class SnapshotBody(Struct, array_like=True):
+    """A partition's snapshot, as a msgpack array of these fields in this order."""
+
+    version: int
+    seq: int  # the last batch applied
+    term: int
+    first: int
+    end: int
+    time_us: int  # append time of the last batch applied
+    configuration: dict[str, Any]  # of the Raft group; empty on a standalone node
+    producers: list[Producer]
+    groups: list[GroupState]
+    transactions: list[Any] = []  # reserved: epochs of transactions
+    outbox: list[Any] = []  # reserved: what has yet to cross to other partitions
+    effects: list[Any] = []  # reserved: queue groups
+
+
+class PartitionState:
+    """What a partition's log adds up to, up to `seq`."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.term = 0
+        self.first = 0
+        self.end = 0
+        self.time_us = 0
+        self.producers = ProducerTable()
+        self.groups = GroupTable()
+
+    def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
+        """A records batch. Its producer is 0 when it has none and cannot be told from a resend."""
+        if producer_id:
+            self.producers.record(producer_id, epoch, place, time_us)
+
+    def effect(self, effect: fx.AnyEffect, time_us: int) -> None:
+        """One effect. Raises UnknownEffect for one that has no business in a partition."""
+        match effect:
+            case fx.CursorMoved(group, offset):
+                self.groups.moved(group, offset, time_us)
+            case fx.OwnerSet(group, member, epoch, start):
+                self.groups.owned(group, member, epoch, start, time_us)
+            case fx.FirstOffset(offset):
+                self.first = max(self.first, offset)
+            case fx.ProducerOpened(name, producer_id, epoch):
+                self.producers.opened(name, producer_id, epoch, time_us)
+            case fx.ProducersExpired(producer_ids):
+                self.producers.expired(producer_ids)
+            case fx.GroupDeleted(group):
+                self.groups.deleted(group)
+            case _:
+                raise fx.UnknownEffect(f"effect {type(effect).__name__} stands in the log of a partition")
+
+    def stood(self, place: Place) -> None:
+        """The batch at `place` is applied completely."""
+        self.seq, self.term, self.time_us = place.seq, place.term, place.time_us
+        self.end = place.offset + place.count
+
+    def encode(self) -> bytes:
+        """The body of a snapshot."""
+        return msgspec.msgpack.encode(
+            SnapshotBody(
+                VERSION, self.seq, self.term, self.first, self.end, self.time_us, {},
+                self.producers.dump(), self.groups.dump(),
+            )
+        )  # fmt: skip
+
+    @classmethod
+    def decode(cls, body: bytes) -> PartitionState:
+        """The state of a snapshot's body. Raises NewerFormat, Corrupt."""
+        stored = decode_body(body, SnapshotBody, VERSION)
+        state = cls()
+        state.seq, state.term, state.first = stored.seq, stored.term, stored.first
+        state.end, state.time_us = stored.end, stored.time_us
+        state.producers = ProducerTable.load(stored.producers)
+        state.groups = GroupTable.load(stored.groups)
+        return state
+
+
+def decode_body(body: bytes, type_: type[Body], version: int) -> Body:
+    """A snapshot's body; its first field is the version. Raises NewerFormat, Corrupt."""
+    try:
+        found = msgspec.msgpack.decode(body, type=list[Any])[0]
+        if found > version:
+            raise NewerFormat(f"the snapshot has version {found}, this penstock reads {version}; upgrade it")
+        return msgspec.msgpack.decode(body, type=type_)
+    except (msgspec.MsgspecError, TypeError, IndexError) as error:
+        raise Corrupt(f"the body of a snapshot cannot be read: {error}") from error
