@@ -1,0 +1,51 @@
+"""How much of a log lies in each segment: what retention decides on and people look at.
+
+Idea: the extent of a segment that is followed by another never changes, so it is measured once, from the next
+one's header and its own last index row.
+
+Contract: a measure, not a promise: `record_bytes` of a segment whose index is damaged is 0.
+Must not know: what goes or stays.
+"""
+
+from __future__ import annotations
+
+from .index import IndexRows
+from .layout import DATA_START, SegmentName
+from .reader import LogReader
+from .retention import Segment as Extent
+
+
+class Extents:
+    """Measures segments through a reader and remembers those that cannot change any more."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+        self._sealed: dict[SegmentName, Extent] = {}
+
+    def all(self, last_seq: int, end_offset: int, time_us: int) -> list[Extent]:
+        """Every segment, oldest first; the arguments are the end of the log as its owner knows it."""
+        names = self._reader.names
+        found = [self._sealed_extent(place) for place in range(len(names) - 1)]
+        return [*found, self._measure(len(names) - 1, last_seq, end_offset, time_us)]
+
+    def _sealed_extent(self, place: int) -> Extent:
+        name = self._reader.names[place]
+        known = self._sealed.get(name)
+        if known is None:
+            following = self._reader.segment(self._reader.names[place + 1]).start()
+            known = self._measure(place, following.seq, following.offset, following.time_us)
+            self._sealed[name] = known
+        return known
+
+    def _measure(self, place: int, last_seq: int, end_offset: int, time_us: int) -> Extent:
+        name = self._reader.names[place]
+        index = self._reader.segment(name).index_file()
+        count = last_seq - name.base_seq + 1
+        end = IndexRows(index, count)[count - 1].end_position if index is not None and count > 0 else DATA_START
+        size = max(end - DATA_START, 0)
+        return Extent(name.base_seq, last_seq, self._reader.base_offset(place), end_offset, size, time_us)
+
+    def forget(self, names: set[SegmentName]) -> None:
+        """These segments are gone."""
+        for name in names:
+            self._sealed.pop(name, None)

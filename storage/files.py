@@ -1,0 +1,277 @@
+"""The seam to the file system: the only module of storage that makes system calls on files.
+
+Idea: everything the log does to a disk is one of the few verbs of `Files` and `File`. Tests replace them by
+a memory that records (tests/support/files.py); `mem://` replaces them by one that only remembers.
+
+Contract: a write is whole or an OSError; running out of space, quota or descriptors is StorageFull (nothing
+was acknowledged, what is there stays); `sync` is fdatasync and its error must never be retried. New files
+are 0600 and their blocks are reserved before anybody maps them, new directories 0700.
+Must not know: what a segment, a batch or a mark is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+import struct
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .errors import StorageFull
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+_FULL = {
+    errno.ENOSPC: "no space is left on the device",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EMFILE: "this process has too many open files (raise its limit: ulimit -n)",
+    errno.ENFILE: "this machine has too many open files",
+}
+_NO_BUFFERS = 1024
+"""Most buffers one pwritev takes (IOV_MAX)."""
+
+_RENAME_NOREPLACE = 1
+_AT_FDCWD = -100
+_FLOCK = struct.Struct("hhqqi4x")
+
+
+def full_or(error: OSError, path: str, doing: str) -> Exception:
+    """StorageFull for an error that means so, else the error itself."""
+    reason = _FULL.get(error.errno or 0)
+    return error if reason is None else StorageFull(f"cannot {doing} {path}: {reason}")
+
+
+class File:
+    """One open file. Positions and sizes in bytes."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        more = self.pread(size - len(data), position + len(data))
+        return data + more
+
+    def pread_cached(self, size: int, position: int) -> bytes | None:
+        """As `pread`, or None when that would wait for the disk."""
+        data = bytearray(size)
+        try:
+            count = os.preadv(self._descriptor, [data], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return self.pread(size, position)
+        if count == size or position + count >= self.size():
+            return bytes(memoryview(data)[:count])
+        return None
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write all buffers one after the other at `position`. Raises OSError or StorageFull unless all is written."""
+        wanted = sum(map(len, buffers))
+        try:
+            written = os.pwritev(self._descriptor, buffers[:_NO_BUFFERS], position)
+            if written != wanted:
+                self._write_rest(buffers, position, written, wanted)
+        except OSError as error:
+            raise full_or(error, self.path, "write to") from error
+
+    def _write_rest(self, buffers: Sequence[Buffer], position: int, written: int, wanted: int) -> None:
+        while written < wanted:
+            skip, rest = written, []
+            for buffer in buffers:
+                view = memoryview(buffer).cast("B")
+                if skip < len(view):
+                    rest.append(view[skip:])
+                skip = max(0, skip - len(view))
+            count = os.pwritev(self._descriptor, rest[:_NO_BUFFERS], position + written)
+            if count == 0:
+                raise OSError(errno.EIO, f"nothing more could be written to {self.path}")
+            written += count
+
+    def allocate(self, size: int) -> None:
+        """Reserve blocks so that the file is at least `size` bytes long. Raises StorageFull."""
+        try:
+            os.posix_fallocate(self._descriptor, 0, size)
+        except OSError as error:
+            raise full_or(error, self.path, f"reserve {size} bytes for") from error
+
+    def sync(self) -> None:
+        """fdatasync. After an OSError nothing is known about the bytes written: never sync the same ones again."""
+        os.fdatasync(self._descriptor)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def map(self) -> memoryview:
+        """The file as it is long now, read-only. Valid until the last view of it is gone, even after `close`."""
+        size = self.size()
+        if size == 0:
+            return memoryview(b"")
+        return memoryview(mmap.mmap(self._descriptor, size, access=mmap.ACCESS_READ))
+
+    def close(self) -> None:
+        """Close the descriptor; may be called twice."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class FileLock:
+    """A lock on a file that ends with the process that took it, even if a forked child lives on."""
+
+    __slots__ = ("__weakref__", "_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    @property
+    def held(self) -> bool:
+        return self._descriptor >= 0
+
+    def note(self, text: bytes) -> None:
+        """Replace the file's content: who holds it, for those who come second."""
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, text, 0)
+
+    def release(self) -> None:
+        """Give the lock up; may be called twice."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class Files:
+    """The file system of this machine. Paths are text."""
+
+    def create(self, path: str, size: int = 0) -> File:
+        """A new file with `size` bytes of zeros reserved. Raises FileExistsError, StorageFull (and leaves nothing)."""
+        file = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            if size:
+                file.allocate(size)
+        except BaseException:
+            file.close()
+            os.unlink(path)
+            raise
+        return file
+
+    def open(self, path: str, *, write: bool = False) -> File:
+        """An existing file. Raises FileNotFoundError, StorageFull when there is no descriptor for it."""
+        return self._open(path, os.O_RDWR if write else os.O_RDONLY)
+
+    def _open(self, path: str, flags: int) -> File:
+        try:
+            return File(path, os.open(path, flags | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise full_or(error, path, "open") from error
+
+    def rename(self, source: str, target: str) -> None:
+        """Give `source` the name `target`. Raises FileExistsError rather than replace anything."""
+        if not _rename_noreplace(source, target):
+            os.link(source, target)
+            os.unlink(source)
+
+    def replace(self, source: str, target: str) -> None:
+        """Give `source` the name `target`, whatever had it."""
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        """Raises FileNotFoundError."""
+        os.unlink(path)
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and those above it, each one's name durable; it may exist already."""
+        missing: list[str] = []
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(os.path.abspath(path))
+        for each in reversed(missing):
+            try:
+                os.mkdir(each, 0o700)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise full_or(error, each, "create") from error
+            self.sync_dir(os.path.dirname(os.path.abspath(each)))
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in a directory, in no order; [] when it does not exist."""
+        try:
+            return os.listdir(path)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise full_or(error, path, "list") from error
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        directory = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory._descriptor)
+        finally:
+            directory.close()
+
+    def rename_dir(self, source: str, target: str) -> None:
+        """Move a directory. Raises OSError when `target` exists and is not empty."""
+        os.rename(source, target)
+
+    def remove_tree(self, path: str) -> None:
+        """Unlink a directory with all it holds; missing is fine."""
+        shutil.rmtree(path, ignore_errors=not os.path.lexists(path))
+
+    def try_lock(self, path: str) -> FileLock | bytes:
+        """Lock the file (made when missing), or the content its holder wrote."""
+        descriptor = self._open(path, os.O_RDWR | os.O_CREAT)._descriptor
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        except (BlockingIOError, PermissionError):
+            text = os.pread(descriptor, 4096, 0)
+            os.close(descriptor)
+            return text
+        lock = FileLock(path, descriptor)
+        _locks_of_this_process.add(lock)
+        return lock
+
+
+_locks_of_this_process: weakref.WeakSet[FileLock] = weakref.WeakSet()
+
+
+def _release_in_child() -> None:
+    """A forked child shares the parent's lock through its descriptor: closing it there leaves the parent's alone."""
+    for lock in _locks_of_this_process:
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_release_in_child)
+
+
+def _rename_noreplace(source: str, target: str) -> bool:
+    """renameat2 without replacing; False where the kernel or the file system does not know it."""
+    result = _libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
+    if result == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EINVAL):
+        return False
+    raise OSError(code, os.strerror(code), source, None, target)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)

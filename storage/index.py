@@ -1,0 +1,125 @@
+"""The index of a segment: one row per batch, a guess that saves scanning.
+
+Idea: a row is believed only after the batch it points to agrees, so an index may be missing, stale or
+damaged and nothing worse happens than a scan. Searching is bisection over rows read one at a time.
+
+Contract: rows are in order of seq, without gaps, and none is written before its batch has its bytes planned.
+Rows made by scanning (`scanned`) and rows of a file (`IndexRows`) are searched by the same functions.
+Must not know: which batches are committed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+
+from . import layout
+from .batch import Batch, ColumnId
+from .files import File, Files
+from .layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow
+from .recovery import Read, walk
+from .segment import SegmentRef
+
+_RUN_ROWS = 64
+
+
+class IndexRows(Sequence[IndexRow]):
+    """The first `count` rows of an index file. A row that is not there is all zeros."""
+
+    def __init__(self, file: File, count: int) -> None:
+        self._file = file
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> IndexRow:  # pyright: ignore[reportIncompatibleMethodOverride]
+        data = self._file.pread(INDEX_ROW_BYTES, layout.INDEX_HEADER_BYTES + index * INDEX_ROW_BYTES)
+        if len(data) < INDEX_ROW_BYTES:
+            return IndexRow(*[0] * len(IndexRow._fields))
+        return IndexRow(*INDEX_ROW_STRUCT.unpack(data))
+
+
+def run_bytes(file: File, first: int, count: int, position: int, most: int) -> int:
+    """Bytes of as many whole batches from row `first` on as fit into `most`; 0 when the rows do not help."""
+    wanted = min(count, _RUN_ROWS)
+    data = file.pread(wanted * INDEX_ROW_BYTES, layout.INDEX_HEADER_BYTES + first * INDEX_ROW_BYTES)
+    if wanted == 1:  # following a log record by record: numpy would cost more than the read
+        row = INDEX_ROW_STRUCT.unpack(data) if len(data) == INDEX_ROW_BYTES else None
+        return row[7] if row is not None and row[1] == position else 0
+    rows = np.frombuffer(data, layout.INDEX_ROW, len(data) // INDEX_ROW_BYTES)
+    if len(rows) == 0 or rows["position"][0] != position:
+        return 0
+    ends = rows["position"] + rows["batch_bytes"].astype(np.int64) - position
+    fits = int(np.searchsorted(ends, most, side="right"))
+    return max(int(ends[max(fits - 1, 0)]), 0)
+
+
+def last_at_or_before(rows: Sequence[IndexRow], offset: int) -> int:
+    """Index of the last row that starts at or before `offset`; -1 when all start after it."""
+    return bisect_right(rows, offset, key=lambda row: row.base_offset) - 1
+
+
+def first_not_before(rows: Sequence[IndexRow], time_us: int) -> int:
+    """Index of the first row appended at `time_us` or later; the number of rows when there is none."""
+    return bisect_left(rows, time_us, key=lambda row: row.append_time_us)
+
+
+def row_of(batch: Batch, position: int) -> IndexRow:
+    """The row of a batch that stands at `position`."""
+    row = IndexRow(
+        batch.base_offset, position, batch.append_time_us, batch.term, 0, batch.header_checksum,
+        batch.record_count, batch.batch_bytes, batch.kind,
+    )  # fmt: skip
+    return row._replace(**extras(batch))
+
+
+def extras(batch: Batch) -> dict[str, int]:
+    """What the optional columns add to a row: the range of priorities and the latest not-before."""
+    found: dict[str, int] = {}
+    priorities, delays = batch.column(ColumnId.PRIORITY), batch.column(ColumnId.NOT_BEFORE)
+    if priorities is not None and len(priorities):
+        levels = np.frombuffer(priorities, np.uint8)
+        found.update(priority_min=int(levels.min()), priority_max=int(levels.max()))
+    if delays is not None and len(delays):
+        found["not_before_max"] = int(np.frombuffer(delays, "<i8").max())
+    return found
+
+
+def scanned(read: Read, size: int) -> list[tuple[int, IndexRow]]:
+    """Seq and row of every batch of a segment up to the first that does not parse."""
+    return [(batch.seq, row_of(batch, position)) for position, batch in walk(read, layout.DATA_START, size)]
+
+
+def rebuild(files: Files, ref: SegmentRef, log_id: bytes) -> int:
+    """Write the index of a segment anew from its batches, synced, in place of whatever is there. Returns its rows."""
+    segment = files.open(ref.path)
+    try:
+        rows = [row for _, row in scanned(segment.pread, segment.size())]
+    finally:
+        segment.close()
+    temporary = f"{ref.index_path}.new"
+    if files.exists(temporary):
+        files.unlink(temporary)
+    file = files.create(temporary)
+    try:
+        header = layout.encode_index_header(log_id, ref.generation, ref.base_seq)
+        file.pwritev([header, b"".join(INDEX_ROW_STRUCT.pack(*row) for row in rows)], 0)
+        file.sync()
+    finally:
+        file.close()
+    files.replace(temporary, ref.index_path)
+    return len(rows)
+
+
+def in_order(file: File, count: int) -> bool:
+    """Whether the first `count` rows are all there with positions and times that never fall."""
+    data = file.pread(count * INDEX_ROW_BYTES, layout.INDEX_HEADER_BYTES)
+    rows = np.frombuffer(data, layout.INDEX_ROW, len(data) // INDEX_ROW_BYTES)
+    if len(rows) < count or (len(rows) and rows["position"][0] != layout.DATA_START):
+        return False
+    positions, times = rows["position"], rows["append_time_us"]
+    joined = positions[:-1] + rows["batch_bytes"][:-1] == positions[1:]
+    return bool(joined.all()) and bool((times[1:] >= times[:-1]).all())

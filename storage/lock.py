@@ -1,0 +1,59 @@
+"""One writer: who may change a log, and what those who come second are told.
+
+Idea: the writer of a node's data directory locks DATA/lock; an embedded log locks `lock` beside its segments.
+A log inside a data directory is guarded by the directory's lock, so nobody writes behind a broker's back.
+
+Contract: the lock is the kernel's (OFD) and ends with the process that took it, killed or not; a forked child
+lets go of it. Its file names the holder (pid, endpoint, boot) for the message of AlreadyOpen, nothing more.
+Must not know: what is written under it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from . import layout
+from .errors import AlreadyOpen
+from .files import FileLock, Files
+
+
+class Holder(msgspec.Struct):
+    """What the lock file says of who holds it."""
+
+    pid: int = 0
+    endpoint: str = ""
+    boot: str = ""
+
+
+def lock_path(path: str, files: Files) -> str:
+    """The lock that guards the log in `path`: the data directory's when the log is in one, else its own."""
+    above = os.path.dirname(os.path.normpath(path))
+    for directory in (above, os.path.dirname(os.path.dirname(above))):
+        if files.exists(f"{directory}/{layout.NODE}"):
+            return f"{directory}/{layout.LOCK}"
+    return f"{path}/{layout.LOCK}"
+
+
+def take(path: str, files: Files, *, endpoint: str = "", boot: str = "") -> FileLock:
+    """Take the lock file `path` and say who has it. Raises AlreadyOpen, which names the holder."""
+    taken = files.try_lock(path)
+    if isinstance(taken, bytes):
+        raise AlreadyOpen(_refusal(path, taken))
+    taken.note(msgspec.json.encode(Holder(os.getpid(), endpoint, boot)))
+    return taken
+
+
+def _refusal(path: str, text: bytes) -> str:
+    directory = os.path.dirname(path)
+    try:
+        holder = msgspec.json.decode(text, type=Holder)
+    except msgspec.MsgspecError:
+        # The holder has it but did not get to write who it is, or writes it right now.
+        return f"{directory} is open for writing in another process; close it there, or read with read_only=True"
+    if holder.endpoint:
+        who, way_out = f"served by the broker at {holder.endpoint} (pid {holder.pid})", "connect to that"
+    else:
+        who, way_out = f"open for writing in process {holder.pid}", "close it there"
+    return f"{directory} is {who}; {way_out}, or read with read_only=True"

@@ -1,0 +1,457 @@
+"""The writer of a log: stamps batches, places them, makes them durable, and says how far each is.
+
+Idea: everything is planned before anything is written. A plan stamps the batches into the chain and finds
+room for them (rolling to new segments where needed); only then are index rows and bytes written, and only
+then do the batches exist. What fails half-way is cut: the next append goes to a segment of a new generation.
+
+Contract: one writer per log (the caller holds the lock). `append` is all or nothing; `sync` is the only thing
+that makes durable, or `settle` with a keeper's result; a failed sync poisons, for good. Bytes once written are
+never written again. The term is raised, durably, before the first append after opening.
+Must not know: boards, processes, what a batch means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from . import layout, opening
+from . import segment as segments
+from .errors import Closed, OutOfBounds, Poisoned, StorageFull
+from .extents import Extents
+from .files import File, Files
+from .layout import DATA_START
+from .plan import Appended, Plan
+from .promises import Promises
+from .reader import LogReader
+from .recovery import NOTHING, Damage, End
+from .retention import Segment as Extent
+from .segment import Segment, SegmentRef, reference
+from .segment_reader import SegmentCache
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+_ENDS_KEPT = 4096
+
+
+class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a log is written. `commit` is what readers wait for: "written" or "durable"."""
+
+    segment_bytes: int = 64 << 20
+    max_batch_bytes: int = 64 << 20
+    allocate_bytes: int = 64 << 10
+    commit: str = "durable"
+
+
+class LogWriter:
+    """An open log. Make one with `create`, `open` or `create_or_open`."""
+
+    on_segment: Callable[[SegmentRef], None] | None = None
+    """Told of every segment that batches go to, before the append returns."""
+
+    def __init__(
+        self,
+        path: str,
+        files: Files,
+        options: LogOptions,
+        promises: Promises,
+        found: opening.Found,
+        cache: SegmentCache | None,
+    ) -> None:
+        """Take over a recovered log; use the class methods."""
+        self.path = path
+        self.options = options
+        self.log_id = found.log_id
+        self.generation = found.generation
+        self.damage: list[Damage] = found.damage
+        self.poisoned: str | None = None
+        self.term = found.end.term
+        self.last_time_us = found.end.time_us
+        self._files = files
+        self._promises = promises
+        self._cache = cache
+        self._names = found.names
+        self._next_generation = found.next_generation
+        self._clean = found.begun.clean and found.in_place
+        self._must_cut = not found.in_place
+        self._ready = self._closed = self._term_raised = False
+        self._open: list[Segment] = []
+        self._end = found.end
+        self._end_name = found.end_name
+        self._seq = self._durable = found.end.seq
+        self._offset, self._checksum = found.end.offset, found.end.checksum
+        self._ends: dict[int, int] = {found.end.seq: found.end.offset}
+        self._spare: str | None = None
+        self._reader: LogReader | None = None
+        self._first: int | None = None
+
+    @classmethod
+    def create(
+        cls,
+        path: str,
+        *,
+        files: Files,
+        log_id: bytes,
+        options: LogOptions | None = None,
+        promises: Promises,
+        cache: SegmentCache | None = None,
+    ) -> LogWriter:
+        """A new log, durably there when this returns. Raises FileExistsError when there is one, StorageFull."""
+        options = options or LogOptions()
+        files.mkdir(path)
+        if layout.live_segments(files.listdir(path))[0]:
+            raise FileExistsError(f"there is a log in {path} already")
+        size = max(min(options.allocate_bytes, options.segment_bytes), DATA_START)
+        mark = NOTHING.mark(log_id, 1, clean=True)
+        segments.create(files, path, NOTHING.header(log_id, 1), size=size, mark=mark).close()
+        return cls.open(path, files=files, options=options, promises=promises, cache=cache)
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        *,
+        files: Files,
+        options: LogOptions | None = None,
+        promises: Promises,
+        suspect: bool = False,
+        cache: SegmentCache | None = None,
+    ) -> LogWriter:
+        """An existing log, recovered. Raises InvalidTopic, Corrupt, Poisoned, StorageFull, NewerFormat.
+
+        Args:
+            suspect: a sync of this log began and never answered (its keeper died): what lies above the mark is
+                copied to fresh blocks, because the kernel may have forgotten that writing it failed.
+        """
+        found = opening.recover(files, path, suspect=suspect)
+        return cls(path, files, options or LogOptions(), promises, found, cache)
+
+    @classmethod
+    def create_or_open(cls, path: str, *, files: Files, log_id: bytes, promises: Promises, **how: Any) -> LogWriter:
+        """The log in `path`, made when there is none; `log_id` only names a new one."""
+        if layout.live_segments(files.listdir(path))[0]:
+            return cls.open(path, files=files, promises=promises, **how)
+        how.pop("suspect", None)
+        return cls.create(path, files=files, log_id=log_id, promises=promises, **how)
+
+    # -- how far ----------------------------------------------------------------------------------
+
+    @property
+    def files(self) -> Files:
+        """Where the log is, for those who read it without trusting it."""
+        return self._files
+
+    @property
+    def written(self) -> int:
+        """Seq of the last appended batch."""
+        return self._seq
+
+    @property
+    def durable(self) -> int:
+        """Seq of the last batch known to be synced."""
+        return self._durable
+
+    @property
+    def committed(self) -> int:
+        """Seq of the last batch that readers may see."""
+        return self._seq if self.options.commit == "written" else self._durable
+
+    @property
+    def end_offset(self) -> int:
+        """The next offset to be given out."""
+        return self._offset
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset that is kept."""
+        if self._first is None:
+            self._first = self._own_reader().base_offset(0)
+        return self._first
+
+    def end_offset_at(self, seq: int) -> int:
+        """The end offset once `seq` is the last committed batch."""
+        known = self._ends.get(seq)
+        return self._own_reader().end_offset_at(seq) if known is None else known
+
+    # -- appending --------------------------------------------------------------------------------
+
+    def append(self, batches: Sequence[Buffer], now_us: int) -> list[Appended]:
+        """Stamp and write batches, all or none.
+
+        Raises:
+            InvalidBatch, BatchTooLarge: one of them cannot stand in a log.
+            StorageFull: no room; nothing of it is in the log.
+            Poisoned: a sync failed earlier; open the log again.
+        """
+        if not self._ready:
+            self._prepare()
+        time_us = max(now_us, self.last_time_us)
+        plan = Plan(self._open[-1], self._seq, self._offset, self._checksum)
+        options, made = self.options, []
+
+        def room(end: End, size: int) -> Segment:
+            made.append(self._make_segment(end, self.generation, size))
+            return made[-1]
+
+        try:
+            plan.place(
+                batches, self.log_id, self.term, time_us,
+                segment_bytes=options.segment_bytes, max_batch_bytes=options.max_batch_bytes, room=room,
+            )  # fmt: skip
+            for piece in plan.pieces:
+                piece.segment.reserve(piece.end, options.allocate_bytes, max(options.segment_bytes, piece.end))
+                piece.segment.write_rows(piece.first_seq, piece.rows)
+        except BaseException:
+            self._abandon(made)
+            raise
+        self._write(plan, made)
+        self.last_time_us = time_us
+        self._remember(plan.ends)
+        for segment in made:
+            self._announce(segment)
+        return plan.appended
+
+    def _write(self, plan: Plan, made: list[Segment]) -> None:
+        """Write the planned bytes; from here on a failure leaves bytes behind, so it means a cut."""
+        try:
+            for piece in plan.pieces:
+                piece.segment.file.pwritev(piece.buffers, piece.position)
+        except StorageFull:
+            self._abandon(made)
+            self._must_cut, self._ready = True, False
+            raise
+        except OSError as error:
+            self._abandon(made)
+            raise self._poisoned_by(error) from error
+        self._seq, self._offset, self._checksum = plan.seq, plan.offset, plan.checksum
+        self._open += made
+        for piece in plan.pieces:
+            piece.segment.position = piece.end
+            piece.segment.last_seq = piece.first_seq + len(piece.rows) - 1
+
+    def _abandon(self, made: list[Segment]) -> None:
+        """Segments of a plan that failed have names but no place in the log: the next generation makes them void."""
+        if made:
+            self._must_cut, self._ready = True, False
+        for segment in made:
+            segment.close()
+
+    def _remember(self, ends: dict[int, int]) -> None:
+        """Keep the end offsets of the newest batches at hand; older ones are in the index."""
+        known = self._ends
+        known.update(ends)
+        if len(known) > 2 * _ENDS_KEPT:
+            self._ends = dict(islice(known.items(), len(known) - _ENDS_KEPT, None))
+
+    # -- segments ---------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """What the first append after opening, or after a failure, needs first."""
+        self._check_open()
+        if not self._term_raised:
+            self.term = max(self.term, self._promises.term(self.log_id)) + 1
+            self._promises.promise(self.log_id, self.term)
+            self._term_raised = True
+        if self._must_cut:
+            self._cut()
+        elif not self._open:
+            self._reopen_last()
+        self._ready = True
+
+    def _reopen_last(self) -> None:
+        """Go on in place: the clean mark must be gone from the disk before anything can follow it."""
+        ref = reference(self.path, self._end_name)
+        file = self._files.open(ref.path, write=True)
+        index = self._open_index(ref)
+        try:
+            segments.write_open_marks(file, self._end.mark(self.log_id, ref.generation))
+            file.sync()
+        except OSError as error:
+            raise self._poisoned_by(error) from error
+        last = Segment(ref, file, index, position=self._end.position, last_seq=self._end.seq)
+        self._open.append(last)
+        self._announce(last)
+
+    def _open_index(self, ref: SegmentRef) -> File:
+        if self._files.exists(ref.index_path):
+            return self._files.open(ref.index_path, write=True)
+        index = self._files.create(ref.index_path)
+        index.pwritev([layout.encode_index_header(self.log_id, ref.generation, ref.base_seq)], 0)
+        return index
+
+    def _cut(self) -> None:
+        """Leave whatever lies behind the end behind: go on in a new generation, whose header makes it void."""
+        self._sync_open()
+        made = self._make_segment(self._end_now(), self._next_generation, DATA_START, durable=True)
+        self.generation, self._next_generation = self._next_generation, self._next_generation + 1
+        self._remove_void()
+        self._close_open()
+        self._open.append(made)
+        self._must_cut = False
+        self._announce(made)
+
+    def _make_segment(self, end: End, generation: int, size: int, *, durable: bool = False) -> Segment:
+        """A segment that starts at `end`, with room for a batch of `size` bytes."""
+        wanted = DATA_START + size
+        room = min(max(self.options.allocate_bytes, wanted), max(self.options.segment_bytes, wanted))
+        mark = end.at_start().mark(self.log_id, generation) if durable else None
+        spare, self._spare = self._spare, None
+        header = end.header(self.log_id, generation)
+        made = segments.create(self._files, self.path, header, size=room, mark=mark, spare=spare)
+        self._names, _ = layout.live_segments([each.segment_file for each in [*self._names, made.ref.name]])
+        return made
+
+    def _remove_void(self) -> None:
+        """The files that the new generation made void, and the word that poisoned the old one."""
+        listed = self._files.listdir(self.path)
+        _, void = layout.live_segments(listed)
+        gone = [file for name in void for file in (name.segment_file, name.index_file)]
+        for name in [*gone, layout.POISON]:
+            if name in listed:
+                self._files.unlink(f"{self.path}/{name}")
+        self._files.sync_dir(self.path)
+
+    def _announce(self, segment: Segment) -> None:
+        if self.on_segment is not None:
+            self.on_segment(segment.ref)
+
+    def adopt_spare(self, path: str) -> None:
+        """Use this prepared file (blocks reserved, synced, all zeros) for the next segment."""
+        self._spare = path
+
+    def dirty_segments(self) -> list[SegmentRef]:
+        """The segments that hold batches not known to be durable."""
+        return [segment.ref for segment in self._open if segment.last_seq > self._durable]
+
+    # -- durability -------------------------------------------------------------------------------
+
+    def sync(self) -> int:
+        """Make everything appended durable, here and now; returns its seq. Raises Poisoned, for good."""
+        self._check_open()
+        if self._durable < self._seq:
+            self._sync_open()
+            self.mark_durable()
+        return self._durable
+
+    def _sync_open(self) -> None:
+        seq = self._seq
+        try:
+            for segment in self._open:
+                if segment.last_seq > self._durable:
+                    segment.sync()
+        except OSError as error:
+            raise self._poisoned_by(error) from error
+        self.settle(self.generation, seq)
+
+    def settle(self, generation: int, seq: int) -> None:
+        """A sync of everything up to `seq` succeeded. One that began in another generation says nothing."""
+        if generation != self.generation or not self._durable < seq <= self._seq:
+            return
+        self._durable = seq
+        while len(self._open) > 1 and self._open[0].last_seq <= seq:
+            self._open.pop(0).close()
+
+    def mark_durable(self) -> None:
+        """Write the mark for what is durable into the last segment; the next sync carries it."""
+        if self._durable == self._seq and self._open:
+            active = self._open[-1]
+            segments.write_mark(active.file, self._end_now().mark(self.log_id, active.ref.generation))
+
+    def _end_now(self) -> End:
+        position = self._open[-1].position if self._open else self._end.position
+        return End(self._seq, position, self._offset, self._checksum, self.last_time_us, self.term)
+
+    def _poisoned_by(self, error: OSError) -> Poisoned:
+        self.poison(str(error))
+        return Poisoned(f"{self.path} could not be synced ({error}); what was not durable yet is lost, open it again")
+
+    def poison(self, reason: str) -> None:
+        """No more appends, no more acks: a sync failed. Written to the disk too, so that it survives a restart."""
+        if self.poisoned is None:
+            self.poisoned = opening.poison(self._files, self.path, reason)
+        self._ready = False
+
+    def _check_open(self) -> None:
+        if self.poisoned is not None:
+            raise Poisoned(f"{self.path} takes no more writes since a sync failed ({self.poisoned}); reads go on")
+        if self._closed:
+            raise Closed(f"{self.path} is closed")
+
+    def close(self, clean: bool = True) -> None:
+        """Sync, leave a clean mark, let go of the files. Closing what is poisoned, or without `clean`, just lets go."""
+        if self._closed:
+            return
+        try:
+            if clean and self.poisoned is None and self._ready:
+                self.sync()
+                self._leave_clean_mark()
+        finally:
+            self._closed, self._ready = True, False
+            self._close_open()
+            if self._reader is not None:
+                self._reader.close()
+
+    def _leave_clean_mark(self) -> None:
+        active = self._open[-1]
+        try:
+            active.index.sync()
+            segments.write_mark(active.file, self._end_now().mark(self.log_id, active.ref.generation, clean=True))
+            active.sync()
+        except OSError as error:
+            raise self._poisoned_by(error) from error
+
+    def _close_open(self) -> None:
+        while self._open:
+            self._open.pop().close()
+
+    # -- reading and retention --------------------------------------------------------------------
+
+    def reader(self, *, mapped: bool = False) -> LogReader:
+        """A reader of this log that sees what is committed."""
+        return LogReader(
+            self.path, self._files, mapped=mapped, cache=self._cache, limit=self._limit, first=lambda: self._first or 0
+        )
+
+    def _limit(self) -> int:
+        return layout.word(self.generation, self.committed)
+
+    def _own_reader(self) -> LogReader:
+        if self._reader is None:
+            self._reader = LogReader(self.path, self._files, cache=self._cache, limit=lambda: self._seq)
+            self._extents = Extents(self._reader)
+        return self._reader
+
+    def set_first(self, offset: int) -> None:
+        """Retention took effect: nothing before `offset` is kept any more."""
+        if offset > self._offset:
+            raise OutOfBounds(f"{self.path} cannot begin at {offset}, it ends at {self._offset}")
+        self._first = max(offset, self.first_offset)
+
+    def segments(self) -> list[Extent]:
+        """Every segment's extent, oldest first, the active one last."""
+        reader = self._own_reader()
+        if reader.names != self._names:
+            reader.refresh()
+        return self._extents.all(self._seq, self._offset, self.last_time_us)
+
+    def expired(self, covered_seq: int) -> list[SegmentRef]:
+        """Segments wholly before the first offset, durable, and covered by a snapshot of `covered_seq`."""
+        last = min(covered_seq, self._durable)
+        gone = []
+        for extent, name in zip(self.segments()[:-1], self._names, strict=False):
+            if extent.end_offset > self.first_offset or extent.last_seq > last:
+                break
+            gone.append(reference(self.path, name))
+        return gone
+
+    def forget(self, gone: Sequence[SegmentRef]) -> None:
+        """These segments were unlinked."""
+        names = {ref.name for ref in gone}
+        self._names = [name for name in self._names if name not in names]
+        if self._reader is not None:
+            self._extents.forget(names)
+            self._reader.refresh()

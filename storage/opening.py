@@ -1,0 +1,269 @@
+"""Opening a log: finding its end, and leaving it so that the end stays where it is.
+
+Idea: `find_end` only reads (any reader may ask); `recover` does the same for the one who will write, then
+makes what it keeps durable and says so in a mark, so that a crash at any point leads to the same place again.
+
+Contract: the decisions are recovery.py's. Nothing is ever cut in place: cutting is left to the first append,
+which starts a segment of a new generation. Raises Poisoned when what is kept cannot be synced.
+Must not know: who holds the lock, what the batches mean.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from . import layout, segment
+from .errors import Corrupt, InvalidBatch, InvalidTopic, Poisoned
+from .files import File, Files
+from .index import row_of
+from .layout import INDEX_ROW_STRUCT, SegmentName, live_segments
+from .recovery import Begin, Damage, End, How, before, begin, follows, walk
+from .segment import Page, Segment, SegmentRef, read_page, reference
+
+
+class Found(msgspec.Struct):
+    """A log as its files show it.
+
+    `kept`: the segments that hold verified batches above the mark, with their packed rows. `in_place`: nothing
+    lies behind the end, so the next batch may be written there.
+    """
+
+    log_id: bytes
+    names: list[SegmentName]
+    void: list[SegmentName]
+    begun: Begin
+    end: End
+    end_name: SegmentName
+    kept: list[tuple[SegmentName, list[bytes]]]
+    damage: list[Damage]
+    next_generation: int
+    in_place: bool = False
+
+    @property
+    def generation(self) -> int:
+        """The generation of the log as it stands."""
+        return self.names[-1].generation
+
+
+def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
+    """Look, without touching anything. Raises InvalidTopic (no log there), Corrupt (nothing to identify it by)."""
+    names, void = live_segments(files.listdir(path))
+    if not names:
+        raise InvalidTopic(f"there is no log in {path}")
+    pages = _Pages(files, path, names)
+    poisoned = files.exists(f"{path}/{layout.POISON}")
+    begun = begin(pages.get, names, poisoned=poisoned, suspect=suspect)
+    log_id = pages.log_id()
+    found = Found(
+        log_id, names, void, begun, begun.end, names[begun.segment], [], [],
+        1 + max(name.generation for name in [*names, *void]),
+    )  # fmt: skip
+    pages.report(found)
+    if begun.how in (How.VERIFY, How.COPY):
+        _verify(files, path, pages, found)
+    found.in_place = begun.how is How.CONTINUE and not found.damage
+    return found
+
+
+class _Pages:
+    """First pages, read when asked for. A header that does not verify is made up from the first batch."""
+
+    def __init__(self, files: Files, path: str, names: list[SegmentName]) -> None:
+        self._files = files
+        self._path = path
+        self._names = names
+        self._read: dict[int, Page] = {}
+        self._bad: list[int] = []
+
+    def get(self, place: int) -> Page:
+        if place not in self._read:
+            self._read[place] = self._open(place)
+        return self._read[place]
+
+    def _open(self, place: int) -> Page:
+        file = self._files.open(reference(self._path, self._names[place]).path)
+        try:
+            page = read_page(file)
+            if page.header is not None:
+                return page
+            self._bad.append(place)
+            first = next(walk(file.pread, layout.DATA_START, page.size), None)
+        finally:
+            file.close()
+        if first is None or first[1].seq != self._names[place].base_seq:
+            return page
+        header = before(first[1]).header(first[1].log_id, self._names[place].generation)
+        return msgspec.structs.replace(page, header=header)
+
+    def log_id(self) -> bytes:
+        """The log's id from the newest page that says so. Raises Corrupt."""
+        for place in range(len(self._names) - 1, -1, -1):
+            page = self.get(place)
+            if page.header is not None:
+                return page.header.log_id
+            if page.mark is not None:
+                return page.mark.log_id
+        raise Corrupt(f"no segment in {self._path} has a readable first page", path=self._path)
+
+    def report(self, found: Found) -> None:
+        """Add what is wrong at or below the mark with the pages that were read."""
+        for place in sorted(self._bad):
+            path = reference(self._path, self._names[place]).path
+            found.damage.append(Damage(path, 0, "the segment's header does not verify"))
+        begun = found.begun
+        size = self.get(begun.segment).size
+        if size < begun.end.position:
+            path = reference(self._path, self._names[begun.segment]).path
+            reason = f"the file ends here, its mark is at {begun.end.position}"
+            found.damage.append(Damage(path, size, reason, next_offset=begun.end.offset))
+
+
+def _verify(files: Files, path: str, pages: _Pages, found: Found) -> None:
+    """Follow the chain from the mark on, through as many segments as it leads."""
+    place, names = found.begun.segment, found.names
+    while True:
+        last = names[place + 1].base_seq - 1 if place + 1 < len(names) else layout.SEQ_LIMIT
+        _verify_segment(files, reference(path, names[place]), found, last)
+        found.end_name = names[place]
+        if found.end.seq != last:
+            return
+        place += 1
+        header = pages.get(place).header
+        if header is not None and (header.previous, header.base_offset) != (found.end.checksum, found.end.offset):
+            return
+        found.end, found.end_name = found.end.at_start(), names[place]
+
+
+def _verify_segment(files: Files, ref: SegmentRef, found: Found, last: int) -> None:
+    file = files.open(ref.path)
+    rows: list[bytes] = []
+    try:
+        for position, batch in walk(file.pread, found.end.position, file.size()):
+            if batch.seq > last or follows(found.end, batch, found.log_id):
+                break
+            batch.check()
+            rows.append(INDEX_ROW_STRUCT.pack(*row_of(batch, position)))
+            found.end = found.end.after(batch, position)
+    except InvalidBatch:
+        # A column does not match its checksum: torn like everything else above the mark.
+        pass
+    finally:
+        file.close()
+    if rows:
+        found.kept.append((ref.name, rows))
+
+
+def recover(files: Files, path: str, *, suspect: bool) -> Found:
+    """Find the end and make it durable. Raises Poisoned, StorageFull, InvalidTopic, Corrupt."""
+    found = find_end(files, path, suspect=suspect)
+    _sweep(files, path, found)
+    if found.begun.how is How.COPY and found.kept:
+        _copy(files, path, found)
+    elif found.begun.how is How.VERIFY:
+        _settle(files, path, found)
+    return found
+
+
+def _settle(files: Files, path: str, found: Found) -> None:
+    """Index and sync what was kept, then say in a mark how far that is, and sync the mark."""
+    dirty = [name for name, _ in found.kept]
+    if found.end_name not in dirty:
+        dirty.append(found.end_name)
+    opened: list[File] = []
+    try:
+        for name in dirty:
+            opened.append(files.open(reference(path, name).path, write=True))
+        for name, rows in found.kept:
+            _write_rows(files, path, name, rows, found)
+        for file in opened:
+            file.sync()
+        if segment.write_mark(opened[-1], found.end.mark(found.log_id, found.end_name.generation)):
+            opened[-1].sync()
+    except OSError as error:
+        poison(files, path, f"sync at opening: {error}")
+        raise Poisoned(f"{path} cannot be opened: what was written before cannot be synced ({error})") from error
+    finally:
+        for file in opened:
+            file.close()
+
+
+def _write_rows(files: Files, path: str, name: SegmentName, rows: list[bytes], found: Found) -> None:
+    """Rows of the verified batches: the last `len(rows)` of those that this segment holds."""
+    ref = reference(path, name)
+    following = [each.base_seq for each in found.names if each.base_seq > name.base_seq]
+    last = min([found.end.seq, *(base - 1 for base in following)])
+    if not files.exists(ref.index_path):
+        fresh = files.create(ref.index_path)
+        fresh.pwritev([layout.encode_index_header(found.log_id, name.generation, name.base_seq)], 0)
+        fresh.close()
+    file = files.open(ref.index_path, write=True)
+    try:
+        file.pwritev([b"".join(rows)], layout.index_position(name.base_seq, last - len(rows) + 1))
+    finally:
+        file.close()
+
+
+def _copy(files: Files, path: str, found: Found) -> None:
+    """Write the verified batches above the mark again, byte for byte, into a segment of a new generation."""
+    begun = found.begun
+    buffers: list[bytes] = []
+    for name, rows in found.kept:
+        first, last = (INDEX_ROW_STRUCT.unpack(row) for row in (rows[0], rows[-1]))
+        file = files.open(reference(path, name).path)
+        try:
+            start, end = first[1], last[1] + last[7]
+            buffers.append(file.pread(end - start, start))
+        finally:
+            file.close()
+    size = layout.DATA_START + sum(map(len, buffers))
+    header = begun.end.header(found.log_id, found.next_generation)
+    mark = begun.end.mark(found.log_id, found.next_generation)
+    made = segment.create(files, path, header, size=size, mark=mark, body=buffers)
+    _finish_copy(files, path, found, made, size)
+
+
+def _finish_copy(files: Files, path: str, found: Found, made: Segment, size: int) -> None:
+    name = made.ref.name
+    made.close()
+    shift, rows = layout.DATA_START, []
+    for _, packed in found.kept:
+        for row in packed:
+            fields = list(INDEX_ROW_STRUCT.unpack(row))
+            fields[1], shift = shift, shift + fields[7]
+            rows.append(INDEX_ROW_STRUCT.pack(*fields))
+    found.names = [*(each for each in found.names if each.base_seq < name.base_seq), name]
+    found.end = msgspec.structs.replace(found.end, position=size)
+    found.end_name = name
+    found.kept = [(name, rows)]
+    found.next_generation += 1
+    found.in_place = True
+    _settle(files, path, found)
+
+
+def _sweep(files: Files, path: str, found: Found) -> None:
+    """Remove what no log needs any more: void segments of earlier cuts, spares, half-written temporaries."""
+    stale = [file for name in found.void for file in (name.segment_file, name.index_file)]
+    present = set(files.listdir(path))
+    known = {name.index_file for name in found.names}
+    stale += [name for name in present if name.startswith(layout.SPARE_PREFIX)]
+    stale += [name for name in present if layout.parse_index_name(name) is not None and name not in known]
+    if found.void:
+        files.sync_dir(path)  # the newer generation's name must not be lost after the older one's
+    for name in sorted(set(stale) & present):
+        files.unlink(f"{path}/{name}")
+
+
+def poison(files: Files, path: str, reason: str) -> str:
+    """Leave word on the disk that a sync failed. Returns the reason, and why that could not be written if so."""
+    name = f"{path}/{layout.POISON}"
+    try:
+        if not files.exists(name):
+            file = files.create(name)
+            file.pwritev([reason.encode()], 0)
+            file.sync()
+            file.close()
+        files.sync_dir(path)
+    except Exception as error:
+        # The word on the board, or the absence of a sync's result there, says the same after a restart.
+        return f"{reason} (and {name} could not be written: {error})"
+    return reason

@@ -1,0 +1,120 @@
+"""Planning an append: where each batch will stand and which bytes go where, before any of them is written.
+
+Idea: a `Plan` walks the batches along the chain, stamping each with its place; when a segment is full it asks
+for the next one. What comes out is a list of pieces, one per segment, ready for one index write and one pwritev.
+
+Contract: planning writes nothing; a plan that is dropped leaves the log as it was, but for segments it asked for.
+The body of a batch is never copied. Pure but for the `room` callback.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from .batch import MAGIC, Kind, Stamp, parse, stamp
+from .errors import BatchTooLarge, InvalidBatch
+from .index import extras
+from .layout import DATA_START, INDEX_ROW_STRUCT, IndexRow
+from .recovery import End
+from .segment import Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+_FIELDS = struct.Struct("<IBBHIIII")
+_FIELDS_AT = 8
+_CHECKSUM = struct.Struct("<Q")
+_DIRECTORY_AT, _ENTRY_BYTES = 128, 24
+_INDEXED_COLUMNS = b"\x06\x07"  # priority and not-before: what a row says beyond the header
+_APPENDABLE = frozenset({Kind.RECORDS, Kind.STATE, Kind.RAFT, Kind.STAGED})
+
+
+class Appended(NamedTuple):
+    """Where a batch went."""
+
+    seq: int
+    base_offset: int
+    position: int
+
+
+class Piece:
+    """The part of a plan that goes into one segment, from `position` to `end`."""
+
+    __slots__ = ("buffers", "end", "first_seq", "position", "rows", "segment")
+
+    def __init__(self, segment: Segment, first_seq: int) -> None:
+        self.segment = segment
+        self.first_seq = first_seq
+        self.position = self.end = segment.position
+        self.buffers: list[Buffer] = []
+        self.rows: list[bytes] = []
+
+
+class Plan:
+    """An append that has not happened. `seq`, `offset` and `checksum` are the log's end once it has."""
+
+    __slots__ = ("appended", "checksum", "ends", "offset", "pieces", "seq")
+
+    def __init__(self, segment: Segment, seq: int, offset: int, checksum: int) -> None:
+        self.seq = seq
+        self.offset = offset
+        self.checksum = checksum
+        self.pieces = [Piece(segment, seq + 1)]
+        self.appended: list[Appended] = []
+        self.ends: dict[int, int] = {}
+
+    def place(
+        self,
+        batches: Sequence[Buffer],
+        log_id: bytes,
+        term: int,
+        time_us: int,
+        *,
+        segment_bytes: int,
+        max_batch_bytes: int,
+        room: Callable[[End, int], Segment],
+    ) -> None:
+        """Stamp the batches one after the other; `room(end, size)` makes the next segment. Raises InvalidBatch."""
+        piece, seq, offset, checksum = self.pieces[-1], self.seq, self.offset, self.checksum
+        for batch in batches:
+            size = len(batch)
+            kind, header_bytes, count, columns = _inspect(batch, size, max_batch_bytes)
+            if piece.end + size > segment_bytes and piece.end > DATA_START:
+                piece = Piece(room(End(seq, piece.end, offset, checksum, time_us, term), size), seq + 1)
+                self.pieces.append(piece)
+            seq += 1
+            header = stamp(batch, Stamp(seq, offset, term, log_id, time_us, checksum))
+            (checksum,) = _CHECKSUM.unpack_from(header)
+            piece.buffers += (header, memoryview(batch)[header_bytes:])
+            row = (offset, piece.end, time_us, term, 0, checksum, count, size, kind, 0, 0, 0, 0)
+            piece.rows.append(INDEX_ROW_STRUCT.pack(*(_with_extras(row, batch, columns) if columns > 1 else row)))
+            self.appended.append(Appended(seq, offset, piece.end))
+            piece.end += size
+            if kind == Kind.RECORDS:
+                offset += count
+            self.ends[seq] = offset
+        self.seq, self.offset, self.checksum = seq, offset, checksum
+
+
+def _inspect(batch: Buffer, size: int, max_batch_bytes: int) -> tuple[int, int, int, int]:
+    """Kind, header bytes, record count and columns of a batch whose columns somebody else has checked."""
+    if size < _DIRECTORY_AT:
+        raise InvalidBatch(f"{size} bytes are too few for a batch")
+    magic, _, kind, _, header_bytes, batch_bytes, count, columns = _FIELDS.unpack_from(batch, _FIELDS_AT)
+    if magic != MAGIC or batch_bytes != size or header_bytes > size:
+        raise InvalidBatch(f"{size} bytes are not one batch (its header says {batch_bytes})")
+    if kind not in _APPENDABLE:
+        raise InvalidBatch(f"a batch of kind {kind} cannot be appended")
+    if size > max_batch_bytes:
+        raise BatchTooLarge(f"a batch of {size} bytes is over {max_batch_bytes}; send fewer records at once")
+    return kind, header_bytes, count, columns
+
+
+def _with_extras(row: tuple, batch: Buffer, columns: int) -> tuple:
+    """The row with what priority and not-before columns say, when the directory names any."""
+    ids = bytes(memoryview(batch)[_DIRECTORY_AT : _DIRECTORY_AT + columns * _ENTRY_BYTES : _ENTRY_BYTES])
+    if not any(each in ids for each in _INDEXED_COLUMNS):
+        return row
+    return tuple(IndexRow(*row)._replace(**extras(parse(batch))))

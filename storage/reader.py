@@ -1,0 +1,447 @@
+"""Reading a log: where an offset or a time is, and chunks of whole batches from there on.
+
+Idea: a `LogReader` knows the segments by name and opens them when needed; a `Cursor` is a place in the log
+that moves forward by chunks. How far may be read is somebody else's word (`limit`: a seq, or a board word);
+without one, the log's own verified end.
+
+Contract: never takes a lock, never writes, never keeps a writer waiting. Every batch handed out has its
+header, seq and chain verified; columns are verified by whoever decodes them. Damage is raised as Corrupt with
+the offset where good records go on; what a power cut or a failed sync took back is Diverged.
+Must not know: processes, boards, commit levels.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from . import index, layout
+from .batch import Batch, parse
+from .errors import Corrupt, Diverged, InvalidBatch, InvalidTopic, OutOfBounds, StorageError
+from .files import Files
+from .layout import DATA_START, SegmentName
+from .opening import find_end
+from .recovery import end_offset_of
+from .segment_reader import SegmentCache, SegmentReader
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+CHUNK_BYTES = 1 << 20
+
+
+class NotCached(StorageError):
+    """The next bytes are not in memory: reading them would wait for the disk."""
+
+    code = "not_cached"
+    retry = True
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """Whole consecutive batches of one segment, state batches included.
+
+    `offset` is the first record asked for: the first batch may begin before it. `buffer` is a view of the
+    mapping when the reader is mapped, else bytes; `batches` are parsed over it.
+    """
+
+    buffer: Buffer
+    batches: list[Batch]
+    seq_first: int
+    seq_last: int
+    offset: int
+    next_offset: int
+
+
+class LogReader:
+    """A log open for reading.
+
+    Args:
+        limit: the last seq that may be read, as a seq or as a board word. None: as far as the log verifies.
+        first: the first offset that may be read, where retention moved it past the first segment's.
+        cache: open segments, shared with other readers of the process; the reader's own when None.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        files: Files,
+        *,
+        mapped: bool = False,
+        limit: Callable[[], int] | None = None,
+        first: Callable[[], int] | None = None,
+        cache: SegmentCache | None = None,
+    ) -> None:
+        self.path = path
+        self.mapped = mapped
+        self._files = files
+        self._cache = cache or SegmentCache(files)
+        self._owns_cache = cache is None
+        self._limit = limit or self._verified_end
+        self._first = first
+        self._generation = 0
+        self._end: int = -1
+        self.names: list[SegmentName] = []
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Look which segments there are; True when they are others than before. Raises InvalidTopic without any."""
+        names, _ = layout.live_segments(self._files.listdir(self.path))
+        if not names:
+            raise InvalidTopic(f"there is no log in {self.path}")
+        changed = names != self.names
+        self.names = names
+        return changed
+
+    def limit(self) -> int:
+        """The last seq that may be read now."""
+        value = self._limit()
+        generation, seq = layout.split(value)
+        if generation != self._generation:
+            self._generation = generation
+            self.refresh()
+        return seq
+
+    def _verified_end(self) -> int:
+        if self._end < 0 or self.refresh() or self._has_more(self._end):
+            self._end = find_end(self._files, self.path).end.seq
+        return self._end
+
+    def _has_more(self, seq: int) -> bool:
+        """Whether a batch follows `seq` in its segment: cheaper than recovering the end again."""
+        segment = self.segment_of(seq + 1)
+        position = DATA_START
+        if seq >= segment.name.base_seq:
+            row = segment.row(seq)
+            position = row.end_position if row is not None else segment.size
+        try:
+            return segment.batch(position).seq == seq + 1
+        except InvalidBatch:
+            return False
+
+    # -- segments ---------------------------------------------------------------------------------
+
+    def segment(self, name: SegmentName) -> SegmentReader:
+        """A segment, open. Raises OutOfBounds when retention took it meanwhile."""
+        try:
+            return self._cache.get(self.path, name, mapped=self.mapped)
+        except FileNotFoundError:
+            self.refresh()
+            raise OutOfBounds(
+                f"segment {name} of {self.path} is gone; the log begins at offset {self.first_offset}"
+            ) from None
+
+    def place_of(self, seq: int) -> int:
+        """Index in `names` of the segment that holds, or will hold, `seq`."""
+        return max(bisect_right(self.names, seq, key=lambda name: name.base_seq) - 1, 0)
+
+    def segment_of(self, seq: int) -> SegmentReader:
+        return self.segment(self.names[self.place_of(seq)])
+
+    def base_offset(self, place: int) -> int:
+        """Offset of the first record of the segment at `place`. Raises Corrupt when it cannot be told."""
+        segment = self.segment(self.names[place])
+        try:
+            return segment.start().offset
+        except InvalidBatch as error:
+            resumed = segment.next_good(DATA_START, 0)
+            if resumed is not None:
+                return resumed[1].base_offset
+            if place:
+                return self.base_offset(place - 1)
+            raise Corrupt(f"nothing in {segment.ref.path} can be read ({error})", path=segment.ref.path) from error
+
+    def _last_seq(self, place: int, limit: int) -> int:
+        """The last readable seq of the segment at `place`."""
+        return min(limit, self.names[place + 1].base_seq - 1) if place + 1 < len(self.names) else limit
+
+    # -- bounds -----------------------------------------------------------------------------------
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset that can be read."""
+        base = self.base_offset(0)
+        return max(base, self._first()) if self._first is not None else base
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last readable record."""
+        return self.end_offset_at(self.limit())
+
+    def row(self, seq: int) -> layout.IndexRow | None:
+        """The verified row of a batch; None when it is damaged. Segments that are new meanwhile are looked for."""
+        row = self.segment_of(seq).indexed(seq)
+        if row is None and self.refresh():
+            row = self.segment_of(seq).indexed(seq)
+        return self.segment_of(seq).row(seq) if row is None else row
+
+    def end_offset_at(self, seq: int) -> int:
+        """The offset after the batch `seq`."""
+        if seq < self.names[0].base_seq:
+            return self.base_offset(0)
+        row = self.row(seq)
+        place = self.place_of(seq)
+        segment = self.segment(self.names[place])
+        if row is not None:
+            return row.end_offset
+        if place + 1 < len(self.names) and self.names[place + 1].base_seq == seq + 1:
+            return self.base_offset(place + 1)
+        mark = segment.page.mark
+        if mark is not None and mark.seq == seq:
+            return mark.end_offset
+        raise Corrupt(f"batch {seq} of {segment.ref.path} is damaged", path=segment.ref.path)
+
+    def _check_bounds(self, offset: int, limit: int) -> int:
+        first, end = self.first_offset, self.end_offset_at(limit)
+        if not first <= offset <= end:
+            raise OutOfBounds(f"offset {offset} is outside {self.path}, which holds {first} to {end}")
+        return end
+
+    # -- finding ----------------------------------------------------------------------------------
+
+    def cursor(self, offset: int) -> Cursor:
+        """A cursor whose first chunk begins with the batch that holds `offset`; the end offset is a fine place too.
+
+        Raises OutOfBounds with the valid range, Corrupt when the record is in a damaged place.
+        """
+        limit = self.limit()
+        if offset == self._check_bounds(offset, limit):
+            return self._cursor_at_end(offset, limit)
+        place, seq, row = self._find(offset, limit)
+        return Cursor(self, self.names[place], seq, row.position, offset)
+
+    def cursor_after(self, seq: int) -> Cursor:
+        """A cursor whose next batch is the one after `seq`, whatever its kind: for those who replay a log."""
+        return self._cursor_at_end(self.end_offset_at(seq), seq)
+
+    def _cursor_at_end(self, offset: int, limit: int) -> Cursor:
+        place = self.place_of(limit + 1)
+        name = self.names[place]
+        row = self.segment(name).row(limit) if limit >= name.base_seq else None
+        return Cursor(self, name, limit + 1, DATA_START if row is None else row.end_position, offset)
+
+    def _find(self, offset: int, limit: int) -> tuple[int, int, layout.IndexRow]:
+        """Place of the segment, seq and row of the batch that holds `offset`. Raises Corrupt."""
+        place = bisect_right(range(len(self.names)), offset, key=self.base_offset) - 1
+        segment = self.segment(self.names[max(place, 0)])
+        count = self._last_seq(max(place, 0), limit) - segment.name.base_seq + 1
+        for rows in segment.candidates(count):
+            at = index.last_at_or_before(rows, offset)
+            if at < 0 or not rows[at].base_offset <= offset < rows[at].end_offset:
+                continue
+            try:
+                batch = segment.batch(rows[at].position)
+            except InvalidBatch:
+                continue
+            if index.row_of(batch, rows[at].position) == rows[at]:
+                return place, batch.seq, rows[at]
+        raise self._corrupt_at(place, offset)
+
+    def _corrupt_at(self, place: int, offset: int) -> Corrupt:
+        segment = self.segment(self.names[place])
+        position, following = DATA_START, None
+        for _, row in segment.found():
+            if row.base_offset > offset:
+                following = row.base_offset
+                break
+            position = row.end_position
+        if following is None and place + 1 < len(self.names):
+            following = self.base_offset(place + 1)
+        return corrupt(segment.ref.path, position, f"offset {offset} is in a damaged place", following)
+
+    def offset_at(self, time_us: int) -> int:
+        """The first offset appended at `time_us` (microseconds UTC) or later; the end offset when there is none."""
+        limit = self.limit()
+        end = self.end_offset_at(limit)
+        place = max(bisect_right(range(len(self.names)), time_us - 1, key=self._base_time) - 1, 0)
+        for each in range(place, len(self.names)):
+            segment = self.segment(self.names[each])
+            count = self._last_seq(each, limit) - segment.name.base_seq + 1
+            rows = segment.candidates(count)[0 if self._trusts(segment, count) else -1]
+            at = index.first_not_before(rows, time_us)
+            if at < len(rows):
+                return max(rows[at].base_offset, self.first_offset)
+        return end
+
+    def _base_time(self, place: int) -> int:
+        header = self.segment(self.names[place]).page.header
+        return -1 if header is None else header.base_time_us
+
+    def _trusts(self, segment: SegmentReader, count: int) -> bool:
+        """Whether a segment's index has the times in order: a search by time checks nothing else."""
+        file = segment.index_file()
+        return file is not None and index.in_order(file, count)
+
+    def term_at(self, offset: int) -> int:
+        """The term under which the record at `offset` was appended; that of the last batch for the end offset."""
+        limit = self.limit()
+        if offset == self._check_bounds(offset, limit):
+            row = self.segment_of(limit).row(limit) if limit else None
+            return 0 if row is None else row.term
+        return self._find(offset, limit)[2].term
+
+    def bytes_between(self, start: int, end: int) -> int:
+        """Stored bytes of the batches from the one that holds `start` up to the one that holds `end`, about."""
+        limit = self.limit()
+        total = 0
+        last = self._check_bounds(end, limit)
+        first_place, _, first_row = self._find(start, limit) if start < last else (0, 0, None)
+        if first_row is None or end <= start:
+            return 0
+        cursor = self.cursor(end)
+        for place in range(first_place, self.place_of(cursor.seq)):
+            total += self._data_end(place, limit) - DATA_START
+        return total + cursor.position - first_row.position
+
+    def _data_end(self, place: int, limit: int) -> int:
+        segment = self.segment(self.names[place])
+        row = segment.row(self._last_seq(place, limit))
+        return segment.size if row is None else row.end_position
+
+    def close(self) -> None:
+        """Close what this reader opened; chunks handed out stay good."""
+        if self._owns_cache:
+            self._cache.close()
+        else:
+            self._cache.drop(self.path)
+
+
+class Cursor:
+    """A place in a log: the next batch is `seq`, at `position` of segment `name`; `offset` is the next record."""
+
+    __slots__ = ("_checksum", "_name", "_reader", "offset", "position", "seq")
+
+    def __init__(self, reader: LogReader, name: SegmentName, seq: int, position: int, offset: int) -> None:
+        self._reader = reader
+        self._name = name
+        self._checksum: int | None = None
+        self.seq = seq
+        self.position = position
+        self.offset = offset
+
+    def next(self, max_bytes: int = CHUNK_BYTES, limit_seq: int | None = None, *, cached: bool = False) -> Chunk | None:
+        """The next whole batches, at least one and about `max_bytes` of them; None at the limit.
+
+        Args:
+            limit_seq: read no further than this; the reader's limit when None.
+            cached: raise NotCached instead of waiting for the disk (the cursor stays where it is).
+
+        Raises:
+            Corrupt: the next batch is damaged; `next_offset` says where a new cursor can go on.
+            Diverged: what was read before is void by now; the message names the valid end.
+        """
+        limit = self._reader.limit() if limit_seq is None else limit_seq
+        if self.seq > limit:
+            return None
+        segment = self._segment()
+        last = min(limit, self._last_in_segment())
+        data = self._read(segment, last, max_bytes, cached)
+        batches = self._accept(data, last, max_bytes)
+        if not batches:
+            data, batches = self._insist(segment, last)
+        return self._advance(data, batches)
+
+    def _segment(self) -> SegmentReader:
+        reader = self._reader
+        name = reader.names[reader.place_of(self.seq)]
+        if name != self._name:
+            name = self._move_to(name)
+        return reader.segment(name)
+
+    def _move_to(self, name: SegmentName) -> SegmentName:
+        """Go on at the start of the next segment."""
+        if name.base_seq != self.seq:
+            end = self._reader.base_offset(self._reader.place_of(name.base_seq))
+            raise Diverged(
+                f"what was read of {self._reader.path} from offset {end} on was taken back: its valid end was {end}"
+            )
+        self._name, self.position = name, DATA_START
+        return name
+
+    def _last_in_segment(self) -> int:
+        names = self._reader.names
+        place = self._reader.place_of(self.seq)
+        return names[place + 1].base_seq - 1 if place + 1 < len(names) else layout.SEQ_LIMIT
+
+    def _read(self, segment: SegmentReader, last: int, max_bytes: int, cached: bool) -> Buffer:
+        file = None if self._reader.mapped else segment.index_file()
+        size = max_bytes
+        if file is not None:
+            count = last - self.seq + 1
+            size = index.run_bytes(file, self.seq - segment.name.base_seq, count, self.position, max_bytes) or max_bytes
+        if not cached:
+            return segment.read(size, self.position)
+        data = segment.file.pread_cached(size, self.position)
+        if data is None:
+            raise NotCached(f"offset {self.offset} of {self._reader.path} is not in memory")
+        return data
+
+    def _accept(self, data: Buffer, last: int, max_bytes: int) -> list[Batch]:
+        """The batches of `data` that follow the cursor."""
+        found: list[Batch] = []
+        seq, checksum, position, view = self.seq, self._checksum, 0, memoryview(data)
+        while seq <= last and position < len(view):
+            try:
+                batch = parse(view, position)
+            except InvalidBatch:
+                break
+            if batch.seq != seq or (checksum is not None and batch.previous != checksum):
+                break
+            position += batch.batch_bytes
+            if found and position > max_bytes:
+                break
+            found.append(batch)
+            seq, checksum = seq + 1, batch.header_checksum
+        return found
+
+    def _insist(self, segment: SegmentReader, last: int) -> tuple[Buffer, list[Batch]]:
+        """The next batch must be there: it is longer than the chunk, or in a segment that is new, or damaged."""
+        reason = "nothing that verifies stands there"
+        segment.map_again()
+        try:
+            wanted = segment.batch(self.position).batch_bytes
+        except InvalidBatch as error:
+            wanted, reason = 0, error.message
+            if self._reader.refresh() and self._reader.names[self._reader.place_of(self.seq)] != self._name:
+                segment = self._segment()
+                wanted = self._first_bytes(segment)
+        data = segment.read(wanted, self.position)
+        batches = self._accept(data, last, wanted)
+        if batches:
+            return data, batches
+        raise self._corrupt(segment, reason)
+
+    def _first_bytes(self, segment: SegmentReader) -> int:
+        try:
+            return segment.batch(self.position).batch_bytes
+        except InvalidBatch:
+            return 0
+
+    def _corrupt(self, segment: SegmentReader, reason: str) -> Corrupt:
+        resumed = segment.next_good(self.position + 1, self.seq)
+        following: int | None = None
+        if resumed is not None and resumed[1].seq <= self._last_in_segment():
+            following = resumed[1].base_offset
+        elif self._last_in_segment() != layout.SEQ_LIMIT:
+            following = self._reader.base_offset(self._reader.place_of(self.seq) + 1)
+        return corrupt(segment.ref.path, self.position, reason, following)
+
+    def _advance(self, data: Buffer, batches: list[Batch]) -> Chunk:
+        first, last = batches[0], batches[-1]
+        size = sum(batch.batch_bytes for batch in batches)
+        end = end_offset_of(last)
+        chunk = Chunk(
+            data if len(data) == size else memoryview(data)[:size], batches, first.seq, last.seq, self.offset, end
+        )  # fmt: skip
+        self.seq, self.position, self._checksum = last.seq + 1, self.position + size, last.header_checksum
+        self.offset = max(end, self.offset)
+        return chunk
+
+
+def corrupt(path: str, position: int, reason: str, following: int | None) -> Corrupt:
+    """The error of a reader that met damage."""
+    way_out = "no good record follows" if following is None else f"good records go on at offset {following}"
+    message = f"{path} is damaged at {position}: {reason}; {way_out}"
+    return Corrupt(message, path=path, position=position, next_offset=following)

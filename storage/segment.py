@@ -1,0 +1,185 @@
+"""A segment: one preallocated file of batches behind a page with a header and two marks, and its index.
+
+Idea: the writer's side (`Segment`) knows where the next byte goes and keeps room ahead of it; the page
+functions read and write what FORMAT.md calls "segment page". Reading batches is reader.py's business.
+
+Contract: a segment has its header, synced, before it has its name, so a name without a header is damage.
+Bytes once written are never written again, except the two marks, each in a sector of its own.
+Must not know: which batches are committed, who reads, what happens after a failure.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from . import layout
+from .files import File, Files
+from .layout import DATA_START, Mark, SegmentHeader, SegmentName
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class SegmentRef(msgspec.Struct, frozen=True, gc=False):
+    """A segment's identity for those who sync or unlink it. `path` is the segment file."""
+
+    path: str
+    base_seq: int
+    generation: int
+
+    @property
+    def name(self) -> SegmentName:
+        return SegmentName(self.base_seq, self.generation)
+
+    @property
+    def index_path(self) -> str:
+        return self.path.removesuffix(layout.SEGMENT_SUFFIX) + layout.INDEX_SUFFIX
+
+
+class Page(msgspec.Struct, frozen=True, gc=False):
+    """What a segment's first page says; None for a part that does not verify."""
+
+    header: SegmentHeader | None
+    mark: Mark | None
+    size: int
+
+
+class Segment:
+    """The writer's hold on one segment: open files, the next position, the room reserved."""
+
+    __slots__ = ("allocated", "file", "index", "last_seq", "position", "ref")
+
+    def __init__(self, ref: SegmentRef, file: File, index: File, *, position: int, last_seq: int) -> None:
+        self.ref = ref
+        self.file = file
+        self.index = index
+        self.position = position
+        self.last_seq = last_seq
+        self.allocated = file.size()
+
+    def reserve(self, end: int, first_step: int, most: int) -> None:
+        """Have blocks up to `end`, doubling from `first_step` up to `most`. Raises StorageFull."""
+        if end <= self.allocated:
+            return
+        size = max(self.allocated, first_step)
+        while size < end:
+            size *= 2
+        size = max(end, min(size, most))
+        self.file.allocate(size)
+        self.allocated = size
+
+    def write_rows(self, seq: int, rows: Sequence[Buffer]) -> None:
+        """Write the index rows of `seq` and those after it."""
+        self.index.pwritev([b"".join(rows)], layout.index_position(self.ref.base_seq, seq))
+
+    def sync(self) -> None:
+        """Make every batch written so far durable. Raises OSError; see `File.sync`."""
+        self.file.sync()
+
+    def close(self) -> None:
+        self.file.close()
+        self.index.close()
+
+
+def create(
+    files: Files,
+    directory: str,
+    header: SegmentHeader,
+    *,
+    size: int,
+    mark: Mark | None = None,
+    spare: str | None = None,
+    body: Sequence[Buffer] = (),
+) -> Segment:
+    """Make a segment: reserved, header synced, named, name synced. Raises StorageFull and leaves no segment then.
+
+    Args:
+        mark: written with the header when all before this segment is known to be durable.
+        spare: a file prepared for this, renamed instead of making one; it need not exist any more.
+        body: batches to begin with, durable before the segment has its name.
+    """
+    ref = reference(directory, SegmentName(header.base_seq, header.generation))
+    file = _prepared(files, directory, size, spare)
+    opened = [file]
+    try:
+        file.pwritev([layout.encode_segment_header(header)], 0)
+        if mark is not None:
+            file.pwritev([layout.encode_mark(mark)], layout.MARK_POSITIONS[0])
+        if body:
+            file.pwritev(body, DATA_START)
+        file.sync()
+        index = _create_index(files, ref, header)
+        opened.append(index)
+        files.rename(file.path, ref.path)
+        file.path = ref.path
+        files.sync_dir(directory)
+    except BaseException:
+        for each in opened:
+            each.close()
+            _discard(files, each.path)
+        raise
+    return Segment(ref, file, index, position=DATA_START + sum(map(len, body)), last_seq=header.base_seq - 1)
+
+
+def _prepared(files: Files, directory: str, size: int, spare: str | None) -> File:
+    # A spare may be gone again: whoever prepared it cleans up when it ends.
+    if spare is not None and files.exists(spare):
+        file = files.open(spare, write=True)
+        file.allocate(size)
+        return file
+    return files.create(f"{directory}/{layout.spare_name(uuid.uuid4().hex)}", size)
+
+
+def _create_index(files: Files, ref: SegmentRef, header: SegmentHeader) -> File:
+    """An empty index; one left by a segment of this name that never came to be is overwritten from its start."""
+    _discard(files, ref.index_path)
+    index = files.create(ref.index_path)
+    index.pwritev([layout.encode_index_header(header.log_id, header.generation, header.base_seq)], 0)
+    return index
+
+
+def _discard(files: Files, path: str) -> None:
+    try:
+        files.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def reference(directory: str, name: SegmentName) -> SegmentRef:
+    """The reference of a segment known by name."""
+    return SegmentRef(f"{directory}/{name.segment_file}", name.base_seq, name.generation)
+
+
+def read_page(file: File, log_id: bytes | None = None) -> Page:
+    """Header and newest mark of a segment. Raises NewerFormat."""
+    page = file.pread(DATA_START, 0)
+    header = layout.decode_segment_header(page)
+    mark, _ = layout.newest_mark(page, log_id if header is None else header.log_id)
+    return Page(header, mark, file.size())
+
+
+def write_mark(file: File, mark: Mark) -> bool:
+    """Write `mark` beside the newest one, unless that already says as much. The next sync makes it durable.
+
+    Both the writer and its keeper come here; what loses a race is a true but older statement.
+    """
+    newest, slot = layout.newest_mark(file.pread(DATA_START, 0), mark.log_id)
+    if newest is not None:
+        if newest.word > mark.word or (newest.word == mark.word and (newest.clean or not mark.clean)):
+            return False
+        mark = msgspec.structs.replace(mark, counter=newest.counter + 1)
+    file.pwritev([layout.encode_mark(mark)], layout.MARK_POSITIONS[slot])
+    return True
+
+
+def write_open_marks(file: File, mark: Mark) -> None:
+    """Replace both marks by one that is not clean: no late writer of an older mark can uncover the clean one."""
+    newest, _ = layout.newest_mark(file.pread(DATA_START, 0), mark.log_id)
+    counter = 0 if newest is None else newest.counter
+    for slot, position in enumerate(layout.MARK_POSITIONS):
+        stale = msgspec.structs.replace(mark, clean=False, counter=counter + 1 + slot)
+        file.pwritev([layout.encode_mark(stale)], position)

@@ -1,0 +1,203 @@
+"""One segment opened for reading, and the bounded cache of such.
+
+Idea: a `SegmentReader` gives bytes (copied, or views of a mapping), finds batches through the index, and
+falls back to scanning when the index lies. Nothing is believed before a batch header agrees.
+
+Contract: reading never locks, never writes, and never waits for a writer. A view of a mapping stays good
+after its reader was evicted from the cache. Not for use by several threads at once.
+Must not know: which batches are committed, what comes before or after this segment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from . import index
+from .batch import Batch
+from .errors import InvalidBatch
+from .files import File, Files
+from .index import IndexRows
+from .layout import DATA_START, IndexRow, SegmentName
+from .recovery import End, before, end_before, next_good, read_batch
+from .segment import Page, read_page, reference
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class SegmentReader:
+    """A segment and its index, open. Raises FileNotFoundError when the segment is gone."""
+
+    def __init__(self, files: Files, directory: str, name: SegmentName, *, mapped: bool) -> None:
+        self.name = name
+        self.ref = reference(directory, name)
+        self._files = files
+        self._mapped = mapped
+        self.file = files.open(self.ref.path)
+        self.page: Page = read_page(self.file)
+        self._view = memoryview(b"")
+        self._index: File | None = None
+        self._found: list[tuple[int, IndexRow]] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes reserved now: it grows while the segment is written."""
+        return self.file.size()
+
+    def start(self) -> End:
+        """The place before the first batch, from the header or, when that is damaged, from the batch itself."""
+        if self.page.header is not None:
+            return end_before(self.page.header)
+        return before(read_batch(self.file.pread, DATA_START, self.size))
+
+    def read(self, size: int, position: int) -> Buffer:
+        """Up to `size` bytes: a view of the mapping, or a copy."""
+        if not self._mapped:
+            return self.file.pread(size, position)
+        if position + size > len(self._view) and len(self._view) < self.size:
+            self._view = self.file.map()
+        return self._view[position : position + size]
+
+    def map_again(self) -> None:
+        """Forget the mapping: for a reader that misses what it was told is there."""
+        self._view = memoryview(b"")
+
+    def batch(self, position: int) -> Batch:
+        """The batch at `position`. Raises InvalidBatch or BadChecksum."""
+        return read_batch(self.read, position, self.size)
+
+    def index_file(self) -> File | None:
+        """The index, opened when first asked for; None when it is missing."""
+        if self._index is None:
+            try:
+                self._index = self._files.open(self.ref.index_path)
+            except FileNotFoundError:
+                return None
+        return self._index
+
+    def indexed(self, seq: int) -> IndexRow | None:
+        """The row of `seq` if the index has it and the batch agrees."""
+        file = self.index_file()
+        if file is None:
+            return None
+        row = IndexRows(file, seq - self.name.base_seq + 1)[seq - self.name.base_seq]
+        return row if self.agrees(seq, row) else None
+
+    def row(self, seq: int) -> IndexRow | None:
+        """The verified row of `seq`; None when no batch of that seq is in good order here."""
+        row = self.indexed(seq)
+        if row is not None:
+            return row
+        self._found = None  # the segment may have grown since it was scanned
+        place = bisect_left(self.found(), seq, key=lambda pair: pair[0])
+        known = self.found()[place : place + 1]
+        return known[0][1] if known and known[0][0] == seq else None
+
+    def agrees(self, seq: int, row: IndexRow) -> bool:
+        """Whether the batch a row points to is the one it describes."""
+        if row.position < DATA_START:
+            return False
+        try:
+            batch = self.batch(row.position)
+        except InvalidBatch:
+            return False
+        return batch.seq == seq and index.row_of(batch, row.position) == row
+
+    def candidates(self, count: int) -> list[Sequence[IndexRow]]:
+        """The first `count` rows: as the index has them, and then as a scan finds them."""
+        file = self.index_file()
+        found = _Found(self, count)
+        return [found] if file is None else [IndexRows(file, count), found]
+
+    def found(self) -> list[tuple[int, IndexRow]]:
+        """Seq and row of every good batch, by reading all of the segment; batches after damage included."""
+        if self._found is None:
+            self._found = self._scan()
+        return self._found
+
+    def _scan(self) -> list[tuple[int, IndexRow]]:
+        size = self.size
+        rows = index.scanned(self.read, size)
+        while True:
+            end, seq = (rows[-1][1].end_position, rows[-1][0]) if rows else (DATA_START, self.name.base_seq - 1)
+            resumed = self.next_good(end, seq)
+            if resumed is None:
+                return rows
+            position, _ = resumed
+            rows += [(batch.seq, index.row_of(batch, at)) for at, batch in index.walk(self.read, position, size)]
+
+    def next_good(self, position: int, after_seq: int) -> tuple[int, Batch] | None:
+        """The first good batch at or after `position` with a seq above `after_seq`."""
+        log_id = self.log_id
+        if log_id is None:
+            return None
+        return next_good(self.read, position, self.size, log_id=log_id, after_seq=after_seq)
+
+    @property
+    def log_id(self) -> bytes | None:
+        """The log this segment belongs to, as far as its first page says."""
+        header, mark = self.page.header, self.page.mark
+        return header.log_id if header is not None else mark.log_id if mark is not None else None
+
+    def close(self) -> None:
+        """Close the files; views handed out stay good."""
+        self.file.close()
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+
+
+class _Found(Sequence[IndexRow]):
+    """Scanned rows with a seq within the first `count` of a segment; the scan is made when first looked at."""
+
+    def __init__(self, segment: SegmentReader, count: int) -> None:
+        self._segment = segment
+        self._limit = segment.name.base_seq + count
+        self._rows: list[IndexRow] | None = None
+
+    def _all(self) -> list[IndexRow]:
+        if self._rows is None:
+            self._rows = [row for seq, row in self._segment.found() if seq < self._limit]
+        return self._rows
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __getitem__(self, place: int) -> IndexRow:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self._all()[place]
+
+
+class SegmentCache:
+    """Segments open for reading, the longest unused one closed when there are too many.
+
+    Share one between the readers of a process that has many logs: it bounds their descriptors.
+    """
+
+    def __init__(self, files: Files, limit: int = 8) -> None:
+        self.files = files
+        self._limit = limit
+        self._open: OrderedDict[tuple[str, SegmentName, bool], SegmentReader] = OrderedDict()
+
+    def get(self, directory: str, name: SegmentName, *, mapped: bool) -> SegmentReader:
+        """The segment, open. Valid until other segments are asked for. Raises FileNotFoundError, StorageFull."""
+        key = (directory, name, mapped)
+        found = self._open.get(key)
+        if found is not None:
+            self._open.move_to_end(key)
+            return found
+        while len(self._open) >= self._limit:
+            self._open.popitem(last=False)[1].close()
+        found = self._open[key] = SegmentReader(self.files, directory, name, mapped=mapped)
+        return found
+
+    def drop(self, directory: str) -> None:
+        """Close everything open of one log."""
+        for key in [key for key in self._open if key[0] == directory]:
+            self._open.pop(key).close()
+
+    def close(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
