@@ -79,7 +79,7 @@ class Administration:
             raise TopicExists(f"topic {message.name} exists already: use it, or delete it first")
         if len(self._catalogue.head.topics) >= self._config.max_topics:
             raise LimitReached(
-                f"there are {self._config.max_topics} topics, which is the limit: delete some or raise it"
+                f"{self._config.max_topics} topics are there, which is the limit: delete some or raise it"
             )
         topic = Topic(message.name, self._randomness(16), settings)
         self._make(topic, message.partitions)

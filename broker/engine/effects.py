@@ -26,13 +26,13 @@ class Effect(Struct, array_like=True, frozen=True, gc=False):
 # -- in the log of a partition ---------------------------------------------------------------------
 
 
-class FirstOffset(Effect, tag=1):
+class FirstOffset(Effect, tag=1, frozen=True):
     """Retention: offsets below `offset` are gone, for every reader."""
 
     offset: int
 
 
-class ProducerOpened(Effect, tag=2):
+class ProducerOpened(Effect, tag=2, frozen=True):
     """`name` is claimed: `producer_id` goes on under `epoch`, older epochs are fenced."""
 
     name: str
@@ -40,20 +40,20 @@ class ProducerOpened(Effect, tag=2):
     epoch: int
 
 
-class ProducersExpired(Effect, tag=3):
+class ProducersExpired(Effect, tag=3, frozen=True):
     """These producers are forgotten."""
 
     producer_ids: list[int]
 
 
-class CursorMoved(Effect, tag=4):
+class CursorMoved(Effect, tag=4, frozen=True):
     """`group` has finished everything below `offset`."""
 
     group: str
     offset: int
 
 
-class OwnerSet(Effect, tag=5):
+class OwnerSet(Effect, tag=5, frozen=True):
     """From here on `member` reads this partition for `group` under `epoch`; commits of older epochs are refused.
 
     `start` is where reading begins while the group has no cursor.
@@ -65,7 +65,7 @@ class OwnerSet(Effect, tag=5):
     start: int
 
 
-class GroupDeleted(Effect, tag=6):
+class GroupDeleted(Effect, tag=6, frozen=True):
     """`group` is forgotten here: cursor, owner and epoch."""
 
     group: str
@@ -74,7 +74,7 @@ class GroupDeleted(Effect, tag=6):
 # -- in the metadata log ---------------------------------------------------------------------------
 
 
-class TopicCreated(Effect, tag=64):
+class TopicCreated(Effect, tag=64, frozen=True):
     """A topic exists, with `partitions` logs that were made before this was written."""
 
     name: str
@@ -84,7 +84,7 @@ class TopicCreated(Effect, tag=64):
     time_us: int
 
 
-class TopicAltered(Effect, tag=65):
+class TopicAltered(Effect, tag=65, frozen=True):
     """All settings of a topic, and how many partitions it has now."""
 
     topic: bytes
@@ -92,13 +92,13 @@ class TopicAltered(Effect, tag=65):
     settings: dict[str, Any]
 
 
-class TopicDeleted(Effect, tag=66):
+class TopicDeleted(Effect, tag=66, frozen=True):
     """The tombstone: only this allows a topic's files to be removed."""
 
     topic: bytes
 
 
-class TopicErased(Effect, tag=67):
+class TopicErased(Effect, tag=67, frozen=True):
     """The files of a deleted topic are gone; the tombstone is done with."""
 
     topic: bytes

@@ -52,8 +52,8 @@ class GroupTable:
         state = self.get(group)
         if state.epoch != epoch or state.owner != member:
             raise Fenced(
-                f"group {group}: {member} commits under epoch {epoch}, but {state.owner or 'nobody'} owns the partition "
-                f"under epoch {state.epoch}"
+                f"group {group}: {member} commits under epoch {epoch}, "
+                f"but {state.owner or 'nobody'} owns the partition under epoch {state.epoch}"
             )
 
     def moved(self, group: str, offset: int, time_us: int) -> None:

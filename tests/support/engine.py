@@ -1,0 +1,298 @@
+"""A node to play with: the real engine over the real log writer and files in memory, driven by hand.
+
+`Rig.ask` sends one request and turns the loop until it is answered. Nothing happens by itself: time moves by
+`pass_time`, syncs happen in `turn` unless `rig.store.hold` is set. `Rig.restart` opens the same files anew.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable
+from typing import Any
+
+from penstock.broker.engine import COLD, Node, NodeConfig, Now, TopicSettings
+from penstock.storage import snapshots
+from penstock.storage.batch import Batch, batches, encode
+from penstock.storage.errors import InvalidTopic, Poisoned
+from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.promises import Promises
+from penstock.transport import messages as m
+
+START_US = 1_700_000_000_000_000
+
+
+class MemoryStore:
+    """Logs in memory. `hold` keeps the driver from syncing; `failing` makes creating a log fail."""
+
+    def __init__(self, files: MemoryFiles | None = None) -> None:
+        self.files = files or MemoryFiles()
+        self.files.mkdir("data/topics")
+        self.promises = Promises("data/promises", self.files)
+        self.hold = False
+        self.failing: Exception | None = None
+        self.deleted: list[bytes] = []
+        self.snapshots: list[tuple[str, int]] = []
+        self._covered: dict[str, int] = {}
+
+    def metadata(self) -> LogWriter:
+        return LogWriter.create_or_open(
+            "data/metadata", files=self.files, log_id=b"m" * 16, promises=self.promises, options=LogOptions()
+        )
+
+    def create(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
+        if self.failing is not None:
+            raise self.failing
+        log_id = topic[:14] + partition.to_bytes(2, "big")
+        path = self.directory(topic, partition)
+        return LogWriter.create(
+            path, files=self.files, log_id=log_id, promises=self.promises, options=options(settings)
+        )
+
+    def open(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
+        path = self.directory(topic, partition)
+        if not self.files.exists(path):
+            raise InvalidTopic(f"there is no log in {path}")
+        return LogWriter.open(path, files=self.files, promises=self.promises, options=options(settings))
+
+    def configure(self, log: LogWriter, settings: TopicSettings) -> None:
+        log.options = options(settings)
+
+    def delete(self, topic: bytes) -> None:
+        self.deleted.append(topic)
+        path = f"data/topics/{topic.hex()}"
+        if self.files.exists(path):
+            self.files.remove_tree(path)
+
+    def directory(self, topic: bytes, partition: int) -> str:
+        return f"data/topics/{topic.hex()}/{partition}"
+
+    def row(self, log: LogWriter) -> int:
+        return -1
+
+    def save_snapshot(self, log: LogWriter, seq: int, term: int, body: bytes) -> None:
+        self.snapshots.append((log.path, seq))
+        self._covered[log.path] = snapshots.save(self.files, log.path, seq, term, body, log.log_id)
+
+    def load_snapshot(self, log: LogWriter) -> snapshots.Snapshot | None:
+        return snapshots.load_newest(self.files, log.path, log.log_id, last_seq=log.written)
+
+    def covered(self, log: LogWriter) -> int:
+        return self._covered.get(log.path, 0)
+
+    def retire(self, log: LogWriter, segments: Any) -> None:
+        for ref in segments:
+            self.files.unlink(ref.path)
+            self.files.unlink(ref.index_path)
+        log.forget(segments)
+
+
+def options(settings: TopicSettings) -> LogOptions:
+    """As a store passes them to a log."""
+    return LogOptions(segment_bytes=settings.segment_bytes, commit=settings.commit)
+
+
+class MemoryPort:
+    """Keeps what the node sends. `gone` are peers that cannot be reached, `closed` sessions nobody connected to."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Hashable, Any, bytes]] = []
+        self.delivered: list[tuple[int, m.Deliver, bytes]] = []
+        self.wakes: list[int] = []
+        self.open: set[int] = set()
+        self.closed: set[int] = set()
+        self.gone: set[Hashable] = set()
+        self.cold: list[Hashable] | None = None  # a list: every read is cold and its token is put here
+        self.reads = 0
+
+    def reply(self, peer: Hashable, message: Any, payload: Any = b"") -> bool:
+        if peer in self.gone:
+            return False
+        self.sent.append((peer, message, bytes(payload)))
+        return True
+
+    def open_delivery(self, session: int) -> str:
+        self.open.add(session)
+        return f"inproc://{session}"
+
+    def deliver(self, session: int, message: m.Deliver, payload: Any) -> bool:
+        if session in self.closed:
+            return False
+        self.delivered.append((session, message, bytes(payload)))
+        return True
+
+    def close_delivery(self, session: int) -> None:
+        self.open.remove(session)
+
+    def open_wake(self, session: int) -> tuple[str, int]:
+        self.open.add(session)
+        return f"/wake-{session}", len(self.open)
+
+    def wake(self, session: int) -> None:
+        self.wakes.append(session)
+
+    def close_wake(self, session: int) -> None:
+        self.open.remove(session)
+
+    def read(self, cursor: Any, max_bytes: int, limit_seq: int, token: Hashable) -> Any:
+        if self.cold is not None:
+            self.cold.append(token)
+            return COLD
+        self.reads += 1
+        return cursor.next(max_bytes, limit_seq)
+
+
+class Rig:
+    """A node, its store and its port."""
+
+    def __init__(self, store: MemoryStore | None = None, *, seed: int = 1, **config: Any) -> None:
+        self.store = store or MemoryStore()
+        self.port = MemoryPort()
+        self.now = Now(START_US, 1000.0)
+        self.config = NodeConfig(**config)
+        self.random = random.Random(seed)
+        self.node = self._open()
+        self._request = 0
+
+    def _open(self) -> Node:
+        return Node(self.store, self.port, randomness=self.random.randbytes, config=self.config, now=self.now)
+
+    # -- driving ------------------------------------------------------------------------------------
+
+    def turn(self, times: int = 4) -> None:
+        """Flush, sync unless held, advance; several times, for what follows from what."""
+        for _ in range(times):
+            for log in self.node.flush(self.now):
+                if not self.store.hold and log.poisoned is None:
+                    try:
+                        log.sync()
+                    except Poisoned:
+                        pass  # the log says so itself, and the node reads it there
+            self.node.advance(self.now)
+            self.node.tick(self.now)
+
+    def sync(self) -> None:
+        """What a keeper does: make everything durable, then let the node know."""
+        for log in self.node.logs:
+            log.sync()
+        self.turn()
+
+    def pass_time(self, seconds: float, step: float = 0.25) -> None:
+        """Let time pass in steps, as a driver with a busy loop sees it."""
+        end = self.now.monotonic_s + seconds
+        while self.now.monotonic_s < end:
+            more = min(step, end - self.now.monotonic_s)
+            self.now = Now(self.now.wall_us + round(more * 1e6), self.now.monotonic_s + more)
+            self.turn(2)
+
+    def restart(self, *, clean: bool = True) -> None:
+        """Close (or forget) the node and open the same files again."""
+        if clean:
+            self.node.close(self.now)
+        self.port = MemoryPort()
+        self.node = self._open()
+        self.turn()
+
+    def send(self, message: Any, payload: bytes = b"", *, peer: Hashable = "c") -> None:
+        """Only receive."""
+        self.node.receive(peer, message, payload, self.now)
+
+    def next_request(self) -> int:
+        self._request += 1
+        return self._request
+
+    def answers(self, request: int) -> list[Any]:
+        """Everything that answers a request."""
+        return [message for _, message, _ in self.port.sent if getattr(message, "request", None) == request]
+
+    def ask(self, type_: type, *fields: Any, payload: bytes = b"", peer: Hashable = "c") -> Any:
+        """Send a request and return its answer; None when it has not come after some turns."""
+        request = self.next_request()
+        self.send(type_(request, *fields), payload, peer=peer)
+        self.turn()
+        found = self.answers(request)
+        assert len(found) <= 1, f"{len(found)} answers to one request: {found}"
+        return found[0] if found else None
+
+    # -- the usual ----------------------------------------------------------------------------------
+
+    def topic(self, name: str = "t", partitions: int = 1, **settings: Any) -> bytes:
+        """Create a topic and return its id."""
+        answer = self.ask(m.CreateTopic, name, partitions, settings)
+        assert isinstance(answer, m.Topics), answer
+        return answer.topics[0].topic
+
+    def produce(self, topic: bytes, values: list[bytes], partition: int = 0, **how: Any) -> Any:
+        """Produce one batch and return the answer."""
+        return self.ask(m.Produce, topic, partition, payload=bytes(encode(values, **how)))
+
+    def fetch(self, topic: bytes, offset: int, partition: int = 0, *, term: int = -1, wait_ms: int = 0) -> Any:
+        """Fetch and return the answer."""
+        return self.ask(m.Fetch, topic, partition, offset, term, 1 << 20, wait_ms)
+
+    def read(self, topic: bytes, partition: int = 0) -> list[bytes]:
+        """All values of a partition, as fetches give them."""
+        values: list[bytes] = []
+        offset = self.partition(topic, partition).first
+        while True:
+            request = self.next_request()
+            self.send(m.Fetch(request, topic, partition, offset, -1, 1 << 16, 0))
+            (answer,) = self.answers(request)
+            assert isinstance(answer, m.Fetched), answer
+            if answer.next_offset == offset:
+                return values
+            payload = self.port.sent[-1][2]
+            values += records(payload, offset)
+            offset = answer.next_offset
+
+    def partition(self, topic: bytes, partition: int = 0) -> m.Partition:
+        """How a partition stands."""
+        answer = self.ask(m.ListTopics, [])
+        return next(t for t in answer.topics if t.topic == topic).partitions[partition]
+
+    def join(
+        self, topic: bytes, group: str = "", member: str = "", *, delivery: str = "push", start: int = m.EARLIEST,
+        positions: list[tuple[int, int]] | None = None, credit: tuple[int, int] = (1 << 20, 1 << 20),
+        timeout_ms: int = 10_000, peer: Hashable = "c",
+    ) -> Any:  # fmt: skip
+        """Join and return the answer."""
+        return self.ask(m.Join, topic, group, member, delivery, start, positions or [], timeout_ms, *credit, peer=peer)
+
+    def told(self, session: int) -> list[Any]:
+        """Everything unasked that a session was told."""
+        return [message for _, message, _ in self.port.sent if getattr(message, "session", None) == session]
+
+    def assigned(self, joined: m.Joined) -> dict[int, tuple[int, int]]:
+        """Epoch and offset by partition, as the session was told so far."""
+        found = {a.partition: (a.epoch, a.offset) for a in joined.assignments}
+        for message in self.told(joined.session):
+            if isinstance(message, m.Assigned):
+                found.update({a.partition: (a.epoch, a.offset) for a in message.assignments})
+                for partition in message.revoked:
+                    found.pop(partition, None)
+        return found
+
+    def deliveries(self, joined: m.Joined) -> list[tuple[m.Deliver, list[bytes]]]:
+        """What was delivered to a session: messages and the values meant for it."""
+        return [
+            (message, records(payload, message.offset, message.next_offset))
+            for session, message, payload in self.port.delivered
+            if session == joined.session
+        ]
+
+    def received(self, joined: m.Joined) -> list[bytes]:
+        """All values delivered to a session."""
+        return [value for _, values in self.deliveries(joined) for value in values]
+
+
+def records(payload: bytes, offset: int, limit: int | None = None) -> list[bytes]:
+    """Values of the records from `offset` on."""
+    found: list[bytes] = []
+    for batch in batches(payload):
+        found += [value for at, value in placed(batch) if at >= offset and (limit is None or at < limit)]
+    return found
+
+
+def placed(batch: Batch) -> list[tuple[int, bytes]]:
+    """Offset and value of a batch's records."""
+    return list(enumerate(batch.values(), batch.base_offset))
