@@ -173,7 +173,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         try:
             packed = columns.decode_variable(column, self.record_count)
             return [_header_decoder.decode(one) if one else {} for one in packed]
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidBatch(f"headers of batch {self.seq} are not a map of text to bytes ({error})") from None
 
     def event_times(self) -> np.ndarray | None:

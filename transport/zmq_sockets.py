@@ -288,8 +288,12 @@ class ServerSocket(_Listening):
         while len(self._muted) >= MUTED_MAX:
             del self._muted[next(iter(self._muted))]
         self._muted[peer] = None
-        accepted.shut_down(frame.get(zmq.SRCFD), self.endpoints)
-        return str(frame.get("Peer-Address"))
+        try:
+            address = str(frame.get("Peer-Address"))
+            accepted.shut_down(int(frame.get(zmq.SRCFD)), self.endpoints)
+        except zmq.ZMQError:  # a peer of ZMTP 1.0 comes without either; it stays connected and unheard
+            return "a peer that does not speak ZMTP 3"
+        return address
 
 
 class PushSocket(_Listening):

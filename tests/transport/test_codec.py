@@ -124,7 +124,7 @@ def test_an_empty_fetch_needs_no_second_frame():
 
 
 def test_a_request_that_a_broker_would_refuse_for_its_size_is_not_sent():
-    with pytest.raises(MessageTooLarge, match="ListTopics takes .* over 1048576"):
+    with pytest.raises(MessageTooLarge, match=r"ListTopics takes .* over 1048576"):
         codec.encode(messages.ListTopics(1, ["x" * 1000] * 1100))
 
 

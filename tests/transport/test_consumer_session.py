@@ -20,7 +20,9 @@ def session(*assignments: Assignment, window_bytes: int = 1000, window_records: 
     return ConsumerSession(joined(*given), window_bytes=window_bytes, window_records=window_records)
 
 
-def deliver(number: int, offset: int, next_offset: int, *, partition: int = 0, epoch: int = 5, end: int = 50) -> Deliver:
+def deliver(
+    number: int, offset: int, next_offset: int, *, partition: int = 0, epoch: int = 5, end: int = 50
+) -> Deliver:
     return Deliver(SESSION, number, partition, epoch, offset, next_offset, end, next_offset - offset)
 
 
