@@ -24,7 +24,7 @@ bench: dev ## every figure of perf/ beside this machine's own limits; minutes
 soak: dev ## the same tests with many times the cases, and those marked `soak`
 	$(PY) -m pytest -q --soak --timeout 3600 $(ARGS)
 
-lint: dev
+lint: dev ## ruff, check and format
 	$(PY) -m ruff check --quiet .
 	$(PY) -m ruff format --check --quiet .
 
@@ -33,7 +33,7 @@ fmt: dev ## format and sort imports in place
 	$(PY) -m ruff format --quiet .
 
 # Pyright sees the tree as the wheel lays it out: every folder under one import name, by symbolic links.
-type: dev
+type: dev ## pyright on the tree as it is shipped
 	@rm -rf build/typed && mkdir -p build/typed/penstock
 	@for part in penstock/* $(FOLDERS); do ln -s ../../../$$part build/typed/penstock/; done
 	$(PY) -m pyright --pythonpath $(PY)

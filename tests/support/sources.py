@@ -1,0 +1,116 @@
+"""The project's own source text, for the tests that read it: layers, tidiness, documents.
+
+Idea: one walk over the tree, one parse per file, and each module known by the name the wheel gives it
+(`storage/log.py` is `penstock.storage.log`). Tests ask questions; they do not open files themselves.
+Must not import penstock: what is checked here has to hold for code that does not even load.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("storage", "transport", "broker", "clients", "spark", "penstock")
+"""The floors from the bottom up; `penstock` is the face. Everything shipped lives in one of them."""
+
+HIDDEN = {"__pycache__", "build", "dist", "node_modules"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module, as an absolute dotted name, and how it is imported."""
+
+    name: str
+    line: int
+    relative: bool
+    at_load: bool  # runs when the module is loaded: neither in a function nor for the type checker only
+
+
+@dataclass(frozen=True)
+class Source:
+    """One Python file: where it is, what the wheel calls it, what is in it."""
+
+    path: Path
+    module: str
+    is_package: bool
+
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text()
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, str(self.path))
+
+    @property
+    def place(self) -> str:
+        return str(self.path.relative_to(ROOT)) if self.path.is_relative_to(ROOT) else str(self.path)
+
+    def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node
+
+    def imports(self, modules: set[str]) -> Iterator[Import]:
+        """Every import; `from package import name` is that submodule where `modules` has one."""
+        late = set(_nodes_not_run_at_load(self.tree))
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(alias.name, node.lineno, False, node not in late)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._absolute(node)
+                for alias in node.names:
+                    deeper = f"{base}.{alias.name}"
+                    name = deeper if deeper in modules else base
+                    yield Import(name, node.lineno, node.level > 0, node not in late)
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        package = self.module if self.is_package else self.module.rpartition(".")[0]
+        for _ in range(node.level - 1):
+            package = package.rpartition(".")[0]
+        return f"{package}.{node.module}" if node.module else package
+
+
+def _nodes_not_run_at_load(tree: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        lazy = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        typing_only = isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        if lazy or typing_only:
+            yield from ast.walk(node)
+
+
+def walk_files(*suffixes: str, root: Path = ROOT) -> Iterator[Path]:
+    """Files of the project with one of these suffixes, in order; nothing hidden, nothing generated."""
+    for directory, folders, files in os.walk(root):
+        folders[:] = sorted(f for f in folders if not f.startswith(".") and f not in HIDDEN and "egg-info" not in f)
+        for name in sorted(files):
+            if name.endswith(suffixes):
+                yield Path(directory, name)
+
+
+def shipped(root: Path = ROOT) -> list[Source]:
+    """Every module of the wheel."""
+    return [_source(path, root) for folder in FOLDERS for path in walk_files(".py", root=root / folder)]
+
+
+def all_sources(root: Path = ROOT) -> list[Source]:
+    """Every Python file of the project, tests and benchmarks too."""
+    return [_source(path, root) for path in walk_files(".py", root=root)]
+
+
+def _source(path: Path, root: Path) -> Source:
+    parts = list(path.relative_to(root).with_suffix("").parts)
+    is_package = parts[-1] == "__init__"
+    if is_package:
+        parts.pop()
+    if parts[0] in FOLDERS and parts[0] != "penstock":
+        parts.insert(0, "penstock")
+    return Source(path, ".".join(parts), is_package)

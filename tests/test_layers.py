@@ -1,0 +1,183 @@
+"""The layer rule (ARCHITECTURE.md), enforced: each floor imports only from below, pure modules stay pure.
+
+Every import counts, also inside functions and for the type checker only; a cycle counts when it exists at load.
+The rules are tables; the tests below ask them of the real tree, and of small made-up trees that break each rule.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.sources import Source, shipped
+
+# What each part may import from penstock, as prefixes of module names; a part always may import itself.
+# The most specific entry decides, so `penstock.broker.engine` is its own part.
+BELOW = {
+    "penstock.storage": [],
+    "penstock.transport": ["penstock.storage.batch", "penstock.storage.errors", "penstock.storage.record"],
+    "penstock.broker.engine": ["penstock.storage", "penstock.transport", "penstock.broker.errors"],
+    "penstock.broker": ["penstock.storage", "penstock.transport", "penstock.broker"],
+    "penstock.clients": [
+        "penstock.storage",
+        "penstock.transport",
+        "penstock.broker.engine",
+        "penstock.broker.errors",
+    ],
+    "penstock.spark": ["penstock.storage", "penstock.transport", "penstock.clients"],
+    "penstock": ["penstock"],
+}
+
+# Modules that hold decisions only: time, randomness and bytes come in as arguments.
+PURE = [
+    "penstock.broker.engine",
+    "penstock.storage.batch",
+    "penstock.storage.board_row",
+    "penstock.storage.columns",
+    "penstock.storage.encoding",
+    "penstock.storage.errors",
+    "penstock.storage.header",
+    "penstock.storage.record",
+    "penstock.storage.recovery",
+    "penstock.storage.retention",
+    "penstock.transport.codec",
+    "penstock.transport.consumer_session",
+    "penstock.transport.errors",
+    "penstock.transport.messages",
+    "penstock.transport.partitioner",
+    "penstock.transport.producer_session",
+    "penstock.transport.url",
+]
+IMPURE_LIBRARIES = {
+    *("asyncio", "io", "mmap", "multiprocessing", "os", "posix_ipc", "random", "secrets", "select", "selectors"),
+    *("shutil", "signal", "socket", "subprocess", "tempfile", "threading", "time", "uuid", "zmq"),
+}
+
+# One module each knows these libraries, so that another one could take their place.
+ONLY_IN = {"zmq": {"penstock.transport.zmq_sockets"}, "click": {"penstock.cli"}, "rich": {"penstock.cli", "penstock.demo"}}
+
+# What the core install brings. Anything else is an extra: imported inside the function that needs it.
+CORE = {"click", "msgpack", "msgspec", "numpy", "posix_ipc", "rich", "xxhash", "zmq"}
+FREE_OF_THE_CORE_RULE = ["penstock.spark", "penstock.demo", "penstock.clients.testing"]
+
+
+def within(module: str, prefixes: list[str] | set[str]) -> bool:
+    return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
+
+
+def part_of(module: str) -> str:
+    return max((part for part in BELOW if within(module, [part])), key=len)
+
+
+def upward_imports(sources: list[Source]) -> Iterator[str]:
+    modules = {source.module for source in sources}
+    for source in sources:
+        part = part_of(source.module)
+        for found in source.imports(modules):
+            if within(found.name, ["penstock"]) and not within(found.name, [part, *BELOW[part]]):
+                yield f"{source.place}:{found.line}: {part} must not import {found.name}"
+
+
+def impure_imports(sources: list[Source]) -> Iterator[str]:
+    modules = {source.module for source in sources}
+    for source in sources:
+        for found in source.imports(modules) if within(source.module, PURE) else ():
+            if found.name.partition(".")[0] in IMPURE_LIBRARIES:
+                yield f"{source.place}:{found.line}: a pure module must not import {found.name}"
+
+
+def leaked_libraries(sources: list[Source]) -> Iterator[str]:
+    modules = {source.module for source in sources}
+    for source in sources:
+        for found in source.imports(modules):
+            homes = ONLY_IN.get(found.name.partition(".")[0])
+            if homes and not within(source.module, homes):
+                yield f"{source.place}:{found.line}: only {', '.join(sorted(homes))} may import {found.name}"
+
+
+def eager_extras(sources: list[Source]) -> Iterator[str]:
+    modules = {source.module for source in sources}
+    allowed = CORE | set(sys.stdlib_module_names) | {"penstock"}
+    for source in sources:
+        if not within(source.module, FREE_OF_THE_CORE_RULE):
+            for found in source.imports(modules):
+                if found.at_load and found.name.partition(".")[0] not in allowed:
+                    yield f"{source.place}:{found.line}: {found.name} is an extra; import it where it is used"
+
+
+def absolute_imports(sources: list[Source]) -> Iterator[str]:
+    modules = {source.module for source in sources}
+    for source in sources:
+        for found in source.imports(modules):
+            if not found.relative and found.name.partition(".")[0] in ("penstock", "tests", "perf", "support"):
+                yield f"{source.place}:{found.line}: sources import each other relatively, not {found.name}"
+
+
+def cycles(sources: list[Source]) -> list[str]:
+    """Modules that cannot be put in an order, after taking away whatever can."""
+    modules = {source.module for source in sources}
+    needs = {
+        source.module: {found.name for found in source.imports(modules) if found.at_load} & modules - {source.module}
+        for source in sources
+    }
+    while free := [module for module, needed in needs.items() if not needed & needs.keys()]:
+        for module in free:
+            del needs[module]
+    return sorted(needs)
+
+
+CHECKS = [upward_imports, impure_imports, leaked_libraries, eager_extras, absolute_imports, cycles]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_tree_has_no(check):
+    assert list(check(shipped())) == []
+
+
+def test_every_pure_module_named_here_exists():
+    modules = {source.module for source in shipped()}
+    assert [name for name in PURE if name not in modules] == []
+
+
+BROKEN = [
+    (upward_imports, {"storage/log.py": "from ..broker import serve"}),
+    (upward_imports, {"storage/log.py": "def late():\n    from ..clients.channel import Channel"}),
+    (upward_imports, {"transport/codec.py": "from ..storage import log", "storage/log.py": ""}),
+    (upward_imports, {"clients/client.py": "from ..broker.keeper import Keeper"}),
+    (upward_imports, {"broker/engine/node.py": "from ..keeper import Keeper"}),
+    (impure_imports, {"broker/engine/groups.py": "import time"}),
+    (impure_imports, {"storage/recovery.py": "from os import path"}),
+    (leaked_libraries, {"broker/broker.py": "import zmq"}),
+    (leaked_libraries, {"transport/url.py": "from zmq import Context"}),
+    (eager_extras, {"storage/arrow.py": "import pyarrow"}),
+    (absolute_imports, {"clients/client.py": "from penstock.storage import Log"}),
+    (absolute_imports, {"clients/client.py": "import support.files"}),
+    (cycles, {"storage/a.py": "from .b import x", "storage/b.py": "from . import a"}),
+]
+ALLOWED = [
+    {"transport/codec.py": "from ..storage.batch import parse", "storage/batch.py": ""},
+    {"clients/local.py": "from ..broker.engine.node import Node", "broker/engine/node.py": ""},
+    {"storage/arrow.py": "def decode():\n    import pyarrow"},
+    {"storage/a.py": "def late():\n    from .b import x", "storage/b.py": "from .a import y"},
+    {"penstock/__init__.py": "from .clients import connect", "clients/__init__.py": "connect = None"},
+]
+
+
+def tree(root: Path, files: dict[str, str]) -> list[Source]:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text + "\n")
+    return shipped(root)
+
+
+@pytest.mark.parametrize(("check", "files"), BROKEN)
+def test_a_tree_that_breaks_the_rule_is_caught(check, files, tmp_path):
+    assert list(check(tree(tmp_path, files)))
+
+
+@pytest.mark.parametrize("files", ALLOWED)
+def test_what_the_rule_allows_passes(files, tmp_path):
+    sources = tree(tmp_path, files)
+    assert [line for check in CHECKS for line in check(sources)] == []
