@@ -1,0 +1,226 @@
+"""Repair: put right what can be put right, and write down what is given up.
+
+Idea: verify first, then one small step per finding, each harmless on its own and safe to repeat: rebuild an
+index or a segment's header from the batches, cut a torn or poisoned tail the way the next writer would, drop
+a damaged snapshot that a whole one stands in for, and, only when told to, accept a damaged range as lost.
+
+Contract: offline; holds the writer's lock throughout. Batches are never changed or removed, except a tail
+above the newest mark. What cannot be repaired stays as it is and stays in the report.
+
+Must not know: replicas (they repair a log by sending it anew).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from . import layout, lock, opening, segment
+from .accepted import Accepted, read_accepted, write_accepted
+from .files import Files
+from .index import row_of
+from .layout import DATA_START, INDEX_ROW_STRUCT, POISON, IndexRow, SegmentName
+from .recovery import NOTHING, End, before
+from .scan import Bad, Good, scan
+from .segment import reference
+from .verify import Progress, Report, verify
+
+
+class Repaired(msgspec.Struct):
+    """What was found, what was done about it (or would be, in a dry run), and what is found now."""
+
+    before: Report
+    actions: list[str]
+    after: Report
+
+
+def repair(
+    files: Files,
+    directory: str,
+    *,
+    now_us: int,
+    accept_loss: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Repaired:
+    """Repair one log.
+
+    Args:
+        now_us: when losses are accepted, for the record.
+        accept_loss: write damaged ranges down as given up, so that they stop nobody any more.
+        dry_run: only say what would be done.
+
+    Raises:
+        AlreadyOpen: a writer has the log. NewerFormat, StorageFull. Poisoned: a sync failed just now.
+        Corrupt: nothing in the directory says which log it is.
+    """
+    with _locked(files, directory):
+        found = verify(files, directory, progress=progress)
+        repairs = _Repairs(files, directory, found, dry_run)
+        repairs.cut_tail()
+        repairs.rebuild()
+        repairs.drop_snapshots()
+        if accept_loss:
+            repairs.accept(now_us)
+        after = found if dry_run or not repairs.actions else verify(files, directory)
+        return Repaired(found, repairs.actions, after)
+
+
+@contextmanager
+def _locked(files: Files, directory: str) -> Iterator[None]:
+    if not files.exists(directory):
+        raise FileNotFoundError(f"there is no log in {directory}")
+    held = lock.take(lock.lock_path(directory, files), files)
+    try:
+        yield
+    finally:
+        held.release()
+
+
+class _Repairs:
+    """The steps; each looks at the report, says what it does, and does it unless this is a dry run."""
+
+    def __init__(self, files: Files, directory: str, report: Report, dry_run: bool) -> None:
+        self.actions: list[str] = []
+        self._files = files
+        self._directory = directory
+        self._report = report
+        self._dry_run = dry_run
+
+    def _do(self, action: str, step: Callable[[], object]) -> None:
+        self.actions.append(action)
+        if not self._dry_run:
+            step()
+
+    def cut_tail(self) -> None:
+        """Begin a new generation where the log ends, if anything but zeros lies behind it or a sync failed."""
+        tail, poison = self._report.tail, self._report.poison
+        if poison:
+            self._do(f"cut at the last mark, because a sync failed: {poison}", self._cut)
+        elif tail is not None and tail.reason:
+            self._do(f"cut {tail.file} at {tail.position}: {tail.reason}", self._cut)
+
+    def _cut(self) -> None:
+        files, directory = self._files, self._directory
+        found = opening.recover(files, directory, suspect=False)
+        end = found.end.at_start()
+        mark = end.mark(found.log_id, found.next_generation, clean=True)
+        header = end.header(found.log_id, found.next_generation)
+        segment.create(files, directory, header, size=DATA_START, mark=mark).close()
+        # Only now, with the new generation's name on the disk, may what it made void go.
+        _, void = layout.live_segments(files.listdir(directory))
+        for name in void:
+            for file in (name.segment_file, name.index_file):
+                if files.exists(f"{directory}/{file}"):
+                    files.unlink(f"{directory}/{file}")
+        if files.exists(f"{directory}/{POISON}"):
+            files.unlink(f"{directory}/{POISON}")
+        files.sync_dir(directory)
+
+    def rebuild(self) -> None:
+        """Write indexes and segment headers anew from the batches."""
+        headers = {bad.file for bad in self._report.damage if bad.position == 0 and bad.first_seq == bad.next_seq}
+        wrong = {each.file: each.index for each in self._report.segments if each.index != "ok"}
+        if not headers and not wrong:
+            return
+        found = _collect(self._files, self._directory)
+        for name in found.names:
+            ref = reference(self._directory, name)
+            if ref.path in headers and name in found.starts:
+                self._do(f"rebuild the header of {ref.path}", lambda name=name: self._write_header(name, found))
+            if ref.path in wrong:
+                self._do(
+                    f"rebuild {ref.index_path}: {wrong[ref.path]}", lambda name=name: self._write_index(name, found)
+                )
+
+    def _write_header(self, name: SegmentName, found: _Found) -> None:
+        file = self._files.open(reference(self._directory, name).path, write=True)
+        try:
+            header = found.starts[name].header(found.log_id, name.generation)
+            file.pwritev([layout.encode_segment_header(header)], 0)
+            file.sync()
+        finally:
+            file.close()
+
+    def _write_index(self, name: SegmentName, found: _Found) -> None:
+        """Rows at the place of their seq; what is damaged has a row of zeros."""
+        rows = found.rows.get(name, {})
+        nothing = IndexRow(*[0] * len(IndexRow._fields))
+        seqs = range(name.base_seq, max(rows, default=name.base_seq - 1) + 1)
+        body = b"".join(INDEX_ROW_STRUCT.pack(*rows.get(seq, nothing)) for seq in seqs)
+        path = reference(self._directory, name).index_path
+        temporary = f"{path}.new"
+        if self._files.exists(temporary):
+            self._files.unlink(temporary)
+        file = self._files.create(temporary)
+        try:
+            file.pwritev([layout.encode_index_header(found.log_id, name.generation, name.base_seq), body], 0)
+            file.sync()
+        finally:
+            file.close()
+        self._files.replace(temporary, path)
+        self._files.sync_dir(self._directory)
+
+    def drop_snapshots(self) -> None:
+        """Remove damaged snapshots that a whole one, or the whole log, stands in for."""
+        least = self._report.first_seq - 1
+        whole = [each.seq for each in self._report.snapshots if not each.problem and each.seq >= least]
+        if not whole and least > 0:
+            return
+        for each in self._report.snapshots:
+            if each.problem:
+                path = each.file
+                self._do(f"drop a damaged snapshot: {each.problem}", lambda path=path: self._files.unlink(path))
+
+    def accept(self, now_us: int) -> None:
+        """Write down every damaged range that is not accepted yet and loses something."""
+        known = read_accepted(self._files, self._directory)
+        fresh = [bad for bad in self._report.unaccepted if bad.first_seq != bad.next_seq]
+        if not fresh:
+            return
+        given_up = [*known, *(_given_up(bad, now_us) for bad in fresh)]
+        lost = ", ".join(_range_text(bad) for bad in fresh)
+        self._do(f"accept the loss of {lost}", lambda: write_accepted(self._files, self._directory, given_up))
+
+
+class _Found(msgspec.Struct):
+    """What a scan says about the segments: rows by seq, and the place before each segment's first batch."""
+
+    names: list[SegmentName]
+    log_id: bytes
+    rows: dict[SegmentName, dict[int, IndexRow]]
+    starts: dict[SegmentName, End]
+
+
+def _collect(files: Files, directory: str) -> _Found:
+    found = _Found(layout.live_segments(files.listdir(directory))[0], b"", {}, {})
+    last = NOTHING
+    for each in scan(files, directory):
+        if not isinstance(each, Good):
+            continue
+        batch = each.batch
+        found.log_id = batch.log_id
+        if batch.seq == each.segment.base_seq:
+            if last.seq == batch.seq - 1 and last.checksum == batch.previous:
+                found.starts[each.segment] = last.at_start()
+            elif last is NOTHING:
+                found.starts[each.segment] = before(batch)
+        found.rows.setdefault(each.segment, {})[batch.seq] = row_of(batch, each.position)
+        last = last.after(batch, each.position)
+    return found
+
+
+def _given_up(bad: Bad, now_us: int) -> Accepted:
+    return Accepted(
+        bad.file, bad.position, bad.first_seq, bad.next_seq, bad.offset, bad.next_offset, bad.reason, now_us
+    )
+
+
+def _range_text(bad: Bad) -> str:
+    if bad.next_offset is None:
+        return f"everything from offset {bad.offset} on"
+    if bad.offset == bad.next_offset:
+        return f"batch {bad.first_seq}, which holds no record"
+    return f"offsets {bad.offset} to {bad.next_offset - 1}"

@@ -1,0 +1,173 @@
+"""Repair puts right what can be, gives up only what it is told to, and a writer goes on afterwards."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.storage import layout, lock
+from penstock.storage.batch import encode
+from penstock.storage.errors import AlreadyOpen
+from penstock.storage.log import LogWriter
+from penstock.storage.promises import Promises
+from penstock.storage.repair import repair
+from penstock.storage.scan import Good, scan
+from penstock.storage.verify import verify
+from support.logs import Built, add_snapshots, build, content, put
+
+NOW = 1_800_000_000_000_000
+
+
+def edit(built: Built, path: str, position: int, data: bytes) -> None:
+    old = content(built.files, path)
+    put(built.files, path, old[:position] + data + old[position + len(data) :])
+
+
+def goods(built: Built) -> list[int]:
+    return [found.batch.seq for found in scan(built.files, built.directory) if isinstance(found, Good)]
+
+
+def append_one(built: Built) -> int:
+    """What the next writer does: open, append, sync, close. Returns the offset it got."""
+    log = LogWriter.open("/log", files=built.files, promises=Promises("/log/promises", built.files))
+    (appended,) = log.append([encode([b"after the repair"])], NOW)
+    log.sync()
+    log.close()
+    return appended.base_offset
+
+
+def test_a_log_in_order_needs_nothing() -> None:
+    built = build()
+    add_snapshots(built, 2, 4)
+    done = repair(built.files, "/log", now_us=NOW)
+    assert done.actions == []
+    assert done.after.clean
+
+
+def test_an_index_is_rebuilt_byte_for_byte() -> None:
+    built = build(shape=[(2, 0, 1), (3, 1)])
+    whole = [content(built.files, built.index_path(i)) for i in (0, 1)]
+    edit(built, built.index_path(0), layout.index_position(1, 2), b"\xff" * 40)
+    built.files.unlink(built.index_path(1))
+    done = repair(built.files, "/log", now_us=NOW)
+    assert len(done.actions) == 2
+    assert all("rebuild" in action for action in done.actions)
+    assert [content(built.files, built.index_path(i)) for i in (0, 1)] == whole
+    assert done.after.clean
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_segments_header_is_rebuilt_byte_for_byte(which: int) -> None:
+    built = build(shape=[(2, 0, 1), (3, 1)])
+    whole = content(built.files, built.segment_path(which))
+    edit(built, built.segment_path(which), 41, b"\xff")
+    done = repair(built.files, "/log", now_us=NOW)
+    assert done.actions == [f"rebuild the header of {built.segment_path(which)}"]
+    assert content(built.files, built.segment_path(which)) == whole
+    assert done.after.clean
+
+
+def test_a_torn_tail_is_cut_into_a_new_generation_and_writing_goes_on() -> None:
+    built = build(shape=[(2, 0, 1)], unmarked=2)
+    edit(built, built.segment_path(), built.places[3][1] + 256, b"\xff")
+    done = repair(built.files, "/log", now_us=NOW)
+    assert len(done.actions) == 1
+    assert done.actions[0].startswith(f"cut {built.segment_path()} at {built.places[3][1]}")
+    assert done.after.clean
+    assert [s.generation for s in done.after.segments] == [1, 2]
+    assert append_one(built) == 2
+    assert goods(built)[:2] == [1, 2]
+    assert verify(built.files, "/log").clean
+
+
+def test_a_poisoned_log_is_cut_at_its_mark() -> None:
+    built = build(shape=[(2, 0, 1)], unmarked=2)
+    put(built.files, "/log/poison", b"fdatasync said EIO")
+    done = repair(built.files, "/log", now_us=NOW)
+    assert done.actions == ["cut at the last mark, because a sync failed: fdatasync said EIO"]
+    assert goods(built) == [1]
+    assert not built.files.exists("/log/poison")
+    assert done.after.clean
+    assert append_one(built) == 2
+
+
+def test_a_damaged_snapshot_is_dropped_for_the_one_before() -> None:
+    built = build()
+    add_snapshots(built, 2, 4)
+    edit(built, "/log/snapshot-00000000000000000004", 64, b"!")
+    done = repair(built.files, "/log", now_us=NOW)
+    assert len(done.actions) == 1
+    assert [s.seq for s in done.after.snapshots] == [2]
+    assert done.after.clean
+
+
+def test_the_last_snapshot_that_could_reach_the_log_is_never_dropped() -> None:
+    built = build(shape=[(1, 1), (1, 1)])
+    add_snapshots(built, 2)
+    built.files.unlink(built.segment_path(0))
+    built.files.unlink(built.index_path(0))
+    edit(built, "/log/snapshot-00000000000000000002", 64, b"!")
+    done = repair(built.files, "/log", now_us=NOW, accept_loss=True)
+    assert built.files.exists("/log/snapshot-00000000000000000002")
+    assert not done.after.clean
+
+
+def test_damage_is_left_alone_unless_its_loss_is_accepted() -> None:
+    built = build(shape=[(2, 2, 2)])
+    edit(built, built.segment_path(), built.places[2][1] + 256, b"\xff")
+    done = repair(built.files, "/log", now_us=NOW)
+    assert (done.actions, done.after.ok) == ([], False)
+    done = repair(built.files, "/log", now_us=NOW, accept_loss=True)
+    assert done.actions == ["accept the loss of offsets 2 to 3"]
+    assert (done.after.ok, done.after.accepted[0].time_us) == (True, NOW)
+    assert goods(built) == [1, 3]
+    assert repair(built.files, "/log", now_us=NOW, accept_loss=True).actions == []
+    assert append_one(built) == 6
+
+
+def test_a_rebuilt_index_has_no_row_for_what_is_damaged() -> None:
+    built = build(shape=[(2, 2, 2)])
+    whole = content(built.files, built.index_path())
+    edit(built, built.segment_path(), built.places[2][1] + 256, b"\xff")
+    built.files.unlink(built.index_path())
+    repair(built.files, "/log", now_us=NOW)
+    rebuilt = content(built.files, built.index_path())
+    start = layout.index_position(1, 2)
+    assert rebuilt == whole[:start] + bytes(64) + whole[start + 64 :]
+
+
+def test_a_dry_run_says_the_same_and_does_nothing() -> None:
+    built = build(shape=[(2, 2, 2)], unmarked=1)
+    add_snapshots(built, 1, 2)
+    edit(built, built.segment_path(), built.places[1][1] + 256, b"\xff")
+    edit(built, built.segment_path(), built.places[3][1] + 256, b"\xff")
+    edit(built, "/log/snapshot-00000000000000000002", 64, b"!")
+    built.files.unlink(built.index_path())
+    before = {name: content(built.files, f"/log/{name}") for name in built.files.listdir("/log")}
+    planned = repair(built.files, "/log", now_us=NOW, accept_loss=True, dry_run=True).actions
+    after = {name: content(built.files, f"/log/{name}") for name in built.files.listdir("/log") if name != "lock"}
+    assert after == before
+    assert repair(built.files, "/log", now_us=NOW, accept_loss=True).actions == planned
+    assert len(planned) == 4
+
+
+def test_repairing_twice_finds_nothing_the_second_time() -> None:
+    built = build(shape=[(2, 2), (2, 2)], unmarked=1)
+    edit(built, built.segment_path(), built.places[4][1] + 256, b"\xff")
+    edit(built, built.segment_path(0), 41, b"\xff")
+    built.files.unlink(built.index_path(0))
+    assert repair(built.files, "/log", now_us=NOW).after.clean
+    assert repair(built.files, "/log", now_us=NOW).actions == []
+
+
+def test_a_log_that_somebody_writes_is_not_repaired() -> None:
+    built = build()
+    held = lock.take("/log/lock", built.files, endpoint="ipc:///run/penstock.sock")
+    with pytest.raises(AlreadyOpen, match=r"ipc:///run/penstock\.sock"):
+        repair(built.files, "/log", now_us=NOW)
+    held.release()
+    assert repair(built.files, "/log", now_us=NOW).after.clean
+    assert repair(built.files, "/log", now_us=NOW).after.clean, "the lock was given back"
+
+
+def test_a_missing_directory_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError, match="no log in /nowhere"):
+        repair(build().files, "/nowhere", now_us=NOW)
