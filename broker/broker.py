@@ -1,0 +1,257 @@
+"""The broker's loop: one thread that reads, appends once per partition, publishes, and answers.
+
+Idea: a turn is always the same. Whatever is readable is drained and handed to the node; `flush` appends once per
+partition; the watermarks see to durability; `advance` answers for what is committed. Then it waits, for sockets,
+for the keeper's bell, for the warmer, for the supervisor, or for the next deadline.
+
+Contract: nothing in a turn waits for anything but a short inline sync. What clients send, full disks and failing
+syncs never end the loop; the end of the supervisor, or SIGTERM, drains it.
+Must not know: how logs, groups and the keeper work.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..transport import codec
+from ..transport.errors import ProtocolError
+from . import control
+from . import keeper_messages as messages
+from .engine import Now
+from .keeper_link import KeeperLink
+from .packets import PeerGone
+from .port import SocketPeer
+
+if TYPE_CHECKING:
+    from ..transport.zmq_sockets import Poller, ServerSocket
+    from .cold_reads import Warmer
+    from .config import ServeConfig
+    from .engine import Node
+    from .errands import Errands
+    from .packets import PacketSocket
+    from .port import SocketPort
+    from .watermarks import Watermarks
+
+DRAIN_MOST = 256
+"""Messages taken from one socket in one turn, so that no client keeps the others waiting."""
+
+IDLE_MESSAGES = 8
+IDLE_BYTES = 64 << 10
+"""A turn with at most so much is one of an idle broker: it may sync inline."""
+
+FLUSH_LINK_S = 0.005
+KEEPER_STOP_S = 20.0
+
+
+def now() -> Now:
+    """Both clocks."""
+    return Now(time.time_ns() // 1000, time.monotonic())
+
+
+class Broker:
+    """All parts of a running broker, put together by `broker_process`."""
+
+    def __init__(
+        self,
+        config: ServeConfig,
+        *,
+        node: Node,
+        port: SocketPort,
+        servers: list[ServerSocket],
+        poller: Poller,
+        watermarks: Watermarks,
+        errands: Errands,
+        warmer: Warmer,
+        supervisor: PacketSocket,
+        signals: int,
+        lock: int,
+    ) -> None:
+        """`signals` becomes readable when a signal asks for the end; `lock` is the directory's, for keepers."""
+        self.ended = False
+        self.hostile = 0
+        self._config = config
+        self._node = node
+        self._port = port
+        self._servers = servers
+        self._poller = poller
+        self._watermarks = watermarks
+        self._errands = errands
+        self._warmer = warmer
+        self._supervisor = supervisor
+        self._signals = signals
+        self._lock = lock
+        self._link: KeeperLink | None = None
+        self._told_stuck = 0
+        self._received = 0
+        self._bytes = 0
+        self._on_ready = {supervisor.fd: self._on_supervisor, signals: self._on_signal, warmer.fd: self._on_warm}
+        for member in (*servers, *self._on_ready):
+            poller.add(member)
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    def run(self, on_serving: Callable[[], None]) -> None:
+        """Until told to end. `on_serving` is called once, when the keeper watches too."""
+        timeout = 0.0
+        while not self.ended and not self.keeper_started:
+            timeout = self.turn(self._poller.poll(timeout))
+        on_serving()
+        while not self.ended:
+            timeout = self.turn(self._poller.poll(timeout))
+
+    def turn(self, ready: list) -> float:
+        """Handle what is readable. Returns the seconds until the next turn is needed."""
+        at = now()
+        self._received = self._bytes = 0
+        for member in ready:
+            if isinstance(member, int):
+                handler = self._on_ready.get(member)
+                if handler is not None:
+                    handler()
+            else:
+                self._drain(member, at)
+        self._settle(at)
+        wait = self._node.tick(at)
+        if wait <= 0.0:
+            self._settle(at)
+            wait = self._node.tick(at)
+        return self._patience(wait, at)
+
+    def _settle(self, at: Now) -> None:
+        """Append what was proposed, see to its durability, answer for what is committed."""
+        dirty = self._node.flush(at)
+        if dirty:
+            idle = self._received <= IDLE_MESSAGES and self._bytes <= IDLE_BYTES
+            self._watermarks.flushed(dirty, idle=idle, now_s=at.monotonic_s)
+        self._node.advance(at)
+
+    def _drain(self, server: ServerSocket, at: Now) -> None:
+        """Hand over what one socket has, as far as fairness allows."""
+        number = self._port.asking = self._servers.index(server)
+        for _ in range(DRAIN_MOST):
+            received = server.receive()
+            if received is None:
+                return
+            identity, frames = received
+            try:
+                message, payload = codec.decode_request(frames)
+            except ProtocolError as error:
+                self.hostile += 1
+                print(f"penstock: cut off {server.cut_off()}: {error}", file=sys.stderr, flush=True)
+                continue
+            self._received += 1
+            self._bytes += len(payload)
+            self._node.receive(SocketPeer(number, identity), message, payload, at)
+
+    def _patience(self, wait: float, at: Now) -> float:
+        link = self._link
+        if link is not None and link.unsent:
+            link.flush()
+            wait = min(wait, FLUSH_LINK_S)
+        if self._watermarks.waiting:
+            timeout = self._config.keeper_timeout_s
+            wait = min(wait, timeout)
+            if link is not None and self._watermarks.stuck(at.monotonic_s, timeout) and self._told_stuck != link.pid:
+                self._told_stuck = link.pid
+                self._supervisor.send([control.encode(control.KeeperStuck(link.pid))])
+        return wait
+
+    # -- what else becomes readable ---------------------------------------------------------------
+
+    def _on_signal(self) -> None:
+        os.read(self._signals, 64)
+        self.ended = True
+
+    def _on_warm(self) -> None:
+        for token in self._warmer.done():
+            self._node.warmed(token)
+
+    def _on_supervisor(self) -> None:
+        try:
+            while (received := self._supervisor.receive()) is not None:
+                packet, descriptors = received
+                if isinstance(control.decode(packet), control.NewKeeper):
+                    self._lose_keeper()
+                    self.attach(KeeperLink(*descriptors))
+        except PeerGone:
+            self.ended = True
+
+    # -- the keeper -------------------------------------------------------------------------------
+
+    def attach(self, link: KeeperLink) -> None:
+        """A keeper was spawned: tell it what to watch. It is used once it says that it does."""
+        self._link = link
+        self._on_ready[link.socket_fd] = self._on_link
+        self._on_ready[link.bell_fd] = self._on_bell
+        self._poller.add(link.socket_fd)
+        self._poller.add(link.bell_fd)
+        link.attach(self._watermarks.board_name, self._config.data, self._lock)
+
+    def _on_bell(self) -> None:
+        assert self._link is not None
+        self._link.answered()
+        self._watermarks.settle(time.monotonic())
+
+    def _on_link(self) -> None:
+        link = self._link
+        if link is None:
+            return
+        had_started = link.started
+        for report in link.receive():
+            self._take(report)
+        if link.gone:
+            self._watermarks.settle(time.monotonic())
+            self._lose_keeper()
+        elif link.started and not had_started:
+            self._errands.keeper_started(link)
+            self._watermarks.keeper_started(link)
+
+    def _take(self, report: messages.Report) -> None:
+        if isinstance(report, messages.Forgotten):
+            self._watermarks.forgotten(report.row)
+        elif isinstance(report, messages.Spared):
+            log = self._watermarks.log_at(report.row)
+            if log is not None:
+                log.adopt_spare(report.path)
+        elif isinstance(report, messages.Refused) and report.errand == 0 and report.row >= 0:
+            print(f"penstock: the keeper cannot sync a partition, the broker does: {report.message}", file=sys.stderr)
+            self._watermarks.refused(report.row)
+        else:
+            self._errands.answered(report)
+
+    def _lose_keeper(self) -> None:
+        """The keeper is gone: what it left open is settled here."""
+        link, self._link = self._link, None
+        if link is None:
+            return
+        for fd in (link.socket_fd, link.bell_fd):
+            self._poller.remove(fd)
+            del self._on_ready[fd]
+        link.close()
+        self._errands.keeper_lost()
+        self._watermarks.keeper_lost()
+
+    @property
+    def keeper_started(self) -> bool:
+        """Whether the keeper watches the board."""
+        return self._link is not None and self._link.started
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Take nothing new; make durable, answer, snapshot and close in good order."""
+        at = now()
+        self._settle(at)
+        if self._link is not None:
+            for report in self._link.stop(KEEPER_STOP_S):
+                self._take(report)
+            self._watermarks.settle(time.monotonic())
+            self._lose_keeper()
+        self._watermarks.sync_all()
+        self._node.advance(now())
+        self._node.close(now())
+        self._errands.do_the_rest()

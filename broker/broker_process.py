@@ -1,0 +1,189 @@
+"""The broker as a process: puts its parts together, serves, and takes them apart in good order.
+
+Idea: starting has a fixed order, so that whatever is wrong is found before anything is changed: limits, identity
+of the directory, its lock, the addresses, then the board, the logs, the keeper. Whatever fails is told to the
+supervisor as one sentence.
+
+Contract: `ready` is told only when the node's logs are open, the sockets are bound and the keeper watches.
+Must not know: what a message means.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+import uuid
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..storage import layout, lock
+from ..storage.board import boot_id
+from ..storage.errors import AlreadyOpen, Error
+from ..storage.files import Files
+from ..storage.promises import Promises
+from ..transport.zmq_sockets import Context, Poller
+from . import control
+from .broker import Broker, now
+from .cold_reads import Warmer
+from .data_directory import identify, is_alive, open_board, read_small
+from .doubts import Doubts
+from .engine import Node, NodeConfig
+from .errands import Errands
+from .keeper_link import KeeperLink
+from .packets import PacketSocket
+from .port import SocketPort
+from .store import DirectoryStore
+from .system import calm_collector, die_with_parent, raise_file_limit
+from .wakes import Wakes
+from .watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from ..storage.board import Board
+    from ..storage.files import FileLock
+    from .config import ServeConfig
+    from .data_directory import Identity
+
+LOCK_PATIENCE_S = 2.0
+"""The keeper of a broker that was just killed holds the lock until it has synced."""
+
+FRAME_SPARE_BYTES = 1 << 20
+LAST_ANSWERS_S = 0.05
+"""Sockets drop what they hold when closed: the last answers get so long to leave."""
+
+
+class Assembly:
+    """Everything of one broker; `close` takes it apart in the reverse order."""
+
+    def __init__(self, config: ServeConfig, supervisor: PacketSocket, link: KeeperLink, signals: int) -> None:
+        self._config = config
+        self._files = Files()
+        self._stack = ExitStack()
+        self.listen: list[str] = []
+        try:
+            self.broker = self._assemble(supervisor, link, signals)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _assemble(self, supervisor: PacketSocket, link: KeeperLink, signals: int) -> Broker:
+        config, files, stack = self._config, self._files, self._stack
+        raise_file_limit()
+        addresses = config.addresses()
+        files.mkdir(config.data)
+        identity = identify(files, config.data, fresh_ids=(uuid.uuid4().hex, uuid.uuid4().hex), node=config.node_id)
+        held = self._lock()
+        context = stack.enter_context(Context())
+        servers = [context.server([address], max_bytes=self._frame_bytes()) for address in addresses]
+        self.listen = [endpoint for server in servers for endpoint in server.endpoints]
+        held.note(msgspec.json.encode(lock.Holder(os.getpid(), self.listen[0], f"{boot_id():032x}")))
+        doubts = Doubts(files, config.data)
+        board = open_board(files, config.data, rows=config.board_rows, slots=config.mapped_readers)
+        stack.callback(board.retire)
+        wakes = Wakes(board)
+        stack.callback(wakes.close_all)
+        warmer = Warmer()
+        stack.callback(warmer.close)
+        port = SocketPort(context, servers, wakes, warmer)
+        errands = Errands(files)
+        watermarks = Watermarks(board, errands)
+        store = self._store(watermarks, errands, doubts)
+        node = Node(store, port, randomness=os.urandom, config=self._node_config(identity, board), now=now())
+        doubts.save()
+        store.empty_trash()
+        broker = Broker(
+            config, node=node, port=port, servers=servers, poller=Poller(), watermarks=watermarks,
+            errands=errands, warmer=warmer, supervisor=supervisor, signals=signals,
+            lock=held.fileno(),
+        )  # fmt: skip
+        broker.attach(link)
+        return broker
+
+    def _lock(self) -> FileLock:
+        """The directory's lock. Raises AlreadyOpen, which names the holder."""
+        path = f"{self._config.data}/{layout.LOCK}"
+        deadline = time.monotonic() + LOCK_PATIENCE_S
+        while True:
+            try:
+                held = lock.take(path, self._files, boot=f"{boot_id():032x}")
+            except AlreadyOpen:
+                if _holder_lives(self._files, path) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                self._stack.callback(held.release)
+                return held
+
+    def _store(self, watermarks: Watermarks, errands: Errands, doubts: Doubts) -> DirectoryStore:
+        data, files = self._config.data, self._files
+        promises = Promises(f"{data}/{layout.PROMISES}", files)
+        self._stack.callback(promises.close)
+        store = DirectoryStore(
+            data, files, promises=promises, watermarks=watermarks, errands=errands, doubts=doubts,
+            max_batch_bytes=self._frame_bytes(),
+        )  # fmt: skip
+        self._stack.callback(store.close)
+        return store
+
+    def _frame_bytes(self) -> int:
+        return int(self._config.node.get("max_frame_bytes", NodeConfig().max_frame_bytes)) + FRAME_SPARE_BYTES
+
+    def _node_config(self, identity: Identity, board: Board) -> NodeConfig:
+        return NodeConfig(
+            node=identity.node, cluster=identity.cluster, boot_id=f"{boot_id():032x}", data=self._config.data,
+            board=board.name, **self._config.node,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """After the drain: let the last answers out, close sockets, retire the board, unlock."""
+        time.sleep(LAST_ANSWERS_S)
+        self._stack.close()
+
+
+def _holder_lives(files: Files, path: str) -> bool:
+    """Whether the broker that took the lock still runs; if not, it is its keeper that holds it, and not for long."""
+    try:
+        holder = msgspec.json.decode(read_small(files, path), type=lock.Holder)
+    except (msgspec.MsgspecError, FileNotFoundError):
+        return False
+    return is_alive(holder.pid)
+
+
+def _watch_signals() -> int:
+    """A descriptor that becomes readable at SIGTERM. Ctrl-C goes to the whole group: that is the supervisor's."""
+    reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return reading
+
+
+def main(config: ServeConfig, *, control_fd: int, link: int, doorbell: int, bell_back: int, parent_pid: int) -> int:
+    """Run the broker of a supervisor's child process; returns its exit code."""
+    signals = _watch_signals()
+    supervisor = PacketSocket(control_fd)
+    if not die_with_parent(parent_pid):
+        return 1
+    try:
+        assembly = Assembly(config, supervisor, KeeperLink(link, doorbell, bell_back), signals)
+    except (Error, OSError) as error:
+        code = error.code if isinstance(error, Error) else "cannot_start"
+        message = error.message if isinstance(error, Error) else f"cannot start in {config.data}: {error}"
+        supervisor.send([control.encode(control.StartFailed(code, message))])
+        return 1
+    calm_collector()
+    try:
+        assembly.broker.run(lambda: supervisor.send([control.encode(control.Serving(assembly.listen, config.data))]))
+        assembly.broker.drain()
+    except BaseException:
+        # As after SIGKILL: nothing is retired or marked clean, the next broker recovers.
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    assembly.close()
+    return 0

@@ -1,0 +1,87 @@
+"""Starting and ending the supervisor's two child processes.
+
+Idea: a child is `python -m penstock.broker --role ...` with the descriptors it needs inherited. It is spawned,
+never forked from a process that may have ZeroMQ threads, and watched through a pidfd, so that its end wakes
+a poll like everything else.
+
+Contract: a `Child` is ended for certain by `kill`: it waits until the process is gone (SIGKILL also ends a
+stopped process). Must not know: why a child is started or ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from .config import ServeConfig
+from .packets import PacketSocket
+
+
+class Child:
+    """One running process."""
+
+    def __init__(self, role: str, config: ServeConfig, descriptors: dict[str, int]) -> None:
+        """Start it with `descriptors` by name; they are closed here afterwards, whatever happens."""
+        self.role = role
+        options = [f"--{name}={descriptor}" for name, descriptor in descriptors.items()]
+        command = [
+            sys.executable, "-P", "-m", "penstock.broker", f"--role={role}", f"--parent={os.getpid()}",
+            f"--config={config.to_json()}", *options,
+        ]  # fmt: skip
+        inherited = tuple(descriptors.values())
+        try:
+            self._process = subprocess.Popen(
+                command, pass_fds=inherited, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            )
+        finally:
+            for descriptor in inherited:
+                os.close(descriptor)
+        self.pid = self._process.pid
+        self.fd = os.pidfd_open(self.pid)
+
+    def ended(self) -> bool:
+        """Whether it has ended; it is reaped then."""
+        return self._process.poll() is not None
+
+    @property
+    def how(self) -> str:
+        """How it ended, for people."""
+        code = self._process.returncode
+        return f"exit code {code}" if code is None or code >= 0 else f"signal {signal.Signals(-code).name}"
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.returncode
+
+    def terminate(self) -> None:
+        """Ask it to end in good order."""
+        self._process.terminate()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for its end. False when it did not come."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """End it now, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """Give the pidfd back."""
+        os.close(self.fd)
+
+
+def link_descriptors() -> tuple[Sequence[int], dict[str, int]]:
+    """A fresh link: the broker's descriptors in the order NewKeeper has them, and the keeper's by name."""
+    ours, theirs = PacketSocket.pair()
+    doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    bell_back = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    keeper = {"link": theirs, "doorbell": os.dup(doorbell), "bell-back": os.dup(bell_back)}
+    return (ours, doorbell, bell_back), keeper

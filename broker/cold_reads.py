@@ -1,0 +1,94 @@
+"""The thread that waits for the disk so that the broker's loop never does.
+
+Idea: the loop reads only what is in the page cache. Where a read would wait, this thread reads the same place
+with files of its own, for nothing but having it cached, and then rings.
+
+Contract: the thread touches no open log, no socket and no board. One job per token at a time; whatever goes
+wrong is left to the loop, which reads the place again and meets it there.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from collections import deque
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from ..storage.errors import StorageError
+from ..storage.files import Files
+from ..storage.reader import LogReader
+
+AHEAD_BYTES = 2 << 20
+"""Read in for each miss, so that a reader far behind misses once per so many bytes."""
+
+
+class Job(NamedTuple):
+    """A place in a log that was not in memory."""
+
+    token: Hashable
+    path: str
+    offset: int
+    limit_seq: int
+    size: int
+
+
+class Warmer:
+    """The thread, started at the first miss. `fd` is readable when jobs are done."""
+
+    def __init__(self) -> None:
+        self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._finished: deque[Hashable] = deque()
+        self._waiting: set[Hashable] = set()
+        self._thread: threading.Thread | None = None
+
+    def warm(self, job: Job) -> None:
+        """Bring a place into memory; asked again under the same token before that is done, do nothing."""
+        if job.token in self._waiting:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="penstock-warmer", daemon=True)
+            self._thread.start()
+        self._waiting.add(job.token)
+        self._jobs.put(job)
+
+    def done(self) -> list[Hashable]:
+        """Tokens whose places have been read since the last call."""
+        os.eventfd_read(self.fd)
+        found: list[Hashable] = []
+        while self._finished:
+            token = self._finished.popleft()
+            self._waiting.discard(token)
+            found.append(token)
+        return found
+
+    def close(self) -> None:
+        """End the thread after the job it is at."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+        os.close(self.fd)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                _read_in(job)
+            except (OSError, StorageError) as error:
+                print(f"penstock: reading ahead in {job.path}: {error}", file=sys.stderr, flush=True)
+            self._finished.append(job.token)
+            os.eventfd_write(self.fd, 1)
+
+
+def _read_in(job: Job) -> None:
+    reader = LogReader(job.path, Files(), limit=lambda: job.limit_seq)
+    try:
+        cursor = reader.cursor(job.offset)
+        left = max(job.size, AHEAD_BYTES)
+        while left > 0 and (chunk := cursor.next(min(left, 1 << 20), job.limit_seq)) is not None:
+            left -= len(chunk.buffer)
+    finally:
+        reader.close()

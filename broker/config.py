@@ -1,0 +1,60 @@
+"""What a broker is told at its start.
+
+Idea: one frozen struct, made by the CLI (or a test), handed to the supervisor and, as JSON on the command
+line, from there to its children. Must not know: files, environment variables, defaults of topics.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from ..transport.url import listen_url
+from .errors import InsecureListen
+
+
+class KeeperOptions(Struct, frozen=True, kw_only=True):
+    """When the keeper does what."""
+
+    lazy_s: float = 0.1  # how long a partition with commit="written" may stay unsynced
+    quiet_s: float = 0.5  # after so long without a round, the last marks are synced too
+    single_files: int = 8  # with more dirty files than this in a round, one syncfs instead
+
+
+class ServeConfig(Struct, frozen=True, kw_only=True):
+    """Settings of one node. Times in seconds, sizes in bytes."""
+
+    data: str  # the data directory; made when missing
+    listen: tuple[str, ...] = ()  # ipc:// and tcp:// addresses; none means ipc://DATA/broker.sock
+    node_id: str = ""  # the node the directory must belong to; "" takes any
+    insecure: bool = False  # allow tcp addresses that other machines can reach, without authentication
+    board_rows: int = 8192  # most partitions; 256 bytes each in /dev/shm
+    mapped_readers: int = 256  # most mapped readers that can be woken
+    drain_s: float = 30.0  # SIGTERM: how long the broker may take to end in good order
+    keeper_timeout_s: float = 30.0  # a keeper that syncs nothing for so long is replaced
+    keeper: KeeperOptions = KeeperOptions()
+    node: dict[str, int | float] = {}  # limits of the engine by name (see broker.engine.NodeConfig)
+
+    def addresses(self) -> tuple[str, ...]:
+        """Where to listen.
+
+        Raises:
+            InvalidUrl: an address that cannot be listened on.
+            InsecureListen: one that other machines can reach, though nobody allowed it.
+        """
+        found = self.listen or (f"ipc://{self.data}/broker.sock",)
+        for address in found:
+            url = listen_url(address)
+            if not url.is_local and not self.insecure:
+                raise InsecureListen(
+                    f"{address} can be reached from other machines, and nothing asks who they are: "
+                    "listen on 127.0.0.1, or allow it with insecure=True (--insecure)"
+                )
+        return found
+
+    def to_json(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> ServeConfig:
+        return msgspec.json.decode(text, type=cls)

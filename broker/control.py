@@ -1,0 +1,55 @@
+"""What supervisor and broker tell each other, one class each, over their own packet socket.
+
+Contract: the broker reports once that it serves or why it cannot; afterwards it only speaks when its keeper
+makes no progress. The supervisor only speaks when there is a new keeper. The end of either is the end of the
+socket. Must not know: how processes are started.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+
+class ControlMessage(Struct, array_like=True, frozen=True):
+    """Base of all messages."""
+
+
+class Serving(ControlMessage, tag=1):
+    """The broker answers on these endpoints, and the keeper watches its board."""
+
+    listen: list[str]
+    data: str
+
+
+class StartFailed(ControlMessage, tag=2):
+    """The broker ends because it cannot start. `again`: a later try may do better."""
+
+    code: str
+    message: str
+    again: bool = False
+
+
+class KeeperStuck(ControlMessage, tag=3):
+    """This keeper has synced nothing for too long: end it and start another one."""
+
+    pid: int
+
+
+class NewKeeper(ControlMessage, tag=4):
+    """A keeper was started. Comes with its link, the doorbell and the bell back."""
+
+    pid: int
+
+
+Said = Serving | StartFailed | KeeperStuck | NewKeeper
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Said)
+
+
+def encode(message: Said) -> bytes:
+    return _ENCODER.encode(message)
+
+
+def decode(packet: bytes) -> Said:
+    return _DECODER.decode(packet)

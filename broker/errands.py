@@ -1,0 +1,104 @@
+"""Errands that the broker leaves to the keeper, and what to do when they are done.
+
+Idea: unlinking retired segments, syncing snapshots and removing deleted topics may take long, and nobody waits
+for them. Each gets a number and a callback; what a keeper did not finish goes to the next one.
+
+Contract: callbacks are called from the broker's loop, once, and only after success; an errand that failed is
+dropped (whoever wanted it asks again). Must not know: what the files are.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..storage.errors import StorageError
+from . import errand_work
+from . import keeper_messages as messages
+
+if TYPE_CHECKING:
+    from ..storage.files import Files
+    from .keeper_link import KeeperLink
+
+Numbered = messages.Unlink | messages.FinishSnapshot
+
+
+class Errands:
+    """All that is asked and not answered."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._link: KeeperLink | None = None
+        self._last = 0
+        self._open: dict[int, tuple[Numbered, Callable[[int], None]]] = {}
+        self._trees: list[str] = []
+
+    def unlink(self, directory: str, names: Sequence[str], done: Callable[[int], None]) -> None:
+        """Remove files; `done(0)` when their names are durably gone."""
+        self._ask(messages.Unlink(self._number(), directory, list(names)), done)
+
+    def finish_snapshot(self, directory: str, seq: int, log_id: bytes, done: Callable[[int], None]) -> None:
+        """Sync and name a prepared snapshot; `done(seq)` gets what the second-newest one covers."""
+        self._ask(messages.FinishSnapshot(self._number(), directory, seq, log_id), done)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory in the trash."""
+        self._trees.append(path)
+        self._send([messages.RemoveTree(path)])
+
+    def prepare_spare(self, row: int, directory: str, size_bytes: int) -> None:
+        """Ask for a spare; nobody does it when there is no keeper."""
+        self._send([messages.PrepareSpare(row, directory, size_bytes)])
+
+    def answered(self, report: messages.Report) -> None:
+        """The keeper did, or refused, an errand."""
+        if isinstance(report, messages.Unlinked):
+            self._done(report.errand, 0)
+        elif isinstance(report, messages.SnapshotSaved):
+            self._done(report.errand, report.covered)
+        elif isinstance(report, messages.Refused):
+            self._open.pop(report.errand, None)
+
+    def keeper_started(self, link: KeeperLink) -> None:
+        """A keeper is there: give it all that is open."""
+        self._link = link
+        self._trees = [path for path in self._trees if self._files.exists(path)]
+        self._send(
+            [*(messages.RemoveTree(path) for path in self._trees), *(errand for errand, _ in self._open.values())]
+        )
+
+    def keeper_lost(self) -> None:
+        """What it did not finish waits for the next one."""
+        self._link = None
+
+    def do_the_rest(self) -> None:
+        """The broker ends: do here what is open, and report what fails."""
+        for number, (errand, _) in list(self._open.items()):
+            try:
+                self._done(number, self._do(errand))
+            except (OSError, StorageError) as error:
+                print(f"penstock: {type(errand).__name__} failed: {error}", file=sys.stderr, flush=True)
+
+    def _do(self, errand: Numbered) -> int:
+        if isinstance(errand, messages.Unlink):
+            errand_work.unlink(self._files, errand.directory, errand.names)
+            return 0
+        return errand_work.finish_snapshot(self._files, errand.directory, errand.seq, errand.log_id)
+
+    def _number(self) -> int:
+        self._last += 1
+        return self._last
+
+    def _ask(self, errand: Numbered, done: Callable[[int], None]) -> None:
+        self._open[errand.errand] = errand, done
+        self._send([errand])
+
+    def _done(self, number: int, result: int) -> None:
+        found = self._open.pop(number, None)
+        if found is not None:
+            found[1](result)
+
+    def _send(self, commands: Sequence[messages.LinkMessage]) -> None:
+        if self._link is not None and commands:
+            self._link.send(commands)

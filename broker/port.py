@@ -1,0 +1,106 @@
+"""The port of a broker process: answers over ROUTER sockets, deliveries over PUSH, wake-ups over semaphores.
+
+Idea: one ROUTER per address the broker listens on, so that a delivery's own endpoint can be opened on the
+interface its client came through. A peer is (which server, identity).
+
+Contract: as `engine.ports.Port`; nothing here waits. Must not know: topics, partitions, logs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from ..storage.reader import NotCached
+from ..transport import codec
+from ..transport.errors import MessageTooLarge, TransportError
+from ..transport.messages import Failure
+from .cold_reads import Job
+from .engine import COLD, Cold
+
+if TYPE_CHECKING:
+    from ..storage.reader import Chunk, Cursor
+    from ..transport.messages import Answer, Deliver
+    from ..transport.zmq_sockets import Context, PushSocket, ServerSocket
+    from .cold_reads import Warmer
+    from .engine import Payload
+    from .wakes import Wakes
+
+
+class SocketPeer(NamedTuple):
+    """One connection."""
+
+    server: int
+    identity: bytes
+
+
+class SocketPort:
+    """All sockets of one broker."""
+
+    def __init__(self, context: Context, servers: Sequence[ServerSocket], wakes: Wakes, warmer: Warmer) -> None:
+        self.asking = 0
+        """Which server the request came through that is being handled."""
+        self.dropped = 0
+        """Answers that a peer was gone for, or too slow to take."""
+        self._context = context
+        self._servers = servers
+        self._wakes = wakes
+        self._warmer = warmer
+        self._pushes: dict[int, PushSocket] = {}
+
+    def reply(self, peer: Any, message: Answer, payload: Payload = b"") -> bool:
+        """Send one message. False when the peer is gone or does not read."""
+        try:
+            frames = codec.frames(message, payload)
+        except MessageTooLarge as error:
+            frames = codec.frames(Failure(getattr(message, "request", 0), error.code, error.message))
+        taken = bool(self._servers[peer.server].send(peer.identity, frames))
+        if not taken:
+            self.dropped += 1
+        return taken
+
+    # -- deliveries -------------------------------------------------------------------------------
+
+    def open_delivery(self, session: int) -> str:
+        """A PUSH of its own beside the address that the client used; "" when no socket is left."""
+        try:
+            push = self._context.push(self._servers[self.asking].endpoints[0])
+        except TransportError as error:
+            print(f"penstock: no socket for a delivery, it uses the control port: {error}", file=sys.stderr, flush=True)
+            return ""
+        self._pushes[session] = push
+        return push.endpoint
+
+    def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
+        """Send on the session's own endpoint. False: nobody is connected yet."""
+        return bool(self._pushes[session].send(codec.frames(message, payload)))
+
+    def close_delivery(self, session: int) -> None:
+        """Close the endpoint and drop what it holds."""
+        push = self._pushes.pop(session, None)
+        if push is not None:
+            push.close()
+
+    # -- mapped readers ---------------------------------------------------------------------------
+
+    def open_wake(self, session: int) -> tuple[str, int]:
+        return self._wakes.open(session)
+
+    def wake(self, session: int) -> None:
+        self._wakes.wake(session)
+
+    def close_wake(self, session: int) -> None:
+        self._wakes.close(session)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def read(
+        self, cursor: Cursor, max_bytes: int, limit_seq: int, token: Hashable
+    ) -> Chunk | Literal[Cold.COLD] | None:
+        """The next batches, unless that would wait for the disk: then the warmer reads them in."""
+        try:
+            return cursor.next(max_bytes, limit_seq, cached=True)
+        except NotCached:
+            self._warmer.warm(Job(token, cursor.path, cursor.offset, limit_seq, max_bytes))
+            return COLD

@@ -1,0 +1,224 @@
+"""The store of a broker process: logs in the data directory, rows on the board, errands for the keeper.
+
+    DATA/metadata/                          the metadata log
+    DATA/topics/<topic id>/<partition>/     one log each
+    DATA/trash/<topic id>-<random>          deleted topics until they are removed
+
+Idea: the engine asks for logs by topic and partition; this decides where they are, opens them with what a dead
+keeper left in doubt taken into account, puts them on the board, and gives everything that takes long (unlinking,
+syncing snapshots) to the keeper.
+
+Contract: as `engine.ports.Store`. Must not know: messages, peers, groups.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..storage import layout, opening, snapshots
+from ..storage.errors import Corrupt
+from ..storage.log import LogOptions, LogWriter
+from ..storage.segment import read_page, reference
+from ..storage.segment_reader import SegmentCache
+from .data_directory import METADATA, TOPICS, TRASH
+
+if TYPE_CHECKING:
+    from ..storage.files import Files
+    from ..storage.promises import Promises
+    from ..storage.segment import SegmentRef
+    from ..storage.snapshots import Snapshot
+    from .doubts import Doubts
+    from .engine import TopicSettings
+    from .errands import Errands
+    from .watermarks import Watermarks
+
+READ_SEGMENTS = 256
+"""Segments kept open for reading; two descriptors each."""
+
+
+class DirectoryStore:
+    """The logs of one data directory, which the caller has locked."""
+
+    def __init__(
+        self,
+        data: str,
+        files: Files,
+        *,
+        promises: Promises,
+        watermarks: Watermarks,
+        errands: Errands,
+        doubts: Doubts,
+        max_batch_bytes: int,
+    ) -> None:
+        self._data = data
+        self._files = files
+        self._promises = promises
+        self._watermarks = watermarks
+        self._errands = errands
+        self._doubts = doubts
+        self._max_batch_bytes = max_batch_bytes
+        self._cache = SegmentCache(files, READ_SEGMENTS)
+        self._covered: dict[LogWriter, int] = {}
+        self._retiring: dict[LogWriter, set[str]] = {}
+        self._of_topic: dict[bytes, list[LogWriter]] = {}
+
+    # -- opening ----------------------------------------------------------------------------------
+
+    def metadata(self) -> LogWriter:
+        """Open the metadata log. Raises Corrupt when it is gone and topics are there: they are not given up."""
+        path = f"{self._data}/{METADATA}"
+        options = LogOptions(max_batch_bytes=self._max_batch_bytes)
+        if layout.live_segments(self._files.listdir(path))[0]:
+            return self._open(path, options)
+        if self._files.listdir(f"{self._data}/{TOPICS}"):
+            raise Corrupt(f"{path} is gone though {self._data}/{TOPICS} has topics: restore it from a copy", path=path)
+        return self._hold(self._make(path, options))
+
+    def create(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
+        """Create a partition's log and open it. Raises StorageFull, LimitReached."""
+        log = self._make(self.directory(topic, partition), self._options(settings))
+        self._of_topic.setdefault(topic, []).append(log)
+        return self._hold(log)
+
+    def open(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
+        """Open a partition's log. Raises InvalidTopic when it is missing, and what LogWriter.open raises."""
+        log = self._open(self.directory(topic, partition), self._options(settings))
+        self._of_topic.setdefault(topic, []).append(log)
+        return log
+
+    def configure(self, log: LogWriter, settings: TopicSettings) -> None:
+        """Take over what may change while the log is open."""
+        log.options = self._options(settings)
+
+    def _options(self, settings: TopicSettings) -> LogOptions:
+        return LogOptions(
+            segment_bytes=settings.segment_bytes, max_batch_bytes=self._max_batch_bytes, commit=settings.commit
+        )
+
+    def _make(self, path: str, options: LogOptions) -> LogWriter:
+        return LogWriter.create(
+            path,
+            files=self._files,
+            log_id=uuid.uuid4().bytes,
+            options=options,
+            promises=self._promises,
+            cache=self._cache,
+        )
+
+    def _open(self, path: str, options: LogOptions) -> LogWriter:
+        log_id = self._log_id(path) if len(self._doubts) else b""
+        doubt = self._doubts.about(log_id)
+        if doubt is not None and doubt.poisoned:
+            opening.poison(self._files, path, "a sync failed before the broker ended")
+        log = LogWriter.open(
+            path,
+            files=self._files,
+            options=options,
+            promises=self._promises,
+            suspect=doubt is not None,
+            cache=self._cache,
+        )
+        self._doubts.settled(log_id)
+        return self._hold(log)
+
+    def _log_id(self, path: str) -> bytes:
+        """The id of a log that is not open yet; empty when its newest segment does not say."""
+        names, _ = layout.live_segments(self._files.listdir(path))
+        if not names:
+            return b""
+        file = self._files.open(reference(path, names[-1]).path)
+        try:
+            header = read_page(file).header
+        finally:
+            file.close()
+        return b"" if header is None else header.log_id
+
+    def _hold(self, log: LogWriter) -> LogWriter:
+        try:
+            self._watermarks.hold(log, lazy=log.options.commit == "written")
+        except BaseException:
+            log.close(clean=False)
+            raise
+        return log
+
+    # -- where and what ---------------------------------------------------------------------------
+
+    def directory(self, topic: bytes, partition: int) -> str:
+        """Where a partition's files are."""
+        return f"{self._data}/{TOPICS}/{topic.hex()}/{partition}"
+
+    def row(self, log: LogWriter) -> int:
+        """The log's row on the board."""
+        return self._watermarks.number_of(log)
+
+    # -- deleting ---------------------------------------------------------------------------------
+
+    def delete(self, topic: bytes) -> None:
+        """Rename a topic's directory to the trash; the keeper removes it from there."""
+        for log in self._of_topic.pop(topic, []):
+            self._watermarks.let_go(log)
+            self._covered.pop(log, None)
+            self._retiring.pop(log, None)
+            self._cache.drop(log.path)
+        source, trash = f"{self._data}/{TOPICS}/{topic.hex()}", f"{self._data}/{TRASH}"
+        if not self._files.exists(source):
+            return
+        self._files.mkdir(trash)
+        target = f"{trash}/{topic.hex()}-{uuid.uuid4().hex[:8]}"
+        self._files.rename_dir(source, target)
+        self._files.sync_dir(f"{self._data}/{TOPICS}")
+        self._files.sync_dir(trash)
+        self._errands.remove_tree(target)
+
+    def empty_trash(self) -> None:
+        """What an earlier broker deleted and its keeper did not get to remove."""
+        trash = f"{self._data}/{TRASH}"
+        for name in self._files.listdir(trash):
+            self._errands.remove_tree(f"{trash}/{name}")
+
+    # -- snapshots and retention ------------------------------------------------------------------
+
+    def save_snapshot(self, log: LogWriter, seq: int, term: int, body: bytes) -> None:
+        """Write the snapshot; the keeper syncs and names it. It may not get ahead of what is durable."""
+        if log.durable < seq:
+            self._watermarks.sync_now(log)
+        snapshots.prepare(self._files, log.path, seq, term, body, log.log_id)
+
+        def covered(found: int) -> None:
+            self._covered[log] = found
+
+        self._errands.finish_snapshot(log.path, seq, log.log_id, covered)
+
+    def load_snapshot(self, log: LogWriter) -> Snapshot | None:
+        """The newest whole one that the log reaches."""
+        first_seq = log.segments()[0].base_seq
+        found = snapshots.load_newest(self._files, log.path, log.log_id, first_seq=first_seq, last_seq=log.written)
+        self._covered[log] = 0 if found is None else snapshots.second_newest_seq(self._files, log.path, log.log_id)
+        return found
+
+    def covered(self, log: LogWriter) -> int:
+        """The seq of the second-newest durable snapshot."""
+        return self._covered.get(log, 0)
+
+    def retire(self, log: LogWriter, segments: Sequence[SegmentRef]) -> None:
+        """Have segments unlinked, then forgotten. Those already on their way are left out."""
+        under_way = self._retiring.setdefault(log, set())
+        fresh = [ref for ref in segments if ref.path not in under_way]
+        if not fresh:
+            return
+        under_way.update(ref.path for ref in fresh)
+
+        def gone(_: int) -> None:
+            under_way.difference_update(ref.path for ref in fresh)
+            log.forget(fresh)
+
+        names = [name for ref in fresh for name in (ref.name.segment_file, ref.name.index_file)]
+        self._errands.unlink(log.path, names, gone)
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close what is open for reading. The logs are closed by the node."""
+        self._cache.close()

@@ -1,0 +1,301 @@
+"""The supervisor: starts broker and keeper, keeps them up, ends them in good order.
+
+Idea: one thread over pidfds, the broker's control socket and a wake-up descriptor for signals.
+
+    keeper ends            reap it, start another, send its link to the broker: the broker goes on meanwhile
+    keeper is stuck        the broker says so: kill it, which is the case above
+    broker ends            its keeper finishes by itself (what was written becomes durable); then a new pair
+    SIGTERM or SIGINT      the broker drains: stops accepting, syncs, snapshots, marks its logs clean; exit code 0
+    a second one           both are killed; nothing acknowledged is lost, the next start recovers
+
+Contract: a new keeper or broker is only started when the one before is gone for certain, so nobody ever acts
+for a predecessor that is still there. A child that dies is restarted after a pause that doubles up to a bound;
+a broker that does not come up many times in a row ends the supervisor.
+Must not know: logs, boards, messages of clients.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..storage.errors import Error
+from . import control
+from .children import Child, link_descriptors
+from .config import ServeConfig
+from .errors import CannotStart
+from .packets import PacketSocket, PeerGone
+
+PAUSE_FIRST_S = 0.05
+PAUSE_MOST_S = 5.0
+STABLE_S = 10.0
+"""A child that lived so long starts over with the shortest pause."""
+
+FAILURES_MOST = 10
+"""So many starts of the broker in a row without serving, and the supervisor gives up."""
+
+
+class Pause:
+    """The bounded back-off of one role."""
+
+    def __init__(self) -> None:
+        self._next_s = PAUSE_FIRST_S
+
+    def after(self, lived_s: float) -> float:
+        """Seconds to wait before the next start of a child that lived so long."""
+        if lived_s >= STABLE_S:
+            self._next_s = PAUSE_FIRST_S
+        pause, self._next_s = self._next_s, min(PAUSE_MOST_S, 2 * self._next_s)
+        return pause
+
+
+class Supervisor:
+    """One node's processes. Use from one thread: `start`, then `run`; `stop` may be called from a signal."""
+
+    def __init__(self, config: ServeConfig, *, say: Callable[[str], None] | None = None) -> None:
+        """`say` gets sentences for people about what happens to the children (default: standard error)."""
+        self._config = config
+        self._say = say or _to_stderr
+        self._broker: Child | None = None
+        self._keeper: Child | None = None
+        self._control: PacketSocket | None = None
+        self._serving: control.Serving | None = None
+        self._failed: control.StartFailed | None = None
+        self._failures = 0
+        self._has_served = False
+        self._stops = 0
+        self._started_s = {"broker": 0.0, "keeper": 0.0}
+        self._pauses = {"broker": Pause(), "keeper": Pause()}
+        self._due: dict[str, float] = {}
+        self._wake, self._wake_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    # -- from outside -----------------------------------------------------------------------------
+
+    def start(self) -> dict[str, Any]:
+        """Start both and wait until they serve. Returns the ready event.
+
+        Raises:
+            Error: it cannot start; the class is the one of the reason, the message one sentence.
+        """
+        self._config.addresses()
+        self._spawn_pair()
+        while self._serving is None:
+            self._turn(self._seconds_to_start())
+            self._start_due()
+            if self._stops or self._failed is not None or self._broker is None:
+                self._end_all()
+                raise self._start_error()
+        self._has_served = True
+        return self.ready_event()
+
+    def ready_event(self) -> dict[str, Any]:
+        """What `penstock serve --json` prints once it serves."""
+        assert self._serving is not None, "start() comes first"
+        pids = {child.role: child.pid for child in (self._broker, self._keeper) if child is not None}
+        return {"event": "ready", "listen": self._serving.listen, "data": self._serving.data, "pids": pids}
+
+    def run(self, on_event: Callable[[dict[str, Any]], None] | None = None) -> int:
+        """Start (unless done), then supervise until stopped. Returns the exit code: 0 after a drain.
+
+        `on_event` gets the ready event, again after every restart of a child (pids change).
+        """
+        previous = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        previous_wake = signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
+        try:
+            event = self.start() if self._serving is None else self.ready_event()
+            return self._supervise(event, on_event or (lambda event: None))
+        finally:
+            signal.set_wakeup_fd(previous_wake)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            self._end_all()
+
+    def stop(self) -> None:
+        """Drain and end; called again: kill. `run` returns soon after."""
+        self._stops += 1
+        os.write(self._wake_end, b"s")
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self._stops += 1
+
+    # -- the loop ---------------------------------------------------------------------------------
+
+    def _supervise(self, event: dict[str, Any], on_event: Callable[[dict[str, Any]], None]) -> int:
+        on_event(event)
+        told = event
+        while not self._stops:
+            self._turn(self._seconds_to_start())
+            self._start_due()
+            if self._failures >= FAILURES_MOST:
+                raise self._start_error()
+            if self._serving is not None and self._keeper is not None:
+                event = self.ready_event()
+                if event != told:
+                    on_event(event)
+                    told = event
+        return self._drain()
+
+    def _turn(self, timeout_s: float | None) -> None:
+        """Wait for one thing to happen, and see to it."""
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        for child in (self._broker, self._keeper):
+            if child is not None:
+                poll.register(child.fd, select.POLLIN)
+        if self._control is not None and not self._control.gone:
+            poll.register(self._control.fd, select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(None if timeout_s is None else timeout_s * 1000)}
+        if self._wake in ready:
+            os.read(self._wake, 64)
+        if self._control is not None and self._control.fd in ready:
+            self._listen()
+        if self._broker is not None and self._broker.ended():
+            self._listen()
+            self._on_broker_end()
+        if self._keeper is not None and self._keeper.ended():
+            self._on_keeper_end()
+
+    def _listen(self) -> None:
+        """Hear what the broker says."""
+        assert self._control is not None
+        try:
+            while (received := self._control.receive()) is not None:
+                message = control.decode(received[0])
+                if isinstance(message, control.Serving):
+                    self._serving, self._failures = message, 0
+                elif isinstance(message, control.StartFailed):
+                    self._failed = message
+                elif isinstance(message, control.KeeperStuck):
+                    self._replace_stuck_keeper(message.pid)
+        except PeerGone:
+            return  # its end is seen at the pidfd
+
+    def _seconds_to_start(self) -> float | None:
+        return max(0.0, min(self._due.values()) - time.monotonic()) if self._due else None
+
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        if self._due.get("broker", now + 1) <= now:
+            self._due.clear()
+            self._spawn_pair()
+        elif self._due.get("keeper", now + 1) <= now:
+            del self._due["keeper"]
+            self._spawn_next_keeper()
+
+    # -- children ---------------------------------------------------------------------------------
+
+    def _spawn_pair(self) -> None:
+        """Broker and keeper, joined by a fresh link."""
+        ours, theirs = PacketSocket.pair()
+        self._control = PacketSocket(ours)
+        self._serving = self._failed = None
+        (link, doorbell, bell_back), of_keeper = link_descriptors()
+        of_broker = {"control": theirs, "link": link, "doorbell": doorbell, "bell-back": bell_back}
+        self._broker = self._spawn("broker", of_broker)
+        self._keeper = self._spawn("keeper", of_keeper)
+
+    def _spawn_next_keeper(self) -> None:
+        """Another keeper for the broker that runs."""
+        assert self._control is not None
+        of_broker, of_keeper = link_descriptors()
+        self._keeper = self._spawn("keeper", of_keeper)
+        try:
+            self._control.send_descriptors(control.encode(control.NewKeeper(self._keeper.pid)), of_broker)
+        except OSError as error:
+            # The broker is ending: the keeper sees its link end, and both are seen to by the loop.
+            self._say(f"cannot give the new keeper to the broker: {error}")
+        finally:
+            for descriptor in of_broker:
+                os.close(descriptor)
+
+    def _spawn(self, role: str, descriptors: dict[str, int]) -> Child:
+        self._started_s[role] = time.monotonic()
+        return Child(role, self._config, descriptors)
+
+    def _replace_stuck_keeper(self, pid: int) -> None:
+        if self._keeper is not None and self._keeper.pid == pid:
+            self._say(f"keeper {pid} has synced nothing for {self._config.keeper_timeout_s:g} s: replacing it")
+            self._keeper.kill()
+
+    def _on_keeper_end(self) -> None:
+        assert self._keeper is not None
+        if not self._stops and self._failed is None:
+            self._plan("keeper", self._keeper)
+        self._keeper.close()
+        self._keeper = None
+
+    def _on_broker_end(self) -> None:
+        """The broker is gone: let its keeper finish, so that the next broker finds nothing in doubt."""
+        assert self._broker is not None
+        broker, self._broker = self._broker, None
+        self._end_keeper()
+        if not self._stops:
+            if self._serving is None:
+                self._failures += 1
+            self._due.clear()
+            if self._has_served:
+                self._plan("broker", broker)
+        self._serving = None
+        broker.close()
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    def _end_keeper(self) -> None:
+        """Its link has ended with the broker, so it syncs what was written and ends; or it is killed."""
+        if self._keeper is not None:
+            if not self._keeper.wait(self._config.keeper_timeout_s):
+                self._say(f"keeper {self._keeper.pid} did not end: killing it")
+                self._keeper.kill()
+            self._keeper.close()
+            self._keeper = None
+
+    def _plan(self, role: str, child: Child) -> None:
+        """Restart a child after its pause."""
+        now = time.monotonic()
+        pause = self._pauses[role].after(now - self._started_s[role])
+        self._due[role] = now + pause
+        self._say(f"{role} {child.pid} ended ({child.how}): starting another in {pause:g} s")
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def _drain(self) -> int:
+        """End in good order. 0 when the broker did."""
+        if self._broker is None:
+            return 0  # it was between two starts: the logs recover at the next one
+        self._broker.terminate()
+        deadline = time.monotonic() + self._config.drain_s
+        broker = self._broker
+        while self._broker is not None and self._stops < 2 and (left := deadline - time.monotonic()) > 0:
+            self._turn(left)
+        if self._broker is None:
+            return 0 if broker.exit_code == 0 else 1
+        self._say("the broker did not drain in time: killing it; the next start recovers its logs")
+        return 1
+
+    def _end_all(self) -> None:
+        """Leave no child behind."""
+        if self._broker is not None:
+            self._broker.kill()
+            self._broker.close()
+            self._broker = None
+        self._end_keeper()
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    def _start_error(self) -> Error:
+        if self._stops:
+            return CannotStart("told to stop before the broker served")
+        if self._failed is not None:
+            return Error.by_code.get(self._failed.code, CannotStart)(self._failed.message)
+        return CannotStart("the broker ended before it served; what it wrote to standard error says why")
+
+
+def _to_stderr(sentence: str) -> None:
+    print(f"penstock: {sentence}", file=sys.stderr, flush=True)

@@ -1,0 +1,48 @@
+"""The few calls to Linux that Python has no name for, and process limits.
+
+Contract: each function does one thing and raises OSError when the kernel refuses. Must not know what
+it is used for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import resource
+import signal
+
+_PR_SET_PDEATHSIG = 1
+_GC_THRESHOLD = 50_000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def syncfs(descriptor: int) -> None:
+    """Sync the file system that the descriptor is on. Errors are reported since Linux 5.8."""
+    if _libc.syncfs(descriptor) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def die_with_parent(parent_pid: int, number: signal.Signals = signal.SIGTERM) -> bool:
+    """Be sent a signal when the parent process ends. False when it has ended already."""
+    if _libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return os.getppid() == parent_pid
+
+
+def raise_file_limit() -> int:
+    """Take as many descriptors as the machine's hard limit gives. Returns how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def calm_collector() -> None:
+    """What is alive now stays: the collector looks only at newer objects, and rarely."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD, 20, 20)

@@ -1,0 +1,278 @@
+"""The broker's side of durability: what its logs have written, who syncs it, and what is durable.
+
+Idea: each open log has a row on the board. After an append the broker says there what is written, and either
+rings the keeper or, when it is idle and one file is dirty, syncs by itself, which is faster for a single
+record. When the bell rings back it reads what the keeper synced and says what is durable. Only the broker
+says `durable`; each process writes words of its own.
+
+Contract:
+- Without a keeper (not yet started, or dead) every append is synced inline. A sync that the keeper began and
+  never answered is answered by the broker's own descriptors, which were open before the bytes were written
+  and therefore are told of every failed write-back: nothing is taken on the word of a successor.
+- Before a new keeper gets a segment, everything in it is durable: its descriptors are never asked about older bytes.
+- A poison word of the row's generation poisons the log here. Results of another generation are ignored.
+- A row is given away only when the keeper has said that it forgot it.
+
+Must not know: sockets of clients, topics, how the keeper works.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ..storage.board import Level, Row, split, word
+from ..storage.errors import Poisoned
+from . import keeper_messages as messages
+from .errors import LimitReached
+
+if TYPE_CHECKING:
+    from ..storage.board import Board
+    from ..storage.log import LogWriter
+    from ..storage.segment import SegmentRef
+    from .errands import Errands
+    from .keeper_link import KeeperLink
+
+BUSY_S = 60.0
+"""A log that fills segments faster than this gets spares."""
+
+
+class Held:
+    """One open log on the board."""
+
+    __slots__ = ("active", "inline_only", "lazy", "log", "number", "rolled_s", "rolls", "rolls_seen", "row")
+
+    def __init__(self, log: LogWriter, number: int, row: Row, *, lazy: bool) -> None:
+        self.log = log
+        self.number = number
+        self.row = row
+        self.lazy = lazy  # commit="written": nobody waits for its syncs
+        self.inline_only = False  # the keeper could not open its files
+        self.active: SegmentRef | None = None  # where batches go; None before the first append
+        self.rolls = self.rolls_seen = 0
+        self.rolled_s = float("-inf")
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether a sync has something to do, and may."""
+        return self.log.durable < self.log.written and self.log.poisoned is None
+
+    def publish(self) -> None:
+        """Say on the board how far the log is. Durable first: a row never looks dirty for bytes that are synced."""
+        log, row = self.log, self.row
+        generation = log.generation
+        if row.generation != generation:
+            row.generation = generation
+        row.durable = word(generation, log.durable)
+        row.written = word(generation, log.written)
+        row.first = log.first_offset
+
+
+class Watermarks:
+    """All open logs of one broker, by identity."""
+
+    def __init__(self, board: Board, errands: Errands) -> None:
+        self.progress_s = 0.0  # when the keeper last had nothing to do or did something
+        self.inline_syncs = 0
+        self._board = board
+        self._errands = errands
+        self._link: KeeperLink | None = None
+        self._held: dict[LogWriter, Held] = {}
+        self._by_number: dict[int, Held] = {}
+        self._free = list(range(board.rows - 1, -1, -1))
+        self._forgetting: set[int] = set()
+        self._pending: dict[LogWriter, Held] = {}
+
+    @property
+    def board_name(self) -> str:
+        """Where others find the board."""
+        return self._board.name
+
+    # -- logs -------------------------------------------------------------------------------------
+
+    def hold(self, log: LogWriter, *, lazy: bool) -> int:
+        """Give a log a row and its segments to the keeper. Returns the row. Raises LimitReached."""
+        if not self._free:
+            raise LimitReached(
+                f"the board has {self._board.rows} rows, and each partition takes one: restart with more board_rows"
+            )
+        number = self._free.pop()
+        row = self._board.row(number)
+        log_id = int.from_bytes(log.log_id, "little")
+        row.assign(log_id, generation=log.generation, level=Level.WRITTEN if lazy else Level.DURABLE)
+        held = self._held[log] = self._by_number[number] = Held(log, number, row, lazy=lazy)
+        held.publish()
+        log.on_segment = lambda ref: self._on_segment(held, ref)
+        if self._keeper_works:
+            self._hand_over(held)
+        return number
+
+    def number_of(self, log: LogWriter) -> int:
+        """The log's row; -1 when it has none."""
+        held = self._held.get(log)
+        return -1 if held is None else held.number
+
+    def log_at(self, number: int) -> LogWriter | None:
+        """The log that has a row."""
+        held = self._by_number.get(number)
+        return None if held is None else held.log
+
+    def let_go(self, log: LogWriter) -> None:
+        """The log is being closed: free its row as soon as the keeper has forgotten it."""
+        held = self._held.pop(log, None)
+        if held is None:
+            return
+        log.on_segment = None
+        del self._by_number[held.number]
+        self._pending.pop(log, None)
+        held.row.release()
+        if self._link is not None and not self._link.gone:
+            self._forgetting.add(held.number)
+            self._link.send([messages.Forget(held.number)])
+        else:
+            self._free.append(held.number)
+
+    def forgotten(self, number: int) -> None:
+        """The keeper will not touch this row again."""
+        if number in self._forgetting:
+            self._forgetting.discard(number)
+            self._board.row(number).release()
+            self._free.append(number)
+
+    def refused(self, number: int) -> None:
+        """The keeper cannot open this log's files: the broker syncs it."""
+        held = self._by_number.get(number)
+        if held is not None:
+            held.inline_only = True
+            self._sync_inline(held)
+
+    # -- after an append --------------------------------------------------------------------------
+
+    def flushed(self, logs: Iterable[LogWriter], *, idle: bool, now_s: float) -> None:
+        """These logs were appended to: see to it that they become durable.
+
+        `idle` says that nothing else waits to be done, so that a sync in the loop delays nobody.
+        """
+        dirty = [self._held[log] for log in logs if log in self._held]
+        works = self._keeper_works
+        for held in dirty:
+            if held.rolls != held.rolls_seen:
+                self._rolled(held, now_s)
+        if works and idle and len(dirty) == 1 and not self._pending and not dirty[0].lazy:
+            self._sync_inline(dirty[0])
+            return
+        ring = False
+        for held in dirty:
+            if held.inline_only or not works:
+                self._sync_inline(held, even_lazy=held.inline_only)
+                continue
+            ring = ring or not held.lazy or held.log not in self._pending
+            held.publish()
+            self._expect(held, now_s)
+        if ring and self._link is not None:
+            self._link.ring()
+
+    def sync_now(self, log: LogWriter) -> None:
+        """Make this log durable at once."""
+        held = self._held.get(log)
+        if held is not None:
+            self._sync_inline(held, even_lazy=True)
+
+    def settle(self, now_s: float) -> bool:
+        """The bell rang: take over what the keeper synced. Returns whether anything moved."""
+        moved = again = False
+        for log, held in list(self._pending.items()):
+            before = log.durable
+            if held.row.poison and split(held.row.poison)[0] == log.generation and log.poisoned is None:
+                log.poison("the keeper's sync failed")
+                moved = True
+            generation, seq = split(held.row.synced)
+            if log.poisoned is None:
+                log.settle(generation, seq)
+            if log.durable != before:
+                moved = True
+                held.publish()
+            if held.unsynced:
+                again = again or held.lazy
+            else:
+                del self._pending[log]
+        if moved or not self._pending:
+            self.progress_s = now_s
+        if again and self._link is not None:
+            self._link.ring()
+        return moved
+
+    def stuck(self, now_s: float, timeout_s: float) -> bool:
+        """Whether the keeper has owed something for so long that it must be replaced."""
+        return bool(self._pending) and self._keeper_works and now_s - self.progress_s > timeout_s
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the keeper owes us something."""
+        return bool(self._pending)
+
+    # -- keepers ----------------------------------------------------------------------------------
+
+    def keeper_started(self, link: KeeperLink) -> None:
+        """A keeper watches the board: give it every open log."""
+        self._link = link
+        for held in self._held.values():
+            held.inline_only = False
+            self._hand_over(held)
+
+    def keeper_lost(self) -> None:
+        """The keeper is gone: answer what it left open, and do without one."""
+        self._link = None
+        for number in list(self._forgetting):
+            self.forgotten(number)
+        for held in list(self._pending.values()):
+            self._sync_inline(held)
+        self._pending.clear()
+
+    def sync_all(self) -> None:
+        """Make everything durable here and now. For the end, when there is no keeper any more."""
+        for held in self._held.values():
+            self._sync_inline(held, even_lazy=True)
+
+    @property
+    def _keeper_works(self) -> bool:
+        return self._link is not None and self._link.started and not self._link.gone
+
+    def _hand_over(self, held: Held) -> None:
+        """From here on the keeper syncs this log; what came before is made durable first."""
+        self._sync_inline(held, even_lazy=True)
+        if held.active is not None:
+            self._register(held, held.active)
+
+    def _on_segment(self, held: Held, ref: SegmentRef) -> None:
+        held.active = ref
+        held.rolls += 1
+        self._register(held, ref)
+
+    def _register(self, held: Held, ref: SegmentRef) -> None:
+        if self._keeper_works and self._link is not None:
+            log_id, directory = held.log.log_id, held.log.path
+            self._link.send([messages.Register(held.number, log_id, directory, ref.base_seq, ref.generation)])
+
+    def _rolled(self, held: Held, now_s: float) -> None:
+        """The log went on to another segment; if that happens often, have a spare ready for the next time."""
+        if now_s - held.rolled_s < BUSY_S:
+            self._errands.prepare_spare(held.number, held.log.path, held.log.options.segment_bytes)
+        held.rolls_seen, held.rolled_s = held.rolls, now_s
+
+    def _expect(self, held: Held, now_s: float) -> None:
+        if not self._pending:
+            self.progress_s = now_s
+        self._pending[held.log] = held
+
+    def _sync_inline(self, held: Held, *, even_lazy: bool = False) -> None:
+        """Sync with the broker's own descriptors and publish. A failure poisons the log and the row."""
+        if held.unsynced and (even_lazy or not held.lazy):
+            self.inline_syncs += 1
+            try:
+                held.log.sync()
+            except Poisoned as error:
+                held.row.poison = word(held.log.generation, held.log.written)
+                print(f"penstock: {error}", file=sys.stderr, flush=True)
+        held.publish()
