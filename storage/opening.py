@@ -25,7 +25,8 @@ class Found(msgspec.Struct):
     """A log as its files show it.
 
     `kept`: the segments that hold verified batches above the mark, with their packed rows. `in_place`: nothing
-    lies behind the end, so the next batch may be written there.
+    lies behind the end, so the next batch may be written there. `unreadable`: segments that had a header, since they
+    have a name, and cannot tell any more what they held.
     """
 
     log_id: bytes
@@ -38,6 +39,7 @@ class Found(msgspec.Struct):
     damage: list[Damage]
     next_generation: int
     in_place: bool = False
+    unreadable: list[str] = []
 
     @property
     def generation(self) -> int:
@@ -62,6 +64,7 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
     if begun.how in (How.VERIFY, How.COPY):
         _verify(files, path, pages, found)
     found.in_place = begun.how is How.CONTINUE and not found.damage
+    found.unreadable = pages.unreadable()
     return found
 
 
@@ -104,6 +107,15 @@ class _Pages:
             if page.mark is not None:
                 return page.mark.log_id
         raise Corrupt(f"no segment in {self._path} has a readable first page", path=self._path)
+
+    def unreadable(self) -> list[str]:
+        """Segments, of those looked at, that neither header nor mark nor first batch says anything about."""
+        lost = (
+            place
+            for place, page in sorted(self._read.items())
+            if page.header is None or (page.mark is None and page.size < layout.DATA_START)
+        )
+        return [reference(self._path, self._names[place]).path for place in lost]
 
     def report(self, found: Found) -> None:
         """Add what is wrong at or below the mark with the pages that were read."""
@@ -156,6 +168,11 @@ def _verify_segment(files: Files, ref: SegmentRef, found: Found, last: int) -> N
 def recover(files: Files, path: str, *, suspect: bool) -> Found:
     """Find the end and make it durable. Raises Poisoned, StorageFull, InvalidTopic, Corrupt."""
     found = find_end(files, path, suspect=suspect)
+    if found.unreadable:
+        # Going on would give out again, to others, what these batches had, and make their files void.
+        lost = ", ".join(found.unreadable)
+        way_out = "penstock log repair --accept-loss goes on without it"
+        raise Corrupt(f"{lost} cannot be read any more; {way_out}", path=found.unreadable[0])
     _sweep(files, path, found)
     if found.begun.how is How.COPY and found.kept:
         _copy(files, path, found)

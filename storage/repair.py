@@ -27,6 +27,9 @@ from .scan import Bad, Good, scan
 from .segment import reference
 from .verify import Progress, Report, verify
 
+SET_ASIDE = ".lost"
+"""Added to the name of a segment that nothing can be read from: kept, but no part of the log."""
+
 
 class Repaired(msgspec.Struct):
     """What was found, what was done about it (or would be, in a dry run), and what is found now."""
@@ -59,6 +62,8 @@ def repair(
     with _locked(files, directory):
         found = verify(files, directory, progress=progress)
         repairs = _Repairs(files, directory, found, dry_run)
+        if accept_loss:
+            repairs.set_aside()
         repairs.cut_tail()
         repairs.rebuild()
         repairs.drop_snapshots()
@@ -88,14 +93,28 @@ class _Repairs:
         self._directory = directory
         self._report = report
         self._dry_run = dry_run
+        self._unreadable = opening.find_end(files, directory).unreadable if report.segments else []
 
     def _do(self, action: str, step: Callable[[], object]) -> None:
         self.actions.append(action)
         if not self._dry_run:
             step()
 
+    def set_aside(self) -> None:
+        """Rename segments that say nothing any more: no writer opens the log while they are in it."""
+        for path in self._unreadable:
+            self._do(f"set {path} aside as {path}{SET_ASIDE}", lambda path=path: self._rename(path))
+        if not self._dry_run:
+            self._unreadable = []
+
+    def _rename(self, path: str) -> None:
+        self._files.rename(path, f"{path}{SET_ASIDE}")
+        self._files.sync_dir(self._directory)
+
     def cut_tail(self) -> None:
         """Begin a new generation where the log ends, if anything but zeros lies behind it or a sync failed."""
+        if self._unreadable:
+            return
         tail, poison = self._report.tail, self._report.poison
         if poison:
             self._do(f"cut at the last mark, because a sync failed: {poison}", self._cut)

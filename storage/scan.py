@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import msgspec
 
 from .batch import HEADER_BYTES, Batch
-from .errors import Corrupt, InvalidBatch
+from .errors import InvalidBatch
 from .files import File, Files
 from .layout import DATA_START, SegmentName, live_segments
 from .recovery import NOTHING, End, end_at_mark, end_before, follows, next_good, read_batch, walk
@@ -168,15 +168,23 @@ class _Scanner:
             self._end = end_before(header)
         else:
             self._end = self._guess(name, file)
-        if reason and name.base_seq <= self._segments.marked.seq:
-            offset = self._end.offset
-            yield Bad(file.path, 0, reason, name.base_seq, name.base_seq, offset, offset)
+        if reason:
+            yield self._bad_header(name, file, reason)
+
+    def _bad_header(self, name: SegmentName, file: File, reason: str) -> Bad:
+        """A name without its header is always damage; what the segment held is open when nothing else tells."""
+        assert self._end is not None
+        seq, offset = name.base_seq, self._end.offset
+        mute = name == self._segments.names[-1] and self._segments.marked.seq < seq
+        if mute and not _starts_well(file, self._segments.pages[name].size):
+            return Bad(file.path, 0, reason, seq, None, offset, None)
+        return Bad(file.path, 0, reason, seq, seq, offset, offset)
 
     def _guess(self, name: SegmentName, file: File) -> End:
         """The place before a segment whose header is lost, from its first batch."""
         try:
             first = read_batch(file.pread, DATA_START, self._segments.pages[name].size)
-        except (InvalidBatch, Corrupt):
+        except InvalidBatch:
             return End(name.base_seq - 1, DATA_START, 0, 0, 0, 0)
         self._log_id = self._log_id or first.log_id
         return _before(first, DATA_START)
@@ -228,10 +236,18 @@ def _before(batch: Batch, position: int) -> End:
     return End(batch.seq - 1, position, batch.base_offset, batch.previous, batch.append_time_us, batch.term)
 
 
+def _starts_well(file: File, size: int) -> bool:
+    try:
+        read_batch(file.pread, DATA_START, size)
+    except InvalidBatch:
+        return False
+    return True
+
+
 def _column_problem(batch: Batch) -> str:
     try:
         batch.check()
-    except (InvalidBatch, Corrupt) as error:
+    except InvalidBatch as error:
         return error.message
     return ""
 
@@ -242,6 +258,6 @@ def _why_not(file: File, position: int, size: int) -> str:
         return ""
     try:
         read_batch(file.pread, position, size)
-    except (InvalidBatch, Corrupt) as error:
+    except InvalidBatch as error:
         return error.message
     return "a batch that was not there a moment ago"
