@@ -139,7 +139,7 @@ class Ledger(Generic[S]):
         self._on_work(self)
 
     def propose(self, effect: fx.AnyEffect, waiter: Waiter | None = None, *, replaces: object = None) -> None:
-        """Queue an effect that commutes with records. A later one of this flush with an equal `replaces` supersedes it."""
+        """Queue an effect that commutes with records. A later one with an equal `replaces` takes its place."""
         key = replaces if replaces is not None else object()
         self._tail.pop(key, None)
         self._tail[key] = effect

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Hashable
+from contextlib import suppress
 from typing import Any
 
 from penstock.broker.engine import COLD, Node, NodeConfig, Now, TopicSettings
@@ -164,10 +165,8 @@ class Rig:
         for _ in range(times):
             for log in self.node.flush(self.now):
                 if not self.store.hold and log.poisoned is None:
-                    try:
+                    with suppress(Poisoned):  # the log says so itself, and the node reads it there
                         log.sync()
-                    except Poisoned:
-                        pass  # the log says so itself, and the node reads it there
             self.node.advance(self.now)
             self.node.tick(self.now)
 

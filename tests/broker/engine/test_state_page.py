@@ -1,0 +1,52 @@
+"""STATE.md says what the structs say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from penstock.broker.engine import catalogue, effects, groups, producers, state
+
+PAGE = Path(effects.__file__).with_name("STATE.md").read_text()
+EFFECTS = [
+    effect for effect in vars(effects).values() if isinstance(effect, type) and issubclass(effect, effects.Effect)
+]
+STRUCTS = [
+    state.SnapshotBody, producers.Producer, producers.Place, groups.GroupState, catalogue.CatalogueBody,
+    catalogue.TopicEntry,
+]  # fmt: skip
+
+
+def rows(pattern: str) -> list[tuple[str, ...]]:
+    return re.findall(pattern, PAGE, re.MULTILINE)
+
+
+def test_the_page_names_every_effect_with_its_tag_and_fields():
+    written = {(int(tag), name, fields) for tag, name, fields in rows(r"^\| (\d+) \| (\w+) \| (.+) \|$")}
+    real = {
+        (effect.__struct_config__.tag, effect.__name__, ", ".join(effect.__struct_fields__))
+        for effect in EFFECTS
+        if effect is not effects.Effect
+    }
+    assert written == real
+
+
+def test_the_page_names_every_struct_of_a_snapshot_with_its_fields():
+    written = dict(rows(r"^\| ([A-Z]\w+) \| (.+) \|$"))
+    assert written == {each.__name__: ", ".join(each.__struct_fields__) for each in STRUCTS}
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+def test_structs_of_a_snapshot_are_stored_as_arrays(struct: type[msgspec.Struct]):
+    assert struct.__struct_config__.array_like
+
+
+def test_the_page_says_how_many_batches_of_a_producer_are_remembered():
+    assert f"last {producers.RECENT} batches" in PAGE
+
+
+def test_the_page_names_the_version_of_both_bodies():
+    assert state.VERSION == catalogue.VERSION == 1
+    assert "`version` is 1;" in PAGE

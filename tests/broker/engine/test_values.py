@@ -1,0 +1,167 @@
+"""The small pure pieces: names, settings, log time, effects as bytes."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.broker.engine import Now, TopicSettings, effects, settings
+from penstock.broker.engine.clock import LogTime
+from penstock.broker.engine.names import check_name, check_topic_name
+from penstock.broker.errors import InvalidRequest, InvalidSettings, UnknownEffect
+from penstock.storage.errors import InvalidTopic
+
+# -- names ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_c.9", "x" * 200, "-", "_one", "9.9"])
+def test_a_good_topic_name_is_taken(name: str):
+    check_topic_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "..", "a/b", "a b", "a\n", "ä", "x" * 201, "a\0", "a:b", "\n"])
+def test_a_bad_topic_name_is_refused_with_the_rule(name: str):
+    with pytest.raises(InvalidTopic, match="1 to 200 characters out of"):
+        check_topic_name(name)
+
+
+def test_names_with_two_underscores_are_reserved():
+    with pytest.raises(InvalidTopic, match="reserved"):
+        check_topic_name("__txn")
+
+
+def test_a_long_bad_name_is_not_repeated_in_full():
+    with pytest.raises(InvalidTopic) as caught:
+        check_topic_name("/" * 100_000)
+    assert len(caught.value.message) < 250
+
+
+@pytest.mark.parametrize("name", ["", "a b", ".a"])
+def test_other_names_follow_the_same_rule(name: str):
+    with pytest.raises(InvalidRequest, match=r"^group name .* is not allowed"):
+        check_name("group", name)
+
+
+# -- settings ---------------------------------------------------------------------------------------
+
+
+def test_settings_have_defaults_and_travel_by_name():
+    parsed = settings.parse({})
+    assert parsed == TopicSettings()
+    assert settings.parse(parsed.named()) == parsed
+
+
+def test_given_settings_are_kept():
+    parsed = settings.parse({"commit": "written", "retention_s": 60, "codec": "zstd", "segment_bytes": 1 << 20})
+    assert (parsed.commit, parsed.retention_s, parsed.codec, parsed.segment_bytes) == ("written", 60.0, "zstd", 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"comit": "durable"}, "did you mean commit"),
+        ({"zzz": 1}, "known are commit, segment_bytes"),
+        ({"commit": "quorum"}, "commit"),
+        ({"codec": "gzip"}, "codec"),
+        ({"segment_bytes": 1}, "segment_bytes=1 is not allowed: 65536 to"),
+        ({"segment_bytes": "64MB"}, "segment_bytes"),
+        ({"max_record_bytes": 0}, "max_record_bytes=0"),
+        ({"retention_s": -1}, "retention_s"),
+        ({"retention_bytes": 5}, "retention_bytes=5"),
+        ({"retain_unread": "yes"}, "retain_unread"),
+        ({"retention_s": float("nan")}, "retention_s"),
+    ],
+)
+def test_a_bad_setting_is_refused_with_its_name(given: dict[str, object], sentence: str):
+    with pytest.raises(InvalidSettings, match=sentence):
+        settings.parse(given)
+
+
+def test_altering_changes_what_is_given_and_nothing_else():
+    before = settings.parse({"retention_s": 60, "codec": "lz4"})
+    after = settings.altered(before, {"retention_s": None})
+    assert (after.retention_s, after.codec) == (None, "lz4")
+
+
+def test_the_commit_level_of_a_topic_is_for_life():
+    with pytest.raises(InvalidSettings, match="cannot be changed from 'durable' to 'written'"):
+        settings.altered(TopicSettings(), {"commit": "written"})
+    assert settings.altered(TopicSettings(), {"commit": "durable"}) == TopicSettings()
+
+
+# -- log time ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wall", "monotonic_s", "expected", "ignored"),
+    [
+        (1_000_100, 10.0001, 1_000_100, 0),  # both clocks agree
+        (1_005_000, 10.001, 1_005_000, 0),  # the wall clock is a little ahead: followed
+        (900_000, 10.5, 1_500_000, 0),  # the wall clock went back: time goes on
+        (1_000_000, 10.0, 1_000_000, 0),  # nothing moved
+        (9_000_000_000, 10.001, 1_001_000, 8_998_999_000),  # a jump over the limit: not followed, reported
+        (0, 9.0, 1_000_000, 0),  # a monotonic clock that went back: nothing moves
+    ],
+)
+def test_log_time_follows_the_wall_clock_forward_within_a_limit(
+    wall: int, monotonic_s: float, expected: int, ignored: int
+):
+    time = LogTime(Now(1_000_000, 10.0), jump_s=60)
+    assert time.read(Now(wall, monotonic_s)) == expected
+    assert time.ignored_us == ignored
+
+
+def test_log_time_never_goes_back_whatever_the_clocks_do():
+    time, last = LogTime(Now(10**15, 0.0), 60), 0
+    for step, wall in enumerate([10**15 + 5, 3, 10**15 + 10**12, 7, 10**15 + 10**6, 10**15]):
+        now = time.read(Now(wall, step * 0.001))
+        assert now >= last
+        last = now
+
+
+def test_a_jump_that_is_taken_back_leaves_no_report():
+    time = LogTime(Now(0, 0.0), 1)
+    time.read(Now(10**9, 0.1))
+    assert time.ignored_us > 0
+    time.read(Now(200_000, 0.2))
+    assert time.ignored_us == 0
+
+
+# -- effects ----------------------------------------------------------------------------------------
+
+SAMPLES = [
+    effects.FirstOffset(7),
+    effects.ProducerOpened("p", 2**64 - 1, 3),
+    effects.ProducersExpired([1, 2]),
+    effects.CursorMoved("g", 9),
+    effects.OwnerSet("g", "m", 4, 0),
+    effects.GroupDeleted("g"),
+    effects.TopicCreated("t", b"i" * 16, 2, {"commit": "durable"}, 5),
+    effects.TopicAltered(b"i" * 16, 3, {}),
+    effects.TopicDeleted(b"i" * 16),
+    effects.TopicErased(b"i" * 16),
+]
+GOLDEN = (
+    "9a920107940 2a170cfffffffffffffffff03920392 01029304a167099505a167a16d04009206a1679640a174c41069696969696969696969"
+    "69696969696902 81a6636f6d6d6974a764757261626c65059441c410696969696969696969696969696969690380"
+    "9242c410696969696969696969696969696969699243c41069696969696969696969696969696969"
+).replace(" ", "")
+
+
+def test_effects_survive_encoding():
+    assert effects.decode(effects.encode(SAMPLES)) == SAMPLES
+
+
+def test_the_bytes_of_effects_do_not_change():
+    assert effects.encode(SAMPLES).hex() == GOLDEN
+
+
+@pytest.mark.parametrize(
+    "column",
+    [bytes.fromhex("91921f01"), b"", b"\xc1", bytes.fromhex("910a"), bytes.fromhex("9191a161"), b"\x91\x92\x01"],
+)
+def test_an_effect_of_a_later_version_stops(column: bytes):
+    with pytest.raises(UnknownEffect, match="upgrade"):
+        effects.decode(column)
+
+
+def test_a_field_of_a_later_version_is_skipped():
+    assert effects.decode(bytes.fromhex("9193010709")) == [effects.FirstOffset(7)]
