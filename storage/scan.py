@@ -119,7 +119,10 @@ class _Scanner:
 
     def run(self) -> Iterator[Good | Bad | Tail]:
         for index, name in enumerate(self._segments.names):
-            file = self._files.open(f"{self._directory}/{name.segment_file}")
+            try:
+                file = self._files.open(f"{self._directory}/{name.segment_file}")
+            except FileNotFoundError:
+                continue  # retired since we looked, as the oldest ones are
             try:
                 tail = yield from self._segment(index, name, file)
             finally:

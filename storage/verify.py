@@ -140,6 +140,8 @@ def _read_all(files: Files, directory: str, segments: Segments, report: Report, 
         for name, check in checks.items():
             by_name[name].index = check.result()
             check.close()
+    # What retention took while we read is nothing to report.
+    report.segments = [each for each in report.segments if each.batches or files.exists(each.file)]
 
 
 def _count(report: Report, segment: SegmentReport, found: Good) -> None:

@@ -6,7 +6,11 @@ import msgspec
 import pytest
 from penstock.storage import accepted, layout, segment
 from penstock.storage import verify as module
-from penstock.storage.scan import Bad, Good, Tail, scan
+from penstock.storage.batch import encode
+from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.promises import Promises
+from penstock.storage.scan import Bad, Good, Tail, look, scan
 from penstock.storage.verify import verify
 from support.logs import LOG_ID, add_snapshots, build, content, put
 
@@ -224,3 +228,34 @@ def test_progress_counts_bytes() -> None:
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert seen[-1][0] == sum(map(len, built.batches.values()))
     assert all(done <= total for done, total in seen)
+
+
+def test_a_writer_at_work_is_never_taken_for_damage() -> None:
+    """Between any two steps of the scan the writer appends, syncs and rolls; what was there first is all good."""
+    files = MemoryFiles()
+    options = LogOptions(segment_bytes=8192, allocate_bytes=4096)
+    promises = Promises("/log/promises", files)
+    log = LogWriter.create("/log", files=files, log_id=LOG_ID, options=options, promises=promises)
+    for round_ in range(30):
+        log.append([encode([b"before %d" % round_])], round_)
+    log.sync()
+    found = []
+    for each in scan(files, "/log"):
+        found.append(each)
+        log.append([encode([b"meanwhile"])], 99)
+        if len(found) % 3:
+            log.sync()
+    assert not [each for each in found if isinstance(each, Bad)]
+    assert [each.batch.seq for each in found if isinstance(each, Good)][:30] == list(range(1, 31))
+    assert verify(files, "/log").ok
+
+
+def test_segments_that_retention_takes_meanwhile_are_not_missing() -> None:
+    built = build(shape=[(1, 1), (1, 1), (1, 1)])
+    add_snapshots(built, 2, 4)
+    segments = look(built.files, "/log")
+    built.files.unlink(built.segment_path(0))
+    found = list(scan(built.files, "/log", segments))
+    assert [each.batch.seq for each in found if isinstance(each, Good)] == [3, 4, 5, 6]
+    assert not [each for each in found if isinstance(each, Bad)]
+    assert verify(built.files, "/log").clean
