@@ -1,1 +1,57 @@
-"""penstock: a message log and task queue for Python."""
+"""penstock: a message log and task queue for Python.
+
+Names are imported when they are first used: every process of penstock passes through this module, and most
+need only a part of what stands behind it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .clients import Client, Consumer, Producer, connect
+    from .storage.embedded import Log
+    from .storage.errors import Error
+    from .storage.record import Record
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "connect": ".clients",
+    "Client": ".clients",
+    "Producer": ".clients",
+    "Consumer": ".clients",
+    "Log": ".storage.embedded",
+    "Record": ".storage.record",
+    "Error": ".storage.errors",
+}
+
+__all__ = [
+    # talking to a broker
+    "connect",
+    "Client",
+    "Producer",
+    "Consumer",
+    # a log in this process
+    "Log",
+    # values
+    "Record",
+    # errors: the root of the tree, and a module with all of them
+    "Error",
+    "errors",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value = getattr(import_module(home, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,1 +1,6 @@
-"""demo"""
+"""The main job: real flights through a broker and back, checked against the file they came from.
+
+`flights` is the data, `tally` what a consumer counts, `expected` what numpy reads in the file directly, `check`
+the comparison; `producer` and `consumer` are the processes, `roles` how the conductor talks to them, `stream` the
+job itself, `display` what a person sees, `run` the whole of it.
+"""

@@ -1,0 +1,115 @@
+"""The root of the command line: which commands there are, and how each ends.
+
+Idea: modules are imported when their command is called, so `penstock --help` costs nothing; and one place turns
+whatever ends a command into a line on standard error and an exit code.
+Contract: no expected error shows a traceback. What is not expected does, because somebody has to see it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from ..storage.errors import Error
+from . import exits
+from .output import complain
+
+COMMANDS = {
+    "serve": "Run a broker.",
+    "topic": "Create, list, show, alter and delete topics.",
+    "produce": "Write records to a topic.",
+    "consume": "Read records of a topic.",
+    "group": "List, show, reset and delete groups of consumers.",
+    "log": "Verify, repair and dump the logs of a data directory.",
+    "stats": "Show the broker's counters.",
+    "bench": "Measure a running broker.",
+    "demo": "Stream 336,776 real flights through a broker and check them.",
+    "config": "Show the settings and where each comes from.",
+}
+"""Name and short help. The module has the same name and holds a click command `command`."""
+
+
+class Commands(click.Group):
+    """Commands by name, imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        return import_module(f".{cmd_name}", __package__).command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The short helps, without importing what they are of."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="penstock", message="penstock %(version)s")
+def penstock() -> None:
+    """A message log and task queue: mapped segments, ZeroMQ, streams and queues on one log.
+
+    Commands talk to the broker that `penstock serve` runs for this user, or to that of --url or PENSTOCK_URL.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run one command and end the process with its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    code = run(given)
+    if code == exits.OK:
+        code = _flushed()
+    sys.exit(code)
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; its exit code."""
+    as_json = "--json" in arguments
+    try:
+        result = penstock.main(arguments, prog_name="penstock", standalone_mode=False)
+        return result if isinstance(result, int) else exits.OK
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return exits.INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return exits.USAGE
+    except click.UsageError as error:
+        complain("usage", _usage(error), as_json=as_json)
+        return exits.USAGE
+    except click.ClickException as error:
+        complain("usage", error.format_message(), as_json=as_json)
+        return exits.USAGE
+    except BrokenPipeError:
+        return _quiet()
+    except Error as error:
+        complain(error.code, error.message, as_json=as_json)
+        return exits.of(error)
+
+
+def _usage(error: click.UsageError) -> str:
+    message = error.format_message().rstrip(".")
+    return f"{message} (see {error.ctx.command_path} --help)" if error.ctx else message
+
+
+def _flushed() -> int:
+    """Write out what is still buffered; Python would complain on its own at exit."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _quiet()
+    return exits.OK
+
+
+def _quiet() -> int:
+    """Nobody reads our output any more: they have seen enough, which is no error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return exits.OK

@@ -1,0 +1,50 @@
+"""Exit codes, all of them, and which error ends in which.
+
+Contract: a program may rely on these numbers; a new kind of failure gets a new number.
+"""
+
+from __future__ import annotations
+
+OK = 0  # done; also when whoever read our output went away, having seen enough
+FAILED = 1  # the broker or the log refused, for a reason without a number of its own
+USAGE = 2  # the command line or the configuration is wrong; nothing was tried
+NOT_FOUND = 3  # no such topic, group, partition, offset or directory
+UNAVAILABLE = 4  # the broker cannot be reached or did not answer in time; the same call may succeed later
+DAMAGED = 5  # a log is damaged, or the demo found a difference
+IN_USE = 6  # another process holds the directory or the address
+FULL = 7  # no space left, or a limit of the broker is reached
+INTERRUPTED = 130  # ^C, as shells say it
+
+_BY_CODE = {
+    USAGE: (
+        "invalid_config",
+        "invalid_argument",
+        "invalid_input",
+        "invalid_url",
+        "invalid_settings",
+        "invalid_topic",
+        "insecure_listen",
+    ),
+    NOT_FOUND: (
+        "unknown_topic",
+        "unknown_group",
+        "unknown_partition",
+        "out_of_bounds",
+        "no_log",
+        "missing_flights",
+    ),
+    UNAVAILABLE: ("unavailable", "timed_out", "board_unavailable"),
+    DAMAGED: ("corrupt", "bad_checksum", "poisoned", "differences"),
+    IN_USE: ("already_open", "address_in_use", "group_active", "topic_exists"),
+    FULL: ("storage_full", "limit_reached"),
+}
+_CODES = {code: number for number, codes in _BY_CODE.items() for code in codes}
+
+
+def of(error: BaseException) -> int:
+    """The exit code of an error of penstock: that of the nearest class that has one."""
+    for kind in type(error).__mro__:
+        number = _CODES.get(kind.__dict__.get("code", ""))
+        if number is not None:
+            return number
+    return FAILED

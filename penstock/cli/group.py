@@ -1,0 +1,105 @@
+"""`penstock group`: list, show, reset and delete groups of consumers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..storage import units
+from .options import Session, with_session
+from .positions import POSITION
+
+if TYPE_CHECKING:
+    from ..clients import Group
+
+
+@click.group
+def command() -> None:
+    """List, show, reset and delete groups of consumers."""
+
+
+@command.command("list")
+@click.option("--topic", help="Only groups of this topic.")
+@with_session
+def list_(topic: str | None, session: Session) -> None:
+    """List groups and how far they are behind."""
+    with session.connect() as client:
+        groups = client.groups(topic) if topic else client.groups()
+    groups = sorted(groups, key=lambda group: (group.topic, group.name))
+    if session.output.as_json:
+        for group in groups:
+            session.output.json(_as_json(group))
+        return
+    session.output.table(
+        ["topic", "group", ">members", ">partitions", ">lag"],
+        [(g.topic, g.name, len(g.members), len(g.partitions), g.lag) for g in groups],
+        empty="no groups yet: penstock consume TOPIC --group NAME",
+    )
+
+
+@command.command
+@click.argument("topic")
+@click.argument("name")
+@with_session
+def show(topic: str, name: str, session: Session) -> None:
+    """Show group NAME of TOPIC: members, cursors, lag."""
+    with session.connect() as client:
+        group = client.group(topic, name)
+    if session.output.as_json:
+        session.output.json(_as_json(group))
+        return
+    session.output.table(
+        [">partition", ">cursor", ">end", ">lag", "member"],
+        [(p.partition, p.cursor if p.cursor >= 0 else None, p.end, p.lag, p.member or None) for p in group.partitions],
+    )
+    session.output.console.print()
+    session.output.table(
+        ["member", ">last seen", ">partitions"],
+        [
+            (m.name, f"{units.time_text(m.idle_s)} ago", sum(p.member == m.name for p in group.partitions))
+            for m in group.members
+        ],
+        empty="no members",
+    )
+
+
+@command.command
+@click.argument("topic")
+@click.argument("name")
+@click.option("--to", "position", type=POSITION, required=True, help="earliest, latest, an offset, or a time.")
+@click.option("--partition", "partitions", type=int, multiple=True, help="With an offset: only these; repeatable.")
+@with_session
+def reset(topic: str, name: str, position: Any, partitions: tuple[int, ...], session: Session) -> None:
+    """Move the cursors of group NAME of TOPIC, which must have no members."""
+    if partitions and not isinstance(position, int):
+        raise click.UsageError("--partition goes with an offset")
+    with session.connect() as client:
+        if isinstance(position, int):
+            chosen = partitions or range(len(client.topic(topic).partitions))
+            client.reset_group(topic, name, dict.fromkeys(chosen, position))
+        else:
+            client.reset_group(topic, name, position)
+        group = client.group(topic, name)
+    sentence = f"group {name} of {topic} reset: {group.lag:,} records to read"
+    session.output.say("reset", sentence, **_as_json(group))
+
+
+@command.command
+@click.argument("topic")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_session
+def delete(topic: str, name: str, yes: bool, session: Session) -> None:
+    """Forget group NAME of TOPIC and its cursors; it must have no members."""
+    with session.connect() as client:
+        if not yes and not session.output.as_json:
+            click.confirm(f"delete group {name} of topic {topic}?", abort=True, err=True)
+        client.delete_group(topic, name)
+    session.output.say("deleted", f"group {name} of {topic} deleted", topic=topic, group=name)
+
+
+def _as_json(group: Group) -> dict[str, Any]:
+    import msgspec
+
+    return {**msgspec.to_builtins(group), "lag": group.lag}

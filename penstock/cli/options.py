@@ -1,0 +1,137 @@
+"""Options that many commands share, and the words they accept.
+
+Idea: a command takes a `Session`: its configuration, its output, and the way to the broker. `with_session` adds
+--url, --config and --json and hands it over.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .. import config as configuration
+from ..storage import units
+from .output import Output
+
+if TYPE_CHECKING:
+    from ..clients import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Session:
+    """What a command works with."""
+
+    def __init__(self, loaded: configuration.Loaded, output: Output) -> None:
+        self.loaded = loaded
+        self.config = loaded.config
+        self.output = output
+
+    @property
+    def url(self) -> str:
+        """The broker to talk to: as told, or the one this user runs by default."""
+        return self.config.url or self.config.listen[0]
+
+    @contextmanager
+    def connect(self) -> Iterator[Client]:
+        """A client of the broker. Raises what `penstock.connect` raises."""
+        from .. import connect
+
+        if not self.config.url and self.loaded.source("listen") == "default":
+            check_private(Path(self.url.removeprefix("ipc://")).parent)
+        with connect(self.url, timeout=self.config.timeout_s) as client:
+            yield client
+
+
+def check_private(directory: Path) -> None:
+    """Refuse a socket directory that somebody else could have put there: /tmp belongs to everybody."""
+    try:
+        found = directory.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise configuration.InvalidConfig(
+            f"{directory} is not a directory that only you can write: remove it, or name another address with --url "
+            "or --listen"
+        )
+
+
+class Size(click.ParamType):
+    """64MB as bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            return units.size_bytes(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Duration(click.ParamType):
+    """30s as seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return units.seconds(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Assignment(click.ParamType):
+    """NAME=VALUE as a pair."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, separator, rest = value.partition("=")
+        if not separator or not name:
+            self.fail(f"{value!r} is not NAME=VALUE", param, ctx)
+        return name, rest
+
+
+SIZE = Size()
+DURATION = Duration()
+ASSIGNMENT = Assignment()
+
+_CONFIG = click.option("--config", "config_file", type=click.Path(), metavar="FILE", help="Configuration file (TOML).")
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON lines instead of tables and sentences.")
+_URL = click.option("--url", metavar="URL", help="The broker: ipc:///path or tcp://host:port. Also PENSTOCK_URL.")
+
+
+def with_session(function: F) -> F:
+    """Give a command that talks to a broker its `session`."""
+
+    @functools.wraps(function)
+    def command(*args: Any, url: str | None, config_file: str | None, as_json: bool, **options: Any) -> Any:
+        loaded = configuration.load({"url": url}, path=config_file)
+        return function(*args, session=Session(loaded, Output(as_json=as_json)), **options)
+
+    return _URL(_CONFIG(_JSON(command)))  # type: ignore[return-value]
+
+
+def with_config(function: F) -> F:
+    """Give a command --config, --set and --json; it loads the configuration itself."""
+    setting = click.option("--set", "settings", type=ASSIGNMENT, multiple=True, help="Any setting of `config show`.")
+    return setting(_CONFIG(_JSON(function)))
+
+
+def with_output(function: F) -> F:
+    """Give a command that needs neither broker nor configuration its `output`."""
+
+    @functools.wraps(function)
+    def command(*args: Any, as_json: bool, **options: Any) -> Any:
+        return function(*args, output=Output(as_json=as_json), **options)
+
+    return _JSON(command)  # type: ignore[return-value]

@@ -1,0 +1,115 @@
+"""What commands say: tables and sentences for people, JSON lines for programs.
+
+Idea: a command makes values; one `Output` writes them the way that was asked for. Results go to standard output,
+everything about the running (progress, notes, errors) to standard error, so that a pipe carries only results.
+Contract: under `--json` each line of standard output is one JSON object, and nothing else is written there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDE = 1000
+"""Columns of a table that goes into a file or a pipe: never cut."""
+
+_PLAIN = {0xA: " ", 0xD: " "}
+
+
+class Output:
+    """Where a command writes."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    @cached_property
+    def console(self) -> Console:
+        """Standard output for people."""
+        from rich.console import Console
+
+        return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+
+    @cached_property
+    def notes(self) -> Console:
+        """Standard error for people."""
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False)
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether somebody watches: progress bars are for terminals."""
+        return not self.as_json and sys.stderr.isatty()
+
+    def say(self, event: str, sentence: str, **values: Any) -> None:
+        """One result: a sentence, or {"event": event, ...values}."""
+        if self.as_json:
+            self.json({"event": event, **values})
+        else:
+            self.console.print(sentence, markup=False, soft_wrap=True)
+
+    def json(self, value: Any) -> None:
+        """One JSON line."""
+        binary_stdout().write(msgspec.json.encode(value) + b"\n")
+        binary_stdout().flush()
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "", empty: str = "") -> None:
+        """A table for people. Columns named ">like this" are numbers, to the right. `empty` stands for no rows."""
+        from rich.table import Table
+
+        cells = [[_cell(value) for value in row] for row in rows]
+        if not cells and empty:
+            self.console.print(empty, markup=False)
+            return
+        table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), title=title or None, title_justify="left")
+        for name in columns:
+            right = name.startswith(">")
+            table.add_column(name.removeprefix(">"), justify="right" if right else "left", overflow="fold")
+        for row in cells:
+            table.add_row(*row)
+        self.console.print(table)
+
+    def fields(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        """Names and values, one pair a line."""
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=False)
+        for name, value in pairs:
+            table.add_row(name, _cell(value))
+        self.console.print(table)
+
+    def note(self, sentence: str) -> None:
+        """Something worth knowing that is no result. Programs do not need it."""
+        if not self.as_json:
+            self.notes.print(f"penstock: {sentence}", markup=False, soft_wrap=True)
+
+
+def binary_stdout() -> BinaryIO:
+    """Standard output for bytes; what was printed as text before comes first."""
+    sys.stdout.flush()
+    return sys.stdout.buffer
+
+
+def complain(code: str, message: str, *, as_json: bool) -> None:
+    """One line on standard error: what went wrong."""
+    line = message.translate(_PLAIN)
+    encoded = msgspec.json.encode({"error": code, "message": line}).decode()
+    print(encoded if as_json else f"penstock: {line}", file=sys.stderr, flush=True)
+
+
+def _cell(value: Any) -> str:
+    """A value as it stands in a table; rich must not read brackets in it as markup."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value).replace("[", "\\[")

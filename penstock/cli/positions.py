@@ -1,0 +1,46 @@
+"""Where to begin: earliest, latest, an offset, or a time, as people write them. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import click
+
+from ..storage import units
+
+Position = Literal["earliest", "latest"] | int | datetime
+
+
+def position(text: str, now: datetime) -> Position:
+    """What `text` means: a word, an offset, an ISO time (without a zone: local), or -15m before `now`.
+
+    Raises ValueError.
+    """
+    if text == "earliest" or text == "latest":
+        return text
+    if text.isdigit():
+        return int(text)
+    if text.startswith("-"):
+        return now - timedelta(seconds=units.seconds(text[1:]))
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError as error:
+        raise ValueError(
+            f"{text!r} is no position: write earliest, latest, an offset, a time like 2026-01-31T12:00, or -15m"
+        ) from error
+
+
+class _PositionType(click.ParamType):
+    name = "position"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Position:
+        if not isinstance(value, str):
+            return value
+        try:
+            return position(value, datetime.now(UTC))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+POSITION = _PositionType()

@@ -1,0 +1,85 @@
+"""`penstock serve`: run a broker until told to stop.
+
+Contract for programs: under --json one line {"event": "ready", "listen": [...], "data": ..., "pids": {...}} on
+standard output when it serves (and again when a child was replaced, since pids change); 0 after a drain on
+SIGTERM or ^C; anything else is a failure with one line on standard error.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import config as configuration
+from .options import check_private, with_config
+from .output import Output
+
+if TYPE_CHECKING:
+    from ..broker.config import ServeConfig
+
+_ENGINE = (
+    "max_frame_bytes", "max_record_bytes", "max_topics", "max_partitions", "max_producers", "max_sessions",
+    "producer_expiry_s", "group_expiry_s", "handover_s",
+)  # fmt: skip
+
+
+@click.command
+@click.option("--data", metavar="DIR", help="Data directory. Default: a directory of this user.")
+@click.option("--listen", metavar="URL", multiple=True, help="ipc:///path or tcp://host:port (0: any); repeatable.")
+@click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
+@with_config
+def command(
+    *, data: str | None, listen: tuple[str, ...], insecure: bool | None, settings: tuple[tuple[str, str], ...],
+    config_file: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Run a broker until SIGTERM or ^C, which drain it: what was acknowledged is on disk either way."""
+    own: dict[str, Any] = {"data": data, "listen": list(listen) or None, "insecure": insecure}
+    flags = {**dict(settings), **{name: value for name, value in own.items() if value is not None}}
+    loaded = configuration.load(flags, path=config_file)
+    output = Output(as_json=as_json)
+    if loaded.source("listen") == "default":
+        _make_private(Path(loaded.config.listen[0].removeprefix("ipc://")).parent)
+
+    from ..broker.supervisor import Supervisor
+
+    said: list[dict[str, Any]] = []
+
+    def on_event(event: dict[str, Any]) -> None:
+        if as_json:
+            output.json(event)
+        elif not said:
+            _greet(output, event)
+        said.append(event)
+
+    return Supervisor(serve_config(loaded.config)).run(on_event)
+
+
+def serve_config(config: configuration.Config) -> ServeConfig:
+    """What the supervisor is told."""
+    from ..broker.config import ServeConfig
+    from ..broker.keeper import KeeperOptions
+
+    return ServeConfig(
+        data=str(Path(config.data).absolute()),
+        listen=tuple(config.listen),
+        insecure=config.insecure,
+        board_rows=config.board_rows,
+        mapped_readers=config.mapped_readers,
+        drain_s=config.drain_s,
+        keeper_timeout_s=config.keeper_timeout_s,
+        keeper=KeeperOptions(lazy_s=config.lazy_s),
+        node={name: getattr(config, name) for name in _ENGINE},
+    )
+
+
+def _greet(output: Output, event: dict[str, Any]) -> None:
+    lines = [("listening on", address) for address in event["listen"]]
+    output.fields([*lines, ("data in", event["data"]), ("broker", f"pid {event['pids']['broker']}, ^C ends it")])
+
+
+def _make_private(directory: Path) -> None:
+    """The default socket directory: ours alone."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_private(directory)

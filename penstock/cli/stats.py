@@ -1,0 +1,50 @@
+"""`penstock stats`: the broker's counters."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from .options import DURATION, Session, with_session
+
+
+@click.command
+@click.option("--every", type=DURATION, metavar="TIME", help="Repeat, with the change per second beside each number.")
+@click.argument("prefix", default="")
+@with_session
+def command(prefix: str, every: float | None, session: Session) -> None:
+    """Show the broker's counters, or those whose name starts with PREFIX."""
+    with session.connect() as client:
+        before: dict[str, Any] = {}
+        while True:
+            values = {name: value for name, value in client.stats().items() if name.startswith(prefix)}
+            _show(session, values, before, every)
+            if every is None:
+                return
+            before = values
+            time.sleep(every)
+
+
+def _show(session: Session, values: dict[str, Any], before: dict[str, Any], every: float | None) -> None:
+    if session.output.as_json:
+        session.output.json(values)
+        return
+    columns = ["counter", ">value"] + ([">per second"] if before and every else [])
+    rows = [(name, _text(value), *_rate(name, value, before, every)) for name, value in sorted(values.items())]
+    session.output.table(columns, rows, empty="no such counters")
+    if every is not None:
+        session.output.console.print()
+
+
+def _text(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def _rate(name: str, value: Any, before: dict[str, Any], every: float | None) -> tuple[str, ...]:
+    if not before or not every:
+        return ()
+    if not isinstance(value, int | float) or not isinstance(before.get(name), int | float):
+        return ("",)
+    return (f"{(value - before[name]) / every:,.0f}",)

@@ -1,0 +1,160 @@
+"""`penstock topic`: create, list, show, alter and delete topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..storage import units
+from .options import DURATION, SIZE, Session, with_session
+
+if TYPE_CHECKING:
+    from ..clients import Topic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group
+def command() -> None:
+    """Create, list, show, alter and delete topics."""
+
+
+def _settings(function: F) -> F:
+    """The settings of a topic as options; None is "not given"."""
+    for option in (
+        click.option("--max-record-bytes", type=SIZE, help="Largest record."),
+        click.option("--codec", type=click.Choice(["none", "lz4", "zstd"]), help="How clients compress values."),
+        click.option("--retain-unread/--no-retain-unread", default=None, help="Keep what a group has not committed."),
+        click.option("--retention-bytes", type=SIZE, help="Keep about so much per partition; 0: no limit."),
+        click.option("--retention", "retention_s", type=DURATION, help="Keep records so long, as in 7d; 0: forever."),
+        click.option("--segment-bytes", type=SIZE, help="Size of a log's files; retention removes whole ones."),
+    ):
+        function = option(function)
+    return function
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """The settings that were given; 0 lifts a limit of retention."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return {name: None if name.startswith("retention") and not value else value for name, value in given.items()}
+
+
+@command.command
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--commit", type=click.Choice(["durable", "written"]), help="Acknowledge when synced, or when written.")
+@click.option("--if-missing", is_flag=True, help="An existing topic of this name is no error.")
+@_settings
+@with_session
+def create(name: str, partitions: int, if_missing: bool, session: Session, **options: Any) -> None:
+    """Create topic NAME."""
+    from ..broker.errors import TopicExists
+
+    with session.connect() as client:
+        try:
+            topic = client.create_topic(name, partitions=partitions, **_given(options))
+        except TopicExists:
+            if not if_missing:
+                raise
+            topic = client.topic(name)
+            session.output.say("exists", f"topic {name} exists", topic=name, partitions=len(topic.partitions))
+            return
+    count = len(topic.partitions)
+    sentence = f"topic {name} created with {count} partition{'s' if count > 1 else ''}"
+    session.output.say("created", sentence, topic=name, id=topic.id, partitions=count, settings=topic.settings)
+
+
+@command.command("list")
+@with_session
+def list_(session: Session) -> None:
+    """List topics."""
+    with session.connect() as client:
+        topics = sorted(client.topics(), key=lambda topic: topic.name)
+    if session.output.as_json:
+        for topic in topics:
+            session.output.json(_as_json(topic))
+        return
+    session.output.table(
+        ["topic", ">partitions", ">records", ">size", "commit", "state"],
+        [
+            (t.name, len(t.partitions), t.records, units.size_text(t.size_bytes), t.settings["commit"], _state(t))
+            for t in topics
+        ],
+        empty="no topics yet: penstock topic create NAME",
+    )
+
+
+@command.command
+@click.argument("name")
+@with_session
+def show(name: str, session: Session) -> None:
+    """Show topic NAME: its settings and partitions."""
+    with session.connect() as client:
+        topic = client.topic(name)
+    if session.output.as_json:
+        session.output.json(_as_json(topic))
+        return
+    session.output.fields([("topic", topic.name), ("id", topic.id)])
+    session.output.fields((setting, _setting_text(setting, value)) for setting, value in topic.settings.items())
+    session.output.console.print()
+    session.output.table(
+        [">partition", ">first", ">end", ">records", ">size", ">segments", "state", "directory"],
+        [
+            (p.partition, p.first, p.end, p.records, units.size_text(p.size_bytes), p.segments, p.state, p.directory)
+            for p in topic.partitions
+        ],
+    )
+
+
+@command.command
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), help="Grow to so many; keys then go to other partitions.")
+@_settings
+@with_session
+def alter(name: str, partitions: int | None, session: Session, **options: Any) -> None:
+    """Change settings of topic NAME, or add partitions."""
+    given = _given(options)
+    if not given and partitions is None:
+        raise click.UsageError("nothing to change: give a setting or --partitions")
+    with session.connect() as client:
+        topic = client.alter_topic(name, partitions=partitions or 0, **given)
+    count = len(topic.partitions)
+    session.output.say("altered", f"topic {name} altered", topic=name, partitions=count, settings=topic.settings)
+
+
+@command.command
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_session
+def delete(name: str, yes: bool, session: Session) -> None:
+    """Delete topic NAME with all its records and groups."""
+    with session.connect() as client:
+        topic = client.topic(name)
+        if not yes and not session.output.as_json:
+            click.confirm(f"delete topic {name} with {topic.records:,} records?", abort=True, err=True)
+        client.delete_topic(name)
+    session.output.say("deleted", f"topic {name} deleted", topic=name, records=topic.records)
+
+
+def _as_json(topic: Topic) -> dict[str, Any]:
+    import msgspec
+
+    return {**msgspec.to_builtins(topic), "records": topic.records, "size_bytes": topic.size_bytes}
+
+
+def _state(topic: Topic) -> str:
+    """The worst of its partitions."""
+    states = {partition.state for partition in topic.partitions}
+    return next((state for state in ("poisoned", "damaged") if state in states), "ok")
+
+
+def _setting_text(name: str, value: Any) -> str:
+    if value is None:
+        return "no limit"
+    if name.endswith("_bytes"):
+        return units.size_text(value)
+    if name.endswith("_s"):
+        return units.time_text(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

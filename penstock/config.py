@@ -1,0 +1,218 @@
+"""Every setting of the command line, and where its value came from: flag > environment > file > default.
+
+Idea: one struct lists all there is, with a sentence per field; `load` fills it and remembers the source of each
+value. A field `drain_s` is `--set drain_s=5s`, `PENSTOCK_DRAIN_S=5s` and `drain_s = "5s"` in the TOML file.
+Contract: whatever is wrong raises InvalidConfig with one sentence that names the source, the key and the way out.
+Reads the file and the environment it is given, and nothing else; no globals.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+from msgspec import Meta, Struct
+
+from .storage.errors import Error
+from .storage.units import seconds, size_bytes
+
+PREFIX = "PENSTOCK_"
+FILE_VARIABLE = "PENSTOCK_CONFIG"
+OWN_FLAGS = ("url", "data", "listen", "insecure")
+"""Settings with a flag of their own name; the others are given by --set."""
+
+
+class InvalidConfig(Error):
+    """A configuration file, variable or flag that cannot be used."""
+
+    code = "invalid_config"
+
+
+def _about(text: str, unit: str = "") -> Meta:
+    return Meta(description=text, extra={"unit": unit})
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """All settings. Sizes are written as 64MB, times as 30s; lists in a variable are separated by commas."""
+
+    url: Annotated[str, _about("The broker that commands talk to; empty: the first address of `listen`.")]
+    timeout_s: Annotated[float, _about("How long a command waits for the broker.", "s")] = 10.0
+
+    data: Annotated[str, _about("The broker's data directory; made when missing.")]
+    listen: Annotated[list[str], _about("Where the broker listens: ipc:///path, tcp://host:port; port 0: any.")]
+    insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False
+    drain_s: Annotated[float, _about("How long the broker may take to end in good order.", "s")] = 30.0
+    board_rows: Annotated[int, _about("Most partitions of one broker; 256 bytes each in /dev/shm.")] = 8192
+    mapped_readers: Annotated[int, _about("Most mapped readers that can be woken.")] = 256
+    keeper_timeout_s: Annotated[float, _about("A keeper that syncs nothing for so long is replaced.", "s")] = 30.0
+    lazy_s: Annotated[float, _about("How long a topic with commit=written may stay unsynced.", "s")] = 0.1
+
+    max_frame_bytes: Annotated[int, _about("Largest batch a client may send.", "bytes")] = 64 << 20
+    max_record_bytes: Annotated[int, _about("Largest record of topics that do not say.", "bytes")] = 16 << 20
+    max_topics: Annotated[int, _about("Most topics.")] = 100_000
+    max_partitions: Annotated[int, _about("Most partitions of one topic.")] = 1024
+    max_producers: Annotated[int, _about("Producers remembered per partition.")] = 1000
+    max_sessions: Annotated[int, _about("Most consumers at once.")] = 10_000
+    producer_expiry_s: Annotated[float, _about("A silent unnamed producer is forgotten after.", "s")] = 7 * 86400.0
+    group_expiry_s: Annotated[float, _about("A silent group without members is deleted after.", "s")] = 30 * 86400.0
+    handover_s: Annotated[float, _about("How long a member may keep a partition it should release.", "s")] = 10.0
+
+
+class Sourced(Struct, frozen=True):
+    """One value and where it came from."""
+
+    name: str
+    value: Any
+    source: str
+    about: str
+    unit: str
+
+
+class Loaded(Struct, frozen=True):
+    """The configuration, value by value, and the variables that look like ours and are not."""
+
+    config: Config
+    values: list[Sourced]
+    strangers: list[str]
+
+    def source(self, name: str) -> str:
+        return next(sourced.source for sourced in self.values if sourced.name == name)
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    path: str | Path | None = None,
+) -> Loaded:
+    """The configuration as flags, environment, file and defaults give it.
+
+    Args:
+        flags: by name; None means not given. Texts are read as in the environment.
+        path: the file; without it PENSTOCK_CONFIG, then `config.toml` in the user's directory, which may be missing.
+    """
+    environ = os.environ if environ is None else environ
+    file, found_file = _read_file(path, environ)
+    variables = {name: environ[f"{PREFIX}{name.upper()}"] for name in FIELDS if f"{PREFIX}{name.upper()}" in environ}
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    for name in given:
+        if name not in FIELDS:
+            raise InvalidConfig(f"--set {name}: {_unknown(name, FIELDS)}")
+    layers: list[tuple[Mapping[str, Any], Callable[[str], str]]] = [
+        (given, lambda name: f"flag --{name}" if name in OWN_FLAGS else f"flag --set {name}"),
+        (variables, lambda name: f"environment {PREFIX}{name.upper()}"),
+        (file, lambda name: f"file {found_file}"),
+    ]
+    defaults = _defaults(environ)
+    values = [_resolve(name, layers, defaults[name]) for name in FIELDS]
+    config = msgspec.convert({sourced.name: sourced.value for sourced in values}, Config)
+    return Loaded(config, values, _strangers(environ))
+
+
+def _resolve(name: str, layers: list[tuple[Mapping[str, Any], Callable[[str], str]]], default: Any) -> Sourced:
+    about, unit = FIELDS[name]
+    for layer, source in layers:
+        if name in layer:
+            return Sourced(name, _converted(name, layer[name], source(name)), source(name), about, unit)
+    return Sourced(name, default, "default", about, unit)
+
+
+def _converted(name: str, value: Any, source: str) -> Any:
+    """`value` as the field's type. Texts may be what people write: 64MB, 30s, yes, a,b."""
+    _, unit = FIELDS[name]
+    kind = _KINDS[name]
+    try:
+        if isinstance(value, str) and unit:
+            value = size_bytes(value) if unit == "bytes" else seconds(value)
+        elif isinstance(value, str) and kind == list[str]:
+            value = [part.strip() for part in value.split(",") if part.strip()]
+        elif isinstance(value, str) and kind is bool:
+            value = _WORDS.get(value.lower(), value)
+        converted = msgspec.convert(value, kind, strict=not isinstance(value, str))
+    except (ValueError, msgspec.ValidationError) as error:
+        raise InvalidConfig(f"{source}: {name} = {value!r} cannot be used: {error}") from error
+    if isinstance(converted, int | float) and not isinstance(converted, bool) and converted < 0:
+        raise InvalidConfig(f"{source}: {name} = {value!r} cannot be used: it is below 0")
+    return converted
+
+
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
+def _read_file(path: str | Path | None, environ: Mapping[str, str]) -> tuple[dict[str, Any], Path]:
+    """The file's values and its path. Only the user's own file may be missing."""
+    named = path or environ.get(FILE_VARIABLE)
+    place = Path(named) if named else config_directory(environ) / "config.toml"
+    try:
+        content = tomllib.loads(place.read_text())
+    except FileNotFoundError as error:
+        if not named:
+            return {}, place
+        raise InvalidConfig(f"there is no configuration file {place}") from error
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidConfig(f"cannot read the configuration file {place}: {error}") from error
+    for name in content:
+        if name not in FIELDS:
+            raise InvalidConfig(f"{place}: {_unknown(name, FIELDS)}")
+    return content, place
+
+
+def _unknown(name: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "known are " + ", ".join(known)
+    return f"unknown key {name!r}: {hint}"
+
+
+def _strangers(environ: Mapping[str, str]) -> list[str]:
+    known = {f"{PREFIX}{name.upper()}" for name in FIELDS} | {FILE_VARIABLE}
+    return sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
+
+
+def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:
+    own = {
+        "url": "",
+        "data": str(state_directory(environ)),
+        "listen": [f"ipc://{runtime_directory(environ)}/broker.sock"],
+    }
+    return {field.name: own.get(field.name, field.default) for field in msgspec.structs.fields(Config)}
+
+
+# -- where a user's things are ---------------------------------------------------------------------
+
+
+def state_directory(environ: Mapping[str, str]) -> Path:
+    """What should outlive a restart: the data."""
+    return _base(environ, "XDG_STATE_HOME", ".local/state") / "penstock"
+
+
+def config_directory(environ: Mapping[str, str]) -> Path:
+    """What the user writes: config.toml."""
+    return _base(environ, "XDG_CONFIG_HOME", ".config") / "penstock"
+
+
+def runtime_directory(environ: Mapping[str, str]) -> Path:
+    """What lives as long as the session: sockets. Without XDG_RUNTIME_DIR a directory of our own in /tmp."""
+    given = environ.get("XDG_RUNTIME_DIR", "")
+    return Path(given, "penstock") if given.startswith("/") else Path(f"/tmp/penstock-{os.getuid()}")
+
+
+def _base(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
+    given = environ.get(variable, "")
+    return Path(given) if given.startswith("/") else Path(environ.get("HOME") or Path.home(), fallback)
+
+
+def _fields() -> dict[str, tuple[str, str]]:
+    hints = get_type_hints(Config, include_extras=True)
+    metas = {name: hint.__metadata__[0] for name, hint in hints.items()}
+    return {name: (meta.description, meta.extra["unit"]) for name, meta in metas.items()}
+
+
+FIELDS = _fields()
+"""What can be set: name -> (sentence, unit)."""
+
+_KINDS = get_type_hints(Config)

@@ -1,0 +1,29 @@
+"""What can go wrong in the demo itself; what the broker refuses keeps its own class."""
+
+from __future__ import annotations
+
+from ..storage.errors import Error
+
+
+class DemoError(Error):
+    """The demo cannot run."""
+
+    code = "demo"
+
+
+class MissingFlights(DemoError):
+    """The package with the flights is not installed."""
+
+    code = "missing_flights"
+
+
+class RoleFailed(DemoError):
+    """A process of the demo ended before it was done; the message carries what it said."""
+
+    code = "role_failed"
+
+
+class Differences(DemoError):
+    """What came out of the broker is not what the file holds; the message says what differs."""
+
+    code = "differences"
