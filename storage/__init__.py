@@ -9,9 +9,10 @@ from __future__ import annotations
 from .batch import Batch, Codec, ColumnId, Kind, Stamp, batches, encode, encode_raft, encode_state, parse, stamp
 from .board import Board
 from .board_row import Level, Row
+from .embedded import Log
 from .files import File, FileLock, Files
 from .index import rebuild
-from .layout import Mark, SegmentName, mark_from_row, split, word
+from .layout import Mark, SegmentName, log_number, mark_from_row, split, word
 from .lock import Holder, lock_path, take
 from .log import LogOptions, LogWriter
 from .memory_files import MemoryFiles
@@ -39,6 +40,7 @@ __all__ = [
     "Holder",
     "Kind",
     "Level",
+    "Log",
     "LogOptions",
     "LogReader",
     "LogWriter",
@@ -58,6 +60,7 @@ __all__ = [
     "encode_raft",
     "encode_state",
     "lock_path",
+    "log_number",
     "mark_from_row",
     "parse",
     "rebuild",

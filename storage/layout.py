@@ -47,6 +47,11 @@ def split(value: int) -> tuple[int, int]:
     return value >> SEQ_BITS, value & (SEQ_LIMIT - 1)
 
 
+def log_number(log_id: bytes) -> int:
+    """A log's id as the board has it: its 16 bytes as one little-endian number."""
+    return int.from_bytes(log_id, "little")
+
+
 # -- the first page of a segment ------------------------------------------------------------------
 
 SEGMENT_MAGIC = 0x534B4E50  # "PNKS" in the file

@@ -356,10 +356,19 @@ class LogWriter:
             self._open.pop(0).close()
 
     def mark_durable(self) -> None:
-        """Write the mark for what is durable into the last segment; the next sync carries it."""
+        """Write the mark for what is durable into the segment that holds it; the next sync carries it."""
         if self._durable == self._seq and self._open:
             active = self._open[-1]
             segments.write_mark(active.file, self._end_now().mark(self.log_id, active.ref.generation))
+            return
+        reader = self._own_reader()
+        row = reader.row(self._durable)
+        if row is not None:
+            name = reader.segment_of(self._durable).name
+            file = self._files.open(reference(self.path, name).path, write=True)
+            word = layout.word(name.generation, self._durable)
+            segments.write_mark(file, layout.mark_from_row(self.log_id, word, row))
+            file.close()
 
     def _end_now(self) -> End:
         position = self._open[-1].position if self._open else self._end.position

@@ -59,7 +59,8 @@ class LogReader:
     """A log open for reading.
 
     Args:
-        limit: the last seq that may be read, as a seq or as a board word. None: as far as the log verifies.
+        limit: the last seq that may be read, as a seq or as a board word; None, or one that returns None: as far
+            as the log verifies.
         first: the first offset that may be read, where retention moved it past the first segment's.
         cache: open segments, shared with other readers of the process; the reader's own when None.
     """
@@ -70,7 +71,7 @@ class LogReader:
         files: Files,
         *,
         mapped: bool = False,
-        limit: Callable[[], int] | None = None,
+        limit: Callable[[], int | None] | None = None,
         first: Callable[[], int] | None = None,
         cache: SegmentCache | None = None,
     ) -> None:
@@ -79,7 +80,7 @@ class LogReader:
         self._files = files
         self._cache = cache or SegmentCache(files)
         self._owns_cache = cache is None
-        self._limit = limit or self._verified_end
+        self._limit = limit
         self._first = first
         self._generation = 0
         self._end: int = -1
@@ -97,7 +98,9 @@ class LogReader:
 
     def limit(self) -> int:
         """The last seq that may be read now."""
-        value = self._limit()
+        value = self._limit() if self._limit is not None else None
+        if value is None:
+            return self._verified_end()
         generation, seq = layout.split(value)
         if generation != self._generation:
             self._generation = generation
@@ -320,6 +323,11 @@ class Cursor:
         self.seq = seq
         self.position = position
         self.offset = offset
+
+    @property
+    def path(self) -> str:
+        """Of the log."""
+        return self._reader.path
 
     def next(self, max_bytes: int = CHUNK_BYTES, limit_seq: int | None = None, *, cached: bool = False) -> Chunk | None:
         """The next whole batches, at least one and about `max_bytes` of them; None at the limit.

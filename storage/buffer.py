@@ -1,0 +1,104 @@
+"""Records waiting to become a batch.
+
+Idea: parallel lists of values, keys and headers; keys and headers come into being with the first record that
+has one, so that plain values cost one list append.
+
+Contract: what cannot become a record is refused when it is added. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from .errors import InvalidBatch, RecordTooLarge
+
+BATCH_BYTES = 4 << 20
+"""Values of about so many bytes become one batch."""
+
+
+class RecordBuffer:
+    """Up to `limit` records (a list added at once may exceed it)."""
+
+    def __init__(self, limit: int, max_record_bytes: int) -> None:
+        self._limit = limit
+        self._max_record_bytes = max_record_bytes
+        self._values: list[bytes] = []
+        self._keys: list[bytes | None] | None = None
+        self._headers: list[Mapping[str, bytes] | None] | None = None
+        self._plain = True
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(
+        self,
+        value: bytes | Sequence[bytes],
+        key: bytes | None = None,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Mapping[str, bytes] | Sequence[Mapping[str, bytes] | None] | None = None,
+    ) -> bool:
+        """Add one record or a list of them; True when the buffer is full. Raises InvalidBatch, RecordTooLarge."""
+        values = self._values
+        plain = self._plain and key is None and headers is None
+        if plain and value.__class__ is bytes and len(value) <= self._max_record_bytes:
+            values.append(value)  # pyright: ignore[reportArgumentType]
+        elif isinstance(value, (bytes, bytearray, memoryview)):
+            self._add_many([bytes(value)], [key], [headers])
+        elif isinstance(value, str):
+            raise InvalidBatch("a record must be bytes, not str; use .encode()")
+        else:
+            self._add_many(value, keys, headers)  # pyright: ignore[reportArgumentType]
+        return len(values) >= self._limit
+
+    def _add_many(self, values: Sequence[bytes], keys: Sequence[Any] | None, headers: Sequence[Any] | None) -> None:
+        for each in values:
+            if not isinstance(each, bytes):
+                raise InvalidBatch(f"a record must be bytes, not {type(each).__name__}")
+            if len(each) > self._max_record_bytes:
+                raise self._too_large(len(each))
+        for name, column in (("keys", keys), ("headers", headers)):
+            if column is not None and (isinstance(column, Mapping) or len(column) != len(values)):
+                raise InvalidBatch(f"{name} must be a list with one entry for each of the {len(values)} records")
+        self._keys = self._extended(self._keys, keys, len(values))
+        self._headers = self._extended(self._headers, headers, len(values))
+        self._values += values
+        self._plain = self._keys is None and self._headers is None
+
+    def _extended(self, known: list[Any] | None, more: Sequence[Any] | None, count: int) -> list[Any] | None:
+        if more is None or all(each is None for each in more):
+            if known is not None:
+                known += [None] * count
+            return known
+        return [*(known if known is not None else [None] * len(self._values)), *more]
+
+    def _too_large(self, size: int) -> RecordTooLarge:
+        return RecordTooLarge(f"a record of {size} bytes is over max_record_bytes={self._max_record_bytes}")
+
+    def batches(self, encode: Callable[..., Any]) -> list[Any]:
+        """What is buffered as batches of about BATCH_BYTES, made with `encode(values, keys=, headers=)`."""
+        return [
+            encode(
+                self._values[start:end],
+                keys=None if self._keys is None else self._keys[start:end],
+                headers=None if self._headers is None else self._headers[start:end],
+            )
+            for start, end in self._parts()
+        ]
+
+    def _parts(self) -> Iterator[tuple[int, int]]:
+        values = self._values
+        if sum(map(len, values)) <= BATCH_BYTES:
+            yield 0, len(values)
+            return
+        start = size = 0
+        for place, value in enumerate(values):
+            if size and size + len(value) > BATCH_BYTES:
+                yield start, place
+                start, size = place, 0
+            size += len(value)
+        yield start, len(values)
+
+    def clear(self) -> None:
+        """Forget everything: it is in the log."""
+        self._values, self._keys, self._headers, self._plain = [], None, None, True

@@ -1,0 +1,99 @@
+"""Playing a log's records back in order, from a place that can be asked for and moved.
+
+Idea: batches are decoded one at a time into a list and the caller gets C iterators over those lists; the
+position is where the last list ended less what its iterator still holds, so following it costs nothing per record.
+
+Contract: every column is verified before a record of its batch is handed out. Records only: batches of
+state are passed over, batches of an unknown kind stop the reader. Not for use by several threads at once.
+Must not know: who writes, how far may be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from operator import length_hint
+from typing import TypeVar
+
+from .batch import Batch, Kind
+from .errors import BadChecksum, Corrupt, InvalidBatch, NewerFormat
+from .reader import Cursor, LogReader, corrupt
+from .record import Record, records
+
+Item = TypeVar("Item")
+Decoded = TypeVar("Decoded")
+_KNOWN_KINDS = frozenset(Kind)
+
+
+def values_from(batch: Batch, start: int) -> list[bytes]:
+    """The values of `batch` from offset `start` on."""
+    found = batch.values()
+    skip = start - batch.base_offset
+    return found[skip:] if skip > 0 else found
+
+
+def records_from(batch: Batch, start: int) -> list[Record]:
+    """The records of `batch` from offset `start` on."""
+    return records(batch, start=start)
+
+
+class Playback:
+    """A position in a log, and iterators that move it."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+        self._end = reader.first_offset
+        self._given: Iterator[object] = iter(())
+
+    @property
+    def position(self) -> int:
+        """Offset of the next record."""
+        return self._end - length_hint(self._given)
+
+    def seek(self, offset: int, reader: LogReader | None = None) -> Cursor:
+        """Go to `offset`. Raises OutOfBounds, Corrupt."""
+        cursor = (reader or self._reader).cursor(offset)
+        self._end, self._given = offset, iter(())
+        return cursor
+
+    def items(self, decode: Callable[[Batch, int], list[Item]]) -> Iterator[Item]:
+        """What `decode(batch, start)` makes of every batch from the position to the end."""
+        return chain.from_iterable(self._given_lists(decode))
+
+    def _given_lists(self, decode: Callable[[Batch, int], list[Item]]) -> Iterator[Iterator[Item]]:
+        for found in self.lists(decode):
+            given = iter(found)
+            self._given = given
+            yield given
+
+    def lists(self, decode: Callable[[Batch, int], Decoded], reader: LogReader | None = None) -> Iterator[Decoded]:
+        """As `items`, a batch at a time; the position moves past a batch when it is handed out.
+
+        Args:
+            reader: another reader of the same log to read through.
+        """
+        cursor = self.seek(self.position, reader)
+        while (chunk := cursor.next()) is not None:
+            for batch in chunk.batches:
+                if batch.kind == Kind.RECORDS and batch.end_offset > self._end:
+                    self._check(batch)
+                    found = decode(batch, self._end)
+                    self._end, self._given = batch.end_offset, iter(())
+                    yield found
+                elif batch.kind not in _KNOWN_KINDS:
+                    where = f"batch {batch.seq} of {self._reader.path}"
+                    raise NewerFormat(f"{where} is of kind {batch.kind}, which this penstock does not know; upgrade it")
+
+    def _check(self, batch: Batch) -> None:
+        try:
+            batch.check()
+        except InvalidBatch as error:
+            raise self._damaged(batch, error) from error
+
+    def _damaged(self, batch: Batch, error: InvalidBatch) -> Corrupt:
+        place = self._reader.cursor(batch.base_offset)
+        path = self._reader.segment_of(batch.seq).ref.path
+        found = corrupt(path, place.position, error.message, batch.end_offset)
+        if isinstance(error, BadChecksum):
+            return BadChecksum(found.message, path=path, position=place.position, next_offset=batch.end_offset)
+        return found

@@ -1,0 +1,76 @@
+"""Syncing full segments behind the back of a writer that does not wait for syncs.
+
+Idea: with commit="written" nobody asks for durability, so after a crash all of the log would have to be
+verified. A thread syncs each segment once the log has moved on; the writer collects the result and marks it.
+
+Contract: only `collect` and `finish` touch the writer, and they are called by the writer's own thread. A sync
+that fails poisons the log, as any other.
+Must not know: records, buffers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from .files import Files
+from .log import LogWriter
+from .segment import SegmentRef
+
+
+class BackgroundSync:
+    """Syncs the segments of `writer` that are full."""
+
+    def __init__(self, writer: LogWriter, files: Files) -> None:
+        self._writer = writer
+        self._files = files
+        self._thread: threading.Thread | None = None
+        self._results: deque[tuple[int, int] | OSError] = deque()
+        writer.on_segment = self._rolled
+        self._pending = False
+
+    def _rolled(self, _: SegmentRef) -> None:
+        self._pending = self._writer.options.commit == "written"
+
+    def collect(self) -> None:
+        """Take the results that are there, and start the next sync when the log has rolled."""
+        while self._results:
+            result = self._results.popleft()
+            if isinstance(result, OSError):
+                self._writer.poison(str(result))
+            else:
+                self._writer.settle(*result)
+                self._writer.mark_durable()
+        busy = self._thread is not None and self._thread.is_alive()
+        if self._pending and not busy:
+            self._pending = False
+            self._start()
+
+    def _start(self) -> None:
+        full = self._writer.dirty_segments()[:-1]
+        if not full or self._writer.dirty_segments()[-1].generation != full[0].generation:
+            return
+        through = self._writer.dirty_segments()[-1].base_seq - 1
+        arguments = ([ref.path for ref in full], self._writer.generation, through)
+        self._thread = threading.Thread(target=self._sync, args=arguments, name="penstock-sync", daemon=True)
+        self._thread.start()
+
+    def _sync(self, paths: list[str], generation: int, through: int) -> None:
+        try:
+            for path in paths:
+                file = self._files.open(path, write=True)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+        except OSError as error:
+            self._results.append(error)
+            return
+        self._results.append((generation, through))
+
+    def finish(self) -> None:
+        """Wait for the thread and take its result."""
+        if self._thread is not None:
+            self._thread.join()
+        self._pending = False
+        self.collect()

@@ -1,0 +1,41 @@
+"""A thread that does one thing every so often, and the lock that keeps it apart from its owner.
+
+Contract: `stop` returns when the thread is gone. An error of the action is raised by the owner's next `check`,
+and the thread goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Ticker:
+    """Calls `action` every `interval_s` seconds until stopped."""
+
+    def __init__(self, interval_s: float, action: Callable[[], object]) -> None:
+        self.lock = threading.RLock()
+        self._interval_s = interval_s
+        self._action = action
+        self._error: Exception | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-flush", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval_s):
+            try:
+                self._action()
+            except Exception as error:
+                self._error = error
+
+    def check(self) -> None:
+        """Raise the action's latest error, once."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def stop(self) -> None:
+        """Stop and wait."""
+        self._stopping.set()
+        self._thread.join()
