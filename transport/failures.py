@@ -25,12 +25,14 @@ class RemoteError(TransportError):
 
 def failure_of(error: Error, request: int, where: str = "") -> Failure:
     """What the asker is told about `error`."""
-    return Failure(request=request, code=error.code, message=error.message, retry=error.retry, where=where)
+    return Failure(request, error.code, error.message, error.retry, where, error.offset)
 
 
 def error_of(failure: Failure) -> Error:
     """The error that a Failure (or an Evicted) stands for, ready to be raised."""
-    return error_from(failure.code, failure.message, retry=failure.retry)
+    error = error_from(failure.code, failure.message, retry=failure.retry)
+    error.offset = failure.offset
+    return error
 
 
 def error_from(code: str, message: str, *, retry: bool = False) -> Error:

@@ -16,6 +16,12 @@ def test_an_error_keeps_its_class_its_sentence_and_its_retry():
     assert again.message == "no space left in /data"
 
 
+def test_an_error_about_a_position_says_where_to_go_on():
+    error = OutOfBounds("offset 9 is outside 0 to 5")
+    error.offset = 5
+    assert failures.error_of(failures.failure_of(error, 1)).offset == 5
+
+
 @pytest.mark.parametrize("kind", [kind for kind in Error.by_code.values() if kind is not failures.RemoteError])
 def test_every_error_of_the_tree_can_come_over_the_wire(kind):
     assert type(failures.error_from(kind.code, "why")) is kind
@@ -31,6 +37,7 @@ def test_a_code_of_a_newer_broker_is_kept():
 def test_details_that_do_not_travel_have_defaults():
     error = failures.error_from(OutOfBounds.code, "offset 9 is outside 0 to 5")
     assert "0 to 5" in error.message
+    assert error.offset == -1
     damage = failures.error_from("corrupt", "segment 3")
     assert isinstance(damage, Corrupt)
     assert damage.next_offset is None

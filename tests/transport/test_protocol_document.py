@@ -1,0 +1,138 @@
+"""PROTOCOL.md and the code say the same: every message, every field in order, every type, every error code."""
+
+from __future__ import annotations
+
+import re
+import typing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import penstock.broker.errors
+import penstock.storage.errors
+import penstock.transport.errors
+import pytest
+from penstock.broker.engine import NodeConfig
+from penstock.broker.engine.producers import RECENT
+from penstock.storage.errors import Error
+from penstock.transport import codec, messages, socket_options
+from penstock.transport.failures import RemoteError
+from penstock.transport.producer_session import WINDOW_BATCHES_MAX
+from support.samples import REQUESTS
+
+TEXT = Path(messages.__file__).with_name("PROTOCOL.md").read_text()
+HEADING = re.compile(r"^#### (?:(\d+) )?(\w+)$", re.MULTILINE)
+FIELD = re.compile(r"^\| `(\w+)` \| (.+?) \| (.+) \|$", re.MULTILINE)
+CODE = re.compile(r"^\| `(\w+)` \| (yes|no) \| (.+) \|$", re.MULTILINE)
+
+WORDS = {
+    repr(messages.Count): "count",
+    repr(messages.Int64): "int",
+    repr(messages.Unsigned): "unsigned",
+    repr(messages.TopicId): "id",
+    repr(messages.Setting): "setting",
+    repr(typing.Any): "any",
+    repr(str): "text",
+    repr(bytes): "bytes",
+    repr(bool): "yes/no",
+}
+STRUCTS = [kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
+STRUCTS = [kind for kind in STRUCTS if kind not in (msgspec.Struct, messages.Message)]
+
+
+def sections() -> dict[str, tuple[int | None, str]]:
+    """Tag and text by the name of each message or part."""
+    found = list(HEADING.finditer(TEXT))
+    ends = [each.start() for each in found[1:]] + [TEXT.index("\n## 9 ")]
+    return {
+        each[2]: (int(each[1]) if each[1] else None, TEXT[each.end() : end])
+        for each, end in zip(found, ends, strict=True)
+    }
+
+
+def word(annotation: Any) -> str:
+    """A type as the document writes it."""
+    if repr(annotation) in WORDS:
+        return WORDS[repr(annotation)]
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return word(typing.get_args(annotation)[0])
+    parts = [word(part) for part in typing.get_args(annotation)]
+    if origin is list:
+        return f"[{parts[0]}]"
+    if origin is tuple:
+        return f"({', '.join(parts)})"
+    if origin is dict:
+        return f"{{{parts[0]}: {parts[1]}}}"
+    return annotation.__name__
+
+
+def default(value: Any) -> str:
+    if isinstance(value, (str, bytes)):
+        return f'"{value if isinstance(value, str) else value.decode()}"'
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def described(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
+    """Name and type of each field, as the document should have them."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    fields = msgspec.structs.fields(kind)
+    return [
+        (each.name, word(hints[each.name]) + ("" if each.required else f" = {default(each.default)}"))
+        for each in fields
+    ]
+
+
+def test_every_message_and_part_has_a_section_and_nothing_else_has():
+    assert set(sections()) == {kind.__name__ for kind in STRUCTS}
+
+
+@pytest.mark.parametrize("kind", STRUCTS, ids=lambda kind: kind.__name__)
+def test_a_section_has_the_tag_and_the_fields_in_order_with_their_types(kind):
+    tag, text = sections()[kind.__name__]
+    assert tag == kind.__struct_config__.tag
+    assert [(name, type_) for name, type_, _ in FIELD.findall(text)] == described(kind)
+
+
+@pytest.mark.parametrize("kind", [type(message) for message, _ in REQUESTS], ids=lambda kind: kind.__name__)
+def test_every_request_says_what_answers_it(kind):
+    text = sections()[kind.__name__][1]
+    assert "Answer: " in text or "No answer" in text
+
+
+def test_the_table_of_codes_is_the_error_tree():
+    """An error without a row here cannot be understood by a client written from the document."""
+    modules = {penstock.storage.errors, penstock.transport.errors, penstock.broker.errors}
+    names = {module.__name__ for module in modules}
+    kinds = {kind for kind in Error.by_code.values() if kind.__module__ in names} | {RemoteError}
+    table = TEXT[TEXT.index("\n## 9 ") : TEXT.index("\n## 10 ")]
+    rows = {code: retry for code, retry, _ in CODE.findall(table)}
+    assert rows == {kind.code: "yes" if kind.retry else "no" for kind in kinds}
+
+
+def test_every_code_that_is_named_exists():
+    named = set()
+    for _, text in sections().values():
+        for line in re.findall(r"^Errors: .*(?:\n.+)*", text, re.MULTILINE):
+            named |= set(re.findall(r"`([a-z_]+)`", line))
+    assert named
+    assert named <= set(Error.by_code)
+
+
+def test_the_limits_are_those_of_the_code():
+    mib = 1 << 20
+    table = TEXT[TEXT.index("\n## 10 ") : TEXT.index("\n## 11 ")]
+    assert f"| frame 1 of a request | {codec.REQUEST_BYTES_MAX // mib} MiB |" in table
+    assert f"| frame 1 of an answer | {codec.ANSWER_BYTES_MAX // mib} MiB |" in table
+    assert f"`max_frame_bytes` of Welcome, {NodeConfig().max_frame_bytes // mib} MiB by default" in table
+    assert f"| one frame on the wire | {socket_options.MESSAGE_BYTES_MAX // mib} MiB by default" in table
+    assert f"{NodeConfig().max_record_bytes // mib} MiB by default" in table
+    assert f"| batches of one producer in flight, per partition | {WINDOW_BATCHES_MAX} |" in table
+
+
+def test_what_producers_may_have_in_flight_is_what_brokers_remember():
+    assert WINDOW_BATCHES_MAX <= RECENT
+
+
+def test_the_document_names_the_version_spoken():
+    assert TEXT.startswith(f"# The penstock protocol, version {codec.VERSION}\n")
