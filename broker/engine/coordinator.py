@@ -8,7 +8,7 @@ partition notices anything.
     free --propose owner--> PENDING --committed--> OWNED --asked back--> REVOKING --released, left, taken--> free
 
 Contract: at most one claim per partition, at most one session may commit (the log's epoch decides). Claims
-are of this node's memory only: after a restart everybody joins again, and the logged owner is preferred.
+are of this node's memory only: after a restart everybody joins again, and epochs go on from the log.
 Must not know messages, peers or the clock: deadlines come in as numbers.
 """
 
@@ -125,7 +125,8 @@ class Membership:
     def rebalance(self, now_s: float, awaiting: Member | None = None) -> None:
         """Move towards an even share. `awaiting` is told first when what is free for it is committed."""
         self.stuck = False
-        wanted = assign(list(self.members), [p.number for p in self._partitions], self._current())
+        current = {number: claim.session.member for number, claim in self.claims.items()}
+        wanted = assign(list(self.members), [p.number for p in self._partitions], current)
         for partition in self._partitions:
             member = wanted.get(partition.number)
             if member is None:
@@ -163,12 +164,6 @@ class Membership:
             return False
         claim.epoch = epoch
         return True
-
-    def _current(self) -> dict[int, str]:
-        """Who has which partition; for free ones, who had it last as far as the log knows."""
-        found = {p.number: p.ledger.head.groups.get(self.group).owner for p in self._partitions}
-        found.update({number: claim.session.member for number, claim in self.claims.items()})
-        return found
 
     def _claim(self, partition: Partition, session: Member) -> None:
         claim = Claim(self, partition, session)
