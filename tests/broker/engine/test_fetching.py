@@ -1,0 +1,147 @@
+"""Fetching: at once, later, never past what is committed, and never from a place that is not the reader's."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.transport import messages as m
+from support.engine import Rig, records
+
+
+def filled(count: int = 5, **config: float) -> tuple[Rig, bytes]:
+    rig = Rig(**config)
+    topic = rig.topic()
+    for number in range(count):
+        rig.produce(topic, [b"%d" % number])
+    return rig, topic
+
+
+def payload(rig: Rig, request: int) -> bytes:
+    return next(data for _, message, data in rig.port.sent if getattr(message, "request", 0) == request)
+
+
+def test_a_fetch_gives_whole_batches_and_where_to_go_on():
+    rig, topic = filled()
+    answer = rig.fetch(topic, 2)
+    assert (answer.next_offset, answer.first, answer.end) == (5, 0, 5)
+    assert records(payload(rig, answer.request), 2) == [b"2", b"3", b"4"]
+
+
+def test_a_small_limit_still_gives_one_batch():
+    rig, topic = filled()
+    answer = rig.ask(m.Fetch, topic, 0, 1, -1, 1, 0)
+    assert answer.next_offset == 2
+
+
+def test_a_fetch_at_the_end_without_a_wait_is_answered_empty():
+    rig, topic = filled()
+    answer = rig.fetch(topic, 5)
+    assert (answer.next_offset, payload(rig, answer.request)) == (5, b"")
+
+
+def test_a_fetch_at_the_end_waits_for_the_next_record():
+    rig, topic = filled()
+    assert rig.fetch(topic, 5, wait_ms=1000) is None
+    request = rig._request
+    rig.store.hold = True
+    rig.produce(topic, [b"new"])
+    assert rig.answers(request) == [], "it is not committed"
+    rig.sync()
+    assert rig.answers(request)[0].next_offset == 6
+    assert records(payload(rig, request), 5) == [b"new"]
+
+
+def test_a_fetch_whose_time_is_up_is_answered_empty_and_once():
+    rig, topic = filled()
+    assert rig.fetch(topic, 5, wait_ms=1000) is None
+    request = rig._request
+    assert rig.node.tick(rig.now) == pytest.approx(1.0)
+    rig.pass_time(0.9)
+    assert rig.answers(request) == []
+    rig.pass_time(0.2)
+    rig.produce(topic, [b"new"])
+    assert [answer.next_offset for answer in rig.answers(request)] == [5]
+
+
+def test_a_wait_has_a_limit():
+    rig, topic = filled(wait_max_s=2.0)
+    assert rig.fetch(topic, 5, wait_ms=10**9) is None
+    request = rig._request
+    rig.pass_time(2.5)
+    assert len(rig.answers(request)) == 1
+
+
+def test_a_peer_that_went_away_is_not_waited_for():
+    rig, topic = filled()
+    rig.fetch(topic, 5, wait_ms=1000)
+    request = rig._request
+    assert rig.node.stats()["fetch.waiting"] == 1
+    rig.node.disconnect("c")
+    rig.produce(topic, [b"new"])
+    assert (rig.answers(request), rig.node.stats()["fetch.waiting"]) == ([], 0)
+
+
+@pytest.mark.parametrize(("offset", "valid"), [(6, 5), (1 << 40, 5)])
+def test_an_offset_out_of_range_is_refused_with_the_valid_range(offset: int, valid: int):
+    rig, topic = filled()
+    answer = rig.fetch(topic, offset)
+    assert (answer.code, answer.offset) == ("out_of_bounds", valid)
+    assert "0 to 5 are valid" in answer.message
+
+
+def test_a_fetch_of_cold_pages_is_answered_when_they_are_warm():
+    rig, topic = filled()
+    rig.port.cold = []
+    assert rig.fetch(topic, 0) is None
+    request, tokens = rig._request, rig.port.cold
+    rig.pass_time(2)
+    assert rig.answers(request) == [], "the records exist: an empty answer would be wrong"
+    rig.port.cold = None
+    rig.node.warmed(tokens[0])
+    assert rig.answers(request)[0].next_offset == 5
+
+
+def test_the_term_before_an_offset_is_checked():
+    rig, topic = filled()
+    rig.restart()
+    rig.produce(topic, [b"second term"])
+    terms = {offset: term for offset, term in [(2, 1), (5, 1), (6, 2)]}
+    for offset, term in terms.items():
+        assert isinstance(rig.fetch(topic, offset, term=term), m.Fetched)
+    assert isinstance(rig.fetch(topic, 0, term=0), m.Fetched)
+
+
+@pytest.mark.parametrize(
+    ("offset", "term", "valid"),
+    [
+        (6, 1, 5),  # read six records of term 1, of which the last was lost and its offset reused
+        (9, 1, 5),  # far beyond
+        (3, 2, 3),  # a term that the record before does not have
+        (7, 2, 6),
+        (3, 9, 3),  # a term nobody has any more
+    ],
+)
+def test_a_position_that_was_lost_is_answered_with_the_valid_end(offset: int, term: int, valid: int):
+    rig, topic = filled()
+    rig.restart()
+    rig.produce(topic, [b"second term"])
+    answer = rig.fetch(topic, offset, term=term)
+    assert (answer.code, answer.offset) == ("diverged", valid)
+    assert f"end at {valid}" in answer.message
+
+
+def test_offsets_are_found_by_time_for_all_partitions_at_once():
+    rig = Rig()
+    topic = rig.topic(partitions=3)
+    times = []
+    for number in range(3):
+        rig.pass_time(1)
+        times.append(rig.now.wall_us)
+        for partition in range(number + 1):
+            rig.produce(topic, [b"x"], partition)
+    ask = lambda time_us: rig.ask(m.FindOffsets, topic, time_us).offsets  # noqa: E731
+    assert ask(m.EARLIEST) == [(0, 0), (0, 0), (0, 0)]
+    assert ask(m.LATEST) == [(3, 1), (2, 1), (1, 1)]
+    assert ask(times[1]) == [(1, 1), (0, 0), (0, 0)]
+    assert ask(times[2]) == [(2, 1), (1, 1), (0, 0)]
+    assert ask(times[2] + 1) == ask(m.LATEST)
+    assert rig.ask(m.FindOffsets, topic, -7).code == "invalid_request"
