@@ -180,9 +180,9 @@ def main(config: ServeConfig, *, control_fd: int, link: int, doorbell: int, bell
     try:
         assembly.broker.run(lambda: supervisor.send([control.encode(control.Serving(assembly.listen, config.data))]))
         assembly.broker.drain()
-    except BaseException:
+    except BaseException as error:
         # As after SIGKILL: nothing is retired or marked clean, the next broker recovers.
-        traceback.print_exc()
+        traceback.print_exception(error)
         sys.stderr.flush()
         os._exit(1)
     assembly.close()

@@ -194,7 +194,7 @@ class Watermarks:
                 moved = True
                 held.publish()
             if held.unsynced:
-                again = again or held.lazy
+                again = again or (held.lazy and log.durable != before)
             else:
                 del self._pending[log]
         if moved or not self._pending:

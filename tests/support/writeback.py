@@ -1,0 +1,129 @@
+"""A disk behind a page cache, whose write-back may fail the way Linux tells it.
+
+Idea: `MemoryFiles` is the page cache; beside it stands what is on the disk. A failed write-back leaves the page
+clean (a later sync has nothing to do and succeeds), the disk without the bytes, and an error that each
+descriptor opened before is told once; one opened later is told only if nobody was yet. `power_cut` gives the
+file system as the disk has it. Allocations and writes can be made to fail as on a full disk.
+
+Contract: deterministic. Names are durable at once; what is synced is whole.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.storage.errors import StorageFull
+from penstock.storage.files import File
+from penstock.storage.memory_files import Content, MemoryFile, MemoryFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer
+
+
+class Disk:
+    """One file on the disk, and how its write-backs went."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.dirty = True
+        self.errors = 0  # failed write-backs so far
+        self.told = 0  # the last of them that any descriptor was told of
+        self.fails = False  # the next write-back does
+
+
+class CachedFile(MemoryFile):
+    """One descriptor."""
+
+    __slots__ = ("_disk", "_files", "_seen")
+
+    def __init__(self, path: str, content: Content, disk: Disk, files: WritebackFiles) -> None:
+        super().__init__(path, content)
+        self._disk = disk
+        self._files = files
+        self._seen = disk.errors if disk.told == disk.errors else disk.told
+
+    def allocate(self, size: int) -> None:
+        self._files.take_space(self.path)
+        super().allocate(size)
+
+    def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
+        self._files.take_space(self.path)
+        super().pwritev(buffers, position)
+        self._disk.dirty = True
+
+    def sync(self) -> None:
+        self._files.syncs += 1
+        self._files.write_back(self.path, self.content)
+        if self._seen != self._disk.errors:
+            self._seen = self._disk.told = self._disk.errors
+            raise OSError(errno.EIO, "Input/output error")
+
+
+class WritebackFiles(MemoryFiles):
+    """A file system whose disk can be made to fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.syncs = 0
+        self.full_at = 0  # the nth use of space from now on fails; 0: none does
+        self._disks: dict[int, Disk] = {}
+        self._kept: list[Content] = []  # contents by id() must stay alive
+
+    def disk(self, content: Content) -> Disk:
+        if id(content) not in self._disks:
+            self._disks[id(content)] = Disk()
+            self._kept.append(content)
+        return self._disks[id(content)]
+
+    def create(self, path: str, size: int = 0) -> File:
+        self.take_space(path)
+        file = super().create(path, size)
+        return CachedFile(path, self.contents[path], self.disk(self.contents[path]), self) if file else file
+
+    def open(self, path: str, *, write: bool = False) -> File:
+        content = self._content(path)
+        return CachedFile(path, content, self.disk(content), self)
+
+    def take_space(self, path: str) -> None:
+        """One use of space: fails if it is its turn."""
+        if self.full_at:
+            self.full_at -= 1
+            if self.full_at == 0:
+                raise StorageFull(f"cannot write to {path}: no space is left on the device")
+
+    def fail_next(self, path: str) -> None:
+        """The next write-back of this file fails, whoever causes it."""
+        self.disk(self.contents[path]).fails = True
+
+    def write_back(self, path: str, content: Content) -> None:
+        """The kernel writes the file's dirty pages, in its own time or because of a sync."""
+        disk = self.disk(content)
+        if not disk.dirty:
+            return
+        disk.dirty = False
+        if disk.fails:
+            disk.fails = False
+            disk.errors += 1
+        else:
+            disk.data = bytes(content.data)
+
+    def sync_all(self) -> None:
+        """syncfs: writes everything back, and fails if anything did."""
+        self.syncs += 1
+        before = sum(disk.errors for disk in self._disks.values())
+        for path, content in list(self.contents.items()):
+            self.write_back(path, content)
+        if sum(disk.errors for disk in self._disks.values()) != before:
+            raise OSError(errno.EIO, "Input/output error")
+
+    def power_cut(self) -> WritebackFiles:
+        """The file system after a power cut: only what the disk has."""
+        after = WritebackFiles()
+        after.directories = set(self.directories)
+        for path, content in self.contents.items():
+            after.contents[path] = Content(self.disk(content).data)
+            disk = after.disk(after.contents[path])
+            disk.data, disk.dirty = bytes(after.contents[path].data), False
+        return after
