@@ -56,7 +56,11 @@ IMPURE_LIBRARIES = {
 }
 
 # One module each knows these libraries, so that another one could take their place.
-ONLY_IN = {"zmq": {"penstock.transport.zmq_sockets"}, "click": {"penstock.cli"}, "rich": {"penstock.cli", "penstock.demo"}}
+ONLY_IN = {
+    "zmq": {"penstock.transport.zmq_sockets"},
+    "click": {"penstock.cli"},
+    "rich": {"penstock.cli", "penstock.demo"},
+}
 
 # What the core install brings. Anything else is an extra: imported inside the function that needs it.
 CORE = {"click", "msgpack", "msgspec", "numpy", "posix_ipc", "rich", "xxhash", "zmq"}

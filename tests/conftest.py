@@ -1,0 +1,90 @@
+"""What every test may rely on: a clean environment, a seed, and cases in the amount asked for.
+
+`make test` is deterministic: hypothesis is derandomised and the seed is 1. `make soak` (`--soak`) multiplies the
+cases, takes a fresh seed, and runs the tests marked `soak`. A failure prints the seed; PENSTOCK_SEED=n replays it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+SOAK_FACTOR = 25
+
+settings.register_profile("test", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile(
+    "soak", deadline=None, max_examples=50 * SOAK_FACTOR, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="many times the cases, a fresh seed, and tests marked `soak`")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    soak = config.getoption("--soak")
+    settings.load_profile("soak" if soak else "test")
+    config.stash[SEED] = int(os.environ.get("PENSTOCK_SEED") or (random.randrange(1, 2**31) if soak else 1))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {config.stash[SEED]} (PENSTOCK_SEED={config.stash[SEED]} replays)"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--soak"):
+        soaking = [item for item in items if item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=soaking)
+        items[:] = [item for item in items if item not in soaking]
+
+
+SEED = pytest.StashKey[int]()
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The run's seed: 1, or what PENSTOCK_SEED says, or a fresh one under `make soak`."""
+    value = request.config.stash[SEED]
+    request.node.user_properties.append(("seed", value))
+    return value
+
+
+@pytest.fixture
+def effort(request: pytest.FixtureRequest) -> int:
+    """By how much to multiply the number of cases: 1, or many under `make soak`."""
+    return SOAK_FACTOR if request.config.getoption("--soak") else 1
+
+
+@pytest.fixture(autouse=True)
+def environment_without_penstock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No PENSTOCK_ variable of whoever runs the tests reaches one."""
+    for name in [name for name in os.environ if name.startswith("PENSTOCK_")]:
+        monkeypatch.delenv(name)
+
+
+def _children() -> set[int]:
+    """Processes started by this one and still there."""
+    with open(f"/proc/self/task/{os.getpid()}/children") as listing:
+        return {int(pid) for pid in listing.read().split()}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_process_is_left_behind() -> Iterator[None]:
+    """A test stops what it starts; whoever forgets fails the run."""
+    before = _children()
+    yield
+    left = {pid: _command(pid) for pid in _children() - before}
+    left = {pid: command for pid, command in left.items() if "resource_tracker" not in command}
+    assert not left, f"tests left processes behind: {left}"
+
+
+def _command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as words:
+            return words.read().replace(b"\0", b" ").decode(errors="replace")
+    except FileNotFoundError:
+        return "gone"
