@@ -203,7 +203,7 @@ def _readable(raw: zmq.Socket[bytes]) -> bool:
 
 
 def _content(frame: zmq.Frame) -> Buffer:
-    return frame.bytes if len(frame) <= RECEIVE_COPY_BYTES_MAX else frame.buffer
+    return frame.bytes if len(frame) <= RECEIVE_COPY_BYTES_MAX else frame.buffer.toreadonly()
 
 
 class _Listening(Socket):
