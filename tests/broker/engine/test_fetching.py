@@ -104,8 +104,7 @@ def test_the_term_before_an_offset_is_checked():
     rig, topic = filled()
     rig.restart()
     rig.produce(topic, [b"second term"])
-    terms = {offset: term for offset, term in [(2, 1), (5, 1), (6, 2)]}
-    for offset, term in terms.items():
+    for offset, term in [(2, 1), (5, 1), (6, 2)]:
         assert isinstance(rig.fetch(topic, offset, term=term), m.Fetched)
     assert isinstance(rig.fetch(topic, 0, term=0), m.Fetched)
 

@@ -1,0 +1,220 @@
+"""Random lives of a node against a naive model; and replay: what the log adds up to is what the node knew.
+
+Each step is a random command, right or wrong. The model is lists and dicts. After some steps the node is closed or
+killed and opened again. At the end, and at each restart, every state is compared three ways: as it was live,
+replayed from the first batch, and replayed from the newest snapshot.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from penstock.broker.engine.replay import replay
+from penstock.broker.engine.state import PartitionState, SnapshotBody
+from penstock.storage.batch import encode
+from penstock.transport import messages as m
+from support.engine import Rig
+
+GROUPS, MEMBERS = ["g", "h"], ["a", "b", "c"]
+
+
+class NoSnapshots:
+    """A store that has lost all its snapshots."""
+
+    def load_snapshot(self, log: Any) -> None:
+        return None
+
+
+def bodies(rig: Rig) -> list[bytes]:
+    """Every partition's state as committed."""
+    return [ledger.applied.encode() for ledger in rig.node._house.partitions]
+
+
+def replayed(rig: Rig, store: Any) -> list[bytes]:
+    """Every partition's state as its log gives it."""
+    logs = [ledger.log for ledger in rig.node._house.partitions]
+    return [replay(log, PartitionState, store, lambda _: None).applied.encode() for log in logs]
+
+
+def timeless(body: bytes) -> SnapshotBody:
+    """Without the times of producers and groups, which `head` knows only about."""
+    found = msgspec.msgpack.decode(body, type=SnapshotBody)
+    for each in [*found.producers, *found.groups]:
+        each.last_us = 0
+    return found
+
+
+class Life:
+    """A node, its model, and random commands."""
+
+    def __init__(self, seed: int, **settings: Any) -> None:
+        self.random = random.Random(seed)
+        self.rig = Rig(seed=seed, session_timeout_min_s=1.0, snapshot_batches=25, handover_s=2.0)
+        self.topic = self.rig.topic(partitions=2, **settings)
+        self.values: list[list[bytes]] = [[], []]
+        self.sequences: dict[tuple[int, int], int] = {}
+        self.sent: list[tuple[int, bytes, int]] = []  # partition, payload, offset
+        self.cursors: dict[tuple[str, int], int] = {}
+        self.sessions: dict[tuple[str, str], m.Joined] = {}
+        self.made = 0
+
+    def step(self) -> None:
+        commands = [self.produce] * 6 + [self.resend, self.gap] + [self.commit] * 5
+        commands += [self.join] * 2 + [self.leave, self.release, self.seek, self.reset, self.wait, self.restart]
+        self.random.choice(commands)()
+
+    # -- producing --------------------------------------------------------------------------------
+
+    def produce(self) -> None:
+        partition, producer = self.random.randrange(2), self.random.randint(1, 3)
+        first = self.sequences.get((partition, producer), 0)
+        values = [b"%d" % (self.made + n) for n in range(self.random.randint(1, 3))]
+        self.made += len(values)
+        payload = bytes(encode(values, producer_id=producer, first_sequence=first))
+        answer = self.rig.ask(m.Produce, self.topic, partition, payload=payload)
+        assert answer.offset == len(self.values[partition])
+        self.sent.append((partition, payload, answer.offset))
+        self.values[partition] += values
+        self.sequences[partition, producer] = first + len(values)
+
+    def resend(self) -> None:
+        if self.sent:
+            partition, payload, offset = self.random.choice(self.sent[-20:])
+            assert self.rig.ask(m.Produce, self.topic, partition, payload=payload).offset == offset
+
+    def gap(self) -> None:
+        partition, producer = self.random.randrange(2), self.random.randint(1, 4)
+        first = self.sequences.get((partition, producer), 0) + self.random.randint(1, 3)
+        answer = self.rig.produce(self.topic, [b"never"], partition, producer_id=producer, first_sequence=first)
+        assert answer.code in ("sequence_gap", "unknown_producer")
+
+    # -- groups -----------------------------------------------------------------------------------
+
+    def join(self) -> None:
+        name, member = self.random.choice(GROUPS), self.random.choice(MEMBERS)
+        joined = self.rig.join(self.topic, name, member, timeout_ms=60_000)
+        self.sessions[name, member] = joined
+        self._check_assignments(joined, name)
+
+    def _check_assignments(self, joined: m.Joined, name: str) -> None:
+        for partition, (_, offset) in self.rig.assigned(joined).items():
+            assert offset == self.cursors.get((name, partition), 0)
+
+    def leave(self) -> None:
+        if self.sessions:
+            key = self.random.choice(sorted(self.sessions))
+            self.rig.ask(m.Leave, self.sessions.pop(key).session)
+
+    def release(self) -> None:
+        if self.sessions:
+            key = self.random.choice(sorted(self.sessions))
+            self.rig.send(m.Release(self.sessions[key].session, [0, 1]))
+            self.rig.turn()
+
+    def commit(self) -> None:
+        name, partition = self.random.choice(GROUPS), self.random.randrange(2)
+        offset = self.random.randint(0, len(self.values[partition]) + 1)
+        owners = self._owners(name, partition)
+        member = self.random.choice(MEMBERS)
+        joined = self.sessions.get((name, member))
+        if joined is None:
+            answer = self.rig.ask(m.Commit, 0, self.topic, name, [m.Position(partition, offset, 0)])
+            allowed = not any(group == name for group, _ in self.sessions)
+        else:
+            epoch = owners.get(member, self.random.randint(0, 3))
+            answer = self.rig.ask(m.Commit, joined.session, self.topic, name, [m.Position(partition, offset, epoch)])
+            allowed = member in owners
+        if allowed and offset <= len(self.values[partition]):
+            assert isinstance(answer, m.Done), answer
+            self.cursors[name, partition] = offset
+        else:
+            assert isinstance(answer, m.Failure), (member, owners)
+
+    def _owners(self, name: str, partition: int) -> dict[str, int]:
+        """Who may commit, by what the node says of the group: at most one."""
+        found: dict[str, int] = {}
+        for group in self.rig.ask(m.ListGroups, self.topic).groups:
+            for each in group.partitions:
+                if group.group == name and each.partition == partition and each.member:
+                    found[each.member] = each.epoch
+        return found
+
+    def seek(self) -> None:
+        if self.sessions:
+            name, member = self.random.choice(sorted(self.sessions))
+            joined, partition = self.sessions[name, member], self.random.randrange(2)
+            offset = self.random.randint(0, len(self.values[partition]))
+            before = self._owners(name, partition)
+            answer = self.rig.ask(m.SeekTo, joined.session, partition, offset)
+            after = self._owners(name, partition)
+            assert (after.get(member, 0) > before.get(member, 0)) is isinstance(answer, m.Done)
+
+    def reset(self) -> None:
+        name = self.random.choice(GROUPS)
+        answer = self.rig.ask(m.ResetGroup, self.topic, name, m.LATEST, [])
+        if isinstance(answer, m.Done):
+            for partition in range(2):
+                self.cursors[name, partition] = len(self.values[partition])
+
+    def wait(self) -> None:
+        for joined in self.sessions.values():
+            self.rig.ask(m.Ping, joined.session)
+        self.rig.pass_time(self.random.choice([0.1, 3.0]))
+
+    # -- restarts ---------------------------------------------------------------------------------
+
+    def restart(self) -> None:
+        before = bodies(self.rig)
+        self.rig.restart(clean=self.random.random() < 0.5)
+        self.sessions.clear()
+        assert bodies(self.rig) == before
+
+    def check(self) -> None:
+        rig = self.rig
+        assert [rig.read(self.topic, partition) for partition in range(2)] == self.values
+        live = bodies(rig)
+        assert replayed(rig, rig.store) == live
+        assert replayed(rig, NoSnapshots()) == live
+        heads = [timeless(ledger.head.encode()) for ledger in rig.node._house.partitions]
+        assert heads == [timeless(body) for body in live]
+        for group in rig.ask(m.ListGroups, self.topic).groups:
+            for each in group.partitions:
+                cursor = self.cursors.get((group.group, each.partition), -1)
+                assert (each.cursor, each.lag) == (cursor, len(self.values[each.partition]) - max(cursor, 0))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_random_life_is_what_the_model_says_and_what_the_log_adds_up_to(seed: int):
+    life = Life(seed, commit="written" if seed % 3 == 0 else "durable")
+    for _ in range(120):
+        life.step()
+    life.check()
+    assert life.rig.store.snapshots, "the life was long enough for snapshots"
+
+
+def test_equal_arguments_give_equal_answers():
+    def run() -> list[Any]:
+        life = Life(99)
+        for _ in range(60):
+            life.step()
+        return life.rig.port.sent
+
+    assert run() == run()
+
+
+def test_batches_that_were_never_synced_are_in_flight_after_opening_and_seen_only_when_synced():
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a"])
+    ledger = next(iter(rig.node._house.partitions))
+    rig.store.hold = True
+    rig.produce(topic, [b"b"], producer_id=9)
+    again = replay(ledger.log, PartitionState, NoSnapshots(), lambda _: None)
+    assert (again.applied.end, again.head.end, len(again.in_flight)) == (1, 2, 1)
+    assert list(again.head.producers.by_id) == [9]
+    ledger.log.sync()
+    again.advance()
+    assert (again.applied.end, list(again.applied.producers.by_id)) == (2, [9])
