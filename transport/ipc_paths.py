@@ -3,12 +3,13 @@
 libzmq unlinks whatever stands at the path and listens there, even when another process does so already. So
 a path is probed first: a live one is refused, what a killed process left behind is removed.
 
-Contract: directories this creates are 0700, and sockets bound inside `private()` 0600; existing directories
-are left as they are. Knows no zmq.
+Contract: directories this creates are 0700 and sockets bound while `claimed` are 0600; existing directories are
+left as they are. Knows no zmq.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets
@@ -23,23 +24,51 @@ from .errors import AddressInUse, CannotListen
 _PROBE_SECONDS = 1.0
 
 
-def claim(path: str) -> None:
-    """Make `path` free to be bound: its directory exists and nothing stands there.
+@contextmanager
+def claimed(path: str) -> Iterator[None]:
+    """Inside, `path` is ours to be bound: its directory is there, nothing stands at it, nobody else claims it.
 
-    Raises AddressInUse when somebody listens, CannotListen when something else is in the way.
+    Sockets created inside are for their owner only (libzmq does not chmod). Raises AddressInUse when somebody
+    listens there, CannotListen when anything else is in the way.
     """
     place = Path(path)
+    with _locked(place.parent):
+        _make_free(place)
+        before = os.umask(0o177)
+        try:
+            yield
+        finally:
+            os.umask(before)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """One claim per directory at a time: between the probe and the bind nobody else may come."""
     try:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not place.is_symlink() and not place.exists():
-            return
-        if not stat.S_ISSOCK(place.lstat().st_mode):
-            raise CannotListen(f"{path} exists and is not a socket; remove it or choose another path")
-        if is_live(path):
-            raise AddressInUse(f"somebody already listens on ipc://{path}; stop it or choose another path")
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise CannotListen(f"cannot listen in {directory}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _make_free(place: Path) -> None:
+    try:
+        found = place.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise CannotListen(f"{place} exists and is not a socket; remove it or choose another path")
+    try:
+        if is_live(str(place)):
+            raise AddressInUse(f"somebody already listens on ipc://{place}; stop it or choose another path")
         place.unlink(missing_ok=True)
     except OSError as error:
-        raise CannotListen(f"cannot listen on ipc://{path}: {error.strerror or error}") from error
+        raise CannotListen(f"cannot listen on ipc://{place}: {error.strerror}") from error
 
 
 def is_live(path: str) -> bool:
@@ -61,7 +90,7 @@ def beside(path: str) -> str:
 
 
 def sweep(path: str) -> None:
-    """Remove the sockets that a killed owner of `path` left beside it. Call only after claiming `path`."""
+    """Remove the sockets that a killed owner of `path` left beside it. Call only while listening on `path`."""
     place = Path(path)
     fresh = re.compile(re.escape(place.name) + r"\.[0-9a-f]{12}")
     for entry in place.parent.iterdir():
@@ -80,13 +109,3 @@ class Bound:
         """Remove the path (libzmq leaves it behind)."""
         if self._path.exists() and self._path.stat().st_ino == self._inode:
             self._path.unlink(missing_ok=True)
-
-
-@contextmanager
-def private() -> Iterator[None]:
-    """Sockets bound inside are readable and writable by their owner only (libzmq does not chmod)."""
-    before = os.umask(0o177)
-    try:
-        yield
-    finally:
-        os.umask(before)

@@ -225,21 +225,24 @@ class _Listening(Socket):
             raise
 
     def _bind_one(self, url: Url) -> None:
-        if url.scheme == "ipc":
-            listen_url(str(url))  # a path made up beside another may be too long
-            ipc_paths.claim(url.path)
+        if url.scheme == "tcp":
+            self._bind_raw(url)
+            return
+        listen_url(str(url))  # a path made up beside another may be too long
+        with ipc_paths.claimed(url.path):
+            self._bind_raw(url)
+            self._bound.append(ipc_paths.Bound(url.path))
+
+    def _bind_raw(self, url: Url) -> None:
         if url.host.startswith("["):
             self.raw.setsockopt(zmq.IPV6, 1)
         try:
-            with ipc_paths.private():
-                self.raw.bind(str(url))
+            self.raw.bind(str(url))
         except zmq.ZMQError as error:
             if error.errno == errno.EADDRINUSE:
                 raise AddressInUse(f"somebody already listens on {url}; stop it or choose another address") from error
             raise CannotListen(f"cannot listen on {url}: {error.strerror}") from error
         self.endpoints.append(_text(self.raw, zmq.LAST_ENDPOINT))
-        if url.scheme == "ipc":
-            self._bound.append(ipc_paths.Bound(url.path))
 
     def close(self) -> None:
         """Stop listening; the paths go first, so that whoever finds one free finds nobody behind it."""
@@ -337,6 +340,8 @@ class ClientSocket(PullSocket):
         self.connected = False
         self._monitor = raw.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         self._monitor.setsockopt(zmq.LINGER, 0)
+        self._poller = Poller()
+        self._poller.add(self)
 
     def send(self, frames: Sequence[Buffer]) -> Sent:
         """FULL while there is no connection, or when the server reads more slowly than we send."""
@@ -362,9 +367,7 @@ class ClientSocket(PullSocket):
 
     def poll(self, timeout_s: float | None) -> bool:
         """Wait until a message can be received or the connection changed. False on timeout."""
-        poller = Poller()
-        poller.add(self)
-        return bool(poller.poll(timeout_s))
+        return bool(self._poller.poll(timeout_s))
 
     def close(self) -> None:
         if self in self._context._open:
