@@ -5,8 +5,8 @@
             UTF-8 stand in base64 under "value_base64", "key_base64", "headers_base64"
     raw     written as one record, whatever it holds; read back to back, nothing added
 
-Contract: what `json` writes, `json` reads back equal (values, keys, headers; the other fields are for people and
-are ignored). Pure: no files, no broker.
+Contract: what `json` writes, `json` reads back equal: value, key, headers and timestamp (microseconds UTC). Topic,
+partition and offset are read over: they are the broker's to give. Pure: no files, no broker.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Entry(Struct, frozen=True):
     value: bytes
     key: bytes | None = None
     headers: Mapping[str, bytes] | None = None
+    timestamp: int | None = None
 
 
 class JsonRecord(Struct, omit_defaults=True, forbid_unknown_fields=True):
@@ -154,7 +155,8 @@ def _parse(line: bytes, place: str) -> Entry:
             raise ValueError('it has neither "value" nor "value_base64"')
         headers = {name: text.encode() for name, text in (found.headers or {}).items()}
         headers |= {name: b64decode(text, validate=True) for name, text in (found.headers_base64 or {}).items()}
-        return Entry(value, _bytes(found.key, found.key_base64), headers or None)
+        timestamp = None if found.timestamp is UNSET else found.timestamp
+        return Entry(value, _bytes(found.key, found.key_base64), headers or None, timestamp)
     except (ValueError, msgspec.DecodeError) as error:
         raise InvalidInput(f"{place} is not a JSON record: {error}") from error
 

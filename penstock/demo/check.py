@@ -14,17 +14,11 @@ import msgspec
 import numpy as np
 
 from .expected import Expected
+from .report import Seen
 from .tally import Totals, Trace, merged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-class Seen(msgspec.Struct):
-    """What one consumer reports when it is done."""
-
-    totals: dict[str, Totals]
-    trace: Trace
 
 
 class _Handed(msgspec.Struct):

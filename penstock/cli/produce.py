@@ -1,0 +1,130 @@
+"""`penstock produce`: write records to a topic, from files or standard input."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from ..storage import units
+from .formats import FORMATS, Entry, Format, entries
+from .options import ASSIGNMENT, Session, with_session
+
+if TYPE_CHECKING:
+    from ..clients import Producer
+
+CHUNK_BYTES = 1 << 20
+"""Most that is read at once; what a slow pipe gave so far is sent without waiting for more."""
+
+
+@click.command
+@click.argument("topic")
+@click.argument("files", nargs=-1, type=click.File("rb"))
+@click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True, help="See below.")
+@click.option("--key", help="Key of all records that bring none.")
+@click.option("--key-separator", metavar="TEXT", help="With lines: what stands before it is the record's key.")
+@click.option("--header", "headers", type=ASSIGNMENT, multiple=True, help="Header of all records; repeatable.")
+@click.option("--partition", type=click.IntRange(0), help="Send all there, instead of by key.")
+@with_session
+def command(
+    topic: str, files: tuple[BinaryIO, ...], form: Format, key: str | None, key_separator: str | None,
+    headers: tuple[tuple[str, str], ...], partition: int | None, session: Session,
+) -> None:  # fmt: skip
+    """Write records to TOPIC, from FILES or standard input; done when all are committed.
+
+    \b
+    lines  a record per line, without its newline; any bytes
+    json   an object per line: {"value": "...", "key": "...", "headers": {"name": "..."}, "timestamp": 1}
+           bytes that are not UTF-8: "value_base64", "key_base64", "headers_base64"; only a value is needed
+    raw    every input whole as one record
+    """
+    if key_separator is not None and form != "lines":
+        raise click.UsageError("--key-separator goes with --format lines")
+    extra = _Extra(None if key is None else key.encode(), {name: text.encode() for name, text in headers}, partition)
+    separator = (key_separator or "").encode()
+    started = time.perf_counter()
+    with session.connect() as client, client.producer(topic) as producer, _progress(session, files) as advance:
+        sent = _Sender(producer, extra)
+        for source in files or (sys.stdin.buffer,):
+            for batch in entries(form, _chunks(source, advance), name=_name(source), key_separator=separator):
+                sent.send(batch)
+    took = time.perf_counter() - started
+    sentence = f"{sent.records:,} records ({units.size_text(sent.bytes)}) to {topic} in {units.time_text(took)}"
+    session.output.say("produced", sentence, topic=topic, records=sent.records, bytes=sent.bytes, seconds=took)
+
+
+class _Extra:
+    """What all records get."""
+
+    def __init__(self, key: bytes | None, headers: dict[str, bytes], partition: int | None) -> None:
+        self.key = key
+        self.headers = headers
+        self.partition = partition
+
+
+class _Sender:
+    """Sends entries, those without headers many at a time, and counts them."""
+
+    def __init__(self, producer: Producer, extra: _Extra) -> None:
+        self.records = 0
+        self.bytes = 0
+        self._producer = producer
+        self._extra = extra
+
+    def send(self, batch: list[Entry]) -> None:
+        """Send and wait until all are committed."""
+        if self._extra.headers or any(entry.headers or entry.timestamp is not None for entry in batch):
+            self._one_by_one(batch)
+        else:
+            self._together(batch)
+        self.records += len(batch)
+        self.bytes += sum(len(entry.value) for entry in batch)
+
+    def _together(self, batch: list[Entry]) -> None:
+        keys = [self._extra.key if entry.key is None else entry.key for entry in batch]
+        keyed = any(key is not None for key in keys)
+        values = [entry.value for entry in batch]
+        self._producer.send_many(values, keys=keys if keyed else None, partition=self._extra.partition)
+
+    def _one_by_one(self, batch: list[Entry]) -> None:
+        extra = self._extra
+        for entry in batch:
+            self._producer.send_nowait(
+                entry.value,
+                key=extra.key if entry.key is None else entry.key,
+                headers={**extra.headers, **(entry.headers or {})} or None,
+                timestamp=entry.timestamp,
+                partition=extra.partition,
+            )
+        self._producer.flush()
+
+
+def _chunks(source: BinaryIO, advance: Any) -> Iterator[bytes]:
+    while chunk := source.read1(CHUNK_BYTES):  # type: ignore[attr-defined]  # all of click's and sys's are buffered
+        yield chunk
+        advance(len(chunk))
+
+
+def _name(source: BinaryIO) -> str:
+    return "standard input" if source.name in ("<stdin>", 0) else str(source.name)
+
+
+@contextmanager
+def _progress(session: Session, files: Iterable[BinaryIO]) -> Iterator[Any]:
+    """A function to call with bytes read: moves a bar when somebody watches files being sent."""
+    sizes = [os.fstat(file.fileno()).st_size for file in files]
+    if not session.output.shows_progress or not sizes:
+        yield lambda count: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+    with Progress(
+        BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=session.output.notes, transient=True
+    ) as bars:
+        task = bars.add_task("", total=sum(sizes))
+        yield lambda count: bars.advance(task, count)

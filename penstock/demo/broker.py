@@ -1,0 +1,56 @@
+"""The broker of the demo: `penstock serve` as a program would start it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .errors import DemoError
+
+DRAIN_S = 30.0
+
+
+class Broker:
+    """A broker in processes of its own, listening on ipc and on a free tcp port of this machine."""
+
+    def __init__(self, data: Path) -> None:
+        # Not below `data`: a socket's path may have at most 107 bytes.
+        self._sockets = tempfile.TemporaryDirectory(prefix="penstock-")
+        listen = [f"ipc://{self._sockets.name}/broker.sock", "tcp://127.0.0.1:0"]
+        command = [sys.executable, "-m", "penstock", "serve", "--json", "--data", str(data)]
+        for url in listen:
+            command += ["--listen", url]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self.ipc = self.tcp = ""
+
+    def wait(self) -> None:
+        """Until it serves. Raises DemoError; what is wrong stands on standard error already."""
+        assert self._process.stdout is not None, "it was asked for"
+        line = self._process.stdout.readline()
+        if not line:
+            raise DemoError(f"the broker did not start (exit code {self._process.wait()})")
+        self.ipc, self.tcp = json.loads(line)["listen"]
+
+    def drain(self) -> None:
+        """End it in good order. Raises DemoError when it does not end so."""
+        self._process.send_signal(signal.SIGTERM)
+        code = self._process.wait(DRAIN_S)
+        if code:
+            raise DemoError(f"the broker ended with exit code {code}")
+
+    def close(self) -> None:
+        """Leave nothing behind, however the demo ended."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(DRAIN_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._sockets.cleanup()

@@ -1,0 +1,57 @@
+"""A consumer of the demo: a member of the group, or a reader on its own; counts what it gets and reports."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from ..clients import connect
+from .report import Seen, save
+from .roles import Conductor, Done, Go, play
+from .tally import Tally
+
+MOST = 8192
+"""Records per fetch."""
+
+WAIT_S = 0.02
+"""How long a fetch waits for the first record: a Stop is looked for in between."""
+
+COMMIT_S = 0.1
+"""Between two commits, which is how the conductor sees the group catch up."""
+
+
+def consume(conductor: Conductor) -> None:
+    """Read until told that there is nothing more, then leave the report."""
+    order = conductor.wait_for_go()
+    if order is None:
+        return
+    tally = Tally()
+    seconds = _read(conductor, order, tally)
+    save(Seen(tally.totals, tally.trace), Path(order.report))
+    conductor.say(Done(len(tally), seconds))
+
+
+def _read(conductor: Conductor, order: Go, tally: Tally) -> float:
+    """Fill the tally. Seconds from the first record to the last."""
+    started = last = committed_at = 0.0
+    committed = 0
+    with connect(order.url) as client, client.consumer(
+        order.topic, group=order.group or None, start="earliest", delivery=order.delivery
+    ) as consumer:  # fmt: skip
+        while not (len(tally) == order.flights or conductor.should_stop()):
+            records = consumer.fetch(max_records=MOST, wait=WAIT_S)
+            now = time.perf_counter()
+            if records:
+                started = started or now
+                tally.add(records)
+                last = time.perf_counter()
+                conductor.progress(len(tally))
+            if order.group and len(tally) > committed and now - committed_at >= COMMIT_S:
+                consumer.commit()
+                committed, committed_at = len(tally), now
+    return last - started
+
+
+if __name__ == "__main__":
+    sys.exit(play(consume))

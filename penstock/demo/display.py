@@ -1,0 +1,55 @@
+"""What a person sees of the demo: a bar per phase while it runs, then what was found.
+
+Idea: the display reads the counters of the roles; nobody reports to it. Without a terminal, or under --json, it
+shows no bars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+
+class Counter(Protocol):
+    """Whatever counts records."""
+
+    records: int
+
+
+class Display:
+    """Bars of phases."""
+
+    def __init__(self, console: Console, *, live: bool) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}", table_column=None),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("[dim]{task.fields[each]}"),
+            console=console,
+            auto_refresh=False,
+            disable=not live,
+        )
+        self._phases: dict[str, tuple[TaskID, Sequence[Counter]]] = {}
+
+    def phase(self, name: str, title: str, total: int, counters: Sequence[Counter]) -> None:
+        """One more bar: the sum of `counters` out of `total`."""
+        self._phases[name] = (self._progress.add_task(title, total=total, each=""), counters)
+
+    def refresh(self) -> None:
+        """Show the counters as they are."""
+        for task, counters in self._phases.values():
+            each = " + ".join(f"{counter.records:,}" for counter in counters) if len(counters) > 1 else ""
+            self._progress.update(task, completed=sum(counter.records for counter in counters), each=each)
+        self._progress.refresh()
+
+    def __enter__(self) -> Display:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.refresh()
+        self._progress.stop()
