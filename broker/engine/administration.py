@@ -189,7 +189,7 @@ class Administration:
 
     def _check_catalogue(self) -> None:
         self._catalogue.check_writable()
-        if self._catalogue.log.damage:
+        if self._catalogue.damaged:
             raise Unavailable(
                 f"the metadata log {self._catalogue.log.path} is damaged: topics serve, but none can be created, "
                 "altered or deleted until it is repaired (penstock log repair)"

@@ -121,7 +121,7 @@ def decode(column: bytes) -> list[AnyEffect]:
     """The effects of a column. Raises UnknownEffect for a tag this version does not know, or other bytes."""
     try:
         return _decoder.decode(column)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnknownEffect(
             f"an effect in the log is unknown to this version of penstock: {error}; upgrade it"
         ) from None

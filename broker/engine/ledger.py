@@ -77,15 +77,22 @@ class Entry:
 
 
 def entry_of(batch: Batch) -> Entry:
-    """The entry that a batch in the log stands for. Raises UnknownEffect for a kind this version does not know."""
-    column = batch.effects() if batch.kind in (Kind.RECORDS, Kind.STATE) else None
+    """The entry that a batch in the log stands for.
+
+    Raises UnknownEffect for a kind this version does not know, BadChecksum or InvalidBatch for damaged effects.
+    """
     count = batch.record_count
     if batch.kind not in (Kind.RECORDS, Kind.STATE, Kind.RAFT):
         raise fx.UnknownEffect(
             f"batch {batch.seq} has kind {batch.kind}, unknown to this version of penstock; upgrade it"
         )
     place = Place(batch.first_sequence, count, batch.base_offset, batch.seq, batch.term, batch.append_time_us)
-    effects = fx.decode(column) if column is not None else ()
+    effects: Sequence[fx.AnyEffect] = ()
+    if batch.kind == Kind.STATE or batch.column_count > 1:
+        column = batch.effects()
+        if column is not None:
+            batch.check()  # who reads a log verifies headers; effects are believed only with their checksum
+            effects = fx.decode(column)
     return Entry(b"", place, batch.producer_id, batch.producer_epoch, effects)
 
 
@@ -101,6 +108,7 @@ class Ledger(Generic[S]):
         self.applied = applied
         self.head: S = self._copy()
         self.in_flight: deque[Entry] = deque()
+        self.damaged = False  # something that was durable cannot be read: effects may be missing
         self.snapshot_seq = applied.seq  # of the last one taken or loaded
         self.since_snapshot_bytes = 0
         self._on_work = on_work

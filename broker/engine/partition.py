@@ -40,7 +40,7 @@ class Partition:
         self.ledger = ledger
         self.log: LogWriter = ledger.log
         self._reader: LogReader | None = None
-        self.damaged = bool(self.log.damage)
+        self.damaged = ledger.damaged
         self.readers: dict[int, Session] = {}  # who is to be told when the end moves
 
     def __repr__(self) -> str:

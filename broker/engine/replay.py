@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...storage.batch import Batch
-from ...storage.errors import Corrupt
+from ...storage.errors import Corrupt, InvalidBatch, StorageError
 from ...storage.scan import Good, scan
 from .ledger import Entry, Ledger, State, entry_of
 
@@ -31,8 +31,13 @@ def replay(log: LogWriter, state_type: type[S], store: Store, on_work: Callable[
     snapshot = store.load_snapshot(log)
     applied = state_type() if snapshot is None else state_type.decode(snapshot.body)
     committed, replayed, waiting = log.committed, 0, list[Entry]()
-    for batch in batches_after(log, applied.seq):
-        entry = entry_of(batch)
+    damage: list[StorageError] = []
+    for batch in batches_after(log, applied.seq, damage):
+        try:
+            entry = entry_of(batch)
+        except InvalidBatch as error:
+            damage.append(error)
+            continue
         if batch.seq > committed:
             waiting.append(entry)
             continue
@@ -40,15 +45,15 @@ def replay(log: LogWriter, state_type: type[S], store: Store, on_work: Callable[
         entry.apply(applied, place.time_us)
         applied.stood(place)
         replayed += batch.batch_bytes
-    if log.damage:
-        applied.end = max(applied.end, log.end_offset_at(committed))  # lost records keep their numbers
+    applied.end = max(applied.end, log.end_offset_at(committed))  # records lost to damage keep their numbers
     ledger = Ledger(log, applied, on_work)
+    ledger.damaged = bool(log.damage or damage)
     ledger.resume(waiting, 0 if snapshot is None else snapshot.seq, replayed)
     return ledger
 
 
-def batches_after(log: LogWriter, seq: int) -> Iterator[Batch]:
-    """Every readable batch above `seq`, in order."""
+def batches_after(log: LogWriter, seq: int, damage: list[StorageError]) -> Iterator[Batch]:
+    """Every readable batch above `seq`, in order. What keeps others from being read is added to `damage`."""
     if seq >= log.written:
         return
     reader = log.reader()
@@ -59,7 +64,8 @@ def batches_after(log: LogWriter, seq: int) -> Iterator[Batch]:
             for batch in chunk.batches:
                 yield batch
                 last = batch.seq
-    except Corrupt:
+    except Corrupt as error:
+        damage.append(error)
         for found in scan(log.files, log.path):
             if isinstance(found, Good) and last < found.batch.seq <= log.written:
                 yield found.batch

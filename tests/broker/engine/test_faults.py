@@ -1,0 +1,290 @@
+"""Full disks, failed syncs and damage: nothing acknowledged is lost, nothing lost is acknowledged, the rest goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from penstock.broker.errors import UnknownEffect
+from penstock.storage.batch import Kind, encode, encode_state
+from penstock.storage.errors import StorageFull
+from penstock.transport import messages as m
+from support.engine import Rig
+
+
+def failure(answer: object) -> str:
+    assert isinstance(answer, m.Failure), answer
+    return answer.code
+
+
+def fill_disk(rig: Rig, index: int = 1, *, records_only: bool = False) -> Any:
+    """Make the log at `index` fail to append. Returns what makes it work again."""
+    log = rig.node.logs[index]
+    append = log.append
+
+    def full(batches: Any, now_us: int) -> Any:
+        if records_only and all(len(batch) < 300 for batch in batches):
+            return append(batches, now_us)
+        raise StorageFull("no space left for 1 batch")
+
+    log.append = full
+
+    def empty() -> None:
+        log.append = append
+
+    return empty
+
+
+# -- full disk --------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_all_of_a_turn_and_a_resend_succeeds_when_there_is_room():
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a"], producer_id=1)
+    empty = fill_disk(rig)
+    requests = []
+    batches = [bytes(encode([b"%d" % n], producer_id=1, first_sequence=n)) for n in (1, 2, 3)]
+    for batch in batches:
+        requests.append(rig.next_request())
+        rig.send(m.Produce(requests[-1], topic, 0), batch)
+    rig.turn()
+    assert [(rig.answers(r)[0].code, rig.answers(r)[0].retry) for r in requests] == [("storage_full", True)] * 3
+    assert rig.read(topic) == [b"a"], "reads go on"
+    later = rig.produce(topic, [b"x"], producer_id=1, first_sequence=4)
+    assert failure(later) == "sequence_gap", "what was refused is not taken as received"
+    empty()
+    for batch in batches:
+        assert rig.ask(m.Produce, topic, 0, payload=batch).request
+    assert rig.read(topic) == [b"a", b"1", b"2", b"3"]
+
+
+def test_a_full_disk_forgets_a_producer_that_only_it_has_seen():
+    rig = Rig()
+    topic = rig.topic()
+    empty = fill_disk(rig)
+    assert failure(rig.produce(topic, [b"a"], producer_id=1)) == "storage_full"
+    assert failure(rig.produce(topic, [b"b"], producer_id=1, first_sequence=1)) == "unknown_producer"
+    empty()
+    assert rig.produce(topic, [b"a"], producer_id=1).offset == 0
+
+
+def test_cursors_move_on_a_disk_that_is_too_full_for_records():
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a"])
+    joined = rig.join(topic, "g", "a")
+    fill_disk(rig, records_only=True)
+    produce, commit = rig.next_request(), rig.next_request()
+    rig.send(m.Produce(produce, topic, 0), bytes(encode([b"x" * 1000])))
+    rig.send(m.Commit(commit, joined.session, topic, "g", [m.Position(0, 1, 1)]))
+    rig.turn()
+    assert failure(rig.answers(produce)[0]) == "storage_full"
+    assert rig.answers(commit) == [m.Done(commit)]
+    assert rig.ask(m.ListGroups, topic).groups[0].partitions[0].cursor == 1
+
+
+def test_ownership_that_could_not_be_logged_is_tried_again():
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a"])
+    empty = fill_disk(rig)
+    joined = rig.join(topic, "g", "a")
+    assert joined.assignments == [], "the member is answered, with nothing yet"
+    rig.pass_time(1)
+    assert rig.assigned(joined) == {}
+    empty()
+    rig.pass_time(1)
+    assert (rig.assigned(joined), rig.received(joined)) == ({0: (1, 0)}, [b"a"])
+
+
+def test_a_seek_that_could_not_be_logged_is_answered_and_changes_nothing():
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a", b"b"])
+    joined = rig.join(topic, "g", "a")
+    empty = fill_disk(rig)
+    assert failure(rig.ask(m.SeekTo, joined.session, 0, 1)) == "storage_full"
+    empty()
+    assert rig.ask(m.Commit, joined.session, topic, "g", [m.Position(0, 1, 1)]) == m.Done(rig._request)
+
+
+def test_a_snapshot_that_does_not_fit_does_no_harm():
+    rig = Rig(snapshot_batches=2)
+    topic = rig.topic()
+
+    def full(*_: Any) -> None:
+        raise StorageFull("no space")
+
+    rig.store.save_snapshot = full
+    for number in range(6):
+        assert rig.produce(topic, [b"%d" % number]).offset == number
+    rig.restart()
+    assert len(rig.read(topic)) == 6
+
+
+@pytest.mark.parametrize("verb", ["create", "alter", "delete"])
+def test_a_full_disk_under_the_catalogue_refuses_and_leaves_things_as_they_were(verb: str):
+    rig = Rig()
+    topic = rig.topic()
+    empty = fill_disk(rig, 0)
+    requests = {
+        "create": (m.CreateTopic, "new", 2, {}),
+        "alter": (m.AlterTopic, topic, {"codec": "lz4"}, 3),
+        "delete": (m.DeleteTopic, topic),
+    }
+    assert failure(rig.ask(*requests[verb])) == "storage_full"
+    (kept,) = rig.ask(m.ListTopics, []).topics
+    assert (kept.topic, len(kept.partitions), kept.settings["codec"]) == (topic, 1, "none")
+    assert len(rig.node.logs) == 2
+    empty()
+    if verb == "alter":
+        rig.store.files.remove_tree(f"data/topics/{topic.hex()}/1")
+        rig.store.files.remove_tree(f"data/topics/{topic.hex()}/2")
+    assert not isinstance(rig.ask(*requests[verb]), m.Failure)
+
+
+# -- failed syncs -----------------------------------------------------------------------------------
+
+
+def poison(rig: Rig, index: int = 1) -> None:
+    """What a failed sync does to a log."""
+    rig.node.logs[index].poison("fdatasync: I/O error")
+
+
+def test_what_was_waiting_for_a_sync_that_failed_is_refused_and_never_committed():
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a"], producer_id=1)
+    joined = rig.join(topic, "g", "a")
+    rig.store.hold = True
+    produce, commit = rig.next_request(), rig.next_request()
+    rig.send(m.Produce(produce, topic, 0), bytes(encode([b"b"], producer_id=1, first_sequence=1)))
+    rig.send(m.Commit(commit, joined.session, topic, "g", [m.Position(0, 1, 1)]))
+    rig.turn()
+    poison(rig)
+    rig.turn()
+    assert [failure(rig.answers(request)[0]) for request in (produce, commit)] == ["poisoned", "poisoned"]
+    assert rig.read(topic) == [b"a"], "reads go on"
+
+
+def test_a_poisoned_partition_refuses_writes_and_the_others_serve():
+    rig = Rig()
+    topic = rig.topic(partitions=2)
+    rig.produce(topic, [b"a"])
+    joined = rig.join(topic, "g", "a")
+    poison(rig)
+    answer = rig.produce(topic, [b"b"])
+    assert (failure(answer), answer.retry, "reads go on" in answer.message) == ("poisoned", False, True)
+    assert failure(rig.ask(m.OpenProducer, topic, 0, "n")) == "poisoned"
+    both = [m.Position(1, 0, 1), m.Position(0, 1, 1)]
+    assert failure(rig.ask(m.Commit, joined.session, topic, "g", both)) == "poisoned"
+    assert rig.produce(topic, [b"b"], 1).offset == 0
+    assert [p.state for p in rig.ask(m.ListTopics, []).topics[0].partitions] == ["poisoned", "ok"]
+    assert rig.ask(m.Commit, joined.session, topic, "g", [m.Position(1, 1, 1)]).request
+    assert (rig.read(topic, 0), rig.received(rig.join(topic))) == ([b"a"], [b"a", b"b"])
+    assert rig.ask(m.Stats).values["partitions.poisoned"] == 1
+
+
+def test_a_poisoned_log_that_is_opened_anew_has_what_was_acknowledged():
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a"], producer_id=1)
+    rig.store.hold = True
+    rig.produce(topic, [b"lost"], producer_id=1, first_sequence=1)
+    poison(rig)
+    rig.turn()
+    rig.store.hold = False
+    rig.restart()
+    assert rig.produce(topic, [b"b"], producer_id=1, first_sequence=1).offset == 1
+    assert rig.read(topic) == [b"a", b"b"]
+    assert rig.partition(topic).state == "ok"
+
+
+# -- damage -----------------------------------------------------------------------------------------
+
+
+def damage(rig: Rig, topic: bytes, needle: bytes, *, back: int = 0) -> None:
+    """Flip a byte at `needle` (or some bytes before it) in the partition's segment."""
+    path = rig.store.directory(topic, 0)
+    (name,) = [name for name in rig.store.files.contents if name.startswith(path) and name.endswith(".segment")]
+    data = rig.store.files.contents[name].data
+    data[data.index(needle) - back] ^= 0xFF
+
+
+def damaged(back: int) -> tuple[Rig, bytes]:
+    """A topic of five records of which the header of the third is damaged."""
+    rig = Rig()
+    topic = rig.topic()
+    for number in range(5):
+        rig.produce(topic, [b"value-%d" % number])
+    rig.node.logs[1].close(clean=False)
+    damage(rig, topic, b"value-2", back=back)
+    return rig, topic
+
+
+def test_readers_go_on_around_damage_and_the_partition_says_so():
+    rig, topic = damaged(back=100)
+    rig.restart(clean=False)
+    joined = rig.join(topic)
+    assert rig.received(joined) == [b"value-0", b"value-1", b"value-3", b"value-4"]
+    assert rig.partition(topic).state == "damaged"
+    assert rig.produce(topic, [b"new"]).offset == 5
+    assert rig.received(joined)[-1] == b"new"
+
+
+def test_a_fetch_of_a_damaged_place_says_where_good_records_go_on():
+    rig, topic = damaged(back=100)
+    rig.restart(clean=False)
+    assert rig.fetch(topic, 0).next_offset == 2
+    answer = rig.fetch(topic, 2)
+    assert (failure(answer), answer.offset) == ("corrupt", 3)
+    assert rig.fetch(topic, 3).next_offset == 5
+    assert rig.partition(topic).state == "damaged"
+
+
+def test_effects_behind_damage_are_applied_and_damaged_effects_are_not():
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a", b"b", b"c"])
+    for group, offset in (("group-one", 1), ("group-two", 2), ("group-three", 3)):
+        rig.ask(m.Commit, 0, topic, group, [m.Position(0, offset, 0)])
+    rig.node.logs[1].close(clean=False)
+    damage(rig, topic, b"group-two")
+    rig.restart(clean=False)
+    groups = {each.group: each.partitions[0].cursor for each in rig.ask(m.ListGroups, b"").groups}
+    assert groups == {"group-one": 1, "group-three": 3}
+    assert rig.partition(topic).state == "damaged"
+
+
+def later(what: str) -> bytes:
+    """A batch that only a later version understands."""
+    if what == "effect":
+        return bytes(encode_state(bytes.fromhex("9192cd03e801")))
+    batch = bytearray(encode([b"later"]))
+    batch[13] = Kind.STAGED  # the writer stamps a new checksum over it
+    return bytes(batch)
+
+
+@pytest.mark.parametrize(("what", "named"), [("kind", "kind 4"), ("effect", "upgrade")])
+def test_what_a_later_version_wrote_makes_the_partition_unavailable_and_not_guessed_at(what: str, named: str):
+    rig = Rig()
+    topic = rig.topic(partitions=2)
+    log = rig.node.logs[1]
+    log.append([later(what)], rig.now.wall_us)
+    log.sync()
+    rig.restart(clean=False)
+    answer = rig.produce(topic, [b"x"])
+    assert (failure(answer), named in answer.message) == ("unavailable", True)
+    assert rig.produce(topic, [b"x"], 1).offset == 0
+
+
+@pytest.mark.parametrize("what", ["kind", "effect"])
+def test_a_catalogue_of_a_later_version_does_not_open(what: str):
+    rig = Rig()
+    rig.topic()
+    log = rig.node.logs[0]
+    log.append([later(what)], rig.now.wall_us)
+    log.sync()
+    with pytest.raises(UnknownEffect, match="upgrade"):
+        rig.restart(clean=False)

@@ -1,0 +1,167 @@
+"""Snapshots, retention and what they allow to be removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from penstock.transport import messages as m
+from support.engine import Rig
+
+BIG = b"x" * 20_000  # three of them fill a segment of 64 KiB
+
+
+def filled(count: int = 30, *, how: dict[str, Any] | None = None, **settings: Any) -> tuple[Rig, bytes]:
+    rig = Rig(housekeeping_s=5.0, **(how or {}))
+    topic = rig.topic(segment_bytes=64 << 10, **settings)
+    fill(rig, topic, count)
+    return rig, topic
+
+
+def fill(rig: Rig, topic: bytes, count: int) -> None:
+    for number in range(count):
+        rig.produce(topic, [b"%02d" % number + BIG])
+        rig.pass_time(1)
+
+
+def segments(rig: Rig, topic: bytes) -> list[str]:
+    path = rig.store.directory(topic, 0)
+    return [name for name in rig.store.files.contents if name.startswith(path) and name.endswith(".segment")]
+
+
+@pytest.mark.parametrize("settings", [{"retention_s": 10.0}, {"retention_bytes": 200_000}], ids=["age", "bytes"])
+def test_old_records_go_by_a_logged_decision_and_stay_gone(settings: dict[str, Any]):
+    rig, topic = filled(**settings)
+    rig.pass_time(20)
+    first = rig.partition(topic).first
+    assert first > 0
+    values = rig.read(topic)
+    assert values[0].startswith(b"%02d" % first)
+    answer = rig.fetch(topic, 0)
+    assert (answer.code, answer.offset) == ("out_of_bounds", first)
+    assert f"{first} to 30 are valid" in answer.message
+    for clean in (False, True):
+        rig.restart(clean=clean)
+        assert (rig.partition(topic).first, rig.read(topic)) == (first, values)
+
+
+def test_segments_go_only_when_the_second_newest_snapshot_covers_them():
+    rig, topic = filled(retention_s=10.0)
+    removed = []
+    retire, rig.store.retire = rig.store.retire, lambda log, gone: removed.append(gone) or retire(log, gone)
+    covered, rig.store.covered = rig.store.covered, lambda log: 0
+    rig.pass_time(20)
+    assert rig.partition(topic).first > 0
+    before = segments(rig, topic)
+    rig.store.covered = covered
+    rig.pass_time(40)
+    assert removed
+    assert len(segments(rig, topic)) < len(before)
+    for ref in removed[0]:
+        assert ref.base_seq <= covered(rig.node.logs[1])
+
+
+def test_nothing_goes_without_a_rule_or_while_the_decision_is_not_durable():
+    rig, topic = filled(10)
+    rig.pass_time(100, step=5)
+    assert (rig.partition(topic).first, len(segments(rig, topic))) == (0, 4)
+    rig, topic = filled(10, retention_s=1.0)
+    rig.restart(clean=False)
+    rig.store.hold = True
+    rig.pass_time(30, step=5)
+    assert len(rig.read(topic)) + rig.partition(topic).first == 10
+    first = rig.partition(topic).first
+    rig.pass_time(30, step=5)
+    assert rig.partition(topic).first == first, "the decision waits for its commit"
+
+
+def test_unread_records_stay_when_asked_for():
+    rig, topic = filled(0, retention_s=5.0, retain_unread=True)
+    rig.ask(m.Commit, 0, topic, "slow", [m.Position(0, 0, 0)])
+    fill(rig, topic, 30)
+    rig.pass_time(30)
+    assert rig.partition(topic).first == 0
+    rig.ask(m.Commit, 0, topic, "slow", [m.Position(0, 9, 0)])
+    rig.pass_time(30)
+    assert 0 < rig.partition(topic).first <= 9
+    rig.ask(m.Commit, 0, topic, "slow", [m.Position(0, 30, 0)])
+    rig.pass_time(30)
+    assert rig.partition(topic).first > 9
+
+
+def test_a_cursor_below_the_first_offset_resumes_at_it_and_lag_counts_from_it():
+    rig, topic = filled(retention_s=5.0)
+    rig.ask(m.Commit, 0, topic, "g", [m.Position(0, 1, 0)])
+    rig.pass_time(30)
+    first = rig.partition(topic).first
+    assert first > 1
+    (group,) = rig.ask(m.ListGroups, topic).groups
+    assert (group.partitions[0].cursor, group.partitions[0].lag) == (1, 30 - first)
+    assert rig.join(topic, "g", "a").assignments[0].offset == first
+
+
+def test_a_stream_that_was_overtaken_by_retention_goes_on_at_the_first_offset():
+    rig, topic = filled(how={"chunk_bytes": 20_000}, retention_s=5.0)
+    joined = rig.join(topic, credit=(1, 1), timeout_ms=300_000)
+    rig.pass_time(60)
+    first = rig.partition(topic).first
+    assert first > 1
+    rig.send(m.Credit(joined.session, 1 << 30, 1 << 30))
+    rig.turn()
+    offsets = [message.offset for message, _ in rig.deliveries(joined)]
+    assert (offsets[1], rig.deliveries(joined)[-1][0].next_offset) == (first, 30)
+
+
+def test_a_wall_clock_that_jumps_ahead_removes_nothing_and_is_reported():
+    rig, topic = filled(retention_s=3600.0)
+    rig.now = rig.now._replace(wall_us=rig.now.wall_us + 10 * 86_400_000_000)
+    rig.pass_time(20)
+    assert (rig.partition(topic).first, len(rig.read(topic))) == (0, 30)
+    assert rig.ask(m.Stats).values["clock.ignored_us"] > 0
+    before = rig.produce(topic, [b"x"]).time_us
+    rig.now = rig.now._replace(wall_us=0)
+    assert rig.produce(topic, [b"x"]).time_us >= before
+
+
+def test_snapshots_are_taken_after_so_many_batches_and_shorten_the_replay():
+    rig = Rig(snapshot_batches=10)
+    topic = rig.topic()
+    for number in range(35):
+        rig.produce(topic, [b"%d" % number], producer_id=1, first_sequence=number)
+    path = rig.store.directory(topic, 0)
+    assert [seq for log, seq in rig.store.snapshots if log == path] == [10, 20, 30]
+    rig.restart(clean=False)
+    assert rig.produce(topic, [b"35"], producer_id=1, first_sequence=35).offset == 35
+
+
+def test_a_clean_close_leaves_a_snapshot_of_what_moved_and_of_nothing_else():
+    rig = Rig()
+    topic = rig.topic(partitions=2)
+    rig.produce(topic, [b"a"])
+    rig.restart()
+    path = rig.store.directory(topic, 0)
+    assert sorted(log for log, _ in rig.store.snapshots) == ["data/metadata", path]
+    rig.restart()
+    assert len(rig.store.snapshots) == 2
+
+
+def test_a_snapshot_waits_until_what_it_covers_is_durable():
+    rig = Rig(snapshot_batches=5, housekeeping_s=1.0)
+    topic = rig.topic(commit="written")
+    rig.store.hold = True
+    for number in range(7):
+        rig.produce(topic, [b"%d" % number])
+    path = rig.store.directory(topic, 0)
+    rig.pass_time(5)
+    assert path not in [log for log, _ in rig.store.snapshots]
+    rig.sync()
+    rig.pass_time(2)
+    assert [seq for log, seq in rig.store.snapshots if log == path] == [5]
+
+
+def test_an_idle_node_sleeps_until_housekeeping():
+    rig = Rig(housekeeping_s=30.0)
+    rig.topic(partitions=3)
+    assert rig.node.tick(rig.now) == pytest.approx(30.0)
+    rig.join(rig.topic("u"), delivery="mapped")
+    assert rig.node.tick(rig.now) == pytest.approx(0.25)
