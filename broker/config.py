@@ -32,6 +32,8 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     mapped_readers: int = 256  # most mapped readers that can be woken
     drain_s: float = 30.0  # SIGTERM: how long the broker may take to end in good order
     keeper_timeout_s: float = 30.0  # a keeper that syncs nothing for so long is replaced
+    restart_first_s: float = 0.05  # pause before a child that died is started again; doubles ...
+    restart_most_s: float = 5.0  # ... up to this
     keeper: KeeperOptions = KeeperOptions()
     node: dict[str, int | float] = {}  # limits of the engine by name (see broker.engine.NodeConfig)
 

@@ -31,8 +31,6 @@ from .config import ServeConfig
 from .errors import CannotStart
 from .packets import PacketSocket, PeerGone
 
-PAUSE_FIRST_S = 0.05
-PAUSE_MOST_S = 5.0
 STABLE_S = 10.0
 """A child that lived so long starts over with the shortest pause."""
 
@@ -43,14 +41,15 @@ FAILURES_MOST = 10
 class Pause:
     """The bounded back-off of one role."""
 
-    def __init__(self) -> None:
-        self._next_s = PAUSE_FIRST_S
+    def __init__(self, first_s: float, most_s: float) -> None:
+        self._first_s = self._next_s = first_s
+        self._most_s = most_s
 
     def after(self, lived_s: float) -> float:
         """Seconds to wait before the next start of a child that lived so long."""
         if lived_s >= STABLE_S:
-            self._next_s = PAUSE_FIRST_S
-        pause, self._next_s = self._next_s, min(PAUSE_MOST_S, 2 * self._next_s)
+            self._next_s = self._first_s
+        pause, self._next_s = self._next_s, min(self._most_s, 2 * self._next_s)
         return pause
 
 
@@ -70,7 +69,7 @@ class Supervisor:
         self._has_served = False
         self._stops = 0
         self._started_s = {"broker": 0.0, "keeper": 0.0}
-        self._pauses = {"broker": Pause(), "keeper": Pause()}
+        self._pauses = {role: Pause(config.restart_first_s, config.restart_most_s) for role in ("broker", "keeper")}
         self._due: dict[str, float] = {}
         self._wake, self._wake_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 

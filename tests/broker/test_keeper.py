@@ -7,7 +7,6 @@ from penstock.broker.config import KeeperOptions
 from penstock.storage.board import split, word
 from penstock.storage.log import LogWriter
 from penstock.storage.segment import read_page
-
 from support.pair import Pair
 from support.writeback import WritebackFiles
 

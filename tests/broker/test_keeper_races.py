@@ -12,7 +12,6 @@ from penstock.storage.batch import encode
 from penstock.storage.board import Board, word
 from penstock.storage.errors import Poisoned
 from penstock.storage.log import LogWriter
-
 from support.pair import Pair
 from support.writeback import WritebackFiles
 

@@ -24,7 +24,6 @@ from penstock.storage.batch import encode
 from penstock.storage.board import Board
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.promises import Promises
-
 from support.writeback import WritebackFiles
 
 

@@ -1,0 +1,167 @@
+"""Real processes for tests: a served data directory, and programs under load that may be killed.
+
+Contract: everything started is ended by `close`; waiting is for an event or a journal, never for a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.broker import ServeConfig
+from support.checker import Sent
+
+TESTS = Path(__file__).resolve().parent.parent
+
+
+class Serving:
+    """A supervisor with its broker and keeper over one data directory."""
+
+    def __init__(self, config: ServeConfig, *, wait: bool = True) -> None:
+        command = [sys.executable, "-m", "penstock.broker", f"--config={config.to_json()}"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.ready: dict[str, Any] = {}
+        self._text = b""
+        self._errors = b""
+        if wait:
+            self.wait_ready()
+
+    @property
+    def url(self) -> str:
+        return self.ready["listen"][0]
+
+    def pid(self, role: str) -> int:
+        return self.ready["pids"][role]
+
+    def wait_ready(self, timeout_s: float = 20.0, *, other_than: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The newest ready event, once there is one (another than the given one)."""
+        deadline = time.monotonic() + timeout_s
+        while not self.ready or self.ready == other_than:
+            left = deadline - time.monotonic()
+            assert left > 0, f"not ready within {timeout_s} s: {self.errors()}"
+            assert self.watch(left) or self.process.poll() is None, f"ended before it served: {self.errors()}"
+        return self.ready
+
+    def watch(self, timeout_s: float) -> bool:
+        """Wait so long, and take note of ready events. False when the process closed its output."""
+        assert self.process.stdout is not None
+        fd = self.process.stdout.fileno()
+        deadline = time.monotonic() + timeout_s
+        while select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            text = os.read(fd, 65536)
+            if not text:
+                return False
+            *lines, self._text = (self._text + text).split(b"\n")
+            for line in lines:
+                self.ready = json.loads(line)
+            if lines:
+                return True
+        return True
+
+    def errors(self) -> str:
+        """What was said on standard error so far."""
+        assert self.process.stderr is not None
+        os.set_blocking(self.process.stderr.fileno(), False)
+        self._errors += self.process.stderr.read() or b""
+        return self._errors.decode()
+
+    def end(self, timeout_s: float = 30.0) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.terminate()
+        return self.process.wait(timeout_s)
+
+    def close(self) -> None:
+        """End it whatever its state; its children end with it."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(15.0)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> Serving:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Program:
+    """One program of `support.load`, which may be killed and started again under another label."""
+
+    def __init__(self, role: str, folder: Path, label: str, *arguments: str) -> None:
+        self.role, self.label = role, label
+        self.journal = folder / f"{role}-{label}.journal"
+        self.journal.touch()
+        self._log = (folder / f"{role}-{label}.log").open("ab")
+        words = list(arguments)
+        words[words.index("JOURNAL")] = str(self.journal)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "support.load", role, *words], cwd=TESTS, stderr=self._log, stdout=self._log
+        )
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def finish(self, timeout_s: float = 30.0) -> int:
+        """SIGTERM, and wait until it has what it waits for."""
+        self.process.terminate()
+        return self.process.wait(timeout_s)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.signal(signal.SIGCONT)
+            self.kill()
+        self._log.close()
+
+    def complaints(self) -> str:
+        """What it wrote to standard error."""
+        return Path(self._log.name).read_text()
+
+
+def sent_by(program: Program) -> Sent:
+    """A producer's journal."""
+    journal = Sent()
+    for line in program.journal.read_text().splitlines():
+        what, *numbers = line.split()
+        if what == "sent":
+            journal.sent = int(numbers[0])
+        else:
+            first, count = map(int, numbers)
+            journal.acknowledged.update(range(first, first + count))
+    return journal
+
+
+def read_by(program: Program) -> list[tuple[int, int, bytes]]:
+    """A consumer's journal: partition, offset, value."""
+    found: list[tuple[int, int, bytes]] = []
+    for line in program.journal.read_text().splitlines():
+        partition, offset, value = line.split(" ", 2)
+        found.append((int(partition), int(offset), value.encode()))
+    return found
+
+
+def until(condition: Callable[[], bool], serving: Serving, timeout_s: float = 30.0) -> bool:
+    """Whether a condition over journals comes true in time; ready events are noted meanwhile."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        serving.watch(0.05)
+    return True
