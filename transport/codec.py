@@ -30,9 +30,6 @@ REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 64 << 20
 """First frame of an answer: a description of a hundred thousand partitions fits."""
 
-FRAME_BYTES_MAX = 64 << 20
-"""Default limit of a second frame; Welcome names the one in force."""
-
 CARRIES_BATCHES = frozenset({messages.Produce, messages.Fetched, messages.Deliver})
 """Messages with a second frame. Only Fetched may carry an empty one, and may then go without."""
 

@@ -1,4 +1,4 @@
-"""Errors as they travel: a Failure carries code, sentence and retry, and becomes the same class again.
+"""Failures that came over the wire become errors again, of the class that the broker raised.
 
 Contract: a code that this side does not know (a newer broker's) becomes a RemoteError that keeps it.
 Pure. Which errors exist is registered by the floors that raise them (`Error.by_code`).
@@ -21,11 +21,6 @@ class RemoteError(TransportError):
     def __init__(self, message: str, *, code: str = "remote", retry: bool = False) -> None:
         super().__init__(message)
         self.__dict__.update(code=code, retry=retry)
-
-
-def failure_of(error: Error, request: int, where: str = "") -> Failure:
-    """What the asker is told about `error`."""
-    return Failure(request, error.code, error.message, error.retry, where, error.offset)
 
 
 def error_of(failure: Failure) -> Error:

@@ -35,7 +35,7 @@ GAP = "sequence_gap"
 """The one failure whose meaning depends on the batches before it."""
 
 TARGET_BYTES = 256 << 10
-"""Size at which a batch is worth sending while others are still in flight."""
+"""Size at which records are worth a batch while others are in flight; with none in flight, any size is."""
 
 
 class InFlight(Struct, eq=False):
@@ -71,7 +71,6 @@ class ProducerSession:
         next_sequence: int = 0,
         window_bytes: int = 8 << 20,
         window_batches: int = 32,
-        target_bytes: int = TARGET_BYTES,
     ) -> None:
         assert 0 < window_batches <= WINDOW_BATCHES_MAX, f"a window is 1 to {WINDOW_BATCHES_MAX} batches"
         self.producer_id = producer_id
@@ -81,10 +80,8 @@ class ProducerSession:
         self.bytes_in_flight = 0
         self._window_bytes = window_bytes
         self._window_batches = window_batches
-        self._target_bytes = target_bytes
         self._in_flight: deque[InFlight] = deque()
         self._by_request: dict[int, InFlight] = {}
-        self._answered = False
 
     def __len__(self) -> int:
         """Batches in flight."""
@@ -96,15 +93,6 @@ class ProducerSession:
             return True
         return len(self._in_flight) < self._window_batches and self.bytes_in_flight + size <= self._window_bytes
 
-    def may_send(self, gathered_bytes: int) -> bool:
-        """Natural batching: whether what was gathered should become a batch now.
-
-        At once when nothing is in flight (no delay when idle), else when it is worth a batch or an answer
-        has come since the last one (the slower the broker, the larger the batches).
-        """
-        worth_it = not self._in_flight or self._answered or gathered_bytes >= self._target_bytes
-        return worth_it and self.has_room(gathered_bytes)
-
     def add(self, batch: Buffer, count: int, handle: Any = None) -> InFlight:
         """Take a batch of `count` records that was encoded with `next_sequence`. Raises SessionBroken."""
         if self.broken is not None:
@@ -113,7 +101,6 @@ class ProducerSession:
         self.next_sequence += count
         self.bytes_in_flight += len(batch)
         self._in_flight.append(added)
-        self._answered = False
         return added
 
     def to_send(self) -> InFlight | None:
@@ -145,7 +132,6 @@ class ProducerSession:
         while self._in_flight and (first := self._in_flight[0]).answer is not None:
             self._drop(self._in_flight.popleft())
             settled.append(Settled(first.handle, first.first_sequence, first.count, first.answer))
-        self._answered = True
         return settled
 
     def failed(self, failure: Failure) -> list[Settled]:

@@ -9,17 +9,15 @@ from penstock.transport.messages import Failure
 
 
 def test_an_error_keeps_its_class_its_sentence_and_its_retry():
-    failure = failures.failure_of(StorageFull("no space left in /data"), 7, "tcp://h:1")
-    assert failure == Failure(7, "storage_full", "no space left in /data", True, "tcp://h:1")
-    again = failures.error_of(failure)
+    again = failures.error_of(Failure(7, "storage_full", "no space left in /data", True, "tcp://h:1"))
     assert type(again) is StorageFull
     assert again.message == "no space left in /data"
+    assert again.retry
 
 
 def test_an_error_about_a_position_says_where_to_go_on():
-    error = OutOfBounds("offset 9 is outside 0 to 5")
-    error.offset = 5
-    assert failures.error_of(failures.failure_of(error, 1)).offset == 5
+    failure = Failure(1, OutOfBounds.code, "offset 9 is outside 0 to 5", offset=5)
+    assert failures.error_of(failure).offset == 5
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Error.by_code.values() if kind is not failures.RemoteError])

@@ -199,27 +199,6 @@ def test_a_window_no_broker_can_remember_is_refused():
         ProducerSession(1, window_batches=65)
 
 
-def test_nothing_waits_while_the_line_is_idle_and_much_is_gathered_while_it_is_not():
-    line = Line(target_bytes=1000)
-    assert line.session.may_send(1)
-    line.add(1)
-    line.send_all()
-    assert not line.session.may_send(999)
-    assert line.session.may_send(1000)
-    line.add(1)
-    line.send_all()
-    line.session.produced(yes(1))
-    assert line.session.may_send(1)  # an answer came: the next batch goes out, whatever its size
-    line.add(1)
-    assert not line.session.may_send(1)
-
-
-def test_a_full_window_sends_nothing():
-    line = Line(window_batches=1)
-    line.add(1)
-    assert not line.session.may_send(1 << 20)
-
-
 @pytest.mark.parametrize("seed", range(200))
 def test_a_broker_that_answers_loses_and_restarts_at_random_gets_every_batch_once_in_order(seed):
     """A broker that dedups by sequence, as the real one, over a line that loses whatever it likes."""
