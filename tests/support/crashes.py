@@ -1,0 +1,193 @@
+"""A log under test that remembers what it was told, and whether a disk found after a crash keeps faith with it.
+
+Idea: a `World` runs operations on a log over RecordingFiles. `history` is every batch ever handed to the log in
+its present life, `durable` how many of them were acknowledged. `Survivor` opens one disk image and holds what
+it finds against that: a prefix of history, at least the durable part, nothing else, terms never reused.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from penstock.storage import layout, snapshots
+from penstock.storage.batch import Batch, encode, encode_state
+from penstock.storage.errors import InvalidTopic
+from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.promises import Promises
+from penstock.storage.reader import Cursor, LogReader
+from support.files import Disk, RecordingFiles
+
+PATH = "/log"
+LOG_ID = bytes(range(16))
+OPTIONS = LogOptions(segment_bytes=24 << 10, allocate_bytes=8 << 10)
+OPERATIONS = ("append", "append_big", "roll", "sync", "snapshot", "retention", "cursor_commit", "close", "kill")
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What was promised at one point: so many batches durable, those up to `covered` may be gone, `term` was used."""
+
+    durable: int
+    covered: int
+    term: int = 0
+
+
+@dataclass
+class World:
+    """A log, and everything it was asked to keep. Batches are known by their bytes: each is different."""
+
+    files: RecordingFiles = field(default_factory=lambda: RecordingFiles(directories=[PATH, ""]))
+    history: list[bytes] = field(default_factory=list)
+    durable: int = 0
+    covered: int = 0
+    term: int = 0
+    label: str = "a"
+    writer: LogWriter | None = None
+    incarnation_term: int = 0
+
+    def truth(self) -> Truth:
+        return Truth(self.durable, self.covered, self.term)
+
+    def open(self) -> LogWriter:
+        if self.writer is None:
+            promises = Promises(f"{PATH}/promises", self.files)
+            self.writer = LogWriter.create_or_open(
+                PATH, files=self.files, log_id=LOG_ID, promises=promises, options=OPTIONS
+            )
+            self.incarnation_term = self.term + 1
+        return self.writer
+
+    def run(self, operation: str) -> None:
+        getattr(self, operation)(self.open())
+        self.files.note(self.truth())
+
+    def _put(self, writer: LogWriter, size: int, *, state: bool = False) -> None:
+        text = f"{self.label}{len(self.history)}".encode()
+        payload = text + b"." * (size - len(text))
+        writer.append([encode_state(payload) if state else encode([payload, text])], len(self.history) + 1)
+        self.history.append(payload)
+        assert writer.term >= self.incarnation_term, "a term was used twice"
+        self.term = writer.term
+
+    def append(self, writer: LogWriter) -> None:
+        self._put(writer, 10)
+
+    def append_big(self, writer: LogWriter) -> None:
+        self._put(writer, 9000)
+
+    def roll(self, writer: LogWriter) -> None:
+        """A batch that fills a whole segment: it goes into a new one unless the log is empty."""
+        self._put(writer, OPTIONS.segment_bytes - layout.DATA_START - 512)
+
+    def cursor_commit(self, writer: LogWriter) -> None:
+        self._put(writer, 100, state=True)
+
+    def sync(self, writer: LogWriter) -> None:
+        self.durable = writer.sync()
+
+    def snapshot(self, writer: LogWriter) -> None:
+        snapshots.save(self.files, PATH, writer.durable, writer.term, b"state at %d" % writer.durable)
+
+    def retention(self, writer: LogWriter) -> None:
+        """The first offset moves as far as it may; segments before it go, oldest first, each one for good."""
+        covered = snapshots.second_newest_seq(self.files, PATH)
+        writer.set_first(writer.end_offset_at(writer.durable))
+        gone = writer.expired(covered)
+        if gone:
+            self.files.note(Truth(self.durable, covered, self.term))
+        for ref in gone:
+            self.files.unlink(ref.path)
+            self.files.unlink(ref.index_path)
+            self.files.sync_dir(PATH)
+        writer.forget(gone)
+        self.covered = covered if gone else self.covered
+
+    def close(self, writer: LogWriter) -> None:
+        writer.close()
+        self.durable = len(self.history)
+        self.writer = None
+
+    def kill(self, _: LogWriter) -> None:
+        """The process dies, the machine does not: all that was written is still there, and kept by the next one."""
+        self.writer = None
+        assert self.open().written == len(self.history)
+        self.durable = len(self.history)
+
+
+def populated() -> World:
+    """A log with two full segments, two snapshots, closed: every operation finds something to do."""
+    world = World(label="p")
+    for operation in ("append", "roll", "sync", "snapshot", "append", "roll", "sync", "snapshot", "append", "close"):
+        world.run(operation)
+    base = {path: bytes(content.data) for path, content in world.files.contents.items()}
+    world.files = RecordingFiles(base, [PATH, ""])
+    return world
+
+
+class Survivor:
+    """One disk, opened for writing. Raises AssertionError when it breaks a promise."""
+
+    def __init__(self, image: dict[str, bytes], history: list[bytes], truth: Truth) -> None:
+        self.files = RecordingFiles(image, [PATH, ""])
+        seen = self._read_without_writer()
+        self.world = World(self.files, label="s")
+        self.writer = self.world.open()
+        self.batches = self._read(self.writer.written)
+        assert seen is None or seen == [batch.seq for batch in self.batches], "a reader and the writer disagree"
+        self._check(history, truth)
+        self.world.history = history[: self.writer.written]
+        self.world.durable = self.writer.written
+        self.world.covered = truth.covered
+        self.world.term = truth.term
+        self.world.incarnation_term = truth.term + 1
+
+    def _read_without_writer(self) -> list[int] | None:
+        try:
+            reader = LogReader(PATH, self.files)
+        except InvalidTopic:
+            return None
+        return [batch.seq for batch in self._all(reader, reader.limit())]
+
+    def _read(self, limit: int) -> list[Batch]:
+        return self._all(LogReader(PATH, self.files, limit=lambda: limit), limit)
+
+    def _all(self, reader: LogReader, limit: int) -> list[Batch]:
+        cursor = Cursor(reader, reader.names[0], reader.names[0].base_seq, layout.DATA_START, reader.base_offset(0))
+        found: list[Batch] = []
+        while (chunk := cursor.next(limit_seq=limit)) is not None:
+            found += chunk.batches
+        return found
+
+    def _check(self, history: list[bytes], truth: Truth) -> None:
+        seqs = [batch.seq for batch in self.batches]
+        first = seqs[0] if seqs else self.writer.written + 1
+        assert seqs == list(range(first, self.writer.written + 1)), f"a hole: {seqs}"
+        assert first - 1 <= truth.covered, f"batches before {first} are gone, only {truth.covered} are covered"
+        assert truth.durable <= self.writer.written <= len(history), (truth, self.writer.written, len(history))
+        for batch in self.batches:
+            batch.check()
+            payload = batch.effects() or batch.values()[0]
+            assert payload == history[batch.seq - 1], f"batch {batch.seq} is {payload[:20]!r}"
+        terms = [batch.term for batch in self.batches]
+        assert terms == sorted(terms)
+        assert not self.writer.damage, self.writer.damage
+        if first > 1:
+            assert snapshots.load_newest(self.files, PATH) is not None
+
+
+def images(
+    files: RecordingFiles, choose: random.Random, start: int, hows: tuple[str, ...], truth: Truth
+) -> list[tuple[dict[str, bytes], Truth]]:
+    """Disks of every point of a journal from `start` on, each with what was promised there."""
+    disk, found = Disk(files), []
+    for place, operation in enumerate([*files.journal, None]):
+        if place >= start:
+            found += [(disk.image(choose, how), truth) for how in hows]
+        if operation is None:
+            break
+        disk.apply(operation)
+        value = getattr(operation, "value", None)
+        if isinstance(value, Truth):
+            truth = value
+    return found
