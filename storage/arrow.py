@@ -37,14 +37,17 @@ def fast_decoder() -> Callable[[Buffer, int], list[bytes]] | None:
     return lambda column, count: binary_array(column, count).to_pylist()
 
 
-def binary_array(column: Buffer, count: int, validity: Buffer | None = None) -> pa.BinaryArray:
-    """A variable column as an Arrow array over the same memory. Raises InvalidBatch."""
+def binary_array(
+    column: Buffer, count: int, validity: Buffer | None = None, *, checked: bool = False
+) -> pa.BinaryArray:
+    """A variable column as an Arrow array over the same memory. Raises InvalidBatch (not when `checked` before)."""
     import pyarrow as pa
 
-    columns.check_variable(column, count)
+    if not checked:
+        columns.check_variable(column, count)
+        if validity is not None:
+            columns.decode_validity(validity, count)
     view = memoryview(column)
-    if validity is not None:
-        columns.decode_validity(validity, count)
     present = None if validity is None else pa.py_buffer(validity)
     data = pa.py_buffer(view[columns.data_start(count) :])
     return pa.BinaryArray.from_buffers(pa.binary(), count, [present, pa.py_buffer(view), data])
@@ -61,7 +64,7 @@ def _value(batch: Batch) -> pa.Array:
     column = batch.column(ColumnId.VALUE)
     if column is None:
         raise InvalidBatch(f"batch {batch.seq} holds no records")
-    return binary_array(column, batch.record_count)
+    return binary_array(column, batch.record_count, checked=batch.checked)
 
 
 def _nullable(id_: int, validity_id: int | None) -> Callable[[Batch], pa.Array]:
@@ -71,7 +74,8 @@ def _nullable(id_: int, validity_id: int | None) -> Callable[[Batch], pa.Array]:
         column = batch.column(id_)
         if column is None:
             return pa.nulls(batch.record_count, pa.binary())
-        return binary_array(column, batch.record_count, None if validity_id is None else batch.column(validity_id))
+        validity = None if validity_id is None else batch.column(validity_id)
+        return binary_array(column, batch.record_count, validity, checked=batch.checked)
 
     return array
 

@@ -87,6 +87,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
     producer_id: int
     first_sequence: int
     producer_epoch: int
+    checked: bool = False  # `check` saw the offsets of every column; inflated ones it does not see
 
     @property
     def end_offset(self) -> int:
@@ -127,6 +128,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         has_records = self.kind in (Kind.RECORDS, Kind.STAGED, Kind.KEPT)
         if has_records != (ColumnId.VALUE in seen) or has_records != (self.record_count > 0):
             raise InvalidBatch(f"a batch of kind {self.kind} with {self.record_count} records does not fit its columns")
+        self.checked = not any(column.codec for column in directory)
 
     def _check_column(self, column: Column) -> None:
         stored = self.stored(column)
@@ -251,6 +253,6 @@ def batches(buffer: Buffer) -> Iterator[Batch]:
 def with_effects(batch: Buffer, effects: bytes) -> bytearray:
     """The same records with effects beside them: record and state change become one atomic write."""
     old = parse(batch)
-    found = [(c.id, c.codec, old.stored(c), c.raw_bytes) for c in old.directory()]
+    found: list[tuple[int, int, Buffer, int]] = [(c.id, c.codec, old.stored(c), c.raw_bytes) for c in old.directory()]
     found.append((ColumnId.EFFECTS, Codec.NONE, effects, len(effects)))
     return lay_out(old.kind, old.record_count, found, old.producer_id, old.producer_epoch, old.first_sequence)

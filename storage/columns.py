@@ -14,7 +14,7 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -35,27 +35,64 @@ def data_start(count: int) -> int:
     return (4 * (count + 1) + 7) & ~7
 
 
-def encode_variable(values: Sequence[bytes]) -> bytes:
-    """Encode bytes-like values as offsets and data. Raises InvalidBatch for anything else in the list."""
+class Pieces(NamedTuple):
+    """A variable column that is not one block yet: its parts in order, the values themselves among them.
+
+    Whoever lays a batch out joins all parts of all columns at once, so that each value is copied once.
+    """
+
+    parts: list[Buffer]
+    size: int
+
+
+def pieces(values: Sequence[bytes]) -> Pieces:
+    """A variable column of bytes-like values, in parts. Raises InvalidBatch, BatchTooLarge."""
     try:
-        data = b"".join(values)
+        offsets, data_bytes = _offsets(values)
     except TypeError as error:
-        raise InvalidBatch(f"records must be bytes ({error}); text needs .encode()") from None
-    if len(data) > COLUMN_BYTES_MAX:
-        raise BatchTooLarge(f"a column of {len(data)} bytes is over {COLUMN_BYTES_MAX}; send fewer records per batch")
-    offsets = _offsets(values)
-    if struct.unpack_from("<i", offsets, len(offsets) - 4)[0] != len(data):
+        raise _not_bytes(error) from None
+    start = data_start(len(values))
+    return Pieces([offsets, bytes(start - len(offsets)), *values], start + data_bytes)
+
+
+def join(parts: list[Buffer], size: int) -> bytearray:
+    """All parts as one block, which must come out `size` long. Raises InvalidBatch."""
+    try:
+        block = bytearray().join(parts)
+    except TypeError as error:
+        raise _not_bytes(error) from None
+    if len(block) != size:
         raise InvalidBatch("a memoryview in the records is not of single bytes; cast it with .cast('B')")
-    return b"".join((offsets, bytes(data_start(len(values)) - len(offsets)), data))
+    return block
 
 
-def _offsets(values: Sequence[bytes]) -> bytes:
+def _not_bytes(error: TypeError) -> InvalidBatch:
+    return InvalidBatch(f"records must be bytes ({error}); text needs .encode()")
+
+
+def encode_variable(values: Sequence[bytes]) -> bytearray:
+    """Encode bytes-like values as offsets and data. Raises InvalidBatch for anything else in the list."""
+    return join(*pieces(values))
+
+
+def _offsets(values: Sequence[bytes]) -> tuple[bytes, int]:
+    """The encoded offsets, and how many bytes the values have. Raises BatchTooLarge."""
     count = len(values)
     if count <= FEW:
-        return struct.pack(f"<{count + 1}i", *accumulate(map(len, values), initial=0))
+        ends = list(accumulate(map(len, values), initial=0))
+        _check_size(ends[-1])
+        return struct.pack(f"<{count + 1}i", *ends), ends[-1]
+    lengths = np.fromiter(map(len, values), np.int64, count)
+    data_bytes = int(lengths.sum())
+    _check_size(data_bytes)
     offsets = np.zeros(count + 1, "<i4")
-    np.cumsum(np.fromiter(map(len, values), np.int32, count), out=offsets[1:])
-    return offsets.tobytes()
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets.tobytes(), data_bytes
+
+
+def _check_size(data_bytes: int) -> None:
+    if data_bytes > COLUMN_BYTES_MAX:
+        raise BatchTooLarge(f"a column of {data_bytes} bytes is over {COLUMN_BYTES_MAX}; send fewer records per batch")
 
 
 def offsets_of(column: Buffer, count: int) -> np.ndarray:

@@ -33,6 +33,8 @@ from .header import (
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
+    Raw = Buffer | columns.Pieces
+
 
 def encode(
     values: Sequence[bytes],
@@ -52,12 +54,12 @@ def encode(
     """
     if not values:
         raise InvalidBatch("a batch needs at least one record")
-    found = [(ColumnId.VALUE, codec, columns.encode_variable(values))]
+    found: list[tuple[int, int, Raw]] = [(ColumnId.VALUE, codec, columns.pieces(values))]
     if keys is not None:
         found += _key_columns(_same_length("keys", keys, values), codec)
     if headers is not None:
         packed = list(map(_pack_headers, _same_length("headers", headers, values)))
-        found.append((ColumnId.HEADERS, codec, columns.encode_variable(packed)))
+        found.append((ColumnId.HEADERS, codec, columns.pieces(packed)))
     if event_times is not None:
         times = np.asarray(_same_length("event_times", event_times, values), "<i8")
         found.append((ColumnId.EVENT_TIME, Codec.NONE, times.tobytes()))
@@ -77,34 +79,55 @@ def encode_raft(entry: bytes = b"") -> bytearray:
 def assemble(
     kind: int,
     record_count: int,
-    found: Sequence[tuple[int, int, Buffer]],
+    found: Sequence[tuple[int, int, Raw]],
     producer_id: int = 0,
     producer_epoch: int = 0,
     first_sequence: int = 0,
 ) -> bytearray:
     """Lay raw columns [(id, codec, raw bytes)] out as one unstamped batch, compressing those with a codec."""
-    stored = [(id_, codec, compress(codec, raw) if codec else raw, len(raw)) for id_, codec, raw in found]
+    stored = [_stored(id_, codec, raw) for id_, codec, raw in found]
     return lay_out(kind, record_count, stored, producer_id, producer_epoch, first_sequence)
+
+
+def _stored(id_: int, codec: int, raw: Raw) -> tuple[int, int, Raw, int]:
+    if not codec:
+        return id_, codec, raw, _size(raw)
+    block = columns.join(*raw) if isinstance(raw, columns.Pieces) else raw
+    return id_, codec, compress(codec, block), len(block)
+
+
+def _size(raw: Raw) -> int:
+    return raw.size if isinstance(raw, columns.Pieces) else len(raw)
 
 
 def lay_out(
     kind: int,
     record_count: int,
-    stored: Sequence[tuple[int, int, Buffer, int]],
+    stored: Sequence[tuple[int, int, Raw, int]],
     producer_id: int,
     producer_epoch: int,
     first_sequence: int,
 ) -> bytearray:
     """The bytes of a batch from stored columns [(id, codec, stored bytes, raw size)]."""
-    header_bytes = aligned(HEADER_BYTES + DIRECTORY_STRUCT.size * len(stored))
+    header_bytes = total = aligned(HEADER_BYTES + DIRECTORY_STRUCT.size * len(stored))
     parts: list[Buffer] = [bytes(header_bytes)]
+    sizes: list[int] = []
     for _, _, data, _ in stored:
-        parts += (data, bytes(-len(data) % ALIGNMENT))
-    batch = bytearray().join(parts)
+        if isinstance(data, columns.Pieces):
+            parts += data.parts
+            size = data.size
+        else:
+            parts.append(data)
+            size = len(data)
+        padding = -size % ALIGNMENT
+        parts.append(bytes(padding))
+        sizes.append(size)
+        total += size + padding
+    batch = columns.join(parts, total)
     view = memoryview(batch)
     position = header_bytes
-    for index, (id_, codec, data, raw_bytes) in enumerate(stored):
-        size = len(data)
+    for index, (id_, codec, _, raw_bytes) in enumerate(stored):
+        size = sizes[index]
         checksum = xxh3_64_intdigest(view[position : position + size])
         entry = (id_, codec, 0, position, size, raw_bytes, checksum)
         DIRECTORY_STRUCT.pack_into(batch, HEADER_BYTES + DIRECTORY_STRUCT.size * index, *entry)
@@ -123,14 +146,14 @@ def _same_length(name: str, given: Sequence[Any], values: Sequence[bytes]) -> Se
     return given
 
 
-def _key_columns(keys: Sequence[bytes | None], codec: int) -> list[tuple[int, int, bytes]]:
+def _key_columns(keys: Sequence[bytes | None], codec: int) -> list[tuple[int, int, Raw]]:
     """Keys, and a bitmap only when some record has none. No keys at all need no column."""
     missing = keys.count(None) if isinstance(keys, (list, tuple)) else sum(key is None for key in keys)
     if missing == len(keys):
         return []
     if not missing:
-        return [(ColumnId.KEY, codec, columns.encode_variable(keys))]  # pyright: ignore[reportArgumentType]
-    filled = columns.encode_variable([key or b"" for key in keys])
+        return [(ColumnId.KEY, codec, columns.pieces(keys))]  # pyright: ignore[reportArgumentType]
+    filled = columns.pieces([key or b"" for key in keys])
     present = columns.encode_validity([key is not None for key in keys])
     return [(ColumnId.KEY, codec, filled), (ColumnId.KEY_VALIDITY, Codec.NONE, present)]
 
