@@ -1,1 +1,16 @@
-"""penstock clients"""
+"""The clients: sync and async, over sockets, in a directory or in memory, with the same verbs."""
+
+from __future__ import annotations
+
+from .client import Client, connect
+from .columnar import Columns
+from .consumer import Consumer
+from .descriptions import Group, GroupPartition, Member, Partition, Topic
+from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut
+from .producer import Future, Producer
+
+__all__ = [
+    "Client", "Consumer", "Future", "Producer", "connect",
+    "Columns", "Group", "GroupPartition", "Member", "Partition", "Topic",
+    "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut",
+]  # fmt: skip

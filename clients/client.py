@@ -1,0 +1,221 @@
+"""The client for threads, and `connect`, where everything begins.
+
+    with penstock.connect("ipc:///run/penstock/broker.sock") as client:      # tcp://  file://  mem://
+        client.create_topic("flights", partitions=4)
+        with client.producer("flights") as producer: ...
+        with client.consumer("flights", group="report") as consumer: ...
+
+Contract: the same verbs on all four schemes. Any number of threads may share a client; it does its work in
+the threads that call it (driver.py). Times are seconds or timedelta, sizes bytes or "64MB".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ..storage.record import Record
+from .consumer import Consumer
+from .consumer_core import ConsumerCore
+from .descriptions import Group, Topic, group_of, topic_of
+from .driver import Driver
+from .opening import mapped_opener, open_connection
+from .producer import Producer, wall_us
+from .producer_core import ProducerCore
+from .quantities import Duration, Size, Start, seconds, size_bytes
+from .verbs import Delivery, Verbs, consumer_options
+
+
+def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, delivery: Delivery = "auto") -> Client:
+    """Connect to a broker, or open a data directory or a broker in memory.
+
+    Args:
+        url: ipc:///path, tcp://host:port, file:///directory (embedded), or mem://name (shared in this process).
+        timeout: seconds any verb waits for the broker, unless told otherwise.
+        name: of this client, for people who look at the broker.
+        delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),
+            "mapped" (read the broker's files directly), or "auto": push, and control when that does not get through.
+
+    Raises: InvalidUrl; TimedOut when no broker answers; AlreadyOpen, ForeignDirectory, NewerFormat for file://.
+    """
+    patience = seconds(timeout, "timeout")
+    client = Client(Driver(open_connection(url, timeout=patience, name=name, clock=time.monotonic)), delivery)
+    try:
+        client.ping()
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+class Client:
+    """One connection to one broker. Made by `connect`."""
+
+    def __init__(self, driver: Driver, delivery: Delivery = "auto") -> None:
+        self._driver = driver
+        self._connection = driver.connection
+        self._verbs = Verbs(driver.connection)
+        self._delivery: Delivery = delivery
+        self._open: dict[Producer | Consumer, None] = {}
+
+    @property
+    def url(self) -> str:
+        """What it is connected to."""
+        return self._connection.url
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._driver.closed
+
+    # -- producing and consuming ------------------------------------------------------------------------
+
+    def producer(
+        self, topic: str, *, name: str | None = None, codec: str | None = None, window_bytes: Size = "8MB"
+    ) -> Producer:
+        """A producer for one topic.
+
+        Args:
+            name: claims this name: an older producer under it is fenced, and its sequence goes on.
+            codec: "none", "lz4" or "zstd" instead of the topic's setting.
+            window_bytes: how much may be on its way to each partition before sending waits.
+        """
+        self._driver.check_open()
+        window = size_bytes(window_bytes, "window_bytes")
+        found = self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
+        core = ProducerCore(self._connection, found, name=name or "", window_bytes=window, codec=codec, now_us=wall_us)
+        producer = Producer(self._driver, core)
+        self._open[producer] = None
+        return producer
+
+    def consumer(
+        self,
+        topic: str,
+        *,
+        group: str | None = None,
+        member: str | None = None,
+        start: Start = "earliest",
+        positions: Mapping[int, int] | None = None,
+        delivery: Delivery | None = None,
+        auto_commit: Duration | None = None,
+        session_timeout: Duration = 10.0,
+        max_processing: Duration = 300.0,
+        window_bytes: Size = "4MB",
+        window_records: int = 1 << 18,
+    ) -> Consumer:
+        """A consumer of one topic, which has joined when this returns.
+
+        Args:
+            group: share the partitions with its other members, from the group's cursor on. None reads all alone.
+            member: name within the group; made up when None. Joining again under it replaces the older one.
+            start: "earliest", "latest" or a datetime, for partitions without a cursor.
+            positions: offsets by partition to start at instead (without a group).
+            delivery: as in `connect`, for this consumer.
+            auto_commit: commit every so many seconds what the application is done with; None leaves it to `commit`.
+            session_timeout: after so long a silence of this process the broker gives its partitions to others.
+            max_processing: after so long without a call the application counts as hung, and signs of life end.
+            window_bytes, window_records: what may be on its way; the most that is read again after a loss.
+        """
+        self._driver.check_open()
+        options = consumer_options(
+            self._connection, group=group, member=member, start=start, positions=positions,
+            delivery=delivery or self._delivery, auto_commit=auto_commit, session_timeout=session_timeout,
+            max_processing=max_processing, window_bytes=window_bytes, window_records=window_records,
+        )  # fmt: skip
+        deadline = self._connection.deadline()
+        found = self._driver.run(self._connection.find_topic(topic, deadline))
+        core = ConsumerCore(self._connection, found, options, mapped_opener(self._connection))
+        consumer = Consumer(self._driver, core)
+        try:
+            self._driver.run(core.joined(deadline))
+        except BaseException:
+            consumer.close()
+            raise
+        self._driver.need_pump()
+        self._open[consumer] = None
+        return consumer
+
+    def read(
+        self, topic: str, partition: int, offset: int, *, max_records: int = 500, wait: Duration = 0.0
+    ) -> list[Record]:
+        """Records of one partition from `offset` on, without a consumer. Raises OutOfBounds with the valid range."""
+        return self._driver.run(self._verbs.read(topic, partition, offset, max_records, wait))
+
+    # -- topics -----------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, *, partitions: int = 1, **settings: Any) -> Topic:
+        """Create a topic.
+
+        Args:
+            settings: commit="durable" | "written", segment_bytes, retention_s, retention_bytes, retain_unread,
+                codec="none" | "lz4" | "zstd", max_record_bytes. Sizes like "64MB", times like "7d" or timedelta.
+
+        Raises: TopicExists, InvalidTopic, InvalidSettings.
+        """
+        return topic_of(self._driver.run(self._verbs.create_topic(name, partitions, settings)))
+
+    def topics(self) -> list[Topic]:
+        """All topics, with their partitions."""
+        return [topic_of(found) for found in self._driver.run(self._verbs.topics([]))]
+
+    def topic(self, name: str) -> Topic:
+        """One topic. Raises UnknownTopic."""
+        return topic_of(self._driver.run(self._verbs.topics([name]))[0])
+
+    def alter_topic(self, name: str, *, partitions: int | None = None, **settings: Any) -> Topic:
+        """Change settings, or grow to `partitions`: then keys may move to other partitions."""
+        return topic_of(self._driver.run(self._verbs.alter_topic(name, partitions or 0, settings)))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its records and groups. Raises UnknownTopic."""
+        self._driver.run(self._verbs.delete_topic(name))
+
+    def offsets(self, topic: str, at: Start) -> dict[int, int]:
+        """By partition, the first offset appended at or after a time, or an end ("earliest", "latest")."""
+        return self._driver.run(self._verbs.offsets(topic, at))
+
+    # -- groups -----------------------------------------------------------------------------------------
+
+    def groups(self, topic: str | None = None) -> list[Group]:
+        """All groups, or those of one topic."""
+        return [group_of(found) for found in self._driver.run(self._verbs.groups(topic))]
+
+    def group(self, topic: str, name: str) -> Group:
+        """One group. Raises UnknownGroup."""
+        return group_of(self._driver.run(self._verbs.group(topic, name)))
+
+    def reset_group(self, topic: str, name: str, to: Start | Mapping[int, int]) -> None:
+        """Move a group's cursors to an end, a time, or offsets by partition. Raises GroupActive while it has members."""
+        self._driver.run(self._verbs.reset_group(topic, name, to))
+
+    def delete_group(self, topic: str, name: str) -> None:
+        """Forget a group. Raises GroupActive while it has members."""
+        self._driver.run(self._verbs.delete_group(topic, name))
+
+    # -- the broker ---------------------------------------------------------------------------------------
+
+    def stats(self) -> dict[str, Any]:
+        """Counters and sizes of the broker, by dotted name."""
+        return self._driver.run(self._verbs.stats())
+
+    def ping(self) -> float:
+        """Seconds of one round trip."""
+        return self._driver.run(self._verbs.ping())
+
+    def close(self) -> None:
+        """Close its producers (flushing them) and consumers, then the connection. Repeating it does nothing."""
+        if self._driver.closed:
+            return
+        try:
+            for opened in list(self._open):
+                opened.close()
+        finally:
+            self._open.clear()
+            self._driver.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,325 @@
+"""The connection: questions and their answers over one channel, kept going through losses.
+
+Idea: everything asked has an id and an asker. Whenever the channel has a new connection it greets again, and
+every asker whose answer is still out is told that it may have been lost; what to do about it (send the same
+bytes again, join again) is the asker's business, because only it knows what is harmless.
+
+Contract: nothing here waits. `turn` takes what has arrived and keeps going what is due; `due` says when it
+must be called next at the latest. Callbacks of applications are only collected here, in `finished`: whoever
+drives runs them without the lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ..storage.errors import Error
+from ..transport.codec import VERSION
+from ..transport.errors import ProtocolError
+from ..transport.failures import error_of
+from ..transport.messages import (
+    Answer,
+    Assigned,
+    Deliver,
+    Evicted,
+    Failure,
+    Hello,
+    ListTopics,
+    Message,
+    Topic,
+    Topics,
+    Welcome,
+)  # fmt: skip
+from .errors import TimedOut
+from .steps import FOREVER, Pause, Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from .channel import Channel
+
+A = TypeVar("A")
+
+GREETING_PATIENCE_S = 5.0
+"""A greeting without an answer is sent again after so long."""
+
+
+class Asker(Protocol):
+    """Whoever waits for an answer."""
+
+    def answered(self, answer: Answer) -> None:
+        """The answer to a request that was registered for it; it is no longer registered."""
+        ...
+
+    def lost(self) -> None:
+        """The answer may never come: the connection is another one. Its requests are no longer registered."""
+        ...
+
+
+class Session(Protocol):
+    """Whoever is told what nobody asked for."""
+
+    def told(self, message: Assigned | Deliver | Evicted, payload: Buffer) -> None:
+        """A message that names its session."""
+        ...
+
+
+class Part(Protocol):
+    """A producer or consumer: something that keeps itself going."""
+
+    def turn(self, now: float) -> None:
+        """Do what can be done now."""
+        ...
+
+    def due(self) -> float:
+        """When `turn` has something to do at the latest."""
+        ...
+
+    def restored(self) -> None:
+        """There is a new connection: sessions of the old one hear nothing any more."""
+        ...
+
+
+class Question:
+    """One request for one answer, asked again when the connection is lost. Calls `then` when it is answered."""
+
+    def __init__(
+        self, connection: Connection, make: Callable[[int], Message], then: Callable[[Answer], None] | None = None
+    ) -> None:
+        self.answer: Answer | None = None
+        self.times_sent = 0
+        self.request = 0
+        self._connection = connection
+        self._make = make
+        self._then = then
+
+    def send(self) -> bool:
+        """Send it, under a fresh id. False when the channel cannot take it now."""
+        request = self._connection.next_request()
+        if not self._connection.send(self._make(request), asker=self, request=request):
+            return False
+        self.times_sent += 1
+        self.request = request
+        return True
+
+    def answered(self, answer: Answer) -> None:
+        self.answer = answer
+        if self._then is not None:
+            self._then(answer)
+
+    def lost(self) -> None:
+        self._connection.post(self)
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        self._connection.forget(self)
+
+
+class Connection:
+    """See the module."""
+
+    def __init__(self, channel: Channel, *, url: str, name: str, timeout: float, clock: Callable[[], float]) -> None:
+        self.channel = channel
+        self.url = url
+        self.timeout = timeout
+        self.clock = clock
+        self.welcome: Welcome | None = None
+        self.turns = 0
+        self.finished: list[Callable[[], None]] = []
+        self.parts: dict[Part, None] = {}
+        self.sessions: dict[int, Session] = {}
+        self._name = name
+        self._ready = False
+        self._refused: Error | None = None
+        self._greeted = 0  # the connection we greeted on
+        self._greeting = 0  # request of the latest Hello
+        self._greet_again = FOREVER
+        self._request = 0
+        self._asked: dict[int, Asker] = {}
+        self._unsent: deque[Question] = deque()
+
+    # -- sending --------------------------------------------------------------------------------------
+
+    def next_request(self) -> int:
+        """An id that was never used on this connection."""
+        self._request += 1
+        return self._request
+
+    def send(self, message: Message, payload: Buffer = b"", *, asker: Asker | None = None, request: int = 0) -> bool:
+        """Send now, if the broker has greeted us; `asker` is told the answer to `request`."""
+        if not self._ready or not self.channel.send(message, payload):
+            return False
+        if asker is not None:
+            self._asked[request] = asker
+        return True
+
+    def post(self, question: Question) -> None:
+        """Send a question as soon as possible."""
+        if self._unsent or not question.send():
+            self._unsent.append(question)
+
+    def forget(self, question: Question) -> None:
+        """Drop a question, asked or not."""
+        self._asked.pop(question.request, None)
+        if question in self._unsent:
+            self._unsent.remove(question)
+
+    def forget_asker(self, asker: Asker) -> None:
+        """Drop all requests of an asker that is over."""
+        for request in [request for request, known in self._asked.items() if known is asker]:
+            del self._asked[request]
+
+    # -- turning --------------------------------------------------------------------------------------
+
+    def turn(self) -> bool:
+        """Take what has arrived, do what is due. True when anything arrived: look again before waiting."""
+        self.turns += 1
+        arrived = False
+        receive = self.channel.receive
+        while True:
+            found = receive()
+            if self.channel.connections != self._greeted:
+                self._greet()
+            if found is None:
+                break
+            arrived = True
+            self._take(*found)
+        now = self.clock()
+        if now >= self._greet_again:
+            self._greet()
+        while self._unsent and self._unsent[0].send():
+            self._unsent.popleft()
+        for part in list(self.parts):
+            part.turn(now)
+        return arrived
+
+    def due(self) -> float:
+        """When to turn again at the latest."""
+        return min([self._greet_again, self.channel.due(), *(part.due() for part in self.parts)])
+
+    @property
+    def expecting(self) -> bool:
+        """Anything may still arrive that somebody waits for."""
+        return bool(self._asked or self._unsent or self.sessions)
+
+    def _take(self, message: Answer, payload: Buffer) -> None:
+        kind = type(message)
+        if kind is Deliver or kind is Assigned or kind is Evicted:
+            session = self.sessions.get(message.session)  # pyright: ignore[reportAttributeAccessIssue]
+            if session is not None:
+                session.told(message, payload)  # pyright: ignore[reportArgumentType]
+            return
+        request: int = message.request  # pyright: ignore[reportAttributeAccessIssue]
+        if request == self._greeting:
+            self._greeting_answered(message)
+            return
+        asker = self._asked.pop(request, None)
+        if asker is not None:
+            self.payload = payload
+            asker.answered(message)
+
+    payload: Buffer = b""
+    """What came with the answer that is being told; only good inside `answered`."""
+
+    # -- greeting -------------------------------------------------------------------------------------
+
+    def _greet(self) -> None:
+        self._ready = False
+        self._greeted = self.channel.connections
+        self._greeting = self.next_request()
+        self._greet_again = self.clock() + GREETING_PATIENCE_S
+        if not self.channel.send(Hello(self._greeting, VERSION, VERSION, self._name)):
+            self._greeted = -1 if self.channel.connected else self._greeted
+
+    def _greeting_answered(self, message: Answer) -> None:
+        self._greet_again = FOREVER
+        if isinstance(message, Failure):
+            self._refused = error_of(message)
+            return
+        if not isinstance(message, Welcome):
+            self._refused = ProtocolError(f"{self.url} answered a greeting with {type(message).__name__}")
+            return
+        again, self.welcome, self._ready, self._refused = self.welcome is not None, message, True, None
+        asked, self._asked = list(dict.fromkeys(self._asked.values())), {}
+        if again:
+            self.sessions.clear()
+            for part in list(self.parts):
+                part.restored()
+        for asker in asked:
+            asker.lost()
+
+    # -- asking and waiting -----------------------------------------------------------------------------
+
+    def ask(self, make: Callable[[int], Message], kind: type[A], *, deadline: float, what: str) -> Steps[A]:
+        """Ask, wait for the answer, raise what it says went wrong. `what` completes "timed out: ..."."""
+        question = Question(self, make)
+        return (yield from self.wait_for(question, kind, deadline=deadline, what=what))
+
+    def wait_for(self, question: Question, kind: type[A], *, deadline: float, what: str) -> Steps[A]:
+        """Post a question and wait for its answer, which is of `kind` or a Failure."""
+        self.post(question)
+        try:
+            while question.answer is None:
+                self.check(deadline, what)
+                yield Pause(deadline)
+        finally:
+            question.cancel()
+        return expect(question.answer, kind)
+
+    def check(self, deadline: float, what: str) -> None:
+        """Raise when waiting is over: the broker refused us, or the deadline has passed."""
+        if self._refused is not None:
+            raise self._refused
+        if self.clock() >= deadline:
+            raise TimedOut(f"timed out: {what}: {self.state}")
+
+    @property
+    def state(self) -> str:
+        """For the messages of errors: how things stand with the broker."""
+        if not self.channel.connected:
+            return f"no connection to {self.url}; is a broker running there?"
+        if not self._ready:
+            return f"the broker at {self.url} does not answer a greeting"
+        return f"the broker at {self.url} is connected but has not answered"
+
+    def deadline(self, timeout: float | None = None) -> float:
+        """`timeout` seconds from now, the client's own when None."""
+        return self.clock() + (self.timeout if timeout is None else timeout)
+
+    def ready(self, deadline: float) -> Steps[Welcome]:
+        """Wait for the broker's greeting."""
+        while self.welcome is None or not self._ready:
+            self.check(deadline, "connecting")
+            yield Pause(deadline)
+        return self.welcome
+
+    def find_topic(self, name: str, deadline: float) -> Steps[Topic]:
+        """A topic as the broker has it now. Raises UnknownTopic."""
+        answer = yield from self.ask(
+            lambda request: ListTopics(request, [name]), Topics, deadline=deadline, what=f"looking up topic {name}"
+        )
+        return answer.topics[0]
+
+    def close(self) -> None:
+        """Close the channel. Parts are to be closed before."""
+        self.parts.clear()
+        self.channel.close()
+
+
+def expect(answer: Answer, kind: type[A]) -> A:
+    """The answer, when it is of `kind`; raises what a Failure stands for."""
+    if isinstance(answer, kind):
+        return answer
+    if isinstance(answer, Failure):
+        raise raised(answer)
+    raise ProtocolError(f"the broker answered with {type(answer).__name__} where {kind.__name__} belongs")
+
+
+def raised(failure: Failure) -> Error:
+    """The error of a failure, with the offset where reading may go on."""
+    error = error_of(failure)
+    if failure.offset >= 0:
+        error.offset = failure.offset
+    return error

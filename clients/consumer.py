@@ -1,0 +1,166 @@
+"""The consumer for threads: `client.consumer(topic)`.
+
+Contract: records of one partition come in order. With a group, each partition is read by one member at a
+time, from the group's cursor on; what was not committed when a member is lost is read again by another.
+One thread at a time reads from a consumer; `close` and `commit` may come from others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from ..storage.errors import Closed
+from ..storage.record import Record
+from .columnar import Columns, Format, converter
+from .consumer_core import ConsumerCore
+from .quantities import Duration, seconds, start_time
+from .steps import FOREVER
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .driver import Driver
+
+
+class Consumer:
+    """Reads one topic. Iterating waits for new records for ever; `fetch` returns what is there."""
+
+    def __init__(self, driver: Driver, core: ConsumerCore) -> None:
+        """Made by `Client.consumer`."""
+        self._driver = driver
+        self._core = core
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._core.topic.name
+
+    @property
+    def group(self) -> str | None:
+        """The group's name, None for a consumer that reads alone."""
+        return self._core.options.group or None
+
+    @property
+    def member(self) -> str:
+        """This consumer's name within its group."""
+        return self._core.options.member
+
+    @property
+    def delivery(self) -> str:
+        """How records travel now: push, control or mapped."""
+        return self._core.delivery
+
+    # -- reading ----------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Record]:
+        """Every record, waiting for those to come; ends when the consumer is closed by another thread."""
+        self._core.check_open()
+        return chain.from_iterable(self._runs())
+
+    def _runs(self) -> Iterator[Iterator[Record]]:
+        core, run = self._core, self._driver.run
+        while True:
+            try:
+                found = run(core.next_list(FOREVER, one_by_one=True))
+            except Closed:
+                return
+            assert found is not None, "a wait without a deadline ends with records"
+            yield found.iterator
+
+    def fetch(self, max_records: int = 500, wait: Duration = 1.0) -> list[Record]:
+        """At most `max_records` records: at once what is there, else the first that come within `wait` seconds.
+
+        Returns: [] when there are none in time.
+        """
+        core = self._core
+        deadline = core.connection.clock() + seconds(wait, "wait")
+        return self._driver.run(core.fetch(max_records, deadline))
+
+    @overload
+    def batches(
+        self, format: Literal["records"] = "records", *, wait: Duration | None = None
+    ) -> Iterator[list[Record]]: ...
+    @overload
+    def batches(self, format: Literal["arrow"], *, wait: Duration | None = None) -> Iterator[pa.RecordBatch]: ...
+    @overload
+    def batches(self, format: Literal["numpy"], *, wait: Duration | None = None) -> Iterator[Columns]: ...
+
+    def batches(self, format: Format = "records", *, wait: Duration | None = None) -> Iterator[Any]:
+        """Batches as they are stored: lists of records, Arrow record batches, or numpy columns.
+
+        Args:
+            wait: end after so many seconds without a record; None waits for ever.
+        """
+        core, run, convert = self._core, self._driver.run, converter(format)
+        patience = None if wait is None else seconds(wait, "wait")
+        core.check_open()
+        return self._batches(core, run, convert, patience)
+
+    def _batches(self, core: ConsumerCore, run: Any, convert: Any, patience: float | None) -> Iterator[Any]:
+        topic, clock = core.topic.name, core.connection.clock
+        while True:
+            try:
+                found = run(core.next_batch(FOREVER if patience is None else clock() + patience))
+            except Closed:
+                return
+            if found is None:
+                return
+            yield convert(*found, topic)
+
+    # -- places -----------------------------------------------------------------------------------------
+
+    def commit(self, positions: Mapping[int, int] | None = None) -> None:
+        """Make the group's cursor durable: everything handed out so far, to the record, or next offsets by partition.
+
+        Raises: NoGroup; Fenced when a partition went to another member, who reads those records again.
+        """
+        core = self._core
+        core.check_open()
+        self._driver.run(core.commit(positions, core.connection.deadline()))
+
+    def seek(self, to: int | datetime | Literal["earliest", "latest"], *, partition: int | None = None) -> None:
+        """Go on elsewhere: an offset (of one partition), a time, or an end (of one partition or all assigned)."""
+        core = self._core
+        core.check_open()
+        is_time = not isinstance(to, int)
+        place = start_time(to, "to") if is_time else to
+        self._driver.run(core.seek(place, is_time, partition, core.connection.deadline()))
+
+    @property
+    def position(self) -> dict[int, int]:
+        """The next offset to be handed out, by partition."""
+        return self._driver.do(self._core.positions)
+
+    @property
+    def assignment(self) -> list[int]:
+        """The partitions this consumer reads now."""
+        return list(self.position)
+
+    def lags(self) -> dict[int, int]:
+        """Records still to be handed out, by partition, as the broker has it now."""
+        core = self._core
+        core.check_open()
+        return self._driver.run(core.lag(core.connection.deadline()))
+
+    def lag(self) -> int:
+        """Records still to be handed out, over the partitions of this consumer."""
+        return sum(self.lags().values())
+
+    # -- the end ----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Commit when that is automatic, and leave the group. Repeating it does nothing."""
+        self._close(failed=False)
+
+    def _close(self, *, failed: bool) -> None:
+        if not self._core.closed and not self._driver.closed:
+            self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._close(failed=kind is not None and kind is not GeneratorExit)

@@ -1,0 +1,101 @@
+"""What a client tells about topics, partitions and groups: frozen values, detached from the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..transport import messages
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """One partition. `first` is the oldest offset that can be read, `end` the next one to be committed."""
+
+    partition: int
+    first: int
+    end: int
+    size_bytes: int
+    segments: int
+    state: str  # ok | poisoned | damaged
+    term: int
+    endpoint: str
+    directory: str
+
+    @property
+    def records(self) -> int:
+        """Records that can be read."""
+        return self.end - self.first
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """One topic. A topic that is deleted and created again has another `id`."""
+
+    name: str
+    id: str
+    settings: dict[str, Any]
+    partitions: list[Partition]
+
+    @property
+    def records(self) -> int:
+        """Records that can be read, over all partitions."""
+        return sum(partition.records for partition in self.partitions)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes on disk, over all partitions."""
+        return sum(partition.size_bytes for partition in self.partitions)
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One member of a group, and the seconds since it was last heard of."""
+
+    name: str
+    idle_s: float
+
+
+class GroupPartition(msgspec.Struct, frozen=True):
+    """A group on one partition. `cursor` is -1 before its first commit; `lag` then counts from the first offset."""
+
+    partition: int
+    cursor: int
+    end: int
+    lag: int
+    member: str
+    epoch: int
+
+
+class Group(msgspec.Struct, frozen=True):
+    """One group on one topic."""
+
+    topic: str
+    name: str
+    members: list[Member]
+    partitions: list[GroupPartition]
+
+    @property
+    def lag(self) -> int:
+        """Records the group has yet to commit, over all partitions."""
+        return sum(partition.lag for partition in self.partitions)
+
+
+def topic_of(found: messages.Topic) -> Topic:
+    """A topic as the wire has it."""
+    return Topic(found.name, found.topic.hex(), dict(found.settings), [_partition_of(p) for p in found.partitions])
+
+
+def _partition_of(found: messages.Partition) -> Partition:
+    return Partition(
+        found.partition, found.first, found.end, found.size_bytes, found.segments, found.state, found.term,
+        found.endpoint, found.directory,
+    )  # fmt: skip
+
+
+def group_of(found: messages.Group) -> Group:
+    """A group as the wire has it."""
+    return Group(
+        found.topic_name,
+        found.group,
+        [Member(name, idle_ms / 1000) for name, idle_ms in found.members],
+        [GroupPartition(p.partition, p.cursor, p.end, p.lag, p.member, p.epoch) for p in found.partitions],
+    )

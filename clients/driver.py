@@ -1,0 +1,224 @@
+"""The sync shell: drives steps in the caller's thread, and a pump while nobody calls.
+
+Idea: whoever calls does its own input and output, under one lock, so a closed loop of sends costs no thread
+switch. A thread that has to wait is the leader: it gives the lock back and waits for the channel; others that
+wait meanwhile follow, and are told after each of its turns. The pump is one thread, started with the first
+thing that needs it, which looks every few milliseconds whether anybody turned since; only when nobody did, it
+turns itself (flushes what was gathered, takes answers, sends signs of life).
+
+Contract: the lock is never held while waiting, nor while an application's callback runs. Threads may share
+everything of one client.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from ..storage.errors import Closed
+from .steps import FOREVER, Pause, Sleeper, Steps
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+T = TypeVar("T")
+
+PUMP_PERIOD_S = 0.002
+"""How long gathered records wait at most while the application is away."""
+
+WAIT_MAX_S = 1.0
+"""No wait is longer, whatever was promised: a wake-up lost in a library costs a second, not a stand-still."""
+
+
+class Driver:
+    """See the module."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.lock = threading.RLock()
+        self.closed = False
+        self._turned = threading.Condition(self.lock)
+        self._leader = False
+        self._leader_turns = 0  # turns when the leader began to wait: what came since may be for it
+        self._followers = 0
+        self._poll = select.poll()
+        self._poll.register(connection.channel.fileno(), select.POLLIN)
+        self._pump: Pump | None = None
+        self.pump_idle = True
+
+    def run(self, steps: Steps[T]) -> T:
+        """Drive steps to their end, waiting in this thread. Raises what they raise."""
+        with self.lock:
+            try:
+                while True:
+                    self._pause(next(steps))
+            except StopIteration as done:
+                return done.value
+            finally:
+                steps.close()
+                self.tell()
+
+    def do(self, call: Callable[[], T]) -> T:
+        """Run what does not wait."""
+        with self.lock:
+            try:
+                return call()
+            finally:
+                self.tell()
+
+    def tell(self) -> None:
+        """After a turn (lock held): threads that wait look again, callbacks of applications run."""
+        if self._followers:
+            self._turned.notify_all()
+        if self._leader and self.connection.turns != self._leader_turns:
+            self.connection.channel.wake()
+        if self.connection.finished:
+            self._run_callbacks()
+
+    def check_open(self) -> None:
+        """Raise Closed after `close`."""
+        if self.closed:
+            raise Closed(f"the client of {self.connection.url} was closed; connect again")
+
+    # -- waiting ----------------------------------------------------------------------------------------
+
+    def _pause(self, pause: Pause) -> None:
+        """Take what has arrived; when that is nothing, wait for more."""
+        connection = self.connection
+        self.check_open()
+        if connection.turn():
+            self.tell()
+            return
+        timeout = min(pause.until, connection.due()) - connection.clock()
+        timeout = min(max(timeout, 0.0), WAIT_MAX_S)
+        if pause.sleeper is not None:
+            self._sleep(pause.sleeper, timeout)
+        elif self._leader:
+            self._follow(timeout)
+        else:
+            self._lead(timeout)
+        self.check_open()
+
+    def _lead(self, timeout: float) -> None:
+        self._leader, self._leader_turns = True, self.connection.turns
+        try:
+            self._unlocked(lambda: self._poll.poll(timeout * 1000))
+        finally:
+            self._leader = False
+        self.check_open()
+        self.connection.turn()
+        self.tell()
+
+    def _follow(self, timeout: float) -> None:
+        self._followers += 1
+        try:
+            self._turned.wait(timeout)
+        finally:
+            self._followers -= 1
+
+    def _sleep(self, sleeper: Sleeper, timeout: float) -> None:
+        self._unlocked(lambda: sleeper.sleep(timeout))
+
+    def _unlocked(self, wait: Callable[[], object]) -> None:
+        """Wait without the lock, which this thread holds exactly once."""
+        self.lock.release()
+        try:
+            wait()
+        finally:
+            self.lock.acquire()
+
+    def _run_callbacks(self) -> None:
+        """Callbacks may call anything of the client, so they run as if the application called by itself."""
+        ready, self.connection.finished = self.connection.finished, []
+        self._unlocked(lambda: [callback() for callback in ready])
+
+    # -- the pump ---------------------------------------------------------------------------------------
+
+    def need_pump(self) -> None:
+        """Something has to go on while the application is away; costs nothing to say again."""
+        with self.lock:
+            self.pump_idle = False
+            if self.closed:
+                return
+            if self._pump is None:
+                self._pump = Pump(self)
+                self._pump.thread.start()
+            else:
+                self._pump.rouse()
+
+    @property
+    def busy(self) -> bool:
+        """A thread waits for the channel: whatever arrives, it takes."""
+        return self._leader
+
+    def close(self) -> None:
+        """Stop the pump, close the connection, end all waits. Repeating it does nothing."""
+        with self.lock:
+            if self.closed:
+                return
+            self.closed = True
+            self.connection.channel.wake()
+            self._turned.notify_all()
+        if self._pump is not None:
+            self._pump.stop()
+        with self.lock:
+            while self._leader:  # it polls the channel's descriptor, which must not be another file's meanwhile
+                self.connection.channel.wake()
+                self._turned.wait(0.01)
+            self.connection.close()
+
+
+class Pump:
+    """The thread that keeps a client going while its application is away."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = weakref.ref(driver)
+        self._poll = select.poll()
+        self._poll.register(driver.connection.channel.fileno(), select.POLLIN)
+        self._roused = threading.Event()
+        self._stopped = False
+        self.thread = threading.Thread(target=self._run, name="penstock-pump", daemon=True)
+
+    def rouse(self) -> None:
+        """There is something to do again."""
+        self._roused.set()
+
+    def stop(self) -> None:
+        """End the thread and wait for it, unless it is the one that asks. The channel must have been woken."""
+        self._stopped = True
+        self._roused.set()
+        if threading.current_thread() is not self.thread:
+            self.thread.join()
+
+    def _run(self) -> None:
+        """Sleep for a period after each sign of the application; without one, wait for the channel."""
+        turns = -1
+        while not self._stopped:
+            driver = self._driver()
+            if driver is None or driver.closed:
+                return
+            turns, away, wait_s = self._look(driver, turns)
+            del driver
+            if away:
+                self._poll.poll(wait_s * 1000)
+            else:
+                self._roused.wait(wait_s)
+                self._roused.clear()
+
+    def _look(self, driver: Driver, turns: int) -> tuple[int, bool, float | None]:
+        """Turn if nobody did since `turns`. Returns turns now, whether the application is away, how long to wait."""
+        connection = driver.connection
+        with driver.lock:
+            if driver.closed or driver.busy or connection.turns != turns:
+                return connection.turns, False, PUMP_PERIOD_S
+            while connection.turn():
+                pass
+            driver.tell()
+            due = connection.due()
+            driver.pump_idle = due == FOREVER and not connection.expecting
+            if driver.pump_idle:
+                return connection.turns, False, None
+            return connection.turns, True, min(max(due - connection.clock(), PUMP_PERIOD_S), WAIT_MAX_S)

@@ -1,0 +1,45 @@
+"""Errors of the client side: what no broker said, because it did not answer or was not asked.
+
+Contract: as in `storage/errors.py`: a message names the thing, the value, the limit and the way out.
+"""
+
+from __future__ import annotations
+
+from ..storage.errors import Error
+
+
+class ClientError(Error):
+    """Something about a client, a producer or a consumer in this process."""
+
+    code = "client"
+
+
+class TimedOut(ClientError):
+    """Nothing came of it in time; the message says what was waited for. It may still happen later."""
+
+    code = "timed_out"
+    retry = True
+
+
+class InvalidArgument(ClientError):
+    """An argument that cannot be: a size, a time, a position, a name of a format."""
+
+    code = "invalid_argument"
+
+
+class NoGroup(ClientError):
+    """A verb of groups on a consumer that reads alone."""
+
+    code = "no_group"
+
+
+class NotAssigned(ClientError):
+    """A partition this consumer does not read now: another member has it, or the topic has no such partition."""
+
+    code = "not_assigned"
+
+
+class MappedUnavailable(ClientError):
+    """Mapped delivery was asked for, but the broker's files cannot be read from here."""
+
+    code = "mapped_unavailable"

@@ -1,0 +1,240 @@
+"""A lane: what one producer has on its way to one partition.
+
+Idea: records gather here; the session (transport/producer_session.py) says when they go and what becomes of
+them. Nothing in flight: a record goes at once. Something in flight: records gather until they are worth a
+batch, or until an answer comes back, so batches grow with load and nothing waits when there is none.
+
+Contract: never waits. A batch that cannot be sent now stays in the session and is tried at every turn; what
+the broker may have forgotten or never got is sent again with the same sequences, which is harmless.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..storage.batch import encode
+from ..storage.errors import Error, InvalidBatch
+from ..transport.failures import error_from
+from ..transport.messages import Answer, Failure, OpenProducer, Produce, Produced, ProducerOpened
+from ..transport.producer_session import TARGET_BYTES, ProducerSession, Settled
+from .connection import Question, raised
+from .pending import Pending
+from .steps import FOREVER
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from .producer_core import ProducerCore
+
+BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
+"""Between two tries of what the broker refused for now (its disk is full, for example)."""
+
+PATIENCE_S = 10.0
+"""A batch without an answer for so long is sent again: a broker drops answers that it cannot get rid of."""
+
+
+class Lane:
+    """See the module. `gather` holds what is not a batch yet, `trigger` the size at which it becomes one."""
+
+    def __init__(self, core: ProducerCore, partition: int) -> None:
+        self.partition = partition
+        self.gather = Pending(core, partition)
+        self.trigger = 0
+        self.session: ProducerSession | None = None
+        self.ended: Error | None = None  # why this lane can never send again
+        self.trouble: Failure | None = None  # what a retry is waiting to get over
+        self._core = core
+        self._connection = core.connection
+        self._opening: Question | None = None
+        self._backoff_s = 0.0
+        self._retry_at = 0.0
+        self._progress_at = 0.0
+        if not core.name:
+            self.session = core.new_session()
+
+    # -- sending --------------------------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        """Gathered records are worth a batch, and there is no room for one."""
+        return self.gather.size >= TARGET_BYTES
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing gathered, nothing in flight."""
+        return not self.gather.values and not (self.session is not None and len(self.session))
+
+    def has_room(self, size: int) -> bool:
+        """Whether a batch can be added now. Raises what ended the lane."""
+        if self.ended is not None:
+            raise self.ended
+        if self.session is None:
+            self.open()
+            return False
+        if self.session.broken is not None and not self._renew():
+            return False
+        return self.session.has_room(size)
+
+    def ship(self) -> None:
+        """Make a batch of what is gathered, if there is room for it."""
+        gathered = self.gather
+        if not gathered.values:
+            return
+        if not self.has_room(gathered.size):
+            self.trigger = TARGET_BYTES
+            return
+        session = self.session
+        assert session is not None, "a lane with room has a session"
+        self.gather = Pending(self._core, self.partition)
+        try:
+            batch = encode(
+                gathered.values,
+                keys=gathered.keys,
+                headers=gathered.headers,
+                event_times=gathered.times,
+                codec=self._core.codec,
+                producer_id=session.producer_id,
+                producer_epoch=session.epoch,
+                first_sequence=session.next_sequence,
+            )
+        except (InvalidBatch, TypeError) as error:
+            refused = error if isinstance(error, Error) else InvalidBatch(f"records that cannot be encoded: {error}")
+            self._core.settle(gathered, -1, 0, refused)
+            return
+        self.add(batch, len(gathered.values), gathered)
+
+    def add(self, batch: Buffer, count: int, pending: Pending) -> None:
+        """Put a batch on its way that was encoded for this lane's session."""
+        session = self.session
+        assert session is not None, "a batch is encoded for a session"
+        if not len(session):
+            self._progress_at = self._connection.clock()
+        session.add(batch, count, pending)
+        self.trigger = TARGET_BYTES
+        self._push(session)
+
+    def _push(self, session: ProducerSession) -> None:
+        connection = self._connection
+        if self._retry_at and connection.clock() < self._retry_at:
+            return
+        self._retry_at = 0.0
+        topic = self._core.topic.topic
+        while (batch := session.to_send()) is not None:
+            request = connection.next_request()
+            message = Produce(request, topic, self.partition)
+            if not connection.send(message, batch.batch, asker=self, request=request):
+                return
+            session.sent(batch, request)
+
+    # -- answers --------------------------------------------------------------------------------------
+
+    def answered(self, answer: Answer) -> None:
+        session = self.session
+        assert session is not None, "an answer needs a question"
+        self._progress_at = self._connection.clock()
+        if isinstance(answer, Produced):
+            self.trouble, self._backoff_s = None, 0.0
+            self._settle(session.produced(answer))
+        else:
+            assert isinstance(answer, Failure), f"a batch was answered with {type(answer).__name__}"
+            self._failed(session, answer)
+        if self.gather.values:
+            self.ship()
+        elif not len(session):
+            self.trigger = 0
+
+    def _failed(self, session: ProducerSession, failure: Failure) -> None:
+        if failure.retry:
+            self.trouble = failure
+            self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
+            self._retry_at = self._connection.clock() + self._backoff_s
+        elif failure.code == "fenced":
+            self.ended = raised(failure)
+        self._settle(session.failed(failure))
+
+    def _settle(self, settled: list[Settled]) -> None:
+        for each in settled:
+            if each.produced is not None:
+                self._core.settle(each.handle, each.produced.offset, each.produced.time_us, None)
+            else:
+                assert each.failure is not None, "a batch settles one way or the other"
+                error = error_from(each.failure.code, each.failure.message, retry=each.failure.retry)
+                self._core.settle(each.handle, -1, 0, error)
+
+    def lost(self) -> None:
+        """The connection is another one: the broker may not have got what is in flight."""
+        if self.session is not None:
+            self.session.lost()
+            self._progress_at = self._connection.clock()
+            self._push(self.session)
+
+    def turn(self, now: float) -> None:
+        """Send what could not be sent before."""
+        session = self.session
+        if session is None:
+            return
+        if len(session):
+            if now - self._progress_at > PATIENCE_S:
+                self._connection.forget_asker(self)
+                self.lost()
+            else:
+                self._push(session)
+        elif self.gather.values:
+            self.ship()
+
+    def due(self) -> float:
+        """When `turn` has something to do."""
+        if self.session is None or not len(self.session):
+            return FOREVER
+        return self._retry_at or self._progress_at + PATIENCE_S
+
+    def abandon(self, failure: Failure) -> None:
+        """Give up on everything: it may or may not have been appended."""
+        self._connection.forget_asker(self)
+        if self._opening is not None:
+            self._opening.cancel()
+        if self.session is not None:
+            self._settle(self.session.abandon(failure))
+        if self.gather.values:
+            gathered, self.gather = self.gather, Pending(self._core, self.partition)
+            self._core.settle(gathered, -1, 0, error_from(failure.code, failure.message, retry=failure.retry))
+
+    # -- the session ----------------------------------------------------------------------------------
+
+    def _renew(self) -> bool:
+        """Go on after a failure as a new producer; a named one claims its name again. False until that is done."""
+        session = self.session
+        assert session is not None and session.broken is not None, "only a broken session is renewed"
+        if len(session):
+            return False
+        if self._core.name:
+            self.session = None
+            self.open()
+            return False
+        session.restart(self._core.new_id())
+        return True
+
+    def open(self) -> None:
+        """Claim the producer's name on this partition."""
+        if self._opening is None:
+            core = self._core
+            self._opening = Question(
+                self._connection,
+                lambda request: OpenProducer(request, core.topic.topic, self.partition, core.name),
+                self._opened,
+            )
+            self._connection.post(self._opening)
+
+    def _opened(self, answer: Answer) -> None:
+        self._opening = None
+        if isinstance(answer, ProducerOpened):
+            self.session = self._core.new_session(answer)
+            self.ship()
+            return
+        assert isinstance(answer, Failure), f"a claim was answered with {type(answer).__name__}"
+        self.trouble = answer
+        if not answer.retry:
+            self.ended = raised(answer)
+        if self.gather.values:
+            gathered, self.gather = self.gather, Pending(self._core, self.partition)
+            self._core.settle(gathered, -1, 0, raised(answer))

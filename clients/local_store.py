@@ -1,0 +1,195 @@
+"""The store of a node inside this process: the same directory as a broker's, without keeper and board.
+
+    DATA/node.json  DATA/promises  DATA/metadata/  DATA/topics/<topic id>/<partition>/  DATA/trash/
+
+Idea: everything a broker would hand to its keeper is done at once, in the caller's thread.
+Contract: as `engine.ports.Store`. The caller holds the directory's lock. A broker that was killed may have left
+syncs without an answer, so every log that was not closed cleanly is opened as suspect: what its tail holds is
+written anew before it counts.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..storage import layout, snapshots
+from ..storage.errors import Corrupt, ForeignDirectory, NewerFormat
+from ..storage.log import LogOptions, LogWriter
+from ..storage.promises import Promises
+from ..storage.segment_reader import SegmentCache
+
+if TYPE_CHECKING:
+    from ..broker.engine import TopicSettings
+    from ..storage.files import Files
+    from ..storage.segment import SegmentRef
+    from ..storage.snapshots import Snapshot
+
+FORMAT = 1
+METADATA, TOPICS, TRASH = "metadata", "topics", "trash"
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """DATA/node.json."""
+
+    format: int
+    node: str
+    cluster: str
+
+
+def identify(files: Files, data: str) -> Identity | None:
+    """Whose directory it is; None when it is new. Raises ForeignDirectory, NewerFormat, and changes nothing."""
+    path = f"{data}/{layout.NODE}"
+    if not files.exists(path):
+        others = [name for name in files.listdir(data) if name not in (layout.LOCK, f"{layout.NODE}.new")]
+        if others:
+            raise ForeignDirectory(
+                f"{data} is no penstock data directory (it holds {min(others)}): choose an empty one"
+            )
+        return None
+    file = files.open(path)
+    try:
+        found = msgspec.json.decode(file.pread(file.size(), 0), type=Identity)
+    except msgspec.MsgspecError as error:
+        raise ForeignDirectory(f"{path} cannot be read as a penstock node file: {error}") from None
+    finally:
+        file.close()
+    if found.format > FORMAT:
+        raise NewerFormat(f"{path} has format {found.format}, this penstock reads up to {FORMAT}: upgrade penstock")
+    return found
+
+
+def claim(files: Files, data: str) -> Identity:
+    """Make a new directory ours, durably."""
+    found = Identity(FORMAT, uuid.uuid4().hex, uuid.uuid4().hex)
+    temporary = f"{data}/{layout.NODE}.new"
+    if files.exists(temporary):
+        files.unlink(temporary)
+    text = msgspec.json.encode(found)
+    file = files.create(temporary, len(text))
+    try:
+        file.pwritev([text], 0)
+        file.sync()
+    finally:
+        file.close()
+    files.replace(temporary, f"{data}/{layout.NODE}")
+    files.sync_dir(data)
+    return found
+
+
+class LocalStore:
+    """See the module."""
+
+    def __init__(self, data: str, files: Files, *, max_batch_bytes: int) -> None:
+        self.files = files
+        self._data = data
+        self._max_batch_bytes = max_batch_bytes
+        self._promises = Promises(f"{data}/{layout.PROMISES}", files)
+        self._cache = SegmentCache(files)
+        self._covered: dict[str, int] = {}
+        for name in files.listdir(f"{data}/{TRASH}"):
+            files.remove_tree(f"{data}/{TRASH}/{name}")
+
+    # -- logs -------------------------------------------------------------------------------------------
+
+    def metadata(self) -> LogWriter:
+        """See Store. Raises Corrupt when it is gone though there are topics: they are not given up."""
+        path = f"{self._data}/{METADATA}"
+        if layout.live_segments(self.files.listdir(path))[0]:
+            return self._open(path, LogOptions(max_batch_bytes=self._max_batch_bytes))
+        if self.files.listdir(f"{self._data}/{TOPICS}"):
+            raise Corrupt(f"{path} is gone though {self._data}/{TOPICS} has topics: restore it from a copy", path=path)
+        return self._create(path, LogOptions(max_batch_bytes=self._max_batch_bytes))
+
+    def create(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
+        """See Store."""
+        return self._create(self.directory(topic, partition), self._options(settings))
+
+    def open(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
+        """See Store."""
+        return self._open(self.directory(topic, partition), self._options(settings))
+
+    def configure(self, log: LogWriter, settings: TopicSettings) -> None:
+        """See Store."""
+        log.options = self._options(settings)
+
+    def _options(self, settings: TopicSettings) -> LogOptions:
+        return LogOptions(
+            segment_bytes=settings.segment_bytes, max_batch_bytes=self._max_batch_bytes, commit=settings.commit
+        )
+
+    def _create(self, path: str, options: LogOptions) -> LogWriter:
+        return LogWriter.create(
+            path,
+            files=self.files,
+            log_id=uuid.uuid4().bytes,
+            options=options,
+            promises=self._promises,
+            cache=self._cache,
+        )
+
+    def _open(self, path: str, options: LogOptions) -> LogWriter:
+        return LogWriter.open(
+            path, files=self.files, options=options, promises=self._promises, suspect=True, cache=self._cache
+        )
+
+    def directory(self, topic: bytes, partition: int) -> str:
+        """See Store."""
+        return f"{self._data}/{TOPICS}/{topic.hex()}/{partition}"
+
+    def row(self, log: LogWriter) -> int:
+        """See Store: there is no board."""
+        return -1
+
+    def delete(self, topic: bytes) -> None:
+        """See Store."""
+        source, trash = f"{self._data}/{TOPICS}/{topic.hex()}", f"{self._data}/{TRASH}"
+        for partition in self.files.listdir(source):
+            self._cache.drop(f"{source}/{partition}")
+            self._covered.pop(f"{source}/{partition}", None)
+        if not self.files.exists(source):
+            return
+        self.files.mkdir(trash)
+        target = f"{trash}/{topic.hex()}-{os.urandom(4).hex()}"
+        self.files.rename_dir(source, target)
+        self.files.sync_dir(f"{self._data}/{TOPICS}")
+        self.files.sync_dir(trash)
+        self.files.remove_tree(target)
+
+    # -- snapshots and retention ------------------------------------------------------------------------
+
+    def save_snapshot(self, log: LogWriter, seq: int, term: int, body: bytes) -> None:
+        """See Store. A snapshot may not get ahead of what is durable."""
+        if log.durable < seq:
+            log.sync()
+        self._covered[log.path] = snapshots.save(self.files, log.path, seq, term, body, log.log_id)
+
+    def load_snapshot(self, log: LogWriter) -> Snapshot | None:
+        """See Store."""
+        first_seq = log.segments()[0].base_seq
+        found = snapshots.load_newest(self.files, log.path, log.log_id, first_seq=first_seq, last_seq=log.written)
+        if found is not None:
+            self._covered[log.path] = snapshots.second_newest_seq(self.files, log.path, log.log_id)
+        return found
+
+    def covered(self, log: LogWriter) -> int:
+        """See Store."""
+        return self._covered.get(log.path, 0)
+
+    def retire(self, log: LogWriter, segments: Sequence[SegmentRef]) -> None:
+        """See Store."""
+        for ref in segments:
+            for path in (ref.path, ref.index_path):
+                if self.files.exists(path):
+                    self.files.unlink(path)
+        self.files.sync_dir(log.path)
+        log.forget(segments)
+
+    def close(self) -> None:
+        """Let go of the files; the logs are closed by the node."""
+        self._cache.close()
+        self._promises.close()

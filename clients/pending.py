@@ -1,0 +1,102 @@
+"""Records on their way, and the futures of single ones.
+
+Idea: records gather in plain lists until they are worth a batch, and settle together: one `Pending` holds
+the lists, the outcome and who waits. A future is a reference to it and an index, so that a million of them
+cost a million small objects and settling costs nothing per record.
+
+Contract: an outcome is set once, under the client's lock; reading it needs no lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..storage.errors import Error
+
+if TYPE_CHECKING:
+    from .producer_core import ProducerCore
+
+
+class Pending:
+    """Records of one partition that become one batch. `keys`, `headers`, `times` are None until one has any."""
+
+    __slots__ = (
+        "callbacks", "count", "error", "has_columns", "headers", "keys", "offset", "owner", "partition", "seen", "settled", "size",
+        "time_us", "times", "values",
+    )  # fmt: skip
+
+    def __init__(self, owner: ProducerCore, partition: int) -> None:
+        self.owner = owner
+        self.partition = partition
+        self.values: list[bytes] = []
+        self.keys: list[bytes | None] | None = None
+        self.headers: list[dict[str, bytes] | None] | None = None
+        self.times: list[int] | None = None
+        self.size = 0
+        self.has_columns = False
+        self.count = 0
+        self.settled = False
+        self.offset = -1
+        self.time_us = 0
+        self.error: Error | None = None
+        self.seen = False  # somebody was told of the error
+        self.callbacks: list[Callable[[], None]] | None = None
+
+    def settle(self, offset: int, time_us: int, error: Error | None) -> None:
+        """The outcome is known; the records are not needed any more."""
+        self.offset, self.time_us, self.error, self.settled = offset, time_us, error, True
+        self.values, self.keys, self.headers, self.times = [], None, None, None
+
+    def raise_error(self) -> None:
+        """Raise the error, if there is one."""
+        if self.error is not None:
+            self.seen = True
+            raise self.error
+
+
+class Future:
+    """The offset of a record that was sent without waiting."""
+
+    __slots__ = ("_index", "_pending")
+
+    def __init__(self, pending: Pending, index: int) -> None:
+        self._pending = pending
+        self._index = index
+
+    @property
+    def partition(self) -> int:
+        """The partition the record goes to."""
+        return self._pending.partition
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._pending.settled
+
+    def result(self, timeout: float | None = None) -> int:
+        """The record's offset once it is committed; waits for it, at most `timeout` seconds.
+
+        Raises what prevented it, or TimedOut (None: after the client's timeout).
+        """
+        pending = self._pending
+        if not pending.settled:
+            pending.owner.wait(pending, timeout)
+        pending.raise_error()
+        return pending.offset + self._index
+
+    def exception(self, timeout: float | None = None) -> Error | None:
+        """What prevented it, None when it is committed; waits like `result`."""
+        pending = self._pending
+        if not pending.settled:
+            pending.owner.wait(pending, timeout)
+        pending.seen = True
+        return pending.error
+
+    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
+        """Call `callback(self)` once the outcome is known, in whichever thread learns of it; at once if it is."""
+        self._pending.owner.add_callback(self._pending, lambda: callback(self))
+
+    def __repr__(self) -> str:
+        pending = self._pending
+        state = "pending" if not pending.settled else repr(pending.error) if pending.error else "committed"
+        return f"<Future of partition {pending.partition}: {state}>"

@@ -1,0 +1,159 @@
+"""The producer for threads: `client.producer(topic)`.
+
+Contract: any number of threads may share one. A record is acknowledged once it stands at the topic's commit
+level; what is acknowledged is never lost, and sending again after a lost connection never doubles a record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .bulk import pieces
+from .pending import Future, Pending
+from .producer_core import ProducerCore, Sent
+from .quantities import Duration, seconds
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .driver import Driver
+
+__all__ = ["Future", "Producer"]
+
+
+def wall_us() -> int:
+    """Now, in microseconds UTC."""
+    return time.time_ns() // 1000
+
+
+class Producer:
+    """Sends records to one topic. Leaving its `with` block flushes."""
+
+    def __init__(self, driver: Driver, core: ProducerCore) -> None:
+        """Made by `Client.producer`."""
+        self._driver = driver
+        self._core = core
+        self._lock = driver.lock
+        core.wait = self._wait
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._core.topic.name
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions it spreads records over."""
+        return len(self._core.lanes)
+
+    def send(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: int | None = None,
+        partition: int | None = None,
+        timeout: Duration | None = None,
+    ) -> int:
+        """Send one record and wait until it is committed.
+
+        Args:
+            key: records of one key go to one partition, in order.
+            headers: names with values as bytes.
+            timestamp: event time in microseconds UTC, when it is not the time of appending.
+            partition: where to, instead of by key.
+            timeout: seconds to wait, the client's when None.
+
+        Returns: the record's offset in its partition.
+
+        Raises: RecordTooLarge, UnknownTopic, Poisoned, Fenced ...; TimedOut says on what it waited, and the
+        record may still be appended then.
+        """
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        return self._append(value, key, headers, timestamp, partition).result(limit)
+
+    def send_nowait(
+        self,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        timestamp: int | None = None,
+        partition: int | None = None,
+    ) -> Future:
+        """Send one record without waiting for its commit.
+
+        Blocks while the window is full, and raises TimedOut after the client's timeout; the record was then
+        not taken. Errors of its commit are raised by the future, or by `flush` when nobody asked the future.
+        """
+        future = self._append(value, key, headers, timestamp, partition)
+        if self._driver.pump_idle:
+            self._driver.need_pump()
+        return future
+
+    def _append(
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+        timestamp: int | None,
+        partition: int | None,
+    ) -> Future:
+        core = self._core
+        if core.jammed is not None:
+            self._driver.run(core.unjam(core.connection.deadline()))
+        with self._lock:
+            if core.closed:
+                core.check_open()
+            return core.append(value, key, headers, timestamp, partition)
+
+    def send_many(
+        self,
+        values: Iterable[bytes] | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray,
+        *,
+        keys: Iterable[bytes | None] | pa.Array | pa.ChunkedArray | None = None,
+        partition: int | None = None,
+    ) -> int:
+        """Send many records, in large batches, and wait until all are committed.
+
+        Args:
+            values: bytes, or Arrow binary or text; a table's columns `value` and, if it has one, `key` are sent.
+            keys: one per record (None for none).
+            partition: all to this one, instead of by key.
+
+        Returns: how many records were sent. The timeout counts from the last progress, not from the start.
+        """
+        core, run = self._core, self._driver.run
+        sent = Sent()
+        for piece in pieces(values, keys, core.shape, partition):
+            sent.add(run(core.send_piece(piece, core.connection.deadline())))
+        run(core.finish(sent.waiting))
+        return sent.count
+
+    def flush(self, timeout: Duration | None = None) -> None:
+        """Wait until everything sent is committed. Raises the first error that no future was asked about."""
+        core = self._core
+        core.check_open()
+        self._driver.run(core.flush(core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))))
+
+    def next_sequence(self, partition: int = 0) -> int:
+        """How many records this (named) producer has sent to a partition, over all its lives."""
+        return self._driver.run(self._core.next_sequence(partition, self._core.connection.deadline()))
+
+    def close(self) -> None:
+        """Flush and close. Repeating it does nothing."""
+        if not self._core.closed and not self._driver.closed:
+            self._driver.run(self._core.close(self._core.connection.deadline()))
+
+    def _wait(self, pending: Pending, timeout: float | None) -> None:
+        core = self._core
+        self._driver.run(core.settled(pending, core.connection.deadline(timeout)))
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()

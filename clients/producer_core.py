@@ -1,0 +1,321 @@
+"""The producer, written once: which records go where, and what is waited for.
+
+Contract: `append` and `settle` never wait; verbs that do are steps. A window that is full makes the caller
+wait before its record is taken, and a time-out then says on what.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from xxhash import xxh3_64_intdigest
+
+from ..storage.batch import Codec
+from ..storage.errors import Closed, Error, InvalidBatch
+from ..transport.messages import Failure, ProducerOpened, Topic
+from ..transport.partitioner import Sticky
+from ..transport.producer_session import ProducerSession
+from .bulk import Piece, Shape, check_record
+from .errors import InvalidArgument, TimedOut
+from .lane import Lane
+from .pending import Future, Pending
+from .steps import Pause, Steps
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+OVERHEAD_BYTES = 8
+"""What a record takes in a batch beside its bytes, about."""
+
+CODECS = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+
+
+class ProducerCore:
+    """See the module. The shell sets `wait` (how futures wait) and `now_us` comes from its clock."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topic: Topic,
+        *,
+        name: str,
+        window_bytes: int,
+        codec: str | None,
+        now_us: Callable[[], int],
+        future: type[Future] = Future,
+    ) -> None:
+        self.connection = connection
+        self.topic = topic
+        self.name = name
+        self.codec = CODECS[str(topic.settings.get("codec", "none")) if codec is None else codec]
+        self.closed = False
+        self.jammed: Lane | None = None
+        self.wait: Callable[[Pending, float | None], None] = _nobody_waits
+        count = len(topic.partitions)
+        largest = int(topic.settings.get("max_record_bytes") or 16 << 20)
+        self.shape = Shape(count, self.codec, largest, topic.name)
+        self._window_bytes = window_bytes
+        self._now_us = now_us
+        self._future = future
+        self._failed: list[Pending] = []
+        self.lanes = [Lane(self, number) for number in range(count)]
+        self._sticky = Sticky(count, int.from_bytes(os.urandom(2), "little"))
+        self._current = self.lanes[self._sticky.partition]
+        connection.parts[self] = None
+
+    # -- sessions of lanes ----------------------------------------------------------------------------
+
+    def new_id(self) -> int:
+        """A producer id nobody else has."""
+        return int.from_bytes(os.urandom(8), "little") or 1
+
+    def new_session(self, opened: ProducerOpened | None = None) -> ProducerSession:
+        """A session for a lane: under a fresh id, or as the broker opened it for the producer's name."""
+        if opened is None:
+            return ProducerSession(self.new_id(), window_bytes=self._window_bytes)
+        return ProducerSession(
+            opened.producer_id,
+            epoch=opened.epoch,
+            next_sequence=opened.next_sequence,
+            window_bytes=self._window_bytes,
+        )
+
+    # -- one record -----------------------------------------------------------------------------------
+
+    def append(
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+        timestamp: int | None,
+        partition: int | None,
+    ) -> Future:
+        """Take one record. It goes at once when nothing is in flight, else with others."""
+        if type(value) is not bytes:
+            value = _as_bytes(value)
+        if partition is not None:
+            lane = self.lane(partition)
+        elif key is None:
+            lane = self._current
+        else:
+            lane = self.lanes[xxh3_64_intdigest(key) % len(self.lanes)]
+        gather = lane.gather
+        values = gather.values
+        index = len(values)
+        size = len(value)
+        if size > self.shape.max_record_bytes:
+            check_record(size, self.shape)
+        if key is not None or headers is not None or timestamp is not None or gather.has_columns:
+            self._append_extras(gather, index, key, headers, timestamp)
+        values.append(value)
+        gather.size += size + OVERHEAD_BYTES
+        if gather.size >= lane.trigger:
+            self._ship(lane)
+        return self._future(gather, index)
+
+    def _append_extras(
+        self,
+        gather: Pending,
+        index: int,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+        timestamp: int | None,
+    ) -> None:
+        """Keep the columns beside the values as long as these; a column begins with the first record that has it."""
+        if key is not None and gather.keys is None:
+            gather.keys = [None] * index
+        if headers is not None and gather.headers is None:
+            gather.headers = [None] * index
+        if timestamp is not None and gather.times is None:
+            gather.times = [self._now_us()] * index
+        gather.has_columns = True
+        if gather.keys is not None:
+            gather.keys.append(key)
+        if gather.headers is not None:
+            gather.headers.append(None if headers is None else dict(headers))
+        if gather.times is not None:
+            gather.times.append(self._now_us() if timestamp is None else timestamp)
+
+    def _ship(self, lane: Lane) -> None:
+        lane.ship()
+        if lane.full:
+            self.jammed = lane
+        elif lane is self._current and not lane.gather.values:
+            self._next_lane()
+
+    def _next_lane(self) -> None:
+        self._current = self.lanes[self._sticky.next_batch()]
+
+    def lane(self, partition: int) -> Lane:
+        """A lane by number. Raises InvalidArgument."""
+        if not 0 <= partition < len(self.lanes):
+            raise InvalidArgument(
+                f"topic {self.topic.name} has no partition {partition}: it has {len(self.lanes)}, numbered from 0"
+            )
+        return self.lanes[partition]
+
+    def unjam(self, deadline: float) -> Steps[None]:
+        """Wait until the lane that had no room for its records has some."""
+        while (lane := self.jammed) is not None:
+            self.check_open()
+            lane.ship()
+            if not lane.full:
+                self.jammed = None
+            else:
+                self._check(lane, deadline)
+                yield Pause(deadline)
+
+    # -- many records ---------------------------------------------------------------------------------
+
+    def send_piece(self, piece: Piece, deadline: float) -> Steps[Pending]:
+        """Put one piece on its way, behind what was gathered before it."""
+        self.check_open()
+        lane = self._current if piece.partition is None else self.lane(piece.partition)
+        while True:
+            lane.ship()
+            if not lane.gather.values and lane.has_room(piece.size):
+                break
+            self._check(lane, deadline)
+            yield Pause(deadline)
+        pending = Pending(self, lane.partition)
+        session = lane.session
+        assert session is not None, "a lane with room has a session"
+        lane.add(piece.encode(session.producer_id, session.epoch, session.next_sequence), piece.count, pending)
+        pending.count = piece.count
+        if lane is self._current:
+            self._next_lane()
+        self.connection.turn()
+        return pending
+
+    def finish(self, sent: Iterable[Pending]) -> Steps[None]:
+        """Wait until all of `sent` are settled; the deadline counts from the last one that was. Raises the first error."""
+        for pending in sent:
+            yield from self.settled(pending, self.connection.deadline())
+            pending.raise_error()
+
+    # -- outcomes -------------------------------------------------------------------------------------
+
+    def settle(self, pending: Pending, offset: int, time_us: int, error: Error | None) -> None:
+        """The outcome of a batch."""
+        pending.settle(offset, time_us, error)
+        if error is not None:
+            self._failed.append(pending)
+        if pending.callbacks is not None:
+            self.connection.finished += pending.callbacks
+            pending.callbacks = None
+
+    def add_callback(self, pending: Pending, callback: Callable[[], None]) -> None:
+        """Call when settled, without the lock."""
+        if pending.settled:
+            self.connection.finished.append(callback)
+        elif pending.callbacks is None:
+            pending.callbacks = [callback]
+        else:
+            pending.callbacks.append(callback)
+
+    def settled(self, pending: Pending, deadline: float) -> Steps[None]:
+        """Wait until a batch is settled."""
+        while not pending.settled:
+            lane = self.lanes[pending.partition]
+            lane.ship()
+            self._check(lane, deadline)
+            yield Pause(deadline)
+
+    def flush(self, deadline: float) -> Steps[None]:
+        """Wait until nothing is gathered or in flight. Raises the first error nobody was told of."""
+        for lane in self.lanes:
+            lane.ship()
+        for lane in self.lanes:
+            while not lane.is_empty:
+                lane.ship()
+                self._check(lane, deadline)
+                yield Pause(deadline)
+        self.jammed = None
+        failed, self._failed = self._failed, []
+        for pending in failed:
+            if not pending.seen:
+                pending.raise_error()
+
+    # -- going on -------------------------------------------------------------------------------------
+
+    def turn(self, now: float) -> None:
+        """See Part."""
+        for lane in self.lanes:
+            lane.turn(now)
+
+    def due(self) -> float:
+        """See Part."""
+        return min(lane.due() for lane in self.lanes)
+
+    def restored(self) -> None:
+        """See Part: lanes hear of it themselves, as askers."""
+
+    def check_open(self) -> None:
+        """Raise Closed after `close`."""
+        if self.closed:
+            raise Closed(f"the producer of topic {self.topic.name} was closed; open another one")
+
+    def next_sequence(self, partition: int, deadline: float) -> Steps[int]:
+        """The sequence of the next record of a named producer: how many it has sent there, ever."""
+        lane = self.lane(partition)
+        while not lane.has_room(0) and lane.session is None:
+            self._check(lane, deadline)
+            yield Pause(deadline)
+        assert lane.session is not None, "the lane was opened"
+        return lane.session.next_sequence + len(lane.gather.values)
+
+    def close(self, deadline: float) -> Steps[None]:
+        """Flush, then stop for good. What is not settled by the deadline is given up."""
+        if self.closed:
+            return
+        try:
+            yield from self.flush(deadline)
+        finally:
+            self.closed = True
+            self.connection.parts.pop(self, None)
+            for lane in self.lanes:
+                lane.abandon(
+                    Failure(0, Closed.code, f"the producer of topic {self.topic.name} was closed before it was known")
+                )
+
+    def _check(self, lane: Lane, deadline: float) -> None:
+        """Raise when waiting for a lane is over."""
+        if lane.ended is not None:
+            raise lane.ended
+        if self.connection.clock() < deadline:
+            self.connection.check(deadline, "")
+            return
+        session = lane.session
+        waiting = "its name is not claimed yet" if session is None else (
+            f"{len(session)} batches of {session.bytes_in_flight} bytes are in flight, the window is {self._window_bytes} bytes"
+        )  # fmt: skip
+        why = self.connection.state if lane.trouble is None else f"the broker said: {lane.trouble.message}"
+        raise TimedOut(f"timed out: sending to partition {lane.partition} of topic {self.topic.name}: {waiting}; {why}")
+
+
+class Sent:
+    """What a send_many has on its way: settled batches are dropped as they come, an error stops it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.waiting: deque[Pending] = deque()
+
+    def add(self, pending: Pending) -> None:
+        """One more piece is on its way."""
+        self.count += pending.count
+        self.waiting.append(pending)
+        while self.waiting and self.waiting[0].settled:
+            self.waiting.popleft().raise_error()
+
+
+def _as_bytes(value: Any) -> bytes:
+    if isinstance(value, (bytearray, memoryview, bytes)):
+        return bytes(value)
+    raise InvalidBatch(f"a record must be bytes, not {type(value).__name__}; text needs .encode()")
+
+
+def _nobody_waits(pending: Pending, timeout: float | None) -> None:
+    raise Closed("this future belongs to no open producer")

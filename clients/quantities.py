@@ -1,0 +1,71 @@
+"""Sizes, times and positions as people write them, as numbers as machines use them.
+
+Contract: sizes are int bytes or text like "64MB", durations are seconds, timedelta or
+text like "7d", moments are datetime. What cannot be read raises InvalidArgument with an example. Pure.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from ..storage import units
+from ..transport.messages import EARLIEST, LATEST
+from .errors import InvalidArgument
+
+Size = int | str
+Duration = float | timedelta | str
+Start = Literal["earliest", "latest"] | datetime
+"""Where to begin without a position: an end, or the first record appended at or after a time."""
+
+
+def size_bytes(value: Size, name: str = "size") -> int:
+    """Bytes of `value`; `name` is for the error."""
+    try:
+        found = units.size_bytes(value)
+    except (ValueError, TypeError) as error:
+        raise InvalidArgument(f"{name}: {error}") from None
+    if found < 0:
+        raise InvalidArgument(f"{name}={value!r} is below 0")
+    return found
+
+
+def seconds(value: Duration, name: str = "duration") -> float:
+    """Seconds of `value`; `name` is for the error."""
+    try:
+        found = units.seconds(value)
+    except (ValueError, TypeError) as error:
+        raise InvalidArgument(f"{name}: {error}") from None
+    if not found >= 0:
+        raise InvalidArgument(f"{name}={value!r} is not a time of 0 seconds or more")
+    return found
+
+
+def microseconds(moment: datetime) -> int:
+    """Microseconds UTC of an aware datetime; a naive one is taken as local time, as Python does."""
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return (moment.astimezone(UTC) - epoch) // timedelta(microseconds=1)
+
+
+def start_time(value: Start, name: str = "start") -> int:
+    """EARLIEST, LATEST or a time, as the wire has it."""
+    if value == "earliest":
+        return EARLIEST
+    if value == "latest":
+        return LATEST
+    if isinstance(value, datetime):
+        return microseconds(value)
+    raise InvalidArgument(f'{name}={value!r} is not a place to start: give "earliest", "latest" or a datetime')
+
+
+def setting_values(given: dict[str, Any]) -> dict[str, Any]:
+    """Topic settings with sizes and durations as numbers; which settings exist is the broker's business."""
+    return {name: _setting(name, value) for name, value in given.items()}
+
+
+def _setting(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name.endswith("_bytes"):
+        return size_bytes(value, name)
+    return seconds(value, name) if name.endswith("_s") else value

@@ -1,0 +1,37 @@
+"""Steps: a verb written once, waited for in two ways.
+
+Idea: everything that decides is a plain generator. It does what can be done now and yields a `Pause` where it
+cannot go on before something arrives; a shell then waits (a thread in poll, or a task on the loop) and
+resumes it. The value it returns is the verb's result, what it raises is the verb's error.
+
+Contract: a step never blocks and never waits by itself; whoever drives it holds the client's lock while it
+runs, and not while it pauses. Resuming early is harmless: a step looks again at what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import NamedTuple, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Sleeper(Protocol):
+    """Another thing than the connection to wait for: a mapped reader's semaphore."""
+
+    def sleep(self, seconds: float) -> None:
+        """Block this thread until woken, at most `seconds`. Called without the client's lock."""
+        ...
+
+
+class Pause(NamedTuple):
+    """Nothing can be done before something arrives, or before `until` on the client's clock."""
+
+    until: float
+    sleeper: Sleeper | None = None
+
+
+Steps = Generator[Pause, None, T]
+
+FOREVER = float("inf")
+"""A deadline that never comes."""

@@ -1,0 +1,248 @@
+"""The verbs of a client, written once as steps: topics, groups, and opening producers and consumers."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from ..broker.errors import TopicExists, UnknownGroup, UnknownTopic
+from ..storage.batch import Batch, Kind, batches
+from ..storage.record import Record, records
+from ..transport.messages import (
+    AlterTopic,
+    CreateTopic,
+    DeleteGroup,
+    DeleteTopic,
+    Done,
+    Fetch,
+    Fetched,
+    FindOffsets,
+    Group,
+    Groups,
+    ListGroups,
+    ListTopics,
+    Offsets,
+    Ping,
+    ResetGroup,
+    Stats,
+    StatsReply,
+    Topic,
+    Topics,
+)  # fmt: skip
+from .connection import Connection, Question
+from .consumer_core import ConsumerOptions
+from .errors import InvalidArgument
+from .quantities import Duration, Size, Start, seconds, setting_values, size_bytes, start_time
+from .steps import Steps
+
+Delivery = Literal["auto", "push", "control", "mapped"]
+DELIVERIES = ("auto", "push", "control", "mapped")
+
+READ_BYTES = 1 << 20
+
+
+class Verbs:
+    """What clients of both kinds can do, over one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def _deadline(self) -> float:
+        return self.connection.deadline()
+
+    # -- topics -----------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int, settings: dict[str, Any]) -> Steps[Topic]:
+        """Create a topic. When the connection was lost meanwhile, one that exists by now is ours."""
+        given = setting_values(settings)
+        what = f"creating topic {name}"
+        question = Question(self.connection, lambda request: CreateTopic(request, name, partitions, given))
+        deadline = self._deadline()
+        yield from self.connection.ready(deadline)
+        try:
+            made = yield from self.connection.wait_for(question, Topics, deadline=deadline, what=what)
+        except TopicExists:
+            if question.times_sent < 2:
+                raise
+            return (yield from self.connection.find_topic(name, deadline))
+        return made.topics[0]
+
+    def topics(self, names: list[str]) -> Steps[list[Topic]]:
+        """All topics, or those named."""
+        answer = yield from self.connection.ask(
+            lambda request: ListTopics(request, names), Topics, deadline=self._deadline(), what="listing topics"
+        )
+        return answer.topics
+
+    def alter_topic(self, name: str, partitions: int, settings: dict[str, Any]) -> Steps[Topic]:
+        """Change settings or grow."""
+        given, deadline = setting_values(settings), self._deadline()
+        topic = yield from self.connection.find_topic(name, deadline)
+        answer = yield from self.connection.ask(
+            lambda request: AlterTopic(request, topic.topic, given, partitions),
+            Topics,
+            deadline=deadline,
+            what=f"altering topic {name}",
+        )
+        return answer.topics[0]
+
+    def delete_topic(self, name: str) -> Steps[None]:
+        """Delete a topic and all its records."""
+        deadline = self._deadline()
+        topic = yield from self.connection.find_topic(name, deadline)
+        question = Question(self.connection, lambda request: DeleteTopic(request, topic.topic))
+        try:
+            yield from self.connection.wait_for(question, Done, deadline=deadline, what=f"deleting topic {name}")
+        except UnknownTopic:
+            if question.times_sent < 2:
+                raise
+
+    def offsets(self, name: str, at: Start) -> Steps[dict[int, int]]:
+        """The first offset at a time, or an end, by partition."""
+        time_us, deadline = start_time(at, "at"), self._deadline()
+        topic = yield from self.connection.find_topic(name, deadline)
+        found = yield from self.connection.ask(
+            lambda request: FindOffsets(request, topic.topic, time_us),
+            Offsets,
+            deadline=deadline,
+            what=f"finding offsets of topic {name}",
+        )
+        return {number: offset for number, (offset, _) in enumerate(found.offsets)}
+
+    def read(self, name: str, partition: int, offset: int, max_records: int, wait: Duration) -> Steps[list[Record]]:
+        """Records from an offset on, without a session."""
+        wait_s, deadline = seconds(wait, "wait"), self._deadline()
+        topic = yield from self.connection.find_topic(name, deadline)
+        taken: list[Record] = []
+        while len(taken) < max_records:
+            wait_ms = 0 if taken else round(wait_s * 1000)
+            question = _FetchQuestion(self.connection, topic.topic, partition, offset, wait_ms)
+            answer = yield from self.connection.wait_for(
+                question, Fetched, deadline=self._deadline() + wait_s, what=f"reading topic {name}"
+            )
+            for batch in _readable(question.batches, offset):
+                taken += records(batch, start=offset, partition=partition, topic=name)
+            if answer.next_offset == offset:
+                break
+            offset = answer.next_offset
+        return taken[:max_records]
+
+    # -- groups -----------------------------------------------------------------------------------------
+
+    def groups(self, topic: str | None) -> Steps[list[Group]]:
+        """All groups, or those of one topic."""
+        deadline, id_ = self._deadline(), b""
+        if topic is not None:
+            id_ = (yield from self.connection.find_topic(topic, deadline)).topic
+        answer = yield from self.connection.ask(
+            lambda request: ListGroups(request, id_), Groups, deadline=deadline, what="listing groups"
+        )
+        return answer.groups
+
+    def group(self, topic: str, name: str) -> Steps[Group]:
+        """One group. Raises UnknownGroup."""
+        found = yield from self.groups(topic)
+        for group in found:
+            if group.group == name:
+                return group
+        known = ", ".join(sorted(group.group for group in found)) or "none"
+        raise UnknownGroup(f"topic {topic} has no group {name!r}; it has: {known}")
+
+    def reset_group(self, topic: str, name: str, to: Start | Mapping[int, int]) -> Steps[None]:
+        """Move the cursors of a group without members."""
+        deadline = self._deadline()
+        positions = list(to.items()) if isinstance(to, Mapping) else []
+        time_us = 0 if isinstance(to, Mapping) else start_time(to, "to")
+        if isinstance(to, Mapping) and not positions:
+            raise InvalidArgument('to={} moves nothing: give offsets by partition, "earliest", "latest" or a datetime')
+        found = yield from self.connection.find_topic(topic, deadline)
+        yield from self.connection.ask(
+            lambda request: ResetGroup(request, found.topic, name, time_us, positions),
+            Done,
+            deadline=deadline,
+            what=f"resetting group {name} on topic {topic}",
+        )
+
+    def delete_group(self, topic: str, name: str) -> Steps[None]:
+        """Forget a group without members."""
+        deadline = self._deadline()
+        found = yield from self.connection.find_topic(topic, deadline)
+        yield from self.connection.ask(
+            lambda request: DeleteGroup(request, found.topic, name),
+            Done,
+            deadline=deadline,
+            what=f"deleting group {name} of topic {topic}",
+        )
+
+    # -- the broker ---------------------------------------------------------------------------------------
+
+    def stats(self) -> Steps[dict[str, Any]]:
+        """Counters and sizes of the broker, by dotted name."""
+        answer = yield from self.connection.ask(Stats, StatsReply, deadline=self._deadline(), what="asking for stats")
+        return answer.values
+
+    def ping(self) -> Steps[float]:
+        """One round trip, in seconds."""
+        yield from self.connection.ready(self._deadline())
+        begun = self.connection.clock()
+        yield from self.connection.ask(Ping, Done, deadline=self._deadline(), what="pinging")
+        return self.connection.clock() - begun
+
+
+class _FetchQuestion(Question):
+    """Keeps the batches that come with the answer."""
+
+    def __init__(self, connection: Connection, topic: bytes, partition: int, offset: int, wait_ms: int) -> None:
+        super().__init__(
+            connection, lambda request: Fetch(request, topic, partition, offset, -1, READ_BYTES, wait_ms), self._keep
+        )
+        self.batches = b""
+
+    def _keep(self, answer: object) -> None:
+        self.batches = bytes(self._connection.payload)
+
+
+def _readable(payload: bytes, offset: int) -> list[Batch]:
+    return [batch for batch in batches(payload) if batch.kind == Kind.RECORDS and batch.end_offset > offset]
+
+
+def consumer_options(
+    connection: Connection,
+    *,
+    group: str | None,
+    member: str | None,
+    start: Start,
+    positions: Mapping[int, int] | None,
+    delivery: Delivery,
+    auto_commit: Duration | None,
+    session_timeout: Duration,
+    max_processing: Duration,
+    window_bytes: Size,
+    window_records: int,
+) -> ConsumerOptions:
+    """Check and complete the arguments of `consumer`."""
+    if delivery not in DELIVERIES:
+        raise InvalidArgument(f"delivery={delivery!r} is none of {', '.join(DELIVERIES)}")
+    if auto_commit is not None and not group:
+        raise InvalidArgument("auto_commit needs a group: a consumer that reads alone has no cursor to commit")
+    if positions and group:
+        raise InvalidArgument("positions are for a consumer without a group; with one, use seek or reset_group")
+    ways = connection.channel.deliveries
+    chosen = ways[0] if delivery == "auto" or (delivery == "push" and "push" not in ways) else delivery
+    if chosen not in ways:
+        raise InvalidArgument(f"delivery={delivery!r} is not possible over {connection.url}: it has {', '.join(ways)}")
+    return ConsumerOptions(
+        group=group or "",
+        member=member or f"{socket.gethostname()[:60]}-{os.getpid()}-{os.urandom(4).hex()}",
+        start=start_time(start),
+        positions=dict(positions or {}),
+        delivery=chosen,
+        may_fall_back=delivery == "auto",
+        auto_commit_s=None if auto_commit is None else seconds(auto_commit, "auto_commit"),
+        session_timeout_s=seconds(session_timeout, "session_timeout"),
+        max_processing_s=seconds(max_processing, "max_processing"),
+        window_bytes=size_bytes(window_bytes, "window_bytes"),
+        window_records=window_records,
+    )
