@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import zmq
+
 from penstock.storage.batch import encode
 
 WINDOW = 8  # batches in flight, for penstock and for bare ZeroMQ alike

@@ -10,6 +10,7 @@ import sys
 import time
 
 import zmq
+
 from penstock.storage.batch import encode
 
 

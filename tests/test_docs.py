@@ -1,0 +1,149 @@
+"""The documents are true: examples run, links lead somewhere, commands and options exist.
+
+Code blocks marked `python` and `sh` in README.md are promises, executed as they stand; indented ones are pictures.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from support.sources import ROOT, walk_files
+
+from penstock.cli.app import penstock as cli
+
+PAGES = list(walk_files(".md"))
+README = ROOT / "README.md"
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run(command: list[str], directory: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run in a session of its own, and end whatever is left of it."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with subprocess.Popen(
+        command,
+        cwd=directory,
+        env={**os.environ, "PATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            said = process.communicate(timeout=timeout)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, said)
+
+
+@pytest.fixture
+def short_directory() -> Iterator[str]:
+    """A directory whose path leaves room for a socket's name."""
+    with tempfile.TemporaryDirectory(prefix="penstock-docs-") as directory:
+        yield directory
+
+
+@pytest.mark.parametrize("example", blocks(README, "python"))
+def test_the_python_example_runs_as_printed(example, short_directory):
+    done = run([sys.executable, "-c", example], short_directory)
+    assert done.returncode == 0, done.stdout
+    assert "UA 1545" in done.stdout
+
+
+@pytest.mark.parametrize("script", blocks(README, "sh"))
+def test_the_quick_start_runs_as_printed(script, short_directory):
+    """The shell ends its broker when it is done, and says how that ended."""
+    whole = f"set -eu\ntrap 'kill %1; wait %1; echo broker ended with $?' EXIT\n{script}"
+    done = run(["bash", "-c", whole], short_directory)
+    assert done.returncode == 0, done.stdout
+    assert "UA 1545" in done.stdout
+    assert "AA 1141" in done.stdout
+    assert "broker ended with 0" in done.stdout
+
+
+def headings(page: Path) -> set[str]:
+    found = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def dead_links(page: Path) -> Iterator[str]:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\[[^\]]+\]\(([^)\s]+)\)", text):
+        name, _, anchor = target.partition("#")
+        if name.startswith(("http:", "https:")):
+            continue
+        place = (page.parent / name).resolve() if name else page
+        if not place.exists():
+            yield f"{page.name}: {target} does not exist"
+        elif anchor and anchor not in headings(place):
+            yield f"{page.name}: {target} has no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page):
+    assert list(dead_links(page)) == []
+
+
+def test_a_dead_link_is_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# One\n[a](missing.md) [b](#one) [c](#two) [d](https://example.org)\n")
+    assert [line.split()[1] for line in dead_links(page)] == ["missing.md", "#two"]
+
+
+COMMAND = re.compile(r"(?:^|[`|&] ?)penstock ([a-z][^`\n|&]*)", re.MULTILINE)
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """What a document tells its reader to type, as words."""
+    for found in COMMAND.findall(text):
+        yield found.split("#")[0].split()
+
+
+def wrong(words: list[str]) -> str | None:
+    """What is wrong with one command line of a document: a name or an option that does not exist."""
+    command: click.Command = cli
+    context = click.Context(cli)
+    for word in words:
+        if word.startswith("--"):
+            options = {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]}
+            if word.partition("=")[0] not in options | {"--help", "--version"}:
+                return f"penstock {' '.join(words)}: no option {word}"
+        elif isinstance(command, click.Group):
+            names = word.split("|")  # `topic create|list` stands for both
+            found = [command.get_command(context, name) for name in names]
+            if None in found:
+                return f"penstock {' '.join(words)}: no command {word}"
+            command = found[0] or command
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_options_in_the_documents_exist(page):
+    assert [problem for words in commands(page.read_text()) if (problem := wrong(words))] == []
+
+
+@pytest.mark.parametrize(
+    "line", ["frobnicate", "topic frobnicate", "serve --frobnicate", "topic create x --frobnicate"]
+)
+def test_a_command_that_does_not_exist_is_noticed(line):
+    assert wrong(line.split())
+
+
+def test_make_targets_in_the_documents_exist():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {name for page in PAGES for name in re.findall(r"(?:`|^    )make ([a-z]+)", page.read_text(), re.MULTILINE)}
+    assert named - targets == set()
+    assert {"test", "demo", "bench"} <= named
