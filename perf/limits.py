@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 import zmq
-
 from penstock.storage.batch import encode
 
 WINDOW = 8  # batches in flight, for penstock and for bare ZeroMQ alike

@@ -10,7 +10,6 @@ import sys
 import time
 
 import zmq
-
 from penstock.storage.batch import encode
 
 

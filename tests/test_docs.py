@@ -16,9 +16,8 @@ from pathlib import Path
 
 import click
 import pytest
-from support.sources import ROOT, walk_files
-
 from penstock.cli.app import penstock as cli
+from support.sources import ROOT, walk_files
 
 PAGES = list(walk_files(".md"))
 README = ROOT / "README.md"
