@@ -90,9 +90,10 @@ def test_the_heading_of_a_table_states_its_size(name: str) -> None:
 @pytest.mark.parametrize("name", MAGICS)
 def test_the_magic_of_a_layout_is_the_one_in_its_table(name: str) -> None:
     (meaning,) = (row["meaning"] for row in table(f"Table {name}") if row["field"] == "magic")
-    number, text = re.fullmatch(r'0x([0-9A-F]+), "(\w+)".*', meaning).groups()  # pyright: ignore[reportOptionalMemberAccess]
-    assert int(number, 16) == MAGICS[name]
-    assert MAGICS[name].to_bytes(len(text), "little").decode() == text
+    found = re.fullmatch(r'0x([0-9A-F]+), "(\w+)".*', meaning)
+    assert found, meaning
+    assert int(found[1], 16) == MAGICS[name]
+    assert MAGICS[name].to_bytes(len(found[2]), "little").decode() == found[2]
 
 
 def test_every_magic_is_another() -> None:
