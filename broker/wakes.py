@@ -56,8 +56,8 @@ class Wakes:
         """Wake the reader a last time, then remove the semaphore's name."""
         slot, semaphore = self._open.pop(session)
         semaphore.release()
-        semaphore.close()
         semaphore.unlink()
+        semaphore.close()
         self._free.append(slot)
 
     def close_all(self) -> None:
