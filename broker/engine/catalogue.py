@@ -52,11 +52,12 @@ class CatalogueState:
         self.time_us = 0
         self.end = 0
         self.topics: dict[bytes, TopicEntry] = {}
+        self.names: dict[str, bytes] = {}
         self.tombstones: dict[bytes, None] = {}
 
     def name_taken(self, name: str) -> bool:
         """Whether a topic of this name exists or is being created."""
-        return any(entry.name == name for entry in self.topics.values())
+        return name in self.names
 
     def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
         """The metadata log holds no records."""
@@ -67,12 +68,14 @@ class CatalogueState:
         match effect:
             case fx.TopicCreated(name, topic, partitions, settings, created_us):
                 self.topics[topic] = TopicEntry(name, topic, partitions, settings, created_us)
+                self.names[name] = topic
             case fx.TopicAltered(topic, partitions, settings):
                 if topic in self.topics:
                     entry = self.topics[topic]
                     entry.partitions, entry.settings = partitions, settings
             case fx.TopicDeleted(topic):
-                self.topics.pop(topic, None)
+                if topic in self.topics:
+                    self.names.pop(self.topics.pop(topic).name, None)
                 self.tombstones[topic] = None
             case fx.TopicErased(topic):
                 self.tombstones.pop(topic, None)
@@ -98,5 +101,6 @@ class CatalogueState:
         state = cls()
         state.seq, state.term, state.time_us = stored.seq, stored.term, stored.time_us
         state.topics = {entry.topic: entry for entry in stored.topics}
+        state.names = {entry.name: entry.topic for entry in stored.topics}
         state.tombstones = dict.fromkeys(stored.tombstones)
         return state

@@ -169,7 +169,7 @@ class Membership:
         claim = Claim(self, partition, session)
         try:
             claim.epoch = partition.set_owner(self.group, session.member, session.start, claim)
-        except Error:
+        except (Error, OSError):
             self.stuck = True  # poisoned or damaged: its readers go on elsewhere, and this is tried again
             return
         self.claims[partition.number] = claim

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...storage.errors import Corrupt, OutOfBounds
+from ...storage.errors import Corrupt, OutOfBounds, StorageError
 from ...transport.messages import Deliver
 from .ports import COLD, Payload, Port
 
@@ -58,6 +58,9 @@ class Stream:
             except Corrupt as damage:
                 self._around(damage)
                 continue
+            except (StorageError, OSError):
+                self.stopped = partition.damaged = True  # the partition says so; its other readers try for themselves
+                return None
             if chunk is None:
                 return None
             offset, self.position = self.position, max(self.position, chunk.next_offset)

@@ -12,7 +12,7 @@ import heapq
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from ...storage.errors import Error
+from ...storage.errors import Corrupt, Error
 from ...transport.messages import Fetch, Fetched
 from .partition import Partition
 from .ports import COLD, NodeConfig, Now, Payload, Peer, Port
@@ -104,10 +104,15 @@ class Fetching:
         try:
             return self._answer(waiting)
         except Error as error:
-            if error.code == "corrupt" or error.code == "bad_checksum":
-                waiting.partition.damaged = True
-            self._port.reply(waiting.peer, failure(waiting.message.request, error))
-            return True
+            return self._fail(waiting, error)
+        except OSError as error:
+            return self._fail(waiting, Corrupt(f"{waiting.partition!r} cannot be read: {error}"))
+
+    def _fail(self, waiting: Waiting, error: Error) -> bool:
+        if isinstance(error, Corrupt):
+            waiting.partition.damaged = True
+        self._port.reply(waiting.peer, failure(waiting.message.request, error))
+        return True
 
     def _answer(self, waiting: Waiting) -> bool:
         message, partition = waiting.message, waiting.partition

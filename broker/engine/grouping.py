@@ -73,10 +73,12 @@ class Grouping:
     def delete(self, peer: Peer, message: DeleteGroup, payload: Payload, now: Now) -> None:
         """Forget an idle group. Raises GroupActive, UnknownGroup."""
         topic = self._known(message.topic, message.group)
+        known = [p for p in topic.readable if message.group in p.ledger.head.groups.by_name]
+        for partition in known:
+            partition.ledger.check_writable()
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
-        for partition in topic.readable:
-            if message.group in partition.ledger.head.groups.by_name:
-                partition.delete_group(message.group, gather.one())
+        for partition in known:
+            partition.delete_group(message.group, gather.one())
         gather.ready()
 
     def _move(self, peer: Peer, request: int, topic: Topic, group: str, wanted: dict[int, int]) -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...storage.errors import Error, Poisoned, StorageError
+from ..errors import Unavailable, UnknownTopic
 from . import effects as fx
 from . import settings as topic_settings
 from .agenda import Agenda
@@ -58,8 +59,14 @@ class House:
         return ledger is self.catalogue or ledger in self.partitions
 
     def create(self, topic: Topic, number: int, settings: TopicSettings) -> Partition:
-        """Make and open the log of a new partition. Raises StorageFull."""
-        return self._admit(topic, number, settings, self.store.create(topic.id, number, settings))
+        """Make and open the log of a new partition. Raises StorageFull, Unavailable."""
+        try:
+            log = self.store.create(topic.id, number, settings)
+        except FileExistsError:
+            log = self._left_over(topic, number, settings)
+        except OSError as error:
+            raise StorageError(f"partition {number} of topic {topic.name} cannot be made: {error}") from error
+        return self._admit(topic, number, settings, log)
 
     def configure(self, topic: Topic, settings: TopicSettings) -> None:
         """The topic has new settings."""
@@ -75,7 +82,9 @@ class House:
         self._told_end.pop(partition, None)
         self._agenda.dirty.pop(ledger, None)
         self._agenda.unsettled.pop(ledger, None)
-        partition.close(clean=ledger.idle)
+        idle = ledger.idle
+        ledger.abandon(UnknownTopic(f"{partition!r} was closed before this was committed"))
+        partition.close(clean=idle)
 
     def discard(self, topic: Topic) -> None:
         """Remove what was made for a topic that was never committed."""
@@ -130,11 +139,21 @@ class House:
             "batches.in_flight": sum(len(ledger.in_flight) for ledger in self._agenda.unsettled),
         }
 
+    def _left_over(self, topic: Topic, number: int, settings: TopicSettings) -> LogWriter:
+        """A log made for a partition that was then not logged. One that holds anything is not ours to reuse."""
+        log = self.store.open(topic.id, number, settings)
+        if log.written:
+            log.close(clean=False)
+            raise Unavailable(f"{log.path} holds batches, but the catalogue knows no such partition: move it away")
+        return log
+
     def _open(self, topic: Topic, number: int) -> Partition | Error:
         try:
             log = self.store.open(topic.id, number, topic.settings)
         except StorageError as error:
             return error
+        except OSError as error:
+            return StorageError(f"{self.store.directory(topic.id, number)} cannot be opened: {error}")
         try:
             return self._admit(topic, number, topic.settings, log)
         except Error as error:

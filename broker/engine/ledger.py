@@ -194,8 +194,20 @@ class Ledger(Generic[S]):
             for waiter in entry.waiters:
                 waiter.committed(place)
         if in_flight and self.log.poisoned is not None:
-            self._abandon()
+            self.abandon(Poisoned(f"{self.log.path}: a sync failed ({self.log.poisoned}); this was not committed"))
         return count
+
+    def abandon(self, error: Error) -> None:
+        """What is proposed or in flight will not be committed, or nobody will know: tell its waiters."""
+        entries = list(self._uncommitted())
+        self.in_flight.clear()
+        self._queue, self._tail = [], {}
+        waiters, self._tail_waiters = self._tail_waiters, []
+        self._rebuild()
+        for entry in entries:
+            _fail(entry, error)
+        for waiter in waiters:
+            waiter.failed(error)
 
     def snapshot(self) -> tuple[int, int, bytes]:
         """Seq, term and body of a snapshot of what is applied."""
@@ -238,18 +250,6 @@ class Ledger(Generic[S]):
     def _uncommitted(self) -> Iterator[Entry]:
         yield from self.in_flight
         yield from self._queue
-
-    def _abandon(self) -> None:
-        entries = list(self._uncommitted())
-        self.in_flight.clear()
-        self._queue, self._tail = [], {}
-        waiters, self._tail_waiters = self._tail_waiters, []
-        self._rebuild()
-        error = Poisoned(f"{self.log.path}: a sync failed ({self.log.poisoned}); this was not committed")
-        for entry in entries:
-            _fail(entry, error)
-        for waiter in waiters:
-            waiter.failed(error)
 
     def _rebuild(self) -> None:
         self.head = self._copy()

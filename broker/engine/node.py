@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...storage.errors import Error
+from ...storage.errors import Error, StorageError
 from ..errors import InvalidRequest
 from .administration import Administration
 from .agenda import Agenda
@@ -95,8 +95,13 @@ class Node:
                 raise InvalidRequest(f"{type(message).__name__} is not a request")
             handler(peer, message, payload, now)
         except Error as error:
-            self._counts["failures"] += 1
-            self._port.reply(peer, failure(getattr(message, "request", 0), error))
+            self._fail(peer, message, error)
+        except OSError as error:
+            self._fail(peer, message, StorageError(f"the broker cannot read or write its files: {error}"))
+
+    def _fail(self, peer: Peer, message: Request, error: Error) -> None:
+        self._counts["failures"] += 1
+        self._port.reply(peer, failure(getattr(message, "request", 0), error))
 
     def flush(self, now: Now) -> list[LogWriter]:
         """Append everything proposed since the last flush, once per partition.

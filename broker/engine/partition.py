@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage.errors import Corrupt, Diverged, Error, OutOfBounds
+from ...storage.errors import BatchTooLarge, Corrupt, Diverged, Error, OutOfBounds
 from ..errors import LimitReached
 from . import effects as fx
 from .groups import GroupState
@@ -92,10 +92,15 @@ class Partition:
     def produce(self, batch: Batch, waiter: Waiter) -> None:
         """Propose a batch that is already validated. A duplicate waits for its original.
 
-        Raises Poisoned, SequenceGap, UnknownProducer, Fenced.
+        Raises Poisoned, BatchTooLarge, SequenceGap, UnknownProducer, Fenced.
         """
         ledger = self.ledger
         ledger.check_writable()
+        if batch.batch_bytes > self.log.options.max_batch_bytes:
+            raise BatchTooLarge(
+                f"the batch has {batch.batch_bytes} bytes, a batch of this log may have "
+                f"{self.log.options.max_batch_bytes}: send it in smaller ones"
+            )
         producer_id, epoch, first = batch.producer_id, batch.producer_epoch, batch.first_sequence
         place = None
         if producer_id:

@@ -123,13 +123,13 @@ class Session:
         answers, self._answers = self._answers, []
         for peer, message in answers:
             port.reply(peer, message)
-        if self.outlet.streams and self.delivery != MAPPED:
+        if self.outlet.streams:
             self._agenda.ready[self] = None
 
     def pump(self, port: Port) -> bool:
         """Deliver. Returns whether to come again in the next turn."""
-        if self.joining is not None:
-            return False  # send_news comes first, and marks the session ready
+        if self.joining is not None or self.delivery == MAPPED:
+            return False  # a mapped one reads by itself; to others send_news comes first, and marks them ready
 
         def send(message: Deliver, payload: Payload) -> bool:
             if self.delivery == PUSH:

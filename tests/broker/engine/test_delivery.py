@@ -149,6 +149,8 @@ def test_a_mapped_session_is_sent_nothing_and_woken_only_when_the_end_moves():
     assert rig.port.wakes == [], "a cursor moved, the end did not"
     rig.produce(topic, [b"new"])
     assert rig.port.wakes == [joined.session]
+    rig.send(m.Credit(joined.session, 1 << 30, 1 << 30))
+    rig.turn()
     assert (rig.port.delivered, rig.port.reads) == ([], 0)
     rig.ask(m.Leave, joined.session)
     rig.produce(topic, [b"new"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
+from penstock.broker.engine import TopicSettings
 from penstock.broker.errors import UnknownEffect
 from penstock.storage.batch import Kind, encode, encode_state
 from penstock.storage.errors import StorageFull
@@ -138,10 +140,50 @@ def test_a_full_disk_under_the_catalogue_refuses_and_leaves_things_as_they_were(
     assert (kept.topic, len(kept.partitions), kept.settings["codec"]) == (topic, 1, "none")
     assert len(rig.node.logs) == 2
     empty()
-    if verb == "alter":
-        rig.store.files.remove_tree(f"data/topics/{topic.hex()}/1")
-        rig.store.files.remove_tree(f"data/topics/{topic.hex()}/2")
     assert not isinstance(rig.ask(*requests[verb]), m.Failure)
+
+
+def test_a_log_that_the_catalogue_does_not_know_is_never_taken_over_with_what_it_holds():
+    rig = Rig()
+    topic = rig.topic()
+    log = rig.store.create(topic, 1, TopicSettings())
+    log.append([encode([b"whose?"])], rig.now.wall_us)
+    log.close()
+    answer = rig.ask(m.AlterTopic, topic, {}, 2)
+    assert (failure(answer), "holds batches" in answer.message) == ("unavailable", True)
+    assert len(rig.ask(m.ListTopics, []).topics[0].partitions) == 1
+
+
+def test_a_disk_that_cannot_be_read_stops_one_reader_and_not_the_node():
+    rig = Rig()
+    topic = rig.topic(partitions=2)
+    rig.produce(topic, [b"a"], 0), rig.produce(topic, [b"b"], 1)
+    read = rig.port.read
+
+    def fails_on_first(cursor: Any, max_bytes: int, limit_seq: int, token: Any) -> Any:
+        if cursor.path.endswith("/0"):
+            raise OSError(5, "Input/output error")
+        return read(cursor, max_bytes, limit_seq, token)
+
+    rig.port.read = fails_on_first
+    assert rig.received(rig.join(topic)) == [b"b"]
+    assert failure(rig.fetch(topic, 0)) == "corrupt"
+    assert [p.state for p in rig.ask(m.ListTopics, []).topics[0].partitions] == ["damaged", "ok"]
+    rig.port.read = read
+    assert rig.received(rig.join(topic)) == [b"a", b"b"]
+
+
+def test_one_batch_that_does_not_fit_the_log_does_not_take_others_down_with_it():
+    rig = Rig()
+    topic = rig.topic()
+    log = rig.node.logs[1]
+    log.options = msgspec.structs.replace(log.options, max_batch_bytes=1000)
+    big, small = rig.next_request(), rig.next_request()
+    rig.send(m.Produce(big, topic, 0), bytes(encode([b"x" * 2000])))
+    rig.send(m.Produce(small, topic, 0), bytes(encode([b"y"])))
+    rig.turn()
+    assert failure(rig.answers(big)[0]) == "batch_too_large"
+    assert rig.answers(small)[0].offset == 0
 
 
 # -- failed syncs -----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
 from support.engine import Rig
@@ -133,6 +134,20 @@ def test_a_deleted_topic_is_gone_with_its_files_and_whoever_used_it_is_told():
     assert rig.read(again) == []
     rig.restart(clean=False)
     assert (names(rig), len(rig.store.deleted)) == (["t"], 1)
+
+
+def test_what_waits_in_a_topic_that_is_deleted_is_answered():
+    rig = Rig()
+    topic = rig.topic()
+    rig.store.hold = True
+    produce, delete = rig.next_request(), rig.next_request()
+    rig.send(m.Produce(produce, topic, 0), bytes(encode([b"x"])))
+    rig.send(m.DeleteTopic(delete, topic))
+    rig.turn()
+    rig.node.logs[0].sync()
+    rig.turn()
+    assert rig.answers(delete) == [m.Done(delete)]
+    assert failure(rig.answers(produce)[0]) == "unknown_topic"
 
 
 def test_a_deletion_that_was_cut_short_is_finished_at_the_next_start():
