@@ -118,6 +118,7 @@ class ZmqChannel:
         # Sending handles the socket's own events, so its descriptor may never tell of what came in meanwhile.
         if self._dealer not in self._ready and self._dealer.readable:
             self._ready[self._dealer] = None
+            self.wake()
         return taken
 
     def receive(self) -> tuple[Answer, Buffer] | None:

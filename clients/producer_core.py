@@ -34,7 +34,7 @@ CODECS = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
 
 class ProducerCore:
-    """See the module. The shell sets `wait` (how futures wait) and `now_us` comes from its clock."""
+    """See the module. The shell says how futures `wait`; `now_us` comes from its clock."""
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class ProducerCore:
         self.closed = False
         self.jammed: Lane | None = None
         self.wait: Callable[[Pending, float | None], None] = _nobody_waits
+        self.shell: Any = None
         count = len(topic.partitions)
         largest = int(topic.settings.get("max_record_bytes") or 16 << 20)
         self.shape = Shape(count, self.codec, largest, topic.name)

@@ -23,6 +23,10 @@ class Sleeper(Protocol):
         """Block this thread until woken, at most `seconds`. Called without the client's lock."""
         ...
 
+    def wake(self) -> None:
+        """End a `sleep` of another thread."""
+        ...
+
 
 class Pause(NamedTuple):
     """Nothing can be done before something arrives, or before `until` on the client's clock."""
