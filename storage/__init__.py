@@ -9,6 +9,7 @@ from __future__ import annotations
 from .batch import Batch, Codec, ColumnId, Kind, Stamp, batches, encode, encode_raft, encode_state, parse, stamp
 from .board import Board
 from .board_row import Level, Row
+from .cursor import Chunk, Cursor, NotCached
 from .embedded import Log
 from .files import File, FileLock, Files
 from .index import rebuild
@@ -18,7 +19,7 @@ from .log import LogOptions, LogWriter
 from .memory_files import MemoryFiles
 from .plan import Appended
 from .promises import Promises
-from .reader import Chunk, Cursor, LogReader, NotCached
+from .reader import LogReader
 from .record import Record, records
 from .recovery import Damage
 from .segment import SegmentRef, write_mark

@@ -129,7 +129,7 @@ class Log:
             writer = self._writer
             if writer is not None and self._lock.held:
                 try:
-                    if writer.poisoned is None:
+                    if len(self._buffer):
                         self.flush()
                 finally:
                     self._background.finish()

@@ -42,10 +42,14 @@ class IndexRows(Sequence[IndexRow]):
         return IndexRow(*INDEX_ROW_STRUCT.unpack(data))
 
 
-def run_bytes(file: File, first: int, count: int, position: int, most: int) -> int:
-    """Bytes of as many whole batches from row `first` on as fit into `most`; 0 when the rows do not help."""
+def run_bytes(file: File, first: int, count: int, position: int, most: int, *, cached: bool = False) -> int:
+    """Bytes of as many whole batches from row `first` on as fit into `most`; 0 when the rows do not help.
+
+    With `cached`, rows that are not in memory do not help.
+    """
     wanted = min(count, _RUN_ROWS)
-    data = file.pread(wanted * INDEX_ROW_BYTES, layout.INDEX_HEADER_BYTES + first * INDEX_ROW_BYTES)
+    read = file.pread_cached if cached else file.pread
+    data = read(wanted * INDEX_ROW_BYTES, layout.INDEX_HEADER_BYTES + first * INDEX_ROW_BYTES) or b""
     if wanted == 1:  # following a log record by record: numpy would cost more than the read
         row = INDEX_ROW_STRUCT.unpack(data) if len(data) == INDEX_ROW_BYTES else None
         return row[7] if row is not None and row[1] == position else 0

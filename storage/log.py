@@ -205,8 +205,10 @@ class LogWriter:
             for piece in plan.pieces:
                 piece.segment.reserve(piece.end, options.allocate_bytes, max(options.segment_bytes, piece.end))
                 piece.segment.write_rows(piece.first_seq, piece.rows)
-        except BaseException:
+        except BaseException as error:
             self._abandon(made)
+            if isinstance(error, OSError):
+                raise self._poisoned_by(error) from error
             raise
         self._write(plan, made)
         self.last_time_us = time_us
@@ -266,12 +268,15 @@ class LogWriter:
         """Go on in place: the clean mark must be gone from the disk before anything can follow it."""
         ref = reference(self.path, self._end_name)
         file = self._files.open(ref.path, write=True)
-        index = self._open_index(ref)
         try:
+            index = self._open_index(ref)
             segments.write_open_marks(file, self._end.mark(self.log_id, ref.generation))
             file.sync()
-        except OSError as error:
-            raise self._poisoned_by(error) from error
+        except BaseException as error:
+            file.close()
+            if isinstance(error, OSError):
+                raise self._poisoned_by(error) from error
+            raise
         last = Segment(ref, file, index, position=self._end.position, last_seq=self._end.seq)
         self._open.append(last)
         self._announce(last)
@@ -381,7 +386,7 @@ class LogWriter:
     def poison(self, reason: str) -> None:
         """No more appends, no more acks: a sync failed. Written to the disk too, so that it survives a restart."""
         if self.poisoned is None:
-            self.poisoned = opening.poison(self._files, self.path, reason)
+            self.poisoned = opening.poison(self._files, self.path, reason, durable=self._durable)
         self._ready = False
 
     def _check_open(self) -> None:

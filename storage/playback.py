@@ -16,8 +16,9 @@ from operator import length_hint
 from typing import TypeVar
 
 from .batch import Batch, Kind
+from .cursor import Cursor, corrupt
 from .errors import BadChecksum, Corrupt, InvalidBatch, NewerFormat
-from .reader import Cursor, LogReader, corrupt
+from .reader import LogReader
 from .record import Record, records
 
 Item = TypeVar("Item")

@@ -1,12 +1,11 @@
-"""Reading a log: where an offset or a time is, and chunks of whole batches from there on.
+"""Reading a log: which segments there are, where an offset or a time is in them, and how far may be read.
 
-Idea: a `LogReader` knows the segments by name and opens them when needed; a `Cursor` is a place in the log
-that moves forward by chunks. How far may be read is somebody else's word (`limit`: a seq, or a board word);
-without one, the log's own verified end.
+Idea: a `LogReader` knows the segments by name and opens them when needed; cursors (cursor.py) move through
+them. How far may be read is somebody else's word (`limit`: a seq, or a board word); without one, the log's own
+verified end.
 
-Contract: never takes a lock, never writes, never keeps a writer waiting. Every batch handed out has its
-header, seq and chain verified; columns are verified by whoever decodes them. Damage is raised as Corrupt with
-the offset where good records go on; what a power cut or a failed sync took back is Diverged.
+Contract: never takes a lock, never writes, never keeps a writer waiting. Damage is raised as Corrupt with the
+offset where good records go on. An index row is believed only when its batch agrees.
 Must not know: processes, boards, commit levels.
 """
 
@@ -14,45 +13,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-import msgspec
 
 from . import index, layout
-from .batch import Batch, parse
-from .errors import Corrupt, Diverged, InvalidBatch, InvalidTopic, OutOfBounds, StorageError
+from .cursor import Chunk, Cursor, NotCached, corrupt
+from .errors import Corrupt, InvalidBatch, InvalidTopic, OutOfBounds
 from .files import Files
 from .layout import DATA_START, SegmentName
 from .opening import find_end
-from .recovery import end_offset_of
 from .segment_reader import SegmentCache, SegmentReader
 
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
-
-CHUNK_BYTES = 1 << 20
-
-
-class NotCached(StorageError):
-    """The next bytes are not in memory: reading them would wait for the disk."""
-
-    code = "not_cached"
-    retry = True
-
-
-class Chunk(msgspec.Struct, gc=False):
-    """Whole consecutive batches of one segment, state batches included.
-
-    `offset` is the first record asked for: the first batch may begin before it. `buffer` is a view of the
-    mapping when the reader is mapped, else bytes; `batches` are parsed over it.
-    """
-
-    buffer: Buffer
-    batches: list[Batch]
-    seq_first: int
-    seq_last: int
-    offset: int
-    next_offset: int
+__all__ = ["Chunk", "Cursor", "LogReader", "NotCached"]
 
 
 class LogReader:
@@ -309,147 +279,3 @@ class LogReader:
             self._cache.close()
         else:
             self._cache.drop(self.path)
-
-
-class Cursor:
-    """A place in a log: the next batch is `seq`, at `position` of segment `name`; `offset` is the next record."""
-
-    __slots__ = ("_checksum", "_name", "_reader", "offset", "position", "seq")
-
-    def __init__(self, reader: LogReader, name: SegmentName, seq: int, position: int, offset: int) -> None:
-        self._reader = reader
-        self._name = name
-        self._checksum: int | None = None
-        self.seq = seq
-        self.position = position
-        self.offset = offset
-
-    @property
-    def path(self) -> str:
-        """Of the log."""
-        return self._reader.path
-
-    def next(self, max_bytes: int = CHUNK_BYTES, limit_seq: int | None = None, *, cached: bool = False) -> Chunk | None:
-        """The next whole batches, at least one and about `max_bytes` of them; None at the limit.
-
-        Args:
-            limit_seq: read no further than this; the reader's limit when None.
-            cached: raise NotCached instead of waiting for the disk (the cursor stays where it is).
-
-        Raises:
-            Corrupt: the next batch is damaged; `next_offset` says where a new cursor can go on.
-            Diverged: what was read before is void by now; the message names the valid end.
-        """
-        limit = self._reader.limit() if limit_seq is None else limit_seq
-        if self.seq > limit:
-            return None
-        segment = self._segment()
-        last = min(limit, self._last_in_segment())
-        data = self._read(segment, last, max_bytes, cached)
-        batches = self._accept(data, last, max_bytes)
-        if not batches:
-            data, batches = self._insist(segment, last)
-        return self._advance(data, batches)
-
-    def _segment(self) -> SegmentReader:
-        reader = self._reader
-        name = reader.names[reader.place_of(self.seq)]
-        if name != self._name:
-            name = self._move_to(name)
-        return reader.segment(name)
-
-    def _move_to(self, name: SegmentName) -> SegmentName:
-        """Go on at the start of the next segment."""
-        if name.base_seq != self.seq:
-            end = self._reader.base_offset(self._reader.place_of(name.base_seq))
-            raise Diverged(
-                f"what was read of {self._reader.path} from offset {end} on was taken back: its valid end was {end}"
-            )
-        self._name, self.position = name, DATA_START
-        return name
-
-    def _last_in_segment(self) -> int:
-        names = self._reader.names
-        place = self._reader.place_of(self.seq)
-        return names[place + 1].base_seq - 1 if place + 1 < len(names) else layout.SEQ_LIMIT
-
-    def _read(self, segment: SegmentReader, last: int, max_bytes: int, cached: bool) -> Buffer:
-        file = None if self._reader.mapped else segment.index_file()
-        size = max_bytes
-        if file is not None:
-            count = last - self.seq + 1
-            size = index.run_bytes(file, self.seq - segment.name.base_seq, count, self.position, max_bytes) or max_bytes
-        if not cached:
-            return segment.read(size, self.position)
-        data = segment.file.pread_cached(size, self.position)
-        if data is None:
-            raise NotCached(f"offset {self.offset} of {self._reader.path} is not in memory")
-        return data
-
-    def _accept(self, data: Buffer, last: int, max_bytes: int) -> list[Batch]:
-        """The batches of `data` that follow the cursor."""
-        found: list[Batch] = []
-        seq, checksum, position, view = self.seq, self._checksum, 0, memoryview(data)
-        while seq <= last and position < len(view):
-            try:
-                batch = parse(view, position)
-            except InvalidBatch:
-                break
-            if batch.seq != seq or (checksum is not None and batch.previous != checksum):
-                break
-            position += batch.batch_bytes
-            if found and position > max_bytes:
-                break
-            found.append(batch)
-            seq, checksum = seq + 1, batch.header_checksum
-        return found
-
-    def _insist(self, segment: SegmentReader, last: int) -> tuple[Buffer, list[Batch]]:
-        """The next batch must be there: it is longer than the chunk, or in a segment that is new, or damaged."""
-        reason = "nothing that verifies stands there"
-        segment.map_again()
-        try:
-            wanted = segment.batch(self.position).batch_bytes
-        except InvalidBatch as error:
-            wanted, reason = 0, error.message
-            if self._reader.refresh() and self._reader.names[self._reader.place_of(self.seq)] != self._name:
-                segment = self._segment()
-                wanted = self._first_bytes(segment)
-        data = segment.read(wanted, self.position)
-        batches = self._accept(data, last, wanted)
-        if batches:
-            return data, batches
-        raise self._corrupt(segment, reason)
-
-    def _first_bytes(self, segment: SegmentReader) -> int:
-        try:
-            return segment.batch(self.position).batch_bytes
-        except InvalidBatch:
-            return 0
-
-    def _corrupt(self, segment: SegmentReader, reason: str) -> Corrupt:
-        resumed = segment.next_good(self.position + 1, self.seq)
-        following: int | None = None
-        if resumed is not None and resumed[1].seq <= self._last_in_segment():
-            following = resumed[1].base_offset
-        elif self._last_in_segment() != layout.SEQ_LIMIT:
-            following = self._reader.base_offset(self._reader.place_of(self.seq) + 1)
-        return corrupt(segment.ref.path, self.position, reason, following)
-
-    def _advance(self, data: Buffer, batches: list[Batch]) -> Chunk:
-        first, last = batches[0], batches[-1]
-        size = sum(batch.batch_bytes for batch in batches)
-        end = end_offset_of(last)
-        chunk = Chunk(
-            data if len(data) == size else memoryview(data)[:size], batches, first.seq, last.seq, self.offset, end
-        )  # fmt: skip
-        self.seq, self.position, self._checksum = last.seq + 1, self.position + size, last.header_checksum
-        self.offset = max(end, self.offset)
-        return chunk
-
-
-def corrupt(path: str, position: int, reason: str, following: int | None) -> Corrupt:
-    """The error of a reader that met damage."""
-    way_out = "no good record follows" if following is None else f"good records go on at offset {following}"
-    message = f"{path} is damaged at {position}: {reason}; {way_out}"
-    return Corrupt(message, path=path, position=position, next_offset=following)

@@ -168,10 +168,10 @@ def _begin_at(index: int, end: End, clean: bool, poisoned: bool, suspect: bool) 
 def read_batch(read: Read, position: int, size: int) -> Batch:
     """The batch at `position` of a file of `size` bytes. Raises InvalidBatch, BadChecksum, NewerFormat."""
     head = read(min(HEADER_BYTES, size - position), position) if position < size else b""
-    return parse(read(_declared_bytes(head, 0, size - position), position))
+    return parse(read(declared_bytes(head, 0, size - position), position))
 
 
-def _declared_bytes(window: Buffer, at: int, available: int) -> int:
+def declared_bytes(window: Buffer, at: int, available: int) -> int:
     """The length a header names, held to what is there; the least a header needs when it names nothing sane."""
     view = memoryview(window)
     if len(view) < at + HEADER_BYTES or view[at + _MAGIC_AT : at + _MAGIC_AT + 4] != _MAGIC_BYTES:
@@ -198,7 +198,7 @@ def walk(read: Read, position: int, size: int) -> Iterator[tuple[int, Batch]]:
 def _window(read: Read, position: int, size: int) -> memoryview:
     """Bytes from `position` on: at least the batch that begins there."""
     window = memoryview(read(min(WINDOW_BYTES, size - position), position))
-    needed = _declared_bytes(window, 0, size - position)
+    needed = declared_bytes(window, 0, size - position)
     return window if needed <= len(window) else memoryview(read(needed, position))
 
 

@@ -129,7 +129,11 @@ def _prepared(files: Files, directory: str, size: int, spare: str | None) -> Fil
     # A spare may be gone again: whoever prepared it cleans up when it ends.
     if spare is not None and files.exists(spare):
         file = files.open(spare, write=True)
-        file.allocate(size)
+        try:
+            file.allocate(size)
+        except BaseException:
+            file.close()
+            raise
         return file
     return files.create(f"{directory}/{layout.spare_name(uuid.uuid4().hex)}", size)
 

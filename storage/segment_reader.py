@@ -37,10 +37,17 @@ class SegmentReader:
         self._files = files
         self._mapped = mapped
         self.file = files.open(self.ref.path)
-        self.page: Page = read_page(self.file)
+        self._page: Page | None = None
         self._view = memoryview(b"")
         self._index: File | None = None
         self._found: list[tuple[int, IndexRow]] | None = None
+
+    @property
+    def page(self) -> Page:
+        """Header and mark as they were when first asked for."""
+        if self._page is None:
+            self._page = read_page(self.file)
+        return self._page
 
     @property
     def size(self) -> int:

@@ -15,7 +15,7 @@ from support.crashes import OPERATIONS, Survivor, Truth, World, images, populate
 
 SEQUENCES = [each for length in (1, 2, 3) for each in itertools.product(OPERATIONS, repeat=length)]
 SHARDS = 8
-HOWS = ("none", "all", "some", "some")
+HOWS = ("none", "all", "some")
 AFTERWARDS = (("append",), ("append", "sync"), ("roll", "append_big"), ("close", "append"))
 IMAGES_LEAST = 5000
 counted: dict[str, int] = {}

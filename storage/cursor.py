@@ -1,0 +1,201 @@
+"""A place in a log that moves forward by chunks of whole batches.
+
+Idea: the cursor knows the next seq, where it lies, and what it must follow; the index only says how much to
+read at once. A batch that is not where it belongs is looked for in a segment that is new meanwhile before
+it counts as damaged.
+
+Contract: every batch handed out has its header, seq and chain verified; columns are verified by whoever decodes
+them. Damage is raised as Corrupt with the offset where good records go on; a cut that took back what was read is
+Diverged. After an error the cursor stays where it was.
+Must not know: how far may be read, and why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from . import index
+from .batch import HEADER_BYTES, Batch, parse
+from .errors import Corrupt, Diverged, InvalidBatch, StorageError
+from .layout import DATA_START, SEQ_LIMIT, SegmentName
+from .recovery import declared_bytes, end_offset_of
+from .segment_reader import SegmentReader
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from .reader import LogReader
+
+CHUNK_BYTES = 1 << 20
+
+
+class NotCached(StorageError):
+    """The next bytes are not in memory: reading them would wait for the disk."""
+
+    code = "not_cached"
+    retry = True
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """Whole consecutive batches of one segment, state batches included.
+
+    `offset` is the first record asked for: the first batch may begin before it. `buffer` is a view of the
+    mapping when the reader is mapped, else bytes; `batches` are parsed over it.
+    """
+
+    buffer: Buffer
+    batches: list[Batch]
+    seq_first: int
+    seq_last: int
+    offset: int
+    next_offset: int
+
+
+class Cursor:
+    """A place in a log: the next batch is `seq`, at `position` of segment `name`; `offset` is the next record."""
+
+    __slots__ = ("_checksum", "_limit", "_name", "_reader", "offset", "position", "seq")
+
+    def __init__(self, reader: LogReader, name: SegmentName, seq: int, position: int, offset: int) -> None:
+        self._reader = reader
+        self._name = name
+        self._checksum: int | None = None
+        self._limit = -1
+        self.seq = seq
+        self.position = position
+        self.offset = offset
+
+    @property
+    def path(self) -> str:
+        """The log's directory."""
+        return self._reader.path
+
+    def next(self, max_bytes: int = CHUNK_BYTES, limit_seq: int | None = None, *, cached: bool = False) -> Chunk | None:
+        """The next whole batches, at least one and about `max_bytes` of them; None at the limit.
+
+        Args:
+            limit_seq: read no further than this; None: ask the reader's limit when the last answer is used up.
+            cached: raise NotCached instead of waiting for the disk (the cursor stays where it is).
+
+        Raises:
+            Corrupt: the next batch is damaged; `next_offset` says where a new cursor can go on.
+            Diverged: what was read before is void by now; the message names the valid end.
+        """
+        limit = self._known_limit() if limit_seq is None else limit_seq
+        if self.seq > limit:
+            return None
+        segment = self._segment()
+        last = min(limit, self._last_in_segment())
+        size = self._run_bytes(segment, last, max_bytes, cached)
+        data = self._fetch(segment, size, cached)
+        batches = self._accept(data, last, max_bytes)
+        if not batches:
+            data, batches = self._insist(last, data, cached)
+        return self._advance(data, batches)
+
+    def _known_limit(self) -> int:
+        if self.seq > self._limit:
+            self._limit = self._reader.limit()
+        return self._limit
+
+    def _segment(self) -> SegmentReader:
+        reader = self._reader
+        name = reader.names[reader.place_of(self.seq)]
+        if name != self._name:
+            self._move_to(name)
+        return reader.segment(name)
+
+    def _move_to(self, name: SegmentName) -> None:
+        """Go on at the start of the next segment."""
+        if name.base_seq != self.seq:
+            end = self._reader.base_offset(self._reader.place_of(name.base_seq))
+            raise Diverged(f"{self.path} was cut: what was read of it from offset {end}, its valid end then, is void")
+        self._name, self.position = name, DATA_START
+
+    def _last_in_segment(self) -> int:
+        names = self._reader.names
+        place = self._reader.place_of(self.seq)
+        return names[place + 1].base_seq - 1 if place + 1 < len(names) else SEQ_LIMIT
+
+    def _run_bytes(self, segment: SegmentReader, last: int, max_bytes: int, cached: bool) -> int:
+        """How much to read, as the index has it; a mapping is read as far as it goes."""
+        file = None if self._reader.mapped else segment.index_file()
+        if file is None:
+            return max_bytes
+        first, count = self.seq - segment.name.base_seq, last - self.seq + 1
+        return index.run_bytes(file, first, count, self.position, max_bytes, cached=cached) or max_bytes
+
+    def _fetch(self, segment: SegmentReader, size: int, cached: bool) -> Buffer:
+        if not cached:
+            return segment.read(size, self.position)
+        data = segment.file.pread_cached(size, self.position)
+        if data is None:
+            raise NotCached(f"offset {self.offset} of {self.path} is not in memory")
+        return data
+
+    def _accept(self, data: Buffer, last: int, max_bytes: int) -> list[Batch]:
+        """The batches of `data` that follow the cursor."""
+        found: list[Batch] = []
+        seq, checksum, position, view = self.seq, self._checksum, 0, memoryview(data)
+        while seq <= last and position < len(view):
+            try:
+                batch = parse(view, position)
+            except InvalidBatch:
+                break
+            if batch.seq != seq or (checksum is not None and batch.previous != checksum):
+                break
+            position += batch.batch_bytes
+            if found and position > max_bytes:
+                break
+            found.append(batch)
+            seq, checksum = seq + 1, batch.header_checksum
+        return found
+
+    def _insist(self, last: int, data: Buffer, cached: bool) -> tuple[Buffer, list[Batch]]:
+        """The next batch must be there: it is longer than what was read, or in a new segment, or damaged."""
+        segment = self._segment()
+        segment.map_again()
+        if len(data) < HEADER_BYTES or declared_bytes(data, 0, segment.size - self.position) <= len(data):
+            self._reader.refresh()
+            segment = self._segment()
+            data = self._fetch(segment, HEADER_BYTES, cached)
+        size = declared_bytes(data, 0, segment.size - self.position)
+        data = self._fetch(segment, size, cached)
+        batches = self._accept(data, last, size)
+        if batches:
+            return data, batches
+        raise self._corrupt(segment)
+
+    def _corrupt(self, segment: SegmentReader) -> Corrupt:
+        reason = "the batch does not follow the one before it"
+        try:
+            segment.batch(self.position)
+        except InvalidBatch as error:
+            reason = error.message
+        resumed = segment.next_good(self.position + 1, self.seq)
+        following: int | None = None
+        if resumed is not None and resumed[1].seq <= self._last_in_segment():
+            following = resumed[1].base_offset
+        elif self._last_in_segment() != SEQ_LIMIT:
+            following = self._reader.base_offset(self._reader.place_of(self.seq) + 1)
+        return corrupt(segment.ref.path, self.position, reason, following)
+
+    def _advance(self, data: Buffer, batches: list[Batch]) -> Chunk:
+        first, last = batches[0], batches[-1]
+        size = sum(batch.batch_bytes for batch in batches)
+        end = end_offset_of(last)
+        chunk = Chunk(
+            data if len(data) == size else memoryview(data)[:size], batches, first.seq, last.seq, self.offset, end
+        )  # fmt: skip
+        self.seq, self.position, self._checksum = last.seq + 1, self.position + size, last.header_checksum
+        self.offset = max(end, self.offset)
+        return chunk
+
+
+def corrupt(path: str, position: int, reason: str, following: int | None) -> Corrupt:
+    """The error of a reader that met damage."""
+    way_out = "no good record follows" if following is None else f"good records go on at offset {following}"
+    message = f"{path} is damaged at {position}: {reason}; {way_out}"
+    return Corrupt(message, path=path, position=position, next_offset=following)
