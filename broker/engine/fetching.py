@@ -9,8 +9,9 @@ Contract: only committed batches leave. Memory: one small entry per waiting fetc
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...storage.errors import Corrupt, Error
 from ...transport.messages import Fetch, Fetched
@@ -22,7 +23,19 @@ from .topics import Topics
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from ...storage.reader import Cursor
+    from ...storage.reader import Chunk, Cursor
+
+
+CONTINUATIONS = 256
+"""Places remembered where a peer's last fetch ended."""
+
+
+class Continuation(NamedTuple):
+    """Where a fetch ended: the next offset, the term of the batch before it, and a cursor that stands there."""
+
+    offset: int
+    term: int
+    cursor: Cursor
 
 
 class Waiting:
@@ -49,15 +62,19 @@ class Fetching:
         self._port = port
         self._config = config
         self._numbers = count(1)
+        self._continuations: OrderedDict[tuple[Peer, Partition], Continuation] = OrderedDict()
         self._by_partition: dict[Partition, dict[int, Waiting]] = {}
         self._due: list[tuple[float, int, Waiting]] = []
 
     def fetch(self, peer: Peer, message: Fetch, payload: Payload, now: Now) -> None:
         """Answer, or wait. Raises Diverged, OutOfBounds."""
         partition = self._topics.partition(message.topic, message.partition)
-        partition.check_position(message.offset, message.term)
+        cursor = self._continued(peer, partition, message)
+        if cursor is None:
+            partition.check_position(message.offset, message.term)
         wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
         waiting = Waiting(peer, message, partition, now.monotonic_s + wait_s, next(self._numbers))
+        waiting.cursor = cursor
         if not self._try(waiting) and not (message.wait_ms == 0 and not waiting.cold and self._empty(waiting)):
             self._by_partition.setdefault(partition, {})[waiting.number] = waiting
             heapq.heappush(self._due, (waiting.deadline_s, waiting.number, waiting))
@@ -87,11 +104,15 @@ class Fetching:
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
+        for key in [key for key in self._continuations if key[0] == peer]:
+            del self._continuations[key]
         for waiting in [w for ws in self._by_partition.values() for w in ws.values() if w.peer == peer]:
             self._forget(waiting)
 
     def topic_deleted(self, partition: Partition, error: Error) -> None:
         """Fail who waits for records of a partition that is gone."""
+        for key in [key for key in self._continuations if key[1] is partition]:
+            del self._continuations[key]
         for waiting in self._by_partition.pop(partition, {}).values():
             self._port.reply(waiting.peer, failure(waiting.message.request, error))
 
@@ -129,8 +150,24 @@ class Fetching:
             if chunk.next_offset > message.offset:
                 answer = Fetched(message.request, chunk.next_offset, partition.first, partition.end)
                 self._port.reply(waiting.peer, answer, chunk.buffer)
+                self._remember(waiting, chunk)
                 return True
         return False
+
+    def _remember(self, waiting: Waiting, chunk: Chunk) -> None:
+        """Most fetches go on where the same peer's last one ended: its cursor saves finding that place again."""
+        assert waiting.cursor is not None
+        key = (waiting.peer, waiting.partition)
+        self._continuations[key] = Continuation(chunk.next_offset, chunk.batches[-1].term, waiting.cursor)
+        self._continuations.move_to_end(key)
+        if len(self._continuations) > CONTINUATIONS:
+            self._continuations.popitem(last=False)
+
+    def _continued(self, peer: Peer, partition: Partition, message: Fetch) -> Cursor | None:
+        known = self._continuations.pop((peer, partition), None)
+        if known is None or known.offset != message.offset or message.term not in (-1, known.term):
+            return None
+        return known.cursor if message.offset >= partition.first else None
 
     def _empty(self, waiting: Waiting) -> bool:
         message, partition = waiting.message, waiting.partition

@@ -10,7 +10,7 @@ snapshot. Decisions are effects; time is log time.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...storage import retention
 from ...storage.errors import Error
@@ -18,11 +18,15 @@ from .clock import LogTime
 from .partition import Partition
 from .ports import NodeConfig, Now
 from .producers import Place
+from .settings import TopicSettings
 
 if TYPE_CHECKING:
     from .house import House
     from .ledger import Ledger
     from .topics import Topic
+
+
+FOREVER = 1 << 62
 
 
 class Housekeeping:
@@ -34,6 +38,7 @@ class Housekeeping:
         self._time = time
         self._next_s = now.monotonic_s + config.housekeeping_s
         self.failed_snapshots = 0
+        self._resting: dict[Partition, Rest] = {}
         self._pending: dict[Ledger[Any], tuple[int, int, bytes]] = {}
 
     def advanced(self, ledger: Ledger[Any]) -> None:
@@ -67,6 +72,7 @@ class Housekeeping:
     def run(self, now: Now) -> None:
         """One pass over everything."""
         time_us = self._time.read(now)
+        resting: dict[Partition, Rest] = {}
         for ledger in list(self._pending):
             if self._house.holds(ledger):
                 self._save(ledger)
@@ -76,7 +82,10 @@ class Housekeeping:
             for partition in topic.readable:
                 if partition.log.poisoned is None:
                     self._expire(topic, partition, time_us)
-                    self._retain(partition, time_us)
+                    rest = self._retain(partition, time_us)
+                    if rest is not None:
+                        resting[partition] = rest
+        self._resting = resting
 
     def _save(self, ledger: Ledger[Any]) -> None:
         seq, term, body = self._pending[ledger]
@@ -96,27 +105,55 @@ class Housekeeping:
             if state.last_us < oldest and state.group not in topic.memberships:
                 partition.delete_group(state.group)
 
-    def _retain(self, partition: Partition, time_us: int) -> None:
+    def _retain(self, partition: Partition, time_us: int) -> Rest | None:
+        """Decide where the partition may begin and remove what is decided. Returns until when that need not be done."""
         settings = partition.settings
         if settings.retention_s is None and settings.retention_bytes is None and partition.first == 0:
-            return
+            return None
+        before = self._resting.get(partition)
+        if before is not None and before.holds(partition, time_us):
+            return before
         age_us = None if settings.retention_s is None else round(settings.retention_s * 1e6)
         rules = retention.Rules(age_us=age_us, bytes=settings.retention_bytes, keep_unread=settings.retain_unread)
+        extents = partition.log.segments()
         decision = retention.decide(
-            partition.log.segments(), rules, first_offset=partition.first, now_us=time_us, cursors=_cursors(partition)
+            extents, rules, first_offset=partition.first, now_us=time_us, cursors=_cursors(partition)
         )
         if decision.first_offset > partition.ledger.head.first:
             partition.set_first(decision.first_offset, Raise(partition))
-        self._remove(partition)
+            return None
+        if self._remove(partition):
+            return None
+        due_us = FOREVER if age_us is None or len(extents) < 2 else extents[0].last_time_us + age_us
+        return Rest(partition.seq, settings, due_us)
 
-    def _remove(self, partition: Partition) -> None:
-        """Give the store what is below the committed first offset and covered; ask for cover where it lacks."""
+    def _remove(self, partition: Partition) -> bool:
+        """Give the store what is below the committed first offset and covered. Returns whether there is any left."""
         log, store = partition.log, self._house.store
-        if log.expired(partition.seq):
-            self.snapshot(partition.ledger)
+        below = log.expired(partition.seq)
+        if not below:
+            return False
         gone = log.expired(store.covered(log))
         if gone:
             store.retire(log, gone)
+        elif partition.seq > partition.ledger.snapshot_seq:
+            self.snapshot(partition.ledger)
+        elif partition.ledger.idle:
+            # Removing waits for two snapshots that cover: on a log that nobody writes the second needs a new seq.
+            partition.ledger.propose_nothing()
+        return True
+
+
+class Rest(NamedTuple):
+    """What retention found with nothing to do: so it stays while nothing is written and nothing gets old."""
+
+    seq: int
+    settings: TopicSettings
+    due_us: int
+
+    def holds(self, partition: Partition, time_us: int) -> bool:
+        """Whether looking again would find the same."""
+        return self.seq == partition.seq and self.settings is partition.settings and time_us < self.due_us
 
 
 class Raise:

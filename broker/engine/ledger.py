@@ -156,6 +156,11 @@ class Ledger(Generic[S]):
         self.head.effect(effect, self.head.time_us)
         self._on_work(self)
 
+    def propose_nothing(self) -> None:
+        """Queue a state batch without effects: the log gets a new seq and means the same."""
+        self._queue.append(Entry(encode_state(fx.encode([])), Place(0, 0)))
+        self._on_work(self)
+
     def attach(self, place: Place, waiter: Waiter) -> None:
         """Let `waiter` wait for a batch that is proposed and not yet committed."""
         for entry in self._uncommitted():

@@ -61,6 +61,16 @@ def test_segments_go_only_when_the_second_newest_snapshot_covers_them():
         assert ref.base_seq <= covered(rig.node.logs[1])
 
 
+def test_the_files_of_a_topic_that_nobody_writes_any_more_go_too():
+    rig, topic = filled(10, retention_s=10.0)
+    before = len(segments(rig, topic))
+    rig.pass_time(60, step=1)
+    assert (before > 1, len(segments(rig, topic))) == (True, 1)
+    written = rig.node.logs[1].written
+    rig.pass_time(60, step=1)
+    assert rig.node.logs[1].written == written, "a log at rest is left alone"
+
+
 def test_nothing_goes_without_a_rule_or_while_the_decision_is_not_durable():
     rig, topic = filled(10)
     rig.pass_time(100, step=5)
