@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import errors
     from .clients import Client, Consumer, Producer, connect
     from .storage.embedded import Log
     from .storage.errors import Error
@@ -45,6 +46,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("aio", "errors"):
+        return import_module(f".{name}", __name__)
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")

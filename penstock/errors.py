@@ -66,6 +66,7 @@ from .transport.errors import (
     SessionBroken,
     TransportError,
 )
+from .transport.failures import RemoteError
 
 __all__ = [
     # the log and its files
@@ -95,6 +96,7 @@ __all__ = [
     "InvalidUrl",
     "MessageTooLarge",
     "ProtocolError",
+    "RemoteError",
     "SessionBroken",
     "TransportError",
     # what the broker refuses

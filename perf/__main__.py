@@ -41,7 +41,7 @@ def main(
     place = Path(tempfile.mkdtemp(prefix="perf-", dir=directory))
     try:
         lab = harness.Lab(place, 1 if quick else repeat, 0.1 if quick else scale)
-        results = _run(benches or tuple(harness.names()), lab)
+        results, failed = _run(benches or tuple(harness.names()), lab)
         facts = machine.facts(place)
     finally:
         shutil.rmtree(place)
@@ -49,18 +49,26 @@ def main(
     if write:
         report.write_json(HERE / "results.json", results, facts)
         report.write_readme(HERE / "README.md", results, facts)
+    if failed:
+        raise click.ClickException(f"not measured to the end: {', '.join(failed)}; the reasons are above")
 
 
-def _run(benches: tuple[str, ...], lab: harness.Lab) -> list[harness.Result]:
+def _run(benches: tuple[str, ...], lab: harness.Lab) -> tuple[list[harness.Result], list[str]]:
+    """Everything that could be measured, and the benches that ended early: one must not cost the others' results."""
     console = Console(width=None if sys.stdout.isatty() else 180)
     results: list[harness.Result] = []
+    failed: list[str] = []
     with console.status("starting") as status:
         for bench in benches:
-            for result in harness.run(bench, lab, status.update):
-                results.append(result)
-                console.log(*report.cells(result), sep="  ")
+            try:
+                for result in harness.run(bench, lab, status.update):
+                    results.append(result)
+                    console.log(*report.cells(result), sep="  ")
+            except Exception:
+                failed.append(bench)
+                console.print_exception()
     console.print(report.table(results))
-    return results
+    return results, failed
 
 
 if __name__ == "__main__":

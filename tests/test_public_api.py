@@ -1,0 +1,165 @@
+"""The surface that people build on: every name resolves, is documented, and stands in `tests/golden/public_api.txt`.
+
+When a change of the surface is meant: `PENSTOCK_REWRITE=1 make test ARGS=tests/test_public_api.py`, and read the diff.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import penstock
+import penstock.aio
+import penstock.errors
+import pytest
+from support.sources import ROOT
+
+GOLDEN = ROOT / "tests/golden/public_api.txt"
+REWRITE = bool(os.environ.get("PENSTOCK_REWRITE"))  # read before the environment is cleared for the tests
+MODULES = ["penstock", "penstock.aio", "penstock.errors"]
+PACKAGES = [f"penstock.{name}" for name in ("storage", "transport", "broker", "broker.engine", "clients")]
+TWINS = [("Client", "AsyncClient"), ("Producer", "AsyncProducer"), ("Consumer", "AsyncConsumer")]
+VALUES = {"__version__"}
+
+
+def public(thing: Any) -> list[str]:
+    """Names that a user may use: what `__all__` says, or what has no underscore."""
+    names = thing.__all__ if isinstance(thing, ModuleType) else [n for n in dir(thing) if not n.startswith("_")]
+    return sorted(names)
+
+
+def objects(module: str) -> Iterator[tuple[str, Any]]:
+    home = importlib.import_module(module)
+    for name in public(home):
+        yield f"{module}.{name}", getattr(home, name)
+
+
+def members(name: str, kind: type) -> Iterator[tuple[str, Any]]:
+    """Methods and properties of a public class, where they were written by us."""
+    for member in public(kind):
+        owner = next(base for base in kind.__mro__ if member in base.__dict__)
+        found = inspect.getattr_static(kind, member)
+        described = callable(getattr(found, "__func__", found)) or isinstance(found, property)
+        if owner.__module__.startswith("penstock") and described:
+            yield f"{name}.{member}", found
+
+
+@pytest.mark.parametrize("module", MODULES + PACKAGES)
+def test_every_name_of_all_exists_once(module):
+    home = importlib.import_module(module)
+    assert len(home.__all__) == len(set(home.__all__))
+    assert [name for name in home.__all__ if not hasattr(home, name)] == []
+
+
+def test_the_face_has_all_its_parts_without_another_import():
+    """A lazy name must work in a process that imported nothing but penstock."""
+    code = "import penstock; print([name for name in penstock.__all__ if not hasattr(penstock, name)])"
+    assert _python(code) == "[]"
+
+
+def test_importing_the_face_loads_nothing_heavy():
+    code = "import sys, penstock; print(sorted({'zmq', 'numpy', 'pyarrow', 'click', 'asyncio'} & set(sys.modules)))"
+    assert _python(code) == "[]"
+
+
+def _python(code: str) -> str:
+    import subprocess
+    import sys
+
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_each_public_object_has_one_name():
+    """Two public names for one thing would have to be kept in step for ever; `Error` is the root and may have two."""
+    homes: dict[int, list[str]] = {}
+    for module in MODULES:
+        for name, thing in objects(module):
+            if callable(thing) and not name.endswith(".Error"):
+                homes.setdefault(id(thing), []).append(name)
+    assert [names for names in homes.values() if len(names) > 1] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_name_is_documented(module):
+    missing = []
+    for name, thing in objects(module):
+        if name.rpartition(".")[2] in VALUES or not (inspect.isclass(thing) or inspect.isroutine(thing)):
+            continue
+        missing += [name] if not inspect.getdoc(thing) else []
+        for member, found in members(name, thing) if inspect.isclass(thing) else ():
+            missing += [member] if not inspect.getdoc(found) else []
+    assert missing == []
+
+
+def test_every_error_is_public_and_has_a_code_of_its_own():
+    tree = set(_below(penstock.Error))
+    shipped = {kind for kind in tree if kind.__module__.startswith("penstock.") and ".cli" not in kind.__module__}
+    internal = {
+        "InvalidConfig",
+        "MissingFlights",
+        "Differences",
+        "NotCached",
+    }  # end a command, or never leave a process
+    named = {getattr(penstock.errors, name) for name in penstock.errors.__all__}
+    assert {kind.__name__ for kind in shipped - named} - internal == set()
+    codes = [kind.__dict__.get("code") for kind in shipped]
+    assert None not in codes
+    assert len(codes) == len(set(codes))
+
+
+def _below(kind: type) -> Iterator[type]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from _below(child)
+
+
+def verbs(kind: type) -> dict[str, list[str]]:
+    """Method names with the names of their parameters; context managers and iteration aside."""
+    found = {}
+    for name in public(kind):
+        member = inspect.getattr_static(kind, name)
+        found[name] = list(inspect.signature(member).parameters)[1:] if inspect.isfunction(member) else []
+    return found
+
+
+@pytest.mark.parametrize(("name", "twin"), TWINS)
+def test_the_async_twin_has_the_same_names_and_parameters(name, twin):
+    assert verbs(getattr(penstock.aio, twin)) == verbs(getattr(penstock, name))
+
+
+def surface() -> Iterator[str]:
+    for module in MODULES:
+        for name, thing in objects(module):
+            if inspect.isclass(thing) and not issubclass(thing, Exception):
+                yield f"class {name}({', '.join(getattr(thing, '__struct_fields__', ()))})"
+                for member, found in members(name, thing):
+                    yield f"    {member.rpartition('.')[2]}{_parameters(found)}"
+            elif inspect.isroutine(thing):
+                yield f"def {name}{_parameters(thing)}"
+            else:
+                yield name
+
+
+def _parameters(found: Any) -> str:
+    found = getattr(found, "__func__", found)
+    if isinstance(found, property):
+        return ""
+    parts = []
+    for parameter in inspect.signature(found).parameters.values():
+        mark = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in "".join(parts):
+            parts.append("*")
+        default = "" if parameter.default is parameter.empty else "="
+        parts.append(f"{mark}{parameter.name}{default}")
+    return f"({', '.join(parts)})"
+
+
+def test_the_surface_is_the_one_that_was_agreed_on():
+    now = "\n".join(surface()) + "\n"
+    if REWRITE:
+        GOLDEN.write_text(now)
+    assert now == GOLDEN.read_text()
