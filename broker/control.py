@@ -23,11 +23,10 @@ class Serving(ControlMessage, tag=1):
 
 
 class StartFailed(ControlMessage, tag=2):
-    """The broker ends because it cannot start. `again`: a later try may do better."""
+    """The broker ends because it cannot start."""
 
     code: str
     message: str
-    again: bool = False
 
 
 class KeeperStuck(ControlMessage, tag=3):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from ..storage.board import boot_id
+from ..storage.board import boot_id, split
 from .data_directory import DOUBTS, previous_board, read_small, write_small
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Doubt(Struct, frozen=True):
 
     log_id: str
     poisoned: bool
+    durable: int = 0  # last seq that a sync is known to have covered
 
 
 class Doubts:
@@ -76,7 +77,8 @@ def doubts_of(board: Board) -> list[Doubt]:
     for number in range(board.rows):
         row = board.row(number)
         if row.log_id and (row.poison or row.sync_started > max(row.synced, row.durable)):
-            found.append(Doubt(row.log_id.to_bytes(16, "little").hex(), bool(row.poison)))
+            durable = split(max(row.synced, row.durable))[1]
+            found.append(Doubt(row.log_id.to_bytes(16, "little").hex(), bool(row.poison), durable))
     return found
 
 

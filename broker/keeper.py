@@ -26,7 +26,7 @@ import numpy as np
 
 from ..storage import opening
 from ..storage.board import Level, Row, split
-from ..storage.errors import StorageError
+from ..storage.errors import StorageError, StorageFull
 from .config import KeeperOptions
 from .keeper_files import SegmentFiles
 
@@ -188,7 +188,10 @@ class Keeper:
                 if step.last is not None:
                     step.files[-1].write_mark(step.target, step.last)
                 self._seal(tail, step.files[-1])
-            except (OSError, StorageError) as error:
+            except StorageFull as error:
+                # Copy-on-write file systems need room even for this. The bytes are synced: vouch for them.
+                self._warn(f"no room for the mark of {tail.directory}: {error}")
+            except OSError as error:
                 self._poison(step, error)
                 continue
             tail.row.synced = step.target
@@ -267,7 +270,8 @@ class Keeper:
             return
         tail.row.poison = step.target
         reason = f"the sync of {tail.directory} up to seq {split(step.target)[1]} failed: {error}"
-        self._warn(opening.poison(self._files, tail.directory, reason))
+        durable = split(max(tail.row.synced, tail.row.durable))[1]
+        self._warn(opening.poison(self._files, tail.directory, reason, durable=durable))
 
     def _quiet(self, now_s: float, wait: float | None) -> float | None:
         """Nothing was due: sync the last marks after a while. Returns the seconds until there is more to do."""

@@ -111,7 +111,7 @@ class DirectoryStore:
         log_id = self._log_id(path) if len(self._doubts) else b""
         doubt = self._doubts.about(log_id)
         if doubt is not None and doubt.poisoned:
-            opening.poison(self._files, path, "a sync failed before the broker ended")
+            opening.poison(self._files, path, "a sync failed before the broker ended", durable=doubt.durable)
         log = LogWriter.open(
             path,
             files=self._files,

@@ -34,7 +34,7 @@ from .packets import PacketSocket, PeerGone
 STABLE_S = 10.0
 """A child that lived so long starts over with the shortest pause."""
 
-FAILURES_MOST = 10
+FAILURES_MOST = 5
 """So many starts of the broker in a row without serving, and the supervisor gives up."""
 
 

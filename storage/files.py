@@ -143,6 +143,10 @@ class FileLock:
     def held(self) -> bool:
         return self._descriptor >= 0
 
+    def fileno(self) -> int:
+        """The descriptor: a process that is sent a copy of it holds the lock as well."""
+        return self._descriptor
+
     def note(self, text: bytes) -> None:
         """Replace the file's content: who holds it, for those who come second."""
         os.ftruncate(self._descriptor, 0)

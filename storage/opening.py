@@ -53,8 +53,8 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
     if not names:
         raise InvalidTopic(f"there is no log in {path}")
     pages = _Pages(files, path, names)
-    poisoned = files.exists(f"{path}/{layout.POISON}")
-    begun = begin(pages.get, names, poisoned=poisoned, suspect=suspect)
+    acknowledged = _acknowledged(files, path)
+    begun = begin(pages.get, names, poisoned=acknowledged is not None, suspect=suspect)
     log_id = pages.log_id()
     found = Found(
         log_id, names, void, begun, begun.end, names[begun.segment], [], [],
@@ -63,6 +63,8 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
     pages.report(found)
     if begun.how in (How.VERIFY, How.COPY):
         _verify(files, path, pages, found)
+    elif acknowledged is not None and acknowledged > found.end.seq:
+        _verify(files, path, pages, found, acknowledged)
     found.in_place = begun.how is How.CONTINUE and not found.damage
     found.unreadable = pages.unreadable()
     return found
@@ -130,14 +132,14 @@ class _Pages:
             found.damage.append(Damage(path, size, reason, next_offset=begun.end.offset))
 
 
-def _verify(files: Files, path: str, pages: _Pages, found: Found) -> None:
-    """Follow the chain from the mark on, through as many segments as it leads."""
+def _verify(files: Files, path: str, pages: _Pages, found: Found, through: int = layout.SEQ_LIMIT) -> None:
+    """Follow the chain from the mark on, through as many segments as it leads, up to seq `through`."""
     place, names = found.begun.segment, found.names
     while True:
         last = names[place + 1].base_seq - 1 if place + 1 < len(names) else layout.SEQ_LIMIT
-        _verify_segment(files, reference(path, names[place]), found, last)
+        _verify_segment(files, reference(path, names[place]), found, min(last, through))
         found.end_name = names[place]
-        if found.end.seq != last:
+        if found.end.seq != last or found.end.seq >= through:
             return
         place += 1
         header = pages.get(place).header
@@ -176,7 +178,7 @@ def recover(files: Files, path: str, *, suspect: bool) -> Found:
     _sweep(files, path, found)
     if found.begun.how is How.COPY and found.kept:
         _copy(files, path, found)
-    elif found.begun.how is How.VERIFY:
+    elif found.begun.how is How.VERIFY or (found.begun.how is How.CUT and found.kept):
         _settle(files, path, found)
     return found
 
@@ -270,13 +272,21 @@ def _sweep(files: Files, path: str, found: Found) -> None:
         files.unlink(f"{path}/{name}")
 
 
-def poison(files: Files, path: str, reason: str) -> str:
-    """Leave word on the disk that a sync failed. Returns the reason, and why that could not be written if so."""
+_ACKNOWLEDGED = "durable up to seq "
+
+
+def poison(files: Files, path: str, reason: str, *, durable: int = 0) -> str:
+    """Leave word on the disk that a sync failed. Returns the reason, and why that could not be written if so.
+
+    `durable` is the last seq that an earlier sync covered. The mark in the segment says as much, but it is
+    carried by the next sync, and that is the one that failed.
+    """
     name = f"{path}/{layout.POISON}"
     try:
         if not files.exists(name):
-            file = files.create(name)
-            file.pwritev([reason.encode()], 0)
+            text = f"{reason}\n{_ACKNOWLEDGED}{durable}\n".encode()
+            file = files.create(name, len(text))
+            file.pwritev([text], 0)
             file.sync()
             file.close()
         files.sync_dir(path)
@@ -284,3 +294,17 @@ def poison(files: Files, path: str, reason: str) -> str:
         # The word on the board, or the absence of a sync's result there, says the same after a restart.
         return f"{reason} (and {name} could not be written: {error})"
     return reason
+
+
+def _acknowledged(files: Files, path: str) -> int | None:
+    """Up to which seq a poisoned log was durable, 0 when its poison does not say; None without poison."""
+    name = f"{path}/{layout.POISON}"
+    if not files.exists(name):
+        return None
+    file = files.open(name)
+    try:
+        last = file.pread(file.size(), 0).decode(errors="replace").strip().rpartition("\n")[2]
+    finally:
+        file.close()
+    digits = last.removeprefix(_ACKNOWLEDGED)
+    return int(digits) if last.startswith(_ACKNOWLEDGED) and digits.isdecimal() else 0

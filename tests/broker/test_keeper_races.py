@@ -271,6 +271,26 @@ def test_after_an_eio_and_a_restart_of_both_the_log_is_cut_at_the_mark_and_goes_
     assert records(Pair(after.files.power_cut()), "/a") == 3
 
 
+@pytest.mark.parametrize("idle", [False, True], ids=["keeper", "inline"])
+def test_an_eio_and_then_a_power_cut_take_nothing_that_was_acknowledged(pair: Pair, idle: bool):
+    log = pair.open("/a")
+    for turn in range(3):  # the mark of the last of these is in the page cache only
+        pair.append(log, 1)
+        pair.publish(log, idle=idle, now_s=turn / 100)
+        pair.round(turn / 100)
+    assert log.durable == 3
+    pair.append(log, 2)
+    pair.files.fail_next(segment_of(log))
+    pair.publish(log, idle=idle, now_s=0.1)
+    pair.round(0.1)
+    assert (log.durable, log.poisoned is None) == (3, False)
+    after = Pair(pair.files.power_cut())
+    again = after.open("/a")
+    assert again.durable == 3
+    assert after.append(again, 1) == [4]
+    assert records(Pair(after.files.power_cut()), "/a") >= 3
+
+
 def test_an_inline_sync_that_fails_poisons_as_the_keepers_does(pair: Pair):
     log = pair.open("/a")
     durable_one(pair, log)

@@ -160,7 +160,7 @@ def run(folder: Path, seed: int, disturbances: int, commit: str, delivery: str) 
 
 @pytest.mark.parametrize(("commit", "delivery"), [("durable", "push"), ("written", "control")])
 def test_nothing_acknowledged_is_lost(tmp_path: Path, seed: int, commit: str, delivery: str):
-    run(tmp_path, seed, 10, commit, delivery)
+    run(tmp_path, seed, 7, commit, delivery)
 
 
 @pytest.mark.soak

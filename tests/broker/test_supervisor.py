@@ -1,0 +1,299 @@
+"""The supervisor with real children: what it says, what it refuses, and what it does when one of them dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from penstock.broker import ServeConfig
+from penstock.broker.config import KeeperOptions
+from penstock.broker.supervisor import Pause
+from penstock.storage.batch import encode
+from penstock.storage.errors import Error
+from penstock.transport import messages as m
+from support.processes import Serving
+from support.raw_client import RawClient
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ServeConfig:
+    return ServeConfig(
+        data=str(tmp_path / "data"), listen=(f"ipc://{tmp_path}/s", "tcp://127.0.0.1:0"), board_rows=32,
+        restart_first_s=0.01, restart_most_s=0.1, keeper=KeeperOptions(quiet_s=0.05),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Serving]]:
+    started: list[Serving] = []
+
+    def start(config: ServeConfig, *, wait: bool = True) -> Serving:
+        started.append(Serving(config, wait=wait))
+        return started[-1]
+
+    yield start
+    for serving in started:
+        serving.close()
+
+
+Serve = Callable[..., Serving]
+
+
+def refusal(serve: Serve, config: ServeConfig) -> str:
+    """What a start that is refused says; it says one line and nothing else."""
+    serving = serve(config, wait=False)
+    assert serving.process.wait(20.0) == 1
+    lines = serving.errors().splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def gone(*pids: int) -> bool:
+    """Whether these processes end soon."""
+    for pid in pids:
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        ended = bool(select.select([fd], [], [], 10.0)[0])
+        os.close(fd)
+        if not ended:
+            return False
+    return True
+
+
+def produce_one(client: RawClient, topic: bytes, value: bytes) -> m.Produced:
+    answer, _ = client.ask(lambda request: m.Produce(request, topic, 0), bytes(encode([value])))
+    assert isinstance(answer, m.Produced), answer
+    return answer
+
+
+# -- in good order ------------------------------------------------------------------------------------
+
+
+def test_it_says_where_it_serves_and_who_does_and_ends_with_0(serve: Serve, config: ServeConfig):
+    serving = serve(config)
+    ready = serving.ready
+    assert set(ready) == {"event", "listen", "data", "pids"}
+    assert (ready["event"], ready["data"]) == ("ready", config.data)
+    assert ready["listen"][0] == config.listen[0]
+    assert ready["listen"][1].startswith("tcp://127.0.0.1:")
+    assert not ready["listen"][1].endswith(":0")
+    assert set(ready["pids"]) == {"broker", "keeper"}
+    assert all(map(is_running, ready["pids"].values()))
+    assert serving.end() == 0
+    assert serving.errors() == ""
+    assert not any(map(is_running, ready["pids"].values()))
+
+
+def test_records_are_there_after_a_restart_and_both_addresses_serve(serve: Serve, config: ServeConfig):
+    first = serve(config)
+    with RawClient(first.ready["listen"][1]) as client:
+        topic = client.create_topic("t")
+        produce_one(client, topic, b"one")
+    assert first.end() == 0
+    second = serve(config)
+    with RawClient(second.ready["listen"][0]) as client:
+        assert client.read_all(topic, 0) == [b"one"]
+        assert produce_one(client, topic, b"two").offset == 1
+
+
+def test_a_clean_end_leaves_no_shared_memory_no_socket_and_clean_marks(serve: Serve, config: ServeConfig):
+    serving = serve(config)
+    with RawClient(serving.url) as client:
+        produce_one(client, client.create_topic("t"), b"one")
+    board = (Path(config.data) / "board").read_text()
+    assert Path(f"/dev/shm{board}").exists()
+    assert serving.end() == 0
+    assert not Path(f"/dev/shm{board}").exists()
+    assert not Path(config.listen[0].removeprefix("ipc://")).exists()
+    from penstock.storage.files import Files
+    from penstock.storage.verify import verify
+
+    for log in Path(config.data).glob("topics/*/*"):
+        assert verify(Files(), str(log)).clean
+
+
+def test_the_default_address_is_a_socket_in_the_data_directory(serve: Serve, config: ServeConfig):
+    serving = serve(ServeConfig(data=config.data, board_rows=32))
+    assert serving.ready["listen"] == [f"ipc://{config.data}/broker.sock"]
+    assert Path(config.data).stat().st_mode & 0o777 == 0o700
+
+
+# -- refusals -----------------------------------------------------------------------------------------
+
+
+def test_a_directory_in_use_is_refused_and_the_endpoint_named(serve: Serve, config: ServeConfig):
+    serve(config)
+    said = refusal(serve, ServeConfig(data=config.data, listen=("tcp://127.0.0.1:0",), board_rows=32))
+    assert config.listen[0] in said
+
+
+def test_an_address_in_use_is_refused(serve: Serve, config: ServeConfig, tmp_path: Path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        assert address in refusal(serve, ServeConfig(data=config.data, listen=(address,), board_rows=32))
+    serve(config)
+    other = ServeConfig(data=str(tmp_path / "other"), listen=config.listen, board_rows=32)
+    assert config.listen[0] in refusal(serve, other)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"format": 2, "node": "a", "cluster": "b"}, "format 2"),
+        ({"format": 1}, "node"),
+        ("not json", "cannot be read"),
+    ],
+)
+def test_a_foreign_or_newer_directory_is_refused_and_left_alone(
+    serve: Serve, config: ServeConfig, content: object, words: str
+):
+    data = Path(config.data)
+    data.mkdir()
+    text = content if isinstance(content, str) else json.dumps(content)
+    (data / "node.json").write_text(text)
+    assert words in refusal(serve, config)
+    assert sorted(each.name for each in data.iterdir()) == ["node.json"]
+    assert (data / "node.json").read_text() == text
+
+
+def test_a_directory_of_something_else_is_refused_and_left_alone(serve: Serve, config: ServeConfig):
+    data = Path(config.data)
+    data.mkdir()
+    (data / "photo.jpg").write_text("x")
+    assert "photo.jpg" in refusal(serve, config)
+    assert [each.name for each in data.iterdir()] == ["photo.jpg"]
+
+
+def test_a_directory_of_another_node_is_refused(serve: Serve, config: ServeConfig):
+    serve(config).end()
+    said = refusal(serve, ServeConfig(data=config.data, node_id="f" * 32, board_rows=32))
+    assert "f" * 32 in said
+
+
+def test_a_board_that_does_not_fit_into_shared_memory_is_refused_with_the_size(serve: Serve, config: ServeConfig):
+    rows = 1 << 34
+    said = refusal(serve, ServeConfig(data=config.data, board_rows=rows))
+    assert str(rows * 256)[:5] in said
+    assert "/dev/shm" in said
+
+
+def test_an_address_that_other_machines_reach_needs_a_word(config: ServeConfig):
+    wide = ServeConfig(data=config.data, listen=("tcp://0.0.0.0:0",))
+    with pytest.raises(Error, match="other machines"):
+        wide.addresses()
+    allowed = ServeConfig(data=config.data, listen=("tcp://0.0.0.0:0",), insecure=True)
+    assert allowed.addresses() == ("tcp://0.0.0.0:0",)
+
+
+# -- children that die ----------------------------------------------------------------------------------
+
+
+def test_a_keeper_that_dies_is_replaced_and_the_broker_stays(serve: Serve, config: ServeConfig):
+    serving = serve(config)
+    broker, keeper = serving.pid("broker"), serving.pid("keeper")
+    with RawClient(serving.url) as client:
+        topic = client.create_topic("t")
+        produce_one(client, topic, b"0")
+        before = serving.ready
+        os.kill(keeper, signal.SIGKILL)
+        produce_one(client, topic, b"1")
+        serving.wait_ready(other_than=before)
+        produce_one(client, topic, b"2")
+        assert client.read_all(topic, 0) == [b"0", b"1", b"2"]
+        assert client.socket.connections == 1
+    assert serving.pid("broker") == broker
+    assert serving.pid("keeper") != keeper
+    assert serving.end() == 0
+
+
+def test_a_broker_that_dies_is_replaced_with_its_keeper_and_loses_nothing(serve: Serve, config: ServeConfig):
+    serving = serve(config)
+    before = serving.ready
+    with RawClient(serving.url) as client:
+        topic = client.create_topic("t")
+        produce_one(client, topic, b"0")
+        os.kill(serving.pid("broker"), signal.SIGKILL)
+        serving.wait_ready(other_than=before)
+        assert gone(*before["pids"].values())
+        assert produce_one(client, topic, b"1").offset == 1
+    assert serving.ready["listen"][0] == before["listen"][0]
+    assert serving.end() == 0
+
+
+def test_a_keeper_that_does_nothing_is_replaced_after_the_stated_time(serve: Serve, tmp_path: Path):
+    config = ServeConfig(
+        data=str(tmp_path / "data"), board_rows=32, keeper_timeout_s=0.3, restart_first_s=0.01, restart_most_s=0.1
+    )
+    serving = serve(config)
+    keeper, before = serving.pid("keeper"), serving.ready
+    with RawClient(serving.url) as client:
+        topics = [client.create_topic(f"t{number}") for number in range(3)]
+        os.kill(keeper, signal.SIGSTOP)
+        requests = []
+        for topic in topics * 4:  # more than an idle broker would sync by itself
+            requests.append(client.next_request())
+            message = m.Produce(requests[-1], topic, 0)
+            client.socket.send([*_frames(message, bytes(encode([bytes(20_000)])))])
+        serving.wait_ready(other_than=before)
+        assert [len(client.read_all(topic, 0)) for topic in topics] == [4, 4, 4]
+    assert serving.pid("keeper") != keeper
+    assert not is_running(keeper)
+    assert "replacing" in serving.errors()
+
+
+def test_the_children_end_with_their_supervisor(serve: Serve, config: ServeConfig):
+    serving = serve(config)
+    with RawClient(serving.url) as client:
+        topic = client.create_topic("t")
+        produce_one(client, topic, b"0")
+    serving.process.kill()
+    serving.process.wait()
+    assert gone(*serving.ready["pids"].values())
+    again = serve(config)
+    with RawClient(again.url) as client:
+        assert client.read_all(topic, 0) == [b"0"]
+
+
+def test_a_broker_that_cannot_come_back_ends_the_supervisor_with_the_reason(serve: Serve, config: ServeConfig):
+    serving = serve(config)
+    (Path(config.data) / "node.json").write_text('{"format": 9}')
+    os.kill(serving.pid("broker"), signal.SIGKILL)
+    assert serving.process.wait(30.0) == 1
+    assert "format 9" in serving.errors().splitlines()[-1]
+
+
+def test_a_stopped_broker_is_killed_when_it_does_not_drain_in_time(serve: Serve, config: ServeConfig, tmp_path: Path):
+    serving = serve(ServeConfig(data=str(tmp_path / "d"), board_rows=32, drain_s=0.2, keeper_timeout_s=5.0))
+    os.kill(serving.pid("broker"), signal.SIGSTOP)
+    assert serving.end() == 1
+    assert gone(*serving.ready["pids"].values())
+    assert serve(ServeConfig(data=str(tmp_path / "d"), board_rows=32)).end() == 0
+
+
+def test_pauses_double_up_to_their_bound_and_start_over_after_a_long_life():
+    pause = Pause(0.1, 1.0)
+    assert [pause.after(0.5) for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert pause.after(60.0) == 0.1
+
+
+def _frames(message: m.Produce, payload: bytes) -> list[bytes]:
+    from penstock.transport import codec
+
+    return [bytes(frame) for frame in codec.frames(message, payload)]

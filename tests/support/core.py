@@ -1,0 +1,122 @@
+"""A whole node in one process over a disk that may fail: engine, store, watermarks and keeper, without sockets.
+
+    core = Core(WritebackFiles())
+    topic = core.create_topic("t")
+    answer = core.ask(lambda request: m.Produce(request, topic, 0), encode([b"x"]))
+
+Contract: the real parts, wired as `broker_process` does; only sockets and processes are missing. `turn` is one
+turn of the broker's loop and one round of the keeper, unless `hold` keeps the keeper from its work.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from penstock.broker import keeper_messages as messages
+from penstock.broker.doubts import Doubts
+from penstock.broker.engine import Node, NodeConfig, Now
+from penstock.broker.errands import Errands
+from penstock.broker.keeper import Keeper
+from penstock.broker.store import DirectoryStore
+from penstock.broker.watermarks import Watermarks
+from penstock.storage.board import Board
+from penstock.storage.promises import Promises
+from penstock.transport import messages as m
+from support.engine import MemoryPort
+from support.pair import ListLink
+from support.writeback import WritebackFiles
+
+DATA = "/data"
+
+
+class Core:
+    """One start of the node, up to `close` or until it is abandoned like a killed process."""
+
+    def __init__(self, files: WritebackFiles, *, keeper: bool = True, config: NodeConfig | None = None) -> None:
+        self.files = files
+        self.hold = False
+        self.now_s = 1000.0
+        files.mkdir(f"{DATA}/topics")
+        self.port = MemoryPort()
+        self.board = Board.private(64)
+        self.errands = Errands(files)
+        self.watermarks = Watermarks(self.board, self.errands)
+        self.warnings: list[str] = []
+        self.store = DirectoryStore(
+            DATA, files, promises=Promises(f"{DATA}/promises", files), watermarks=self.watermarks,
+            errands=self.errands, doubts=Doubts(files, DATA), max_batch_bytes=1 << 20,
+        )  # fmt: skip
+        self.node = Node(
+            self.store, self.port, randomness=random.Random(7).randbytes, config=config or NodeConfig(), now=self.now
+        )
+        self._request = 0
+        if keeper:
+            self.start_keeper()
+
+    @property
+    def now(self) -> Now:
+        return Now(1_700_000_000_000_000 + int(self.now_s * 1e6), self.now_s)
+
+    def start_keeper(self) -> None:
+        self.link: Any = ListLink()
+        self.keeper = Keeper(self.board, self.files, sync_all=self.files.sync_all, warn=self.warnings.append)
+        self.errands.keeper_started(self.link)
+        self.watermarks.keeper_started(self.link)
+
+    def turn(self) -> None:
+        """Append, publish, let the keeper work, answer."""
+        dirty = self.node.flush(self.now)
+        self.watermarks.flushed(dirty, idle=False, now_s=self.now_s)
+        self.node.advance(self.now)
+        if not self.hold:
+            self._deliver()
+            self.keeper.round(self.now_s)
+            self.watermarks.settle(self.now_s)
+            self.node.advance(self.now)
+        self.node.tick(self.now)
+
+    def _deliver(self) -> None:
+        commands, self.link.commands = self.link.commands, []
+        for command in commands:
+            if isinstance(command, messages.Register):
+                self.keeper.register(command)
+            elif isinstance(command, messages.Forget):
+                self.keeper.forget(command.row)
+                self.watermarks.forgotten(command.row)
+        self.errands.do_the_rest()
+
+    def send(self, make: Callable[[int], Any], payload: bytes = b"") -> int:
+        """One request, unanswered so far. Returns its number."""
+        self._request += 1
+        self.node.receive("peer", make(self._request), payload, self.now)
+        return self._request
+
+    def answer(self, request: int) -> Any:
+        """The answer to a request, or None."""
+        found = [message for _, message, _ in self.port.sent if getattr(message, "request", 0) == request]
+        return found[-1] if found else None
+
+    def ask(self, make: Callable[[int], Any], payload: bytes = b"") -> Any:
+        """The answer after a few turns, or None."""
+        request = self.send(make, payload)
+        for _ in range(4):
+            self.turn()
+        return self.answer(request)
+
+    def create_topic(self, name: str, **settings: Any) -> bytes:
+        answer = self.ask(lambda request: m.CreateTopic(request, name, 1, settings))
+        return answer.topics[0].topic
+
+    def topic(self, name: str) -> m.Topic:
+        return self.ask(lambda request: m.ListTopics(request, [name])).topics[0]
+
+    def close(self) -> None:
+        """In good order."""
+        self.keeper.finish_all()
+        self.watermarks.settle(self.now_s)
+        self.watermarks.keeper_lost()
+        self.watermarks.sync_all()
+        self.node.close(self.now)
+        self.errands.do_the_rest()
