@@ -44,6 +44,7 @@ class Driver:
         self._leader = False
         self._leader_turns = 0  # turns when the leader began to wait: what came since may be for it
         self._followers = 0
+        self._sleepers: list[Sleeper] = []
         self._poll = select.poll()
         self._poll.register(connection.channel.fileno(), select.POLLIN)
         self._pump: Pump | None = None
@@ -75,6 +76,8 @@ class Driver:
             self._turned.notify_all()
         if self._leader and self.connection.turns != self._leader_turns:
             self.connection.channel.wake()
+        for sleeper in self._sleepers:
+            sleeper.wake()
         if self.connection.finished:
             self._run_callbacks()
 
@@ -120,7 +123,12 @@ class Driver:
             self._followers -= 1
 
     def _sleep(self, sleeper: Sleeper, timeout: float) -> None:
-        self._unlocked(lambda: sleeper.sleep(timeout))
+        """Wait for a semaphore; what arrives meanwhile is the pump's."""
+        self._sleepers.append(sleeper)
+        try:
+            self._unlocked(lambda: sleeper.sleep(timeout))
+        finally:
+            self._sleepers.remove(sleeper)
 
     def _unlocked(self, wait: Callable[[], object]) -> None:
         """Wait without the lock, which this thread holds exactly once."""
@@ -162,6 +170,8 @@ class Driver:
             self.closed = True
             self.connection.channel.wake()
             self._turned.notify_all()
+            for sleeper in self._sleepers:
+                sleeper.wake()
         if self._pump is not None:
             self._pump.stop()
         with self.lock:
@@ -214,9 +224,11 @@ class Pump:
         with driver.lock:
             if driver.closed or driver.busy or connection.turns != turns:
                 return connection.turns, False, PUMP_PERIOD_S
+            arrived = False
             while connection.turn():
-                pass
-            driver.tell()
+                arrived = True
+            if arrived:
+                driver.tell()
             due = connection.due()
             driver.pump_idle = due == FOREVER and not connection.expecting
             if driver.pump_idle:
