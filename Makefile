@@ -32,10 +32,10 @@ fmt: dev ## format and sort imports in place
 	$(PY) -m ruff check --quiet --fix .
 	$(PY) -m ruff format --quiet .
 
-# Pyright sees the tree as the wheel lays it out: every folder under one import name, by symbolic links.
+# Pyright sees the tree as the wheel lays it out: a copy with every folder under one import name.
 type: dev ## pyright on the tree as it is shipped
-	@rm -rf build/typed && mkdir -p build/typed/penstock
-	@for part in penstock/* $(FOLDERS); do ln -s ../../../$$part build/typed/penstock/; done
+	@rm -rf build/typed && mkdir -p build/typed
+	@cp -r penstock build/typed/ && cp -r $(FOLDERS) build/typed/penstock/
 	$(PY) -m pyright --pythonpath $(PY)
 
 dev:
