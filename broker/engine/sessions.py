@@ -69,9 +69,8 @@ class Session:
         self.tell()
 
     def ask_back(self, partition: int) -> None:
-        """Send nothing more of `partition`, and ask for its release."""
+        """Send nothing more of `partition`, and ask for its release: what it was not told of it could not give back."""
         self.outlet.stop(partition)
-        self._given.pop(partition, None)
         self._revoked[partition] = None
         self.tell()
 
