@@ -51,7 +51,7 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="penstock", message="penstock %(version)s")
 def penstock() -> None:
     """A message log and task queue: mapped segments, ZeroMQ, streams and queues on one log.

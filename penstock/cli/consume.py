@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
 
 import click
 from msgspec import Struct
 
+from ..broker.errors import UnknownPartition
+from ..storage.record import Record
 from .formats import FORMATS, Format, writer
 from .options import Session, with_session
+from .output import binary_stdout
 from .positions import POSITION, Position
 
 if TYPE_CHECKING:
-    from ..clients import Client
+    from ..clients import Client, Consumer
+
+Delivery = Literal["auto", "push", "control", "mapped"]
+DELIVERIES: tuple[Delivery, ...] = ("auto", "push", "control", "mapped")
 
 MOST = 4096
 """Records per fetch."""
@@ -34,21 +42,25 @@ class Wanted(Struct, frozen=True):
     count: int | None
     follow: bool
     commit: bool
+    delivery: Delivery
 
 
 @click.command
 @click.argument("topic")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="See below.  [default: lines; with --json: json]")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="See above.  [default: lines; with --json: json]")
 @click.option("--group", help="Read as a member of this group, from where it stands.")
-@click.option("--from", "start", type=POSITION, default="earliest", show_default=True, help="See below.")
+@click.option("--from", "start", type=POSITION, default="earliest", show_default=True, help="See above.")
 @click.option("--partition", type=click.IntRange(0), help="Only this one; not with --group.")
 @click.option("--count", type=click.IntRange(1), help="End after so many records.")
 @click.option("--follow/--no-follow", " /--until-end", default=True, help="Wait for more, or end where the topic ends.")
+@click.option(
+    "--delivery", type=click.Choice(DELIVERIES), default="auto", show_default=True, help="How records travel."
+)
 @click.option("--commit/--no-commit", default=True, help="With --group: remember what was written.")
 @with_session
 def command(
     topic: str, form: Format | None, group: str | None, start: Position, partition: int | None, count: int | None,
-    follow: bool, commit: bool, session: Session,
+    follow: bool, commit: bool, delivery: Delivery, session: Session,
 ) -> None:  # fmt: skip
     """Write records of TOPIC to standard output.
 
@@ -62,12 +74,12 @@ def command(
     """
     if group is not None and partition is not None:
         raise click.UsageError("--partition does not go with --group: members share the partitions")
-    wanted = Wanted(topic, group, start, partition, count, follow, commit and group is not None)
+    wanted = Wanted(topic, group, start, partition, count, follow, commit and group is not None, delivery)
     encode = writer(form or ("json" if session.output.as_json else "lines"))
     with session.connect() as client:
         ends = None if follow else _ends(client, wanted)
         with _open(client, wanted) as consumer:
-            _copy(consumer, wanted, ends, encode)
+            _Copy(client, consumer, wanted).run(encode, ends)
 
 
 def _ends(client: Client, wanted: Wanted) -> dict[int, int]:
@@ -77,3 +89,80 @@ def _ends(client: Client, wanted: Wanted) -> dict[int, int]:
         for each in client.topic(wanted.topic).partitions
         if wanted.partition in (None, each.partition)
     }
+
+
+def _open(client: Client, wanted: Wanted) -> Consumer:
+    """A consumer that stands where it should begin."""
+    if wanted.group is not None:
+        if isinstance(wanted.start, int):
+            raise click.UsageError("--from OFFSET does not go with --group: penstock group reset moves a group")
+        return client.consumer(wanted.topic, group=wanted.group, start=wanted.start, delivery=wanted.delivery)
+    positions = _positions(client, wanted)
+    start = "earliest" if isinstance(wanted.start, int) else wanted.start
+    return client.consumer(wanted.topic, start=start, positions=positions, delivery=wanted.delivery)
+
+
+def _positions(client: Client, wanted: Wanted) -> dict[int, int]:
+    """Offsets to begin at, where `--from` does not say it all: an offset, or one partition of several."""
+    partitions = {each.partition: each for each in client.topic(wanted.topic).partitions}
+    if wanted.partition is not None and wanted.partition not in partitions:
+        raise UnknownPartition(f"topic {wanted.topic} has no partition {wanted.partition}: 0 to {len(partitions) - 1}")
+    found = {number: each.end for number, each in partitions.items() if wanted.partition not in (None, number)}
+    if isinstance(wanted.start, int):
+        found |= {number: wanted.start for number in partitions if number not in found}
+    return found
+
+
+class _Copy:
+    """Writes records out until enough was written. What is committed was written before."""
+
+    def __init__(self, client: Client, consumer: Consumer, wanted: Wanted) -> None:
+        self._client = client
+        self._consumer = consumer
+        self._wanted = wanted
+        self._left = wanted.count
+        self._committed_at = time.monotonic()
+        self._dirty = False  # written, not committed
+
+    def run(self, encode: Callable[[list[Record]], bytes], ends: dict[int, int] | None) -> None:
+        """To the end, to the count, or until interrupted, which is how following ends."""
+        stdout = binary_stdout()
+        try:
+            while self._left != 0 and not (ends is not None and self._is_read(ends)):
+                records = self._fetch()
+                stdout.write(encode(records))
+                stdout.flush()
+                self._dirty = self._wanted.commit
+                if time.monotonic() - self._committed_at >= COMMIT_S:
+                    self._commit()
+        except KeyboardInterrupt:
+            self._commit()
+            raise
+        self._commit()
+
+    def _fetch(self) -> list[Record]:
+        wanted, most = self._wanted, MOST if self._left is None else min(self._left, MOST)
+        records = self._consumer.fetch(most, WAIT_S)
+        if records:
+            self._dirty = False  # until these are written too: a commit covers all that was fetched
+        if wanted.partition is not None:
+            records = [record for record in records if record.partition == wanted.partition]
+        if self._left is not None:
+            self._left -= len(records)
+        return records
+
+    def _commit(self) -> None:
+        if self._dirty:
+            self._consumer.commit()
+            self._dirty, self._committed_at = False, time.monotonic()
+
+    def _is_read(self, ends: dict[int, int]) -> bool:
+        """Whether all up to `ends` was handed out here, or committed by the member that has the partition."""
+        positions = self._consumer.position
+        if any(position < ends.get(partition, 0) for partition, position in positions.items()):
+            return False
+        if self._wanted.group is None:
+            return True
+        group = self._client.group(self._wanted.topic, self._wanted.group)
+        others = (each for each in group.partitions if each.partition not in positions)
+        return all(each.cursor >= ends.get(each.partition, 0) for each in others)

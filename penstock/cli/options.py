@@ -18,12 +18,21 @@ import click
 
 from .. import config as configuration
 from ..storage import units
+from ..storage.errors import Error
+from ..transport import ipc_paths
 from .output import Output
 
 if TYPE_CHECKING:
     from ..clients import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class NoBroker(Error):
+    """Nobody listens where the broker should be."""
+
+    code = "no_broker"
+    retry = True
 
 
 class Session:
@@ -44,10 +53,23 @@ class Session:
         """A client of the broker. Raises what `penstock.connect` raises."""
         from .. import connect
 
+        scheme, _, path = self.url.partition("://")
         if not self.config.url and self.loaded.source("listen") == "default":
-            check_private(Path(self.url.removeprefix("ipc://")).parent)
+            check_private(Path(path).parent)
+        if scheme == "ipc" and not _listens(path):
+            raise NoBroker(
+                f"no broker listens on {self.url}: start one with penstock serve, or name another with --url"
+            )
         with connect(self.url, timeout=self.config.timeout_s) as client:
             yield client
+
+
+def _listens(path: str) -> bool:
+    """Whether it is worth trying; what is wrong otherwise, connecting will say."""
+    try:
+        return ipc_paths.is_live(path)
+    except OSError:
+        return True
 
 
 def check_private(directory: Path) -> None:

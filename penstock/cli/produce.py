@@ -25,7 +25,7 @@ CHUNK_BYTES = 1 << 20
 @click.command
 @click.argument("topic")
 @click.argument("files", nargs=-1, type=click.File("rb"))
-@click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True, help="See below.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True, help="See above.")
 @click.option("--key", help="Key of all records that bring none.")
 @click.option("--key-separator", metavar="TEXT", help="With lines: what stands before it is the record's key.")
 @click.option("--header", "headers", type=ASSIGNMENT, multiple=True, help="Header of all records; repeatable.")

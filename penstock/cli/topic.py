@@ -119,7 +119,7 @@ def alter(name: str, partitions: int | None, session: Session, **options: Any) -
     if not given and partitions is None:
         raise click.UsageError("nothing to change: give a setting or --partitions")
     with session.connect() as client:
-        topic = client.alter_topic(name, partitions=partitions or 0, **given)
+        topic = client.alter_topic(name, partitions=partitions, **given)
     count = len(topic.partitions)
     session.output.say("altered", f"topic {name} altered", topic=name, partitions=count, settings=topic.settings)
 

@@ -34,22 +34,17 @@ def consume(conductor: Conductor) -> None:
 
 def _read(conductor: Conductor, order: Go, tally: Tally) -> float:
     """Fill the tally. Seconds from the first record to the last."""
-    started = last = committed_at = 0.0
-    committed = 0
+    started = last = 0.0
     with connect(order.url) as client, client.consumer(
-        order.topic, group=order.group or None, start="earliest", delivery=order.delivery
+        order.topic, group=order.group or None, delivery=order.delivery, auto_commit=COMMIT_S if order.group else None
     ) as consumer:  # fmt: skip
         while not (len(tally) == order.flights or conductor.should_stop()):
-            records = consumer.fetch(max_records=MOST, wait=WAIT_S)
-            now = time.perf_counter()
+            records = consumer.fetch(MOST, WAIT_S)
             if records:
-                started = started or now
+                started = started or time.perf_counter()
                 tally.add(records)
                 last = time.perf_counter()
                 conductor.progress(len(tally))
-            if order.group and len(tally) > committed and now - committed_at >= COMMIT_S:
-                consumer.commit()
-                committed, committed_at = len(tally), now
     return last - started
 
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import msgspec
 from msgspec import Struct
@@ -35,7 +35,7 @@ class Go(Struct, tag=True, frozen=True):
     number: int = 0
     of: int = 1
     group: str = ""
-    delivery: str = "push"
+    delivery: Literal["auto", "push", "control", "mapped"] = "auto"
     report: str = ""
 
 

@@ -1,0 +1,185 @@
+"""`penstock bench`: measure a running broker from here.
+
+Idea: the few numbers a user asks for first, on their own machine and broker, with a topic of its own that is deleted
+afterwards. Comparisons with the machine's limits and with peers are the business of `make bench`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..storage import units
+from .histogram import histogram, summary
+from .options import SIZE, Session, with_session
+
+if TYPE_CHECKING:
+    from ..clients import Client, Consumer
+
+F = TypeVar("F", bound=Callable[..., Any])
+Advance = Callable[[int], None]
+
+CHUNK = 4096
+
+
+@click.group
+def command() -> None:
+    """Measure a running broker, on a topic of its own that is deleted afterwards."""
+
+
+def _shared(function: F) -> F:
+    for option in (
+        click.option("--commit", type=click.Choice(["durable", "written"]), default="durable", show_default=True),
+        click.option("--partitions", type=click.IntRange(1), default=1, show_default=True),
+        click.option("--size", type=SIZE, default="100", show_default=True, help="Bytes per record."),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command
+@click.option("--records", type=click.IntRange(1), default=2_000_000, show_default=True)
+@_shared
+@with_session
+def produce(records: int, size: int, partitions: int, commit: str, session: Session) -> None:
+    """Send records from one client, many at a time; done when all are committed."""
+    with _topic(session, partitions, commit) as (client, topic), _progress(session, "produce", records) as advance:
+        took = _send(client, topic, records, size, advance)
+    _report(session, "produce", records, size, took)
+
+
+@command.command
+@click.option("--records", type=click.IntRange(1), default=2_000_000, show_default=True)
+@click.option("--delivery", type=click.Choice(["push", "mapped", "control"]), default="push", show_default=True)
+@click.option("--as", "kind", type=click.Choice(["records", "arrow", "numpy"]), default="records", show_default=True)
+@_shared
+@with_session
+def consume(
+    records: int, delivery: str, kind: str, size: int, partitions: int, commit: str, session: Session
+) -> None:  # fmt: skip
+    """Read records with one client; they are sent first, which is not measured."""
+    with _topic(session, partitions, commit) as (client, topic):
+        with _progress(session, "prepare", records) as advance:
+            _send(client, topic, records, size, advance)
+        with (
+            _progress(session, "consume", records) as advance,
+            client.consumer(topic, start="earliest", delivery=delivery) as consumer,
+        ):
+            took = _receive(consumer, kind, records, advance)
+    _report(session, "consume", records, size, took)
+
+
+@command.command
+@click.option("--records", type=click.IntRange(1), default=2000, show_default=True)
+@click.option("--rate", type=float, help="Records per second, on a schedule; without: one after the other.")
+@_shared
+@with_session
+def latency(records: int, rate: float | None, size: int, partitions: int, commit: str, session: Session) -> None:
+    """Send records one by one and show how long each took to be committed.
+
+    With --rate each is timed from the moment it was due, so that waiting in line counts.
+    """
+    value = bytes(size)
+    with _topic(session, partitions, commit) as (client, topic), client.producer(topic) as producer:
+        producer.send(value)  # the first one opens connections and files
+        with _progress(session, "latency", records) as advance:
+            durations = _timed(lambda: producer.send(value), records, rate, advance)
+    _report_latency(session, durations, size, commit)
+
+
+# -- measuring -------------------------------------------------------------------------------------
+
+
+def _send(client: Client, topic: str, records: int, size: int, advance: Advance) -> float:
+    values = [bytes(size)] * CHUNK
+
+    def all_values() -> Iterator[bytes]:
+        for start in range(0, records, CHUNK):
+            yield from values[: records - start]
+            advance(min(CHUNK, records - start))
+
+    with client.producer(topic) as producer:
+        started = time.perf_counter()
+        producer.send_many(all_values())
+        return time.perf_counter() - started
+
+
+def _receive(consumer: Consumer, kind: str, records: int, advance: Advance) -> float:
+    """Read until all have come. Counts from the first batch's arrival, with what is in it."""
+    started = time.perf_counter()
+    left = records
+    for batch in consumer.batches(kind):  # type: ignore[call-overload]  # the three kinds of the option
+        count = len(batch) if kind != "arrow" else batch.num_rows
+        left -= count
+        advance(count)
+        if left <= 0:
+            break
+    return time.perf_counter() - started
+
+
+def _timed(send: Callable[[], Any], records: int, rate: float | None, advance: Advance) -> list[float]:
+    durations = []
+    started = time.perf_counter()
+    for number in range(records):
+        due = started + number / rate if rate else time.perf_counter()
+        wait = due - time.perf_counter()
+        if wait > 0:
+            time.sleep(wait)
+        send()
+        durations.append(time.perf_counter() - due)
+        advance(1)
+    return durations
+
+
+@contextmanager
+def _topic(session: Session, partitions: int, commit: str) -> Iterator[tuple[Client, str]]:
+    """A connected client and a topic that is gone afterwards."""
+    topic = f"bench-{time.time_ns():x}"
+    with session.connect() as client:
+        client.create_topic(topic, partitions=partitions, commit=commit)
+        try:
+            yield client, topic
+        finally:
+            client.delete_topic(topic)
+
+
+# -- showing ---------------------------------------------------------------------------------------
+
+
+def _report(session: Session, what: str, records: int, size: int, took: float) -> None:
+    rate = records / took
+    sentence = (
+        f"{what}: {records:,} records of {units.size_text(size)} in {units.time_text(took)}: "
+        f"{rate:,.0f} records/s, {units.size_text(rate * size)}/s, {took / records * 1e9:,.0f} ns a record"
+    )
+    values = {"records": records, "size": size, "seconds": took, "records_per_s": rate, "bytes_per_s": rate * size}
+    session.output.say(what, sentence, **values)
+
+
+def _report_latency(session: Session, durations: list[float], size: int, commit: str) -> None:
+    found = summary(durations)
+    if session.output.as_json:
+        session.output.json({"event": "latency", "records": len(durations), "size": size, "commit": commit, **found})
+        return
+    for line in histogram(durations):
+        session.output.console.print(line, markup=False, soft_wrap=True)
+    session.output.console.print()
+    session.output.fields((name, units.time_text(duration)) for name, duration in found.items())
+
+
+@contextmanager
+def _progress(session: Session, title: str, total: int) -> Iterator[Advance]:
+    """A function to call with counts; moves a bar when somebody watches."""
+    if not session.output.shows_progress:
+        yield lambda count: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=session.output.notes, transient=True) as bars:
+        task = bars.add_task(title, total=total)
+        yield lambda count: bars.advance(task, count)
