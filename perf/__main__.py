@@ -64,8 +64,8 @@ def _run(benches: tuple[str, ...], lab: harness.Lab) -> tuple[list[harness.Resul
                 for result in harness.run(bench, lab, status.update):
                     results.append(result)
                     console.log(*report.cells(result), sep="  ")
-            except Exception:
-                failed.append(bench)
+            except Exception as error:
+                failed.append(f"{bench} ({error})")
                 console.print_exception()
     console.print(report.table(results))
     return results, failed

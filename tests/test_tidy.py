@@ -19,7 +19,7 @@ LINE_WIDTH = 120
 BINS = {"utils", "util", "common", "helpers", "helper", "misc"}
 
 # Assembled, so that this file does not contain what it looks for.
-PLACES = re.compile(r"(?<![\w.])/(?:home|Users|workspace|work|root)" + r"/[\w.-]+")
+PLACES = re.compile(r"(?<![\w.])/(?:Users|workspace|work|root)" + r"/[\w.-]+")
 LATER = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 
 
