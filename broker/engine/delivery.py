@@ -29,7 +29,7 @@ TURN = 16
 class Stream:
     """One partition being read by one session, from `position` on."""
 
-    __slots__ = ("cold", "cursor", "epoch", "outlet", "partition", "position", "stopped")
+    __slots__ = ("cold", "cursor", "epoch", "outlet", "partition", "position", "revoked", "stopped")
 
     def __init__(self, outlet: Outlet, partition: Partition, epoch: int, position: int) -> None:
         self.outlet = outlet
@@ -38,7 +38,8 @@ class Stream:
         self.position = position
         self.cursor: Cursor | None = None
         self.cold = False  # waits for pages
-        self.stopped = False  # revoked, or nothing readable follows
+        self.revoked = False  # to be released: nothing more is sent
+        self.stopped = False  # nothing readable follows
 
     def move(self, epoch: int, position: int) -> None:
         """Go on elsewhere, under a new epoch."""
@@ -48,7 +49,7 @@ class Stream:
     def read(self, port: Port, max_bytes: int) -> tuple[Chunk, int] | None:
         """The next chunk that has records for the reader, and its first offset; None when there is nothing now."""
         partition = self.partition
-        while not self.stopped and not self.cold and self.position < partition.end:
+        while not (self.revoked or self.stopped or self.cold) and self.position < partition.end:
             try:
                 chunk = self._next(port, max_bytes)
             except OutOfBounds:
@@ -118,7 +119,7 @@ class Outlet:
         """Send nothing more of a partition that is to be released."""
         self._drop(partition)
         if partition in self.streams:
-            self.streams[partition].stopped = True
+            self.streams[partition].revoked = True
 
     def move(self, partition: int, epoch: int, position: int) -> None:
         """Go on elsewhere in a partition, under a new epoch."""

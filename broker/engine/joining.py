@@ -89,7 +89,7 @@ class Joining:
         partition = session.topic.partition(message.partition)
         partition.check_offset(message.offset)
         stream = session.outlet.streams.get(message.partition)
-        if stream is None or (session.membership is not None and stream.stopped):
+        if stream is None or (session.membership is not None and stream.revoked):
             raise Fenced(f"session {session.id:x} does not read partition {message.partition}: it cannot seek there")
         if session.membership is None:
             session.move(partition, stream.epoch + 1, message.offset)

@@ -90,6 +90,8 @@ class Session:
     def move(self, partition: Partition, epoch: int, offset: int) -> None:
         """Go on at `offset` of a partition that it reads, under a new epoch."""
         self.outlet.move(partition.number, epoch, offset)
+        if self.outlet.streams[partition.number].revoked:
+            self._revoked[partition.number] = None  # still asked back: say so together with the new epoch
         self._given[partition.number] = Assignment(partition.number, epoch, offset, partition.term_at(offset))
         self.tell()
 

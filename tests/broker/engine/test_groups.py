@@ -472,3 +472,23 @@ def test_members_are_listed_with_the_time_since_they_were_last_seen():
     rig.join(topic, "g", "a", timeout_ms=60_000)
     rig.pass_time(3)
     assert group(rig, topic).members == [("a", 3000)]
+
+
+def test_a_seek_that_is_committed_after_its_partition_was_asked_back_does_not_revive_it():
+    rig, topic = filled(partitions=2)
+    a = rig.join(topic, "g", "a")
+    rig.store.hold = True
+    seeks = {partition: rig.next_request() for partition in range(2)}
+    for partition, request in seeks.items():
+        rig.send(m.SeekTo(request, a.session, partition, 0))
+    rig.turn()
+    rig.send(m.Join(rig.next_request(), topic, "g", "b", "push", -1, [], 10_000, 1 << 20, 1 << 20))
+    rig.turn()
+    (revoked,) = rig.told(a.session)[-1].revoked
+    before = len(rig.deliveries(a))
+    rig.store.hold = False
+    rig.sync()
+    told = rig.told(a.session)[-1]
+    assert ([each.epoch for each in told.assignments], told.revoked) == ([2, 2], [revoked])
+    assert {message.partition for message, _ in rig.deliveries(a)[before:]} == {1 - revoked}
+    assert commit(rig, a, topic, revoked, 5, epoch=2).request, "it may still commit what it has finished"
