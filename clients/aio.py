@@ -58,10 +58,8 @@ async def connect(
     return client
 
 
-class AsyncFuture(Future):
+class AsyncFuture(Future, eq=False, gc=False):
     """The offset of a record that was sent without waiting: `await` it."""
-
-    __slots__ = ()
 
     def __await__(self) -> Generator[Any, None, int]:
         """Wait for the record's offset. Raises what prevented it, or TimedOut."""
@@ -104,10 +102,9 @@ class AsyncProducer:
         timeout: Duration | None = None,
     ) -> int:
         """Send one record and wait until it is committed; returns its offset."""
-        limit = None if timeout is None else seconds(timeout, "timeout")
-        future = await self.send_nowait(value, key=key, headers=headers, timestamp=timestamp, partition=partition)
-        await self.settled(future._pending, limit)
-        return future.result()
+        core = self._core
+        deadline = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
+        return await self._driver.run(core.send(value, key, headers, timestamp, partition, deadline))
 
     async def send_nowait(
         self,

@@ -636,7 +636,10 @@ class ConsumerCore:
 
 
 def _of_stream(delivery: Delivery) -> Iterable[Batch]:
-    """The batches of records a delivery holds for the application. Raises NewerFormat for kinds of the future."""
+    """The batches of records a delivery holds for the application, every column verified.
+
+    Raises BadChecksum, InvalidBatch; NewerFormat for kinds of the future.
+    """
     for batch in batches(delivery.payload):
         if batch.kind not in KINDS_OF_STREAMS:
             if batch.kind not in Kind._value2member_map_:
@@ -644,4 +647,5 @@ def _of_stream(delivery: Delivery) -> Iterable[Batch]:
                     f"batch {batch.seq} is of kind {batch.kind}, unknown to this version; upgrade penstock"
                 )
         elif batch.end_offset > delivery.offset and batch.base_offset < delivery.next_offset:
+            batch.check()
             yield batch

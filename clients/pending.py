@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..storage.errors import Error
 
 if TYPE_CHECKING:
@@ -55,14 +57,11 @@ class Pending:
             raise self.error
 
 
-class Future:
-    """The offset of a record that was sent without waiting."""
+class Future(msgspec.Struct, eq=False, gc=False):
+    """The offset of a record that was sent without waiting. Not tracked by the garbage collector: cheap by the million."""
 
-    __slots__ = ("_index", "_pending")
-
-    def __init__(self, pending: Pending, index: int) -> None:
-        self._pending = pending
-        self._index = index
+    _pending: Pending
+    _index: int
 
     @property
     def partition(self) -> int:

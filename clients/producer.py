@@ -72,8 +72,9 @@ class Producer:
         Raises: RecordTooLarge, UnknownTopic, Poisoned, Fenced ...; TimedOut says on what it waited, and the
         record may still be appended then.
         """
-        limit = None if timeout is None else seconds(timeout, "timeout")
-        return self._append(value, key, headers, timestamp, partition).result(limit)
+        core = self._core
+        deadline = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
+        return self._driver.run(core.send(value, key, headers, timestamp, partition, deadline))
 
     def send_nowait(
         self,
@@ -89,26 +90,16 @@ class Producer:
         Blocks while the window is full, and raises TimedOut after the client's timeout; the record was then
         not taken. Errors of its commit are raised by the future, or by `flush` when nobody asked the future.
         """
-        future = self._append(value, key, headers, timestamp, partition)
-        if self._driver.pump_idle:
-            self._driver.need_pump()
-        return future
-
-    def _append(
-        self,
-        value: bytes,
-        key: bytes | None,
-        headers: Mapping[str, bytes] | None,
-        timestamp: int | None,
-        partition: int | None,
-    ) -> Future:
         core = self._core
         if core.jammed is not None:
             self._driver.run(core.unjam(core.connection.deadline()))
         with self._lock:
             if core.closed:
                 core.check_open()
-            return core.append(value, key, headers, timestamp, partition)
+            future = core.append(value, key, headers, timestamp, partition)
+        if self._driver.pump_idle:
+            self._driver.need_pump()
+        return future
 
     def send_many(
         self,

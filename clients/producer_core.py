@@ -58,6 +58,7 @@ class ProducerCore:
         count = len(topic.partitions)
         largest = int(topic.settings.get("max_record_bytes") or 16 << 20)
         self.shape = Shape(count, self.codec, largest, topic.name)
+        self._largest = largest
         self._window_bytes = window_bytes
         self._now_us = now_us
         self._future = future
@@ -95,27 +96,47 @@ class ProducerCore:
         partition: int | None,
     ) -> Future:
         """Take one record. It goes at once when nothing is in flight, else with others."""
-        if type(value) is not bytes:
-            value = _as_bytes(value)
-        if partition is not None:
-            lane = self.lane(partition)
-        elif key is None:
+        if key is None and headers is None and timestamp is None and partition is None:
             lane = self._current
         else:
-            lane = self.lanes[xxh3_64_intdigest(key) % len(self.lanes)]
+            lane = self._lane_of(key, partition)
         gather = lane.gather
-        values = gather.values
-        index = len(values)
+        index = len(gather.values)
+        if type(value) is not bytes:
+            value = _as_bytes(value)
         size = len(value)
-        if size > self.shape.max_record_bytes:
+        if size > self._largest:
             check_record(size, self.shape)
-        if key is not None or headers is not None or timestamp is not None or gather.has_columns:
+        if gather.has_columns or key is not None or headers is not None or timestamp is not None:
             self._append_extras(gather, index, key, headers, timestamp)
-        values.append(value)
-        gather.size += size + OVERHEAD_BYTES
-        if gather.size >= lane.trigger:
+        gather.values.append(value)
+        gather.size = size = gather.size + size + OVERHEAD_BYTES
+        if size >= lane.trigger:
             self._ship(lane)
         return self._future(gather, index)
+
+    def send(
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+        timestamp: int | None,
+        partition: int | None,
+        deadline: float,
+    ) -> Steps[int]:
+        """Take one record and wait until it is committed."""
+        yield from self.unjam(deadline)
+        self.check_open()
+        future = self.append(value, key, headers, timestamp, partition)
+        yield from self.settled(future._pending, deadline)
+        return future.result()
+
+    def _lane_of(self, key: bytes | None, partition: int | None) -> Lane:
+        if partition is not None:
+            return self.lane(partition)
+        if key is None:
+            return self._current
+        return self.lanes[xxh3_64_intdigest(key) % len(self.lanes)]
 
     def _append_extras(
         self,
