@@ -190,7 +190,7 @@ class LogWriter:
         if not self._ready:
             self._prepare()
         time_us = max(now_us, self.last_time_us)
-        plan = Plan(self._open[-1], self._seq, self._offset, self._checksum)
+        plan = Plan(self._open[-1], self._end_now())
         options, made = self.options, []
 
         def room(end: End, size: int) -> Segment:

@@ -55,13 +55,14 @@ class Piece:
 class Plan:
     """An append that has not happened. `seq`, `offset` and `checksum` are the log's end once it has."""
 
-    __slots__ = ("appended", "checksum", "ends", "offset", "pieces", "seq")
+    __slots__ = ("_last", "appended", "checksum", "ends", "offset", "pieces", "seq")
 
-    def __init__(self, segment: Segment, seq: int, offset: int, checksum: int) -> None:
-        self.seq = seq
-        self.offset = offset
-        self.checksum = checksum
-        self.pieces = [Piece(segment, seq + 1)]
+    def __init__(self, segment: Segment, end: End) -> None:
+        self.seq = end.seq
+        self.offset = end.offset
+        self.checksum = end.checksum
+        self._last = end.time_us, end.term
+        self.pieces = [Piece(segment, end.seq + 1)]
         self.appended: list[Appended] = []
         self.ends: dict[int, int] = {}
 
@@ -77,12 +78,12 @@ class Plan:
         room: Callable[[End, int], Segment],
     ) -> None:
         """Stamp the batches one after the other; `room(end, size)` makes the next segment. Raises InvalidBatch."""
-        piece, seq, offset, checksum = self.pieces[-1], self.seq, self.offset, self.checksum
+        piece, seq, offset, checksum, last = self.pieces[-1], self.seq, self.offset, self.checksum, self._last
         for batch in batches:
             size = len(batch)
             kind, header_bytes, count, columns = _inspect(batch, size, max_batch_bytes)
             if piece.end + size > segment_bytes and piece.end > DATA_START:
-                piece = Piece(room(End(seq, piece.end, offset, checksum, time_us, term), size), seq + 1)
+                piece = Piece(room(End(seq, piece.end, offset, checksum, *last), size), seq + 1)
                 self.pieces.append(piece)
             seq += 1
             header = stamp(batch, Stamp(seq, offset, term, log_id, time_us, checksum))
@@ -94,7 +95,7 @@ class Plan:
             piece.end += size
             if kind == Kind.RECORDS:
                 offset += count
-            self.ends[seq] = offset
+            self.ends[seq], last = offset, (time_us, term)
         self.seq, self.offset, self.checksum = seq, offset, checksum
 
 

@@ -1,0 +1,144 @@
+"""Both file systems behave alike, and the real one refuses what it must."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+import pytest
+from penstock.storage.errors import StorageFull
+from penstock.storage.files import FileLock, Files, full_or
+from penstock.storage.memory_files import MemoryFiles
+
+
+@pytest.fixture(params=["disk", "memory"])
+def place(request, tmp_path) -> tuple[Files, str]:
+    files, root = (Files(), f"{tmp_path}/root") if request.param == "disk" else (MemoryFiles(), "/root")
+    files.mkdir(root)
+    return files, root
+
+
+def test_a_new_file_is_zeros_of_the_size_asked(place) -> None:
+    files, root = place
+    file = files.create(f"{root}/a", 5000)
+    assert file.size() == 5000
+    assert file.pread(6000, 0) == bytes(5000)
+    with pytest.raises(FileExistsError):
+        files.create(f"{root}/a")
+
+
+def test_what_is_written_is_read_back_also_through_other_descriptors_and_mappings(place) -> None:
+    files, root = place
+    file = files.create(f"{root}/a", 100)
+    other = files.open(f"{root}/a")
+    file.pwritev([b"one", memoryview(b"two"), bytearray(b"three")], 10)
+    for read in (file.pread, other.pread):
+        assert read(11, 10) == b"onetwothree"
+    assert other.pread_cached(11, 10) == b"onetwothree"
+    assert bytes(other.map()[10:21]) == b"onetwothree"
+    file.sync()
+    file.close()
+    other.close()
+
+
+def test_more_buffers_than_one_call_takes_are_written_whole(place) -> None:
+    files, root = place
+    file = files.create(f"{root}/a")
+    file.pwritev([b"%04d" % number for number in range(3000)], 0)
+    assert file.pread(12_000, 0) == b"".join(b"%04d" % number for number in range(3000))
+
+
+def test_reading_past_the_end_gives_what_is_there(place) -> None:
+    files, root = place
+    file = files.create(f"{root}/a")
+    file.pwritev([b"abc"], 0)
+    assert file.pread(10, 1) == b"bc"
+    assert file.pread(10, 5) == b""
+    assert file.pread_cached(10, 1) == b"bc"
+    assert len(files.create(f"{root}/empty").map()) == 0
+
+
+def test_a_rename_never_replaces_and_a_replace_does(place) -> None:
+    files, root = place
+    for name in "ab":
+        files.create(f"{root}/{name}").pwritev([name.encode()], 0)
+    with pytest.raises(FileExistsError):
+        files.rename(f"{root}/a", f"{root}/b")
+    files.rename(f"{root}/a", f"{root}/c")
+    files.replace(f"{root}/c", f"{root}/b")
+    assert files.listdir(root) == ["b"]
+    assert files.open(f"{root}/b").pread(1, 0) == b"a"
+
+
+def test_a_file_lives_on_for_those_who_have_it_open(place) -> None:
+    files, root = place
+    file = files.create(f"{root}/a")
+    file.pwritev([b"still here"], 0)
+    view = file.map()
+    files.unlink(f"{root}/a")
+    assert not files.exists(f"{root}/a")
+    assert bytes(view) == file.pread(10, 0) == b"still here"
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{root}/a")
+    with pytest.raises(FileNotFoundError):
+        files.unlink(f"{root}/a")
+
+
+def test_directories_are_made_moved_and_removed_with_what_they_hold(place) -> None:
+    files, root = place
+    files.mkdir(f"{root}/x/y/z")
+    files.mkdir(f"{root}/x/y/z")
+    files.create(f"{root}/x/y/z/f").pwritev([b"1"], 0)
+    files.sync_dir(f"{root}/x/y/z")
+    files.rename_dir(f"{root}/x/y", f"{root}/moved")
+    assert files.open(f"{root}/moved/z/f").pread(1, 0) == b"1"
+    files.remove_tree(f"{root}/moved")
+    files.remove_tree(f"{root}/moved")
+    assert sorted(files.listdir(root)) == ["x"]
+    assert files.listdir(f"{root}/nowhere") == []
+
+
+def test_the_second_to_lock_gets_what_the_first_one_wrote(place) -> None:
+    files, root = place
+    first = files.try_lock(f"{root}/lock")
+    assert isinstance(first, FileLock)
+    first.note(b"it is me")
+    assert files.try_lock(f"{root}/lock") == b"it is me"
+    first.release()
+    first.release()
+    assert not first.held
+    again = files.try_lock(f"{root}/lock")
+    assert isinstance(again, FileLock)
+    again.release()
+
+
+def test_files_and_directories_are_nobody_elses(tmp_path) -> None:
+    files = Files()
+    files.mkdir(f"{tmp_path}/new")
+    files.create(f"{tmp_path}/new/file").close()
+    assert stat.S_IMODE(os.stat(f"{tmp_path}/new").st_mode) == 0o700
+    assert stat.S_IMODE(os.stat(f"{tmp_path}/new/file").st_mode) == 0o600
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
+def test_out_of_anything_is_storage_full_and_says_of_what(code: int) -> None:
+    error = full_or(OSError(code, "x"), "/some/file", "write to")
+    assert isinstance(error, StorageFull)
+    assert "/some/file" in str(error)
+    assert error.retry
+
+
+def test_other_errors_stay_what_they_are() -> None:
+    error = OSError(errno.EIO, "x")
+    assert full_or(error, "/some/file", "write to") is error
+
+
+def test_a_disk_without_room_leaves_no_file_behind(tmp_path, monkeypatch) -> None:
+    def no_room(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "posix_fallocate", no_room)
+    with pytest.raises(StorageFull, match="no space is left"):
+        Files().create(f"{tmp_path}/a", 4096)
+    assert os.listdir(tmp_path) == []

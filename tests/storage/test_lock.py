@@ -1,0 +1,118 @@
+"""One writer per log, whoever it is; readers need no leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from penstock.storage import lock
+from penstock.storage.embedded import Log
+from penstock.storage.errors import AlreadyOpen, InvalidTopic
+from penstock.storage.files import Files
+from penstock.storage.memory_files import MemoryFiles
+
+HOLD = """
+import sys
+from penstock.storage.embedded import Log
+log = Log(sys.argv[1], commit="written")
+log.append(b"mine")
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_second_writer_is_told_who_the_first_one_is(tmp_path) -> None:
+    with Log(tmp_path / "log") as log:
+        log.append(b"1")
+        with pytest.raises(AlreadyOpen, match=f"process {os.getpid()}"):
+            Log(tmp_path / "log")
+        with Log(tmp_path / "log", read_only=True) as reader:
+            assert [record.value for record in reader] == [b"1"]
+    Log(tmp_path / "log").close()
+
+
+def test_in_memory_there_is_one_writer_too() -> None:
+    files = MemoryFiles()
+    with Log("/log", files=files), pytest.raises(AlreadyOpen):
+        Log("/log", files=files)
+    Log("/log", files=files).close()
+
+
+@pytest.mark.parametrize("below", ["metadata", "topics/00ff/0"])
+def test_a_log_of_a_running_broker_is_the_brokers(tmp_path, below: str) -> None:
+    files = Files()
+    files.mkdir(f"{tmp_path}/{below}")
+    (tmp_path / "node.json").write_text("{}")
+    held = lock.take(f"{tmp_path}/lock", files, endpoint="tcp://127.0.0.1:7070")
+    with pytest.raises(AlreadyOpen, match=r"broker at tcp://127\.0\.0\.1:7070"):
+        Log(tmp_path / below)
+    held.release()
+    with Log(tmp_path / below) as log:
+        log.append(b"without a broker")
+    assert (tmp_path / "promises").exists()
+
+
+def test_a_holder_that_wrote_nothing_yet_still_holds(tmp_path) -> None:
+    held = Files().try_lock(f"{tmp_path}/lock")
+    with pytest.raises(AlreadyOpen, match="another process"):
+        lock.take(f"{tmp_path}/lock", Files())
+    assert not isinstance(held, bytes)
+    held.release()
+
+
+def test_the_lock_says_who_where_and_in_which_boot(tmp_path) -> None:
+    held = lock.take(f"{tmp_path}/lock", Files(), endpoint="ipc:///x", boot="b")
+    found = json.loads((tmp_path / "lock").read_text())
+    assert found == {"pid": os.getpid(), "endpoint": "ipc:///x", "boot": "b"}
+    held.release()
+
+
+def test_a_killed_writer_leaves_no_lock_behind_and_what_it_wrote(tmp_path) -> None:
+    path = str(tmp_path / "log")
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"open\n"
+    with pytest.raises(AlreadyOpen, match=str(holder.pid)):
+        Log(path)
+    with Log(path, read_only=True) as reader:
+        assert [record.value for record in reader] == [b"mine"]
+        holder.send_signal(signal.SIGKILL)
+        holder.communicate()
+        with Log(path) as log:
+            assert log.append(b"next") == 1
+            assert [record.value for record in reader] == [b"next"]
+
+
+def test_a_forked_child_neither_holds_the_lock_nor_writes(tmp_path) -> None:
+    log = Log(tmp_path / "log")
+    log.append(b"parent")
+    hold, release = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 3
+        try:
+            log.append(b"child")
+        except AlreadyOpen:
+            code = 7
+        os.close(release)
+        os.read(hold, 1)
+        os._exit(code)
+    log.append(b"still mine")
+    log.close()
+    with Log(tmp_path / "log") as again:
+        assert [record.value for record in again] == [b"parent", b"still mine"]
+    os.write(release, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_a_path_that_cannot_be_a_log_is_refused_clearly(tmp_path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InvalidTopic, match="cannot be a log's directory"):
+        Log(tmp_path / "file" / "log")
+    with pytest.raises(InvalidTopic, match="no log"):
+        Log(tmp_path / "missing", read_only=True)
+    assert not (tmp_path / "missing").exists()
