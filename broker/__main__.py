@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.role == "keeper":
         from . import keeper_process
 
-        return keeper_process.main(parent_pid=options.parent, options=config.keeper, **ends)
+        return keeper_process.main(config, parent_pid=options.parent, **ends)
     from . import broker_process
 
     return broker_process.main(config, control_fd=options.control, parent_pid=options.parent, **ends)

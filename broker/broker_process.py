@@ -34,11 +34,12 @@ from .data_directory import identify, is_alive, open_board, read_small
 from .doubts import Doubts
 from .engine import Node, NodeConfig
 from .errands import Errands
+from .frugal_files import FrugalFiles
 from .keeper_link import KeeperLink
 from .packets import PacketSocket
 from .port import SocketPort
 from .store import DirectoryStore
-from .system import calm_collector, die_with_parent, raise_file_limit
+from .system import calm_collector, die_with_parent, set_file_limit
 from .wakes import Wakes
 from .watermarks import Watermarks
 
@@ -61,7 +62,7 @@ class Assembly:
 
     def __init__(self, config: ServeConfig, supervisor: PacketSocket, link: KeeperLink, signals: int) -> None:
         self._config = config
-        self._files = Files()
+        self._files = FrugalFiles(set_file_limit(config.limit_files))
         self._stack = ExitStack()
         self.listen: list[str] = []
         try:
@@ -72,7 +73,6 @@ class Assembly:
 
     def _assemble(self, supervisor: PacketSocket, link: KeeperLink, signals: int) -> Broker:
         config, files, stack = self._config, self._files, self._stack
-        raise_file_limit()
         addresses = config.addresses()
         files.mkdir(config.data)
         identity = identify(files, config.data, fresh_ids=(uuid.uuid4().hex, uuid.uuid4().hex), node=config.node_id)
@@ -133,10 +133,9 @@ class Assembly:
         return int(self._config.node.get("max_frame_bytes", NodeConfig().max_frame_bytes)) + FRAME_SPARE_BYTES
 
     def _node_config(self, identity: Identity, board: Board) -> NodeConfig:
-        return NodeConfig(
-            node=identity.node, cluster=identity.cluster, boot_id=f"{boot_id():032x}", data=self._config.data,
-            board=board.name, **self._config.node,
-        )  # fmt: skip
+        named = {"node": identity.node, "cluster": identity.cluster, "boot_id": f"{boot_id():032x}"}
+        places = {"data": self._config.data, "board": board.name}
+        return msgspec.convert({**named, **places, **self._config.node}, NodeConfig)
 
     def close(self) -> None:
         """After the drain: let the last answers out, close sockets, retire the board, unlock."""

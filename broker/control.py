@@ -15,27 +15,27 @@ class ControlMessage(Struct, array_like=True, frozen=True):
     """Base of all messages."""
 
 
-class Serving(ControlMessage, tag=1):
+class Serving(ControlMessage, tag=1, frozen=True):
     """The broker answers on these endpoints, and the keeper watches its board."""
 
     listen: list[str]
     data: str
 
 
-class StartFailed(ControlMessage, tag=2):
+class StartFailed(ControlMessage, tag=2, frozen=True):
     """The broker ends because it cannot start."""
 
     code: str
     message: str
 
 
-class KeeperStuck(ControlMessage, tag=3):
+class KeeperStuck(ControlMessage, tag=3, frozen=True):
     """This keeper has synced nothing for too long: end it and start another one."""
 
     pid: int
 
 
-class NewKeeper(ControlMessage, tag=4):
+class NewKeeper(ControlMessage, tag=4, frozen=True):
     """A keeper was started. Comes with its link, the doorbell and the bell back."""
 
     pid: int

@@ -27,6 +27,7 @@ import numpy as np
 from ..storage import opening
 from ..storage.board import Level, Row, split
 from ..storage.errors import StorageError, StorageFull
+from ..storage.layout import log_number
 from .config import KeeperOptions
 from .keeper_files import SegmentFiles
 
@@ -45,7 +46,7 @@ class Tail:
     def __init__(self, number: int, row: Row, log_id: bytes, directory: str) -> None:
         self.number = number
         self.row = row
-        self.log_id = int.from_bytes(log_id, "little")
+        self.log_id = log_number(log_id)
         self.directory = directory
         self.generation = 0
         self.segments: list[SegmentFiles] = []

@@ -23,14 +23,14 @@ class LinkMessage(Struct, array_like=True, frozen=True, gc=False):
     """Base of all messages."""
 
 
-class Attach(LinkMessage, tag=1):
+class Attach(LinkMessage, tag=1, frozen=True):
     """First of all: the board to watch and the directory whose file system `syncfs` is for."""
 
     board: str
     data: str
 
 
-class Register(LinkMessage, tag=2):
+class Register(LinkMessage, tag=2, frozen=True):
     """A segment that will be written to. Oldest first for each row; the keeper opens it at once."""
 
     row: int
@@ -40,13 +40,13 @@ class Register(LinkMessage, tag=2):
     generation: int
 
 
-class Forget(LinkMessage, tag=3):
+class Forget(LinkMessage, tag=3, frozen=True):
     """The row's log is closed. Answered by Forgotten; the row may be given away only then."""
 
     row: int
 
 
-class PrepareSpare(LinkMessage, tag=4):
+class PrepareSpare(LinkMessage, tag=4, frozen=True):
     """Make a file of `size_bytes`, allocated and synced, for the row's next segment. Answered by Spared."""
 
     row: int
@@ -54,7 +54,7 @@ class PrepareSpare(LinkMessage, tag=4):
     size_bytes: int
 
 
-class Unlink(LinkMessage, tag=5):
+class Unlink(LinkMessage, tag=5, frozen=True):
     """Remove retired files of one directory. Answered by Unlinked with the same number."""
 
     errand: int
@@ -62,13 +62,13 @@ class Unlink(LinkMessage, tag=5):
     names: list[str]
 
 
-class RemoveTree(LinkMessage, tag=6):
+class RemoveTree(LinkMessage, tag=6, frozen=True):
     """Remove a directory that was renamed to the trash. No answer."""
 
     path: str
 
 
-class FinishSnapshot(LinkMessage, tag=7):
+class FinishSnapshot(LinkMessage, tag=7, frozen=True):
     """Sync a prepared snapshot and give it its name. Answered by SnapshotSaved."""
 
     errand: int
@@ -77,37 +77,37 @@ class FinishSnapshot(LinkMessage, tag=7):
     log_id: bytes
 
 
-class Stop(LinkMessage, tag=8):
+class Stop(LinkMessage, tag=8, frozen=True):
     """Sync what is written, then end."""
 
 
-class Started(LinkMessage, tag=20):
+class Started(LinkMessage, tag=20, frozen=True):
     """The keeper watches the board."""
 
     pid: int
 
 
-class Forgotten(LinkMessage, tag=21):
+class Forgotten(LinkMessage, tag=21, frozen=True):
     row: int
 
 
-class Spared(LinkMessage, tag=22):
+class Spared(LinkMessage, tag=22, frozen=True):
     row: int
     path: str
 
 
-class Unlinked(LinkMessage, tag=23):
+class Unlinked(LinkMessage, tag=23, frozen=True):
     errand: int
 
 
-class SnapshotSaved(LinkMessage, tag=24):
+class SnapshotSaved(LinkMessage, tag=24, frozen=True):
     """`covered` is the seq of the second-newest whole snapshot."""
 
     errand: int
     covered: int
 
 
-class Refused(LinkMessage, tag=25):
+class Refused(LinkMessage, tag=25, frozen=True):
     """A registration (`errand` 0) or an errand that failed; the message says why."""
 
     row: int

@@ -24,11 +24,11 @@ from ..storage.errors import StorageError
 from ..storage.files import Files
 from . import errand_work
 from . import keeper_messages as messages
-from .config import KeeperOptions
+from .config import KeeperOptions, ServeConfig
 from .keeper import Keeper
 from .keeper_messages import LinkMessage
 from .packets import PacketSocket, PeerGone
-from .system import die_with_parent, raise_file_limit, syncfs
+from .system import die_with_parent, set_file_limit, syncfs
 
 
 class KeeperProcess:
@@ -147,13 +147,13 @@ def _warn(sentence: str) -> None:
     print(f"penstock keeper: {sentence}", file=sys.stderr, flush=True)
 
 
-def main(*, link: int, doorbell: int, bell_back: int, parent_pid: int, options: KeeperOptions) -> int:
+def main(config: ServeConfig, *, link: int, doorbell: int, bell_back: int, parent_pid: int) -> int:
     """Run the keeper of a supervisor's child process; returns its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     if not die_with_parent(parent_pid, signal.SIGCONT):
         _warn("the supervisor is gone already")
-    raise_file_limit()
-    KeeperProcess(PacketSocket(link), doorbell, bell_back, options).run()
+    set_file_limit(config.limit_files)
+    KeeperProcess(PacketSocket(link), doorbell, bell_back, config.keeper).run()
     return 0

@@ -49,8 +49,9 @@ class PacketSocket:
 
     def send(self, packets: Sequence[bytes]) -> None:
         """Send in order, or queue. To a peer that is gone nothing is sent."""
-        self._waiting.extend(packets)
-        self.flush()
+        if not self.gone:
+            self._waiting.extend(packets)
+            self.flush()
 
     def flush(self) -> None:
         """Send what waits, as far as the kernel takes it."""

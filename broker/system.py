@@ -33,12 +33,12 @@ def die_with_parent(parent_pid: int, number: signal.Signals = signal.SIGTERM) ->
     return os.getppid() == parent_pid
 
 
-def raise_file_limit() -> int:
-    """Take as many descriptors as the machine's hard limit gives. Returns how many that is."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
+def set_file_limit(most: int = 0) -> int:
+    """Take as many descriptors as the machine's hard limit gives, or `most`. Returns how many that is."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(most, hard) if most else hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
 
 
 def calm_collector() -> None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from ..storage.board import Level, Row, split, word
 from ..storage.errors import Poisoned
+from ..storage.layout import log_number
 from . import keeper_messages as messages
 from .errors import LimitReached
 
@@ -99,7 +100,7 @@ class Watermarks:
             )
         number = self._free.pop()
         row = self._board.row(number)
-        log_id = int.from_bytes(log.log_id, "little")
+        log_id = log_number(log.log_id)
         row.assign(log_id, generation=log.generation, level=Level.WRITTEN if lazy else Level.DURABLE)
         held = self._held[log] = self._by_number[number] = Held(log, number, row, lazy=lazy)
         held.publish()

@@ -1,0 +1,63 @@
+"""A broker that may open few files: what does not fit is refused, the rest goes on, nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from penstock.broker import ServeConfig
+from penstock.broker.frugal_files import FrugalFiles
+from penstock.storage.batch import encode
+from penstock.storage.errors import StorageFull
+from penstock.transport import messages as m
+from support.processes import Serving
+from support.raw_client import RawClient
+
+
+def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Path):
+    in_use = os.dup(0)
+    os.close(in_use)
+    files = FrugalFiles((in_use + 8) * 4 // 3)  # a quarter is left to others
+    opened = []
+    with pytest.raises(StorageFull, match="ulimit"):
+        for number in range(100):
+            opened.append(files.create(f"{tmp_path}/{number}"))
+    assert 0 < len(opened) < 20
+    assert not (tmp_path / str(len(opened))).exists()
+    opened.pop().close()
+    files.create(f"{tmp_path}/again").close()
+    for file in opened:
+        file.close()
+
+
+@pytest.mark.parametrize("limit", [80])
+def test_a_broker_short_of_descriptors_refuses_what_does_not_fit_and_serves_the_rest(tmp_path: Path, limit: int):
+    config = ServeConfig(data=str(tmp_path / "data"), board_rows=64, limit_files=limit)
+    serving = Serving(config, wait=False)
+    with serving:
+        serving.wait_ready()
+        with RawClient(serving.url) as client:
+            acknowledged: dict[bytes, int] = {}
+            refused = 0
+            for number in range(60):
+                created, _ = client.ask(lambda request: m.CreateTopic(request, f"t{number}", 1, {}))  # noqa: B023
+                if isinstance(created, m.Failure):
+                    assert created.code == "storage_full", created
+                    refused += 1
+                    continue
+                topic = created.topics[0].topic
+                answer, _ = client.ask(lambda request: m.Produce(request, topic, 0), bytes(encode([b"x"])))  # noqa: B023
+                if isinstance(answer, m.Failure):
+                    assert answer.code == "storage_full", answer
+                    refused += 1
+                else:
+                    acknowledged[topic] = 1
+            assert refused > 0
+            assert len(acknowledged) > 3
+            for topic in acknowledged:
+                answer, _ = client.ask(lambda request: m.Produce(request, topic, 0), bytes(encode([b"x"])))  # noqa: B023
+                assert isinstance(answer, m.Produced), answer
+        assert serving.end() == 0
+    with Serving(ServeConfig(data=config.data, board_rows=64)) as again, RawClient(again.url) as client:
+        assert {topic: len(client.read_all(topic, 0)) for topic in acknowledged} == dict.fromkeys(acknowledged, 2)

@@ -1,0 +1,126 @@
+"""Mapped readers are woken once and only when they sleep; cold places are read in by the thread, not the loop."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+
+import posix_ipc
+import pytest
+from penstock.broker.cold_reads import Job, Warmer
+from penstock.broker.engine import COLD
+from penstock.broker.port import SocketPort
+from penstock.broker.wakes import Wakes, remove_leftovers
+from penstock.storage.batch import encode
+from penstock.storage.board import Board
+from penstock.storage.files import Files
+from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.promises import Promises
+
+
+@pytest.fixture
+def board() -> Iterator[Board]:
+    made = Board.create(1, slots=2)
+    yield made
+    made.retire()
+
+
+def test_a_reader_is_posted_once_and_only_when_its_slot_says_that_it_sleeps(board: Board):
+    wakes = Wakes(board)
+    name, slot = wakes.open(7)
+    reader = posix_ipc.Semaphore(name)
+    wakes.wake(7)
+    assert reader.value == 0
+    board.set_slot(slot, 1)
+    wakes.wake(7)
+    wakes.wake(7)
+    assert (reader.value, board.slot(slot)) == (1, 0)
+    wakes.close_all()
+    assert reader.value == 2  # nobody sleeps through the end
+    with pytest.raises(posix_ipc.ExistentialError):
+        posix_ipc.Semaphore(name)
+
+
+def test_without_a_free_slot_a_reader_has_to_look_by_itself(board: Board):
+    wakes = Wakes(board)
+    given = [wakes.open(session) for session in (1, 2, 3)]
+    assert given[2] == ("", -1)
+    assert {slot for _, slot in given[:2]} == {0, 1}
+    wakes.close(1)
+    assert wakes.open(4) == given[0]
+    wakes.close_all()
+
+
+def test_semaphores_of_a_dead_broker_are_removed_by_the_next(board: Board):
+    name, _ = Wakes(board).open(1)  # killed here
+    wakes = Wakes(board)
+    with pytest.raises(posix_ipc.ExistentialError):
+        posix_ipc.Semaphore(name)
+    assert wakes.open(1)[0] == name
+    wakes.close_all()
+    remove_leftovers(board.name, 2)
+
+
+def log_of(tmp_path: Path, batches: int) -> LogWriter:
+    files = Files()
+    log = LogWriter.create(
+        f"{tmp_path}/log", files=files, log_id=bytes(16), promises=Promises(f"{tmp_path}/promises", files),
+        options=LogOptions(),
+    )  # fmt: skip
+    for number in range(batches):
+        log.append([encode([b"%d" % number + bytes(60_000)])], 1)
+    log.sync()
+    return log
+
+
+def evict(log: LogWriter) -> None:
+    """Have the kernel forget the segment's pages (they are synced)."""
+    for segment in Path(log.path).glob("*.segment"):
+        descriptor = os.open(segment, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+def test_a_cold_read_returns_at_once_and_works_when_the_thread_has_been_there(tmp_path: Path, board: Board):
+    log = log_of(tmp_path, 40)
+    warmer = Warmer()
+    port = SocketPort(None, [], None, warmer)  # type: ignore[arg-type]
+    cursor = log.reader().cursor(0)
+    evict(log)
+    values: list[bytes] = []
+    misses = 0
+    while len(values) < 40:
+        chunk = port.read(cursor, 256 << 10, log.committed, "token")
+        if chunk is COLD:
+            misses += 1
+            assert select.select([warmer.fd], [], [], 10.0)[0]
+            assert warmer.done() == ["token"]
+            continue
+        assert chunk is not None
+        values += [value for batch in chunk.batches for value in batch.values()]
+    assert [int(value.rstrip(b"\0")) for value in values] == list(range(40))
+    assert 1 <= misses <= 5  # each reads ahead
+    warmer.close()
+    log.close()
+
+
+def test_a_place_is_warmed_once_however_often_it_is_asked_for(tmp_path: Path):
+    log = log_of(tmp_path, 1)
+    warmer = Warmer()
+    for _ in range(5):
+        warmer.warm(Job("t", log.path, 0, log.committed, 100))
+    assert select.select([warmer.fd], [], [], 10.0)[0]
+    assert warmer.done() == ["t"]
+    warmer.close()
+    log.close()
+
+
+def test_a_place_that_is_gone_is_left_to_the_loop(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    warmer = Warmer()
+    warmer.warm(Job("t", f"{tmp_path}/nowhere", 0, 1, 100))
+    assert select.select([warmer.fd], [], [], 10.0)[0]
+    assert warmer.done() == ["t"]
+    assert "nowhere" in capfd.readouterr().err
+    warmer.close()
