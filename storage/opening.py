@@ -88,7 +88,7 @@ class _Pages:
     def _open(self, place: int) -> Page:
         file = self._files.open(reference(self._path, self._names[place]).path)
         try:
-            page = read_page(file)
+            page = read_page(file, name=self._names[place])
             if page.header is not None:
                 return page
             self._bad.append(place)
@@ -176,10 +176,10 @@ def recover(files: Files, path: str, *, suspect: bool) -> Found:
         way_out = "penstock log repair --accept-loss goes on without it"
         raise Corrupt(f"{lost} cannot be read any more; {way_out}", path=found.unreadable[0])
     _sweep(files, path, found)
-    if found.begun.how is How.COPY and found.kept:
-        _copy(files, path, found)
-    elif found.begun.how is How.VERIFY or (found.begun.how is How.CUT and found.kept):
+    if found.begun.how is How.VERIFY:
         _settle(files, path, found)
+    elif found.begun.how is not How.CONTINUE and found.kept:
+        _copy(files, path, found)
     return found
 
 
@@ -199,7 +199,8 @@ def _settle(files: Files, path: str, found: Found) -> None:
         if segment.write_mark(opened[-1], found.end.mark(found.log_id, found.end_name.generation)):
             opened[-1].sync()
     except OSError as error:
-        poison(files, path, f"sync at opening: {error}")
+        # What was acknowledged before is among it: the next opening writes all of it to fresh blocks.
+        poison(files, path, f"sync at opening: {error}", durable=found.end.seq)
         raise Poisoned(f"{path} cannot be opened: what was written before cannot be synced ({error})") from error
     finally:
         for file in opened:
@@ -257,6 +258,9 @@ def _finish_copy(files: Files, path: str, found: Found, made: Segment, size: int
     found.next_generation += 1
     found.in_place = True
     _settle(files, path, found)
+    if files.exists(f"{path}/{layout.POISON}"):
+        files.unlink(f"{path}/{layout.POISON}")
+        files.sync_dir(path)
 
 
 def _sweep(files: Files, path: str, found: Found) -> None:

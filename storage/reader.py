@@ -200,7 +200,7 @@ class LogReader:
         place = bisect_right(range(len(self.names)), offset, key=self.base_offset) - 1
         segment = self.segment(self.names[max(place, 0)])
         count = self._last_seq(max(place, 0), limit) - segment.name.base_seq + 1
-        for rows in segment.candidates(count):
+        for rows in segment.candidates(max(count, 0)):
             at = index.last_at_or_before(rows, offset)
             if at < 0 or not rows[at].base_offset <= offset < rows[at].end_offset:
                 continue

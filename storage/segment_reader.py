@@ -46,7 +46,7 @@ class SegmentReader:
     def page(self) -> Page:
         """Header and mark as they were when first asked for."""
         if self._page is None:
-            self._page = read_page(self.file)
+            self._page = read_page(self.file, name=self.name)
         return self._page
 
     @property
@@ -58,7 +58,10 @@ class SegmentReader:
         """The place before the first batch, from the header or, when that is damaged, from the batch itself."""
         if self.page.header is not None:
             return end_before(self.page.header)
-        return before(read_batch(self.file.pread, DATA_START, self.size))
+        first = read_batch(self.file.pread, DATA_START, self.size)
+        if first.seq != self.name.base_seq:
+            raise InvalidBatch(f"batch {first.seq} stands where {self.name.base_seq} belongs")
+        return before(first)
 
     def read(self, size: int, position: int) -> Buffer:
         """Up to `size` bytes: a view of the mapping, or a copy."""

@@ -142,6 +142,30 @@ def test_a_poisoned_log_that_loses_power_keeps_what_was_durable() -> None:
     assert survivor.writer.written == 2
 
 
+def test_a_sync_that_fails_at_opening_loses_nothing_that_was_acknowledged() -> None:
+    """The pages it was for are marked clean by then: the next opening must write them again, elsewhere."""
+    for nth in range(1, CALLS_MAX):
+        world = World()
+        for step in ("append", "sync", "append", "sync", "append", "roll"):
+            world.run(step)
+        world.writer = None
+        world.files.fail("sync", nth, errno.EIO)
+        try:
+            world.open()
+        except Poisoned:
+            world.files.heal()
+            assert world.open().written == 4
+            if nth == 1:
+                assert world.files.exists(f"{PATH}/{layout.SegmentName(3, 2).segment_file}")
+            world.run("append")
+            assert world.open().generation == 2
+            assert not world.files.exists(f"{PATH}/{layout.POISON}")
+            assert len(read_all(world.files, 5)) == 5
+        else:
+            assert nth > 1
+            return
+
+
 def test_a_suspect_log_is_copied_to_fresh_blocks() -> None:
     """A sync that never answered may have failed: what is above the mark is written again, byte for byte."""
     world = World()
