@@ -67,9 +67,9 @@ def repair(
         repairs.cut_tail()
         repairs.rebuild()
         repairs.drop_snapshots()
-        if accept_loss:
-            repairs.accept(now_us)
-        after = found if dry_run or not repairs.actions else verify(files, directory)
+        after = repairs.look_again(found)
+        if accept_loss and repairs.accept(after, now_us):
+            after = repairs.look_again(after)
         return Repaired(found, repairs.actions, after)
 
 
@@ -100,12 +100,17 @@ class _Repairs:
         if not self._dry_run:
             step()
 
+    def look_again(self, last: Report) -> Report:
+        """What is found now, which is what was found last when nothing was done."""
+        return last if self._dry_run or not self.actions else verify(self._files, self._directory)
+
     def set_aside(self) -> None:
         """Rename segments that say nothing any more: no writer opens the log while they are in it."""
         for path in self._unreadable:
             self._do(f"set {path} aside as {path}{SET_ASIDE}", lambda path=path: self._rename(path))
         if not self._dry_run:
             self._unreadable = []
+            self._report = self.look_again(self._report)
 
     def _rename(self, path: str) -> None:
         self._files.rename(path, f"{path}{SET_ASIDE}")
@@ -193,15 +198,15 @@ class _Repairs:
                 path = each.file
                 self._do(f"drop a damaged snapshot: {each.problem}", lambda path=path: self._files.unlink(path))
 
-    def accept(self, now_us: int) -> None:
-        """Write down every damaged range that is not accepted yet and loses something."""
+    def accept(self, report: Report, now_us: int) -> bool:
+        """Write down every damaged range that is not accepted yet and loses something; whether there was any."""
         known = read_accepted(self._files, self._directory)
-        fresh = [bad for bad in self._report.unaccepted if bad.first_seq != bad.next_seq]
-        if not fresh:
-            return
-        given_up = [*known, *(_given_up(bad, now_us) for bad in fresh)]
-        lost = ", ".join(_range_text(bad) for bad in fresh)
-        self._do(f"accept the loss of {lost}", lambda: write_accepted(self._files, self._directory, given_up))
+        fresh = [bad for bad in report.unaccepted if bad.first_seq != bad.next_seq]
+        if fresh:
+            given_up = [*known, *(_given_up(bad, now_us) for bad in fresh)]
+            lost = ", ".join(_range_text(bad) for bad in fresh)
+            self._do(f"accept the loss of {lost}", lambda: write_accepted(self._files, self._directory, given_up))
+        return bool(fresh)
 
 
 class _Found(msgspec.Struct):

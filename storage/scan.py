@@ -133,7 +133,7 @@ class _Scanner:
 
     def _segment(self, index: int, name: SegmentName, file: File) -> Iterator[Good | Bad]:
         """One segment; returns the Tail when the log ends in it."""
-        yield from self._enter(name, file)
+        mute = yield from self._enter(name, file)
         limit = self._segments.limit_of(index)
         size = self._segments.pages[name].size
         position = DATA_START
@@ -142,8 +142,9 @@ class _Scanner:
             assert self._end is not None
             if limit is not None and self._end.seq >= limit:
                 return None
-            if self._end.seq >= self._segments.marked.seq:
+            if self._end.seq >= self._segments.marked.seq and not mute:
                 return Tail(file.path, position, reason)
+            position, reason, mute = (0, mute, "") if mute else (position, reason, "")
             after = self._end.seq + 1 if reason.startswith(_FOREIGN) else self._end.seq
             found = next_good(file.pread, position, size, log_id=self._log_id, after_seq=after)
             if found is None or (limit is not None and found[1].seq > limit):
@@ -156,7 +157,11 @@ class _Scanner:
             position = resumed
 
     def _enter(self, name: SegmentName, file: File) -> Iterator[Bad]:
-        """Set the end to where this segment begins, judging its header by its name and its predecessor."""
+        """Set the end to where this segment begins, judging its header by its name and its predecessor.
+
+        A name without its header is always damage. Returns why when the first batch does not help either: then
+        nothing here tells what the segment held, and whether the marks reach so far does not matter.
+        """
         header = self._segments.pages[name].header
         reason = ""
         if header is None:
@@ -165,32 +170,31 @@ class _Scanner:
             reason = f"the segment's header is that of {SegmentName(header.base_seq, header.generation)}"
         elif self._end is not None and self._end.seq == name.base_seq - 1 and header.previous != self._end.checksum:
             reason = "the segment's header does not follow the segment before it"
+        first = self._first_batch(name, file) if reason else None
         if self._end is not None and self._end.seq == name.base_seq - 1:
             self._end = self._end.at_start()
         elif header is not None and not reason:
             self._end = end_before(header)
+        elif first is not None:
+            self._end = _before(first, DATA_START)
         else:
-            self._end = self._guess(name, file)
+            offset = 0 if self._end is None else self._end.offset
+            self._end = End(name.base_seq - 1, DATA_START, offset, 0, 0, 0)
+        if reason and first is None:
+            return reason
         if reason:
-            yield self._bad_header(name, file, reason)
+            offset = self._end.offset
+            yield Bad(file.path, 0, reason, name.base_seq, name.base_seq, offset, offset)
+        return ""
 
-    def _bad_header(self, name: SegmentName, file: File, reason: str) -> Bad:
-        """A name without its header is always damage; what the segment held is open when nothing else tells."""
-        assert self._end is not None
-        seq, offset = name.base_seq, self._end.offset
-        mute = name == self._segments.names[-1] and self._segments.marked.seq < seq
-        if mute and not _starts_well(file, self._segments.pages[name].size):
-            return Bad(file.path, 0, reason, seq, None, offset, None)
-        return Bad(file.path, 0, reason, seq, seq, offset, offset)
-
-    def _guess(self, name: SegmentName, file: File) -> End:
-        """The place before a segment whose header is lost, from its first batch."""
+    def _first_batch(self, name: SegmentName, file: File) -> Batch | None:
+        """The first batch, if it is the one that belongs there."""
         try:
             first = read_batch(file.pread, DATA_START, self._segments.pages[name].size)
         except InvalidBatch:
-            return End(name.base_seq - 1, DATA_START, 0, 0, 0, 0)
+            return None
         self._log_id = self._log_id or first.log_id
-        return _before(first, DATA_START)
+        return first if (first.seq, first.log_id) == (name.base_seq, self._log_id) else None
 
     def _run_of_good(self, name: SegmentName, file: File, start: int, limit: int | None) -> Iterator[Good | Bad]:
         """Yield what verifies and follows; returns where that stopped and why ("" for nothing but zeros)."""
@@ -215,16 +219,19 @@ class _Scanner:
 
     def _lost_rest(self, index: int, file: File, position: int, reason: str) -> Bad:
         """The rest of a segment is lost: up to the next segment, or up to the mark when this is the last."""
-        if index + 1 == len(self._segments.names):
-            marked = self._segments.marked
+        assert self._end is not None
+        marked = self._segments.marked
+        if index + 1 < len(self._segments.names):
+            following = self._segments.names[index + 1]
+            header = self._segments.pages[following].header
+            return self._bad(file, position, reason, following.base_seq, None if header is None else header.base_offset)
+        if marked.seq > self._end.seq:
             bad = self._bad(file, position, reason, marked.seq + 1, marked.offset)
             self._end = marked
             return bad
-        following = self._segments.names[index + 1]
-        header = self._segments.pages[following].header
-        return self._bad(file, position, reason, following.base_seq, None if header is None else header.base_offset)
+        return self._bad(file, position, reason, None, None)
 
-    def _bad(self, file: File, position: int, reason: str, next_seq: int, next_offset: int | None) -> Bad:
+    def _bad(self, file: File, position: int, reason: str, next_seq: int | None, next_offset: int | None) -> Bad:
         assert self._end is not None
         reason = reason.removeprefix(_FOREIGN) or f"batch {self._end.seq + 1} is missing"
         return Bad(file.path, position, reason, self._end.seq + 1, next_seq, self._end.offset, next_offset)
@@ -237,14 +244,6 @@ _FOREIGN = "out of place: "
 def _before(batch: Batch, position: int) -> End:
     """The place right before a batch, as the batch itself tells it."""
     return End(batch.seq - 1, position, batch.base_offset, batch.previous, batch.append_time_us, batch.term)
-
-
-def _starts_well(file: File, size: int) -> bool:
-    try:
-        read_batch(file.pread, DATA_START, size)
-    except InvalidBatch:
-        return False
-    return True
 
 
 def _column_problem(batch: Batch) -> str:

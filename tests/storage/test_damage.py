@@ -1,120 +1,30 @@
 """Damage of every kind: never a wrong record, never a hang, never a good batch dropped silently.
 
-Each test takes a small log, damages its bytes in every way of one kind, and asks three parties about it:
-the scan behind verify and dump, a reader that goes around what is damaged, and a writer that opens the log.
-The truth is what was built: `built.batches` and `built.values`.
+Each test takes a small log, damages its bytes in every way of one kind, and asks the scan behind verify and dump,
+and a reader that goes around what is damaged. The truth is what was built: `built.batches` and `built.values`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 from penstock.storage import layout, snapshots
-from penstock.storage.batch import Batch, encode, parse
-from penstock.storage.errors import Corrupt, InvalidTopic, OutOfBounds, StorageError
 from penstock.storage.files import Files
-from penstock.storage.log import LogWriter
 from penstock.storage.memory_files import MemoryFiles
-from penstock.storage.promises import Promises
-from penstock.storage.reader import LogReader
-from penstock.storage.repair import repair
 from penstock.storage.scan import Bad, Good, Tail, scan
 from penstock.storage.snapshots import load_newest
 from penstock.storage.verify import verify
-from support.logs import LOG_ID, TIME, Built, add_snapshots, build, content, copy_of, put
-
-STEPS_MAX = 50
-"""No walk over these small logs takes more steps; one that does hangs."""
-
-
-def scanned(files: Files, built: Built) -> tuple[dict[int, bytes], list[Bad], Tail | None]:
-    """Good batches by seq, damaged ranges and the tail; every good one is what was written there."""
-    found: dict[int, bytes] = {}
-    bad: list[Bad] = []
-    tail: Tail | None = None
-    for steps, each in enumerate(scan(files, built.directory)):
-        assert steps < STEPS_MAX, "the scan hangs"
-        match each:
-            case Good():
-                assert_true(each.batch, built)
-                assert each.batch.seq not in found
-                found[each.batch.seq] = bytes(each.batch.buffer)
-            case Bad():
-                bad.append(each)
-            case Tail():
-                tail = each
-    return found, bad, tail
-
-
-def assert_true(batch: Batch, built: Built) -> None:
-    """A batch says what was written there; only padding, which nobody reads, may differ."""
-    truth = parse(built.batches[batch.seq])
-    assert (batch.header_checksum, batch.values(), batch.keys()) == (
-        truth.header_checksum,
-        truth.values(),
-        truth.keys(),
-    )
-    assert batch.effects() == truth.effects()
-
-
-def assert_nothing_vanished(built: Built, durable: int, found: dict[int, bytes], bad: list[Bad]) -> None:
-    """Every seq up to the mark is either good or named as damaged, and the damage has a file and a position."""
-    for seq in range(1, durable + 1):
-        named = [b for b in bad if b.first_seq <= seq and (b.next_seq is None or seq < b.next_seq)]
-        assert (seq in found) != bool(named), f"batch {seq}: good {seq in found}, reported {named}"
-    for each in bad:
-        assert each.file.startswith(built.directory)
-        assert each.position >= 0
-        assert each.reason
-
-
-def read_around(files: Files, built: Built) -> tuple[dict[int, bytes], list[Corrupt]]:
-    """Records by offset as a stream reader gets them, going on where the error says; every one is the true one."""
-    found: dict[int, bytes] = {}
-    errors: list[Corrupt] = []
-    try:
-        reader = LogReader(built.directory, files)
-        offset = reader.first_offset
-        end = reader.end_offset
-    except (InvalidTopic, Corrupt, OutOfBounds) as error:
-        return found, [error] if isinstance(error, Corrupt) else []
-    for _ in range(STEPS_MAX):
-        try:
-            offset = _read_on(reader, built, offset, found)
-            break
-        except Corrupt as error:
-            errors.append(error)
-            following = error.next_offset
-        if following is None or following >= end:
-            break
-        if following <= offset and following in found:
-            pytest.fail("the reader is sent in a circle")
-        offset = following
-    else:
-        pytest.fail("the reader hangs")
-    reader.close()
-    assert all(error.path.startswith(built.directory) for error in errors)
-    return found, errors
-
-
-def _read_on(reader: LogReader, built: Built, offset: int, found: dict[int, bytes]) -> int:
-    cursor = reader.cursor(offset)
-    for _ in range(STEPS_MAX):
-        chunk = cursor.next(1)
-        if chunk is None:
-            return cursor.offset
-        for batch in chunk.batches:
-            try:
-                batch.check()
-            except StorageError as error:
-                end = batch.base_offset + batch.record_count
-                raise Corrupt(error.message, path=reader.path, position=0, next_offset=end) from error
-            for index, value in enumerate(batch.values()):
-                assert value == built.values[batch.base_offset + index]
-                found[batch.base_offset + index] = value
-    pytest.fail("the cursor hangs")
+from support.damage import (
+    assert_nothing_vanished,
+    built_records,
+    checked_bytes,
+    flips,
+    in_batch,
+    read_around,
+    scanned,
+)
+from support.logs import LOG_ID, Built, add_snapshots, build, content, copy_of, put
 
 
 def check(files: Files, built: Built, durable: int) -> tuple[dict[int, bytes], list[Bad], Tail | None]:
@@ -130,27 +40,6 @@ def check(files: Files, built: Built, durable: int) -> tuple[dict[int, bytes], l
             for offset in built_records(built, seq):
                 assert offset in records, f"record {offset} of good batch {seq} was not handed out: {errors}"
     return found, bad, tail
-
-
-def built_records(built: Built, seq: int) -> range:
-    """Offsets of the records of a batch."""
-    return range(built.ends[seq - 1].offset, built.ends[seq].offset)
-
-
-def flips(data: bytes, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Every bit of a range flipped, one at a time: (position, mutant)."""
-    for bit in range(8 * start, 8 * end):
-        mutant = bytearray(data)
-        mutant[bit // 8] ^= 1 << bit % 8
-        yield bit // 8, bytes(mutant)
-
-
-def in_batch(built: Built, position: int) -> int | None:
-    """The seq of the batch whose checked bytes a position of its segment is in; None in padding."""
-    for seq, (_, start) in built.places.items():
-        if start <= position < start + len(built.batches[seq]):
-            return seq
-    return None
 
 
 @pytest.fixture(scope="module")
@@ -174,12 +63,6 @@ def test_every_bit_of_the_batches_is_noticed_or_does_not_matter(small: Built) ->
             assert [(b.file, b.position, b.first_seq) for b in bad] == [(path, small.places[hit][1], hit)]
     checked = sum(map(checked_bytes, small.batches.values()))
     assert noticed == 8 * checked, "only padding between columns may be flipped unnoticed"
-
-
-def checked_bytes(data: bytes) -> int:
-    """Bytes of a batch that some checksum covers."""
-    batch = parse(data)
-    return batch.header_bytes + sum(column.stored_bytes for column in batch.directory())
 
 
 def test_readers_go_around_every_flipped_bit(small: Built) -> None:
@@ -379,109 +262,3 @@ def test_a_directory_of_garbage_is_no_log() -> None:
             put(files, f"/log/{name.segment_file}", data)
             assert [each for each in scan(files, "/log") if isinstance(each, Good)] == []
             assert verify(files, "/log").batches == 0
-
-
-def write_on(files: Files) -> None:
-    """What the next writer does to a damaged log: open, append, sync, close."""
-    log = LogWriter.open("/log", files=files, promises=Promises("/log/promises", files))
-    log.append([encode([b"written after the damage"])], TIME + 1_000_000)
-    log.sync()
-    log.close()
-
-
-@pytest.mark.parametrize("clean", [False, True])
-def test_a_writer_over_any_flipped_bit_keeps_every_good_batch(clean: bool) -> None:
-    """Every third bit of page and batches: opening, appending and closing lose nothing the scan found before."""
-    built = build(shape=[(2, 0, 1)], clean=clean)
-    path, data = built.segment_path(), content(built.files, built.segment_path())
-    regions = [(0, 512), (1024, 1536), (layout.DATA_START, built.end.position)]
-    for start, end in regions:
-        for number, (position, mutant) in enumerate(flips(data, start, end)):
-            if number % 3:
-                continue
-            files = copy_of(built)
-            put(files, path, mutant)
-            before, _, _ = scanned(files, built)
-            write_on(files)
-            found = [each.batch for each in scan(files, "/log") if isinstance(each, Good)]
-            assert [batch.seq for batch in found] == [*sorted(before), 4], position
-            assert found[-1].values() == [b"written after the damage"]
-            assert found[-1].base_offset == 3
-            for batch in found[:-1]:
-                assert_true(batch, built)
-
-
-def test_a_writer_over_a_torn_tail_keeps_what_is_whole_before_it() -> None:
-    """The last two batches are above the mark: a flip in either cuts there, and the log goes on right behind."""
-    built = build(shape=[(2, 0, 1)], unmarked=2)
-    path, data = built.segment_path(), content(built.files, built.segment_path())
-    for number, (_, mutant) in enumerate(flips(data, built.places[2][1], built.end.position)):
-        if number % 3:
-            continue
-        files = copy_of(built)
-        put(files, path, mutant)
-        before, _, _ = scanned(files, built)
-        assert set(before) in ({1}, {1, 2}, {1, 2, 3})
-        write_on(files)
-        found = [each for each in scan(files, "/log") if isinstance(each, Good)]
-        assert [each.batch.seq for each in found] == [*sorted(before), len(before) + 1]
-        assert verify(files, "/log").clean
-
-
-def test_a_writer_over_any_truncation_keeps_what_is_left() -> None:
-    for unmarked in (0, 2):
-        built = build(shape=[(2, 0, 1)], unmarked=unmarked)
-        path, data = built.segment_path(), content(built.files, built.segment_path())
-        for length in range(layout.DATA_START, len(data), 8):
-            files = copy_of(built)
-            put(files, path, data[:length])
-            before, lost, _ = scanned(files, built)
-            write_on(files)
-            found: list[int] = []
-            bad: list[Bad] = []
-            for each in scan(files, "/log"):
-                if isinstance(each, Good):
-                    found.append(each.batch.seq)
-                elif isinstance(each, Bad):
-                    bad.append(each)
-            marked = 3 - unmarked
-            assert found == [*sorted(before), max(marked, len(before)) + 1]
-            assert [(b.first_seq, b.next_seq) for b in bad] == [(b.first_seq, b.next_seq) for b in lost]
-
-
-def test_a_log_whose_last_segment_says_nothing_is_refused_not_begun_again() -> None:
-    """A name without its header is damage for certain: going on would give offsets out a second time."""
-    built = build(shape=[(2, 0, 1)])
-    path, data = built.segment_path(), content(built.files, built.segment_path())
-    mutants = [data[:length] for length in range(0, layout.MARK_POSITIONS[0] + 512, 64)]
-    mutants += [bytes(len(data)), bytes(5000) + data[5000:]]
-    for mutant in mutants:
-        files = copy_of(built)
-        put(files, path, mutant)
-        before = {name: content(files, f"/log/{name}") for name in files.listdir("/log")}
-        with pytest.raises(Corrupt):
-            write_on(files)
-        before["promises"] = content(files, "/log/promises")
-        assert {name: content(files, f"/log/{name}") for name in files.listdir("/log")} == before
-
-
-def test_a_lost_last_segment_is_refused_and_goes_on_when_accepted() -> None:
-    built = build(shape=[(2, 1), (1, 1)])
-    put(built.files, built.segment_path(), bytes(6000))
-    report = verify(built.files, "/log")
-    (bad,) = report.damage
-    assert (bad.file, bad.first_seq, bad.next_seq, bad.offset, bad.next_offset) == (
-        built.segment_path(),
-        3,
-        None,
-        3,
-        None,
-    )
-    with pytest.raises(Corrupt, match="accept-loss"):
-        write_on(built.files)
-    assert repair(built.files, "/log", now_us=1).after.ok is False
-    done = repair(built.files, "/log", now_us=1, accept_loss=True)
-    assert done.after.ok, done
-    assert content(built.files, built.segment_path() + ".lost") == bytes(6000)
-    write_on(built.files)
-    assert [each.batch.seq for each in scan(built.files, "/log") if isinstance(each, Good)] == [1, 2, 3]
