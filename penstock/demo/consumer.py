@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
 from ..clients import connect
 from .report import Seen, save
-from .roles import Conductor, Done, Go, play
+from .roles import Conductor, Done, Go
 from .tally import Tally
 
 MOST = 8192
@@ -46,7 +45,3 @@ def _read(conductor: Conductor, order: Go, tally: Tally) -> float:
                 last = time.perf_counter()
                 conductor.progress(len(tally))
     return last - started
-
-
-if __name__ == "__main__":
-    sys.exit(play(consume))

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 
 class Counter(Protocol):
@@ -25,15 +25,20 @@ class Display:
 
     def __init__(self, console: Console, *, live: bool) -> None:
         self._progress = Progress(
-            TextColumn("{task.description}", table_column=None),
+            TextColumn("{task.description}"),
             BarColumn(bar_width=30),
-            MofNCompleteColumn(),
+            TextColumn("{task.completed:,.0f}", justify="right"),
             TextColumn("[dim]{task.fields[each]}"),
             console=console,
             auto_refresh=False,
             disable=not live,
         )
         self._phases: dict[str, tuple[TaskID, Sequence[Counter]]] = {}
+
+    def say(self, sentence: str) -> None:
+        """A line above the bars, for whoever watches."""
+        if not self._progress.disable:
+            self._progress.console.print(sentence, style="dim", markup=False)
 
     def phase(self, name: str, title: str, total: int, counters: Sequence[Counter]) -> None:
         """One more bar: the sum of `counters` out of `total`."""

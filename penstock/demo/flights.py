@@ -2,7 +2,7 @@
 
 Idea: a flight is one line of the file, as it stands there; its carrier is the key. Whoever moves the lines parses
 no more of them than that.
-Contract: `load` reads the archive inside the package without importing the package, which would import pandas.
+Contract: `content` reads the archive inside the package without importing the package, which would import pandas.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def content(path: Path | None = None) -> bytes:
         return opened.read(MEMBER)
 
 
-def load(path: Path | None = None, *, most: int | None = None) -> Flights:
-    """The flights, or only the first `most`."""
-    head, *lines = content(path).rstrip(b"\n").split(b"\n")
+def parse(content: bytes, *, most: int | None = None) -> Flights:
+    """The flights in the file's `content`, or only the first `most`. Raises MissingFlights for another file."""
+    head, *lines = content.rstrip(b"\n").split(b"\n")
     if head != ",".join(COLUMNS).encode():
-        raise MissingFlights(f"{path or archive()} lacks the columns of {PACKAGE} 0.0.3: it begins {head[:80]!r}")
+        raise MissingFlights(f"{MEMBER} lacks the columns of {PACKAGE} 0.0.3: it begins {head[:80]!r}")
     lines = lines[:most]
     return Flights(lines, [line.split(b",", CARRIER + 1)[CARRIER] for line in lines])
 

@@ -1,21 +1,23 @@
-"""How the conductor of the demo talks to its processes: JSON lines over their standard input and output.
+"""How the conductor of the demo talks to its processes: JSON lines over two pipes.
 
     conductor -> role   Go, once the broker serves; Stop, when a consumer has seen all there is
     role -> conductor   Ready, Progress now and then, and at the end Done or Failed
 
-Idea: a role is a program of its own, as a user's would be; it starts while the broker starts, and waits for Go.
-Contract: a role whose conductor is gone sees the end of its input, which is a Stop.
+Idea: a role is a process of its own. It is forked while the broker starts, before the conductor has a thread, a
+socket or a ZeroMQ context, so six of them cost what one import costs; then it waits for Go.
+Contract: a role whose conductor is gone sees the end of its pipe, which is a Stop.
 """
 
 from __future__ import annotations
 
 import os
 import select
-import subprocess
+import signal
 import sys
 import time
-from collections.abc import Callable
-from typing import BinaryIO, Literal
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Literal, NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +26,10 @@ from ..storage.errors import Error
 from .errors import DemoError, RoleFailed
 
 PROGRESS_S = 0.05
+"""Between two words about progress."""
+
+END_S = 2.0
+"""How long a role may take to end once its conductor lets go of it."""
 
 
 class Go(Struct, tag=True, frozen=True):
@@ -78,14 +84,15 @@ _EVENTS = msgspec.json.Decoder(Event)
 class Conductor:
     """The other side, as a role sees it."""
 
-    def __init__(self) -> None:
-        self._input = os.fdopen(os.dup(0), "rb", buffering=0)
-        self._output: BinaryIO = os.fdopen(os.dup(1), "wb", buffering=0)
+    def __init__(self, orders: int, events: int) -> None:
+        """Over the descriptors of two pipes."""
+        self._orders = os.fdopen(orders, "rb", buffering=0)
+        self._events = os.fdopen(events, "wb", buffering=0)
         self._told = 0.0
-        self.stopped = False
+        self._stopped = False
 
     def say(self, event: Event) -> None:
-        self._output.write(msgspec.json.encode(event) + b"\n")
+        self._events.write(msgspec.json.encode(event) + b"\n")
 
     def progress(self, records: int) -> None:
         """Say how far we are, unless that was just said."""
@@ -102,26 +109,34 @@ class Conductor:
 
     def should_stop(self) -> bool:
         """Whether Stop has come. Never waits."""
-        if not self.stopped and select.select([self._input], [], [], 0)[0]:
-            self.stopped = isinstance(self._read(), Stop)
-        return self.stopped
+        if not self._stopped and select.select([self._orders], [], [], 0)[0]:
+            self._stopped = isinstance(self._read(), Stop)
+        return self._stopped
 
     def _read(self) -> Go | Stop:
-        line = self._input.readline()
+        line = self._orders.readline()
         return _ORDERS.decode(line) if line else Stop()
 
 
-def play(part: Callable[[Conductor], None]) -> int:
-    """Run a role's part; its exit code. An expected error becomes Failed."""
-    conductor = Conductor()
+Part = Callable[[Conductor], None]
+"""What a role does."""
+
+
+def _play(part: Part, conductor: Conductor) -> NoReturn:
+    """Be a role until its part is done. An expected error is told to the conductor."""
+    code = 1
     try:
         part(conductor)
+        code = 0
     except Error as error:
         conductor.say(Failed(error.code, error.message))
-        return 1
     except (BrokenPipeError, KeyboardInterrupt):
-        return 1  # the conductor is gone, or told by the same ^C
-    return 0
+        pass  # the conductor is gone, or was told by the same ^C
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
 # -- in the conductor ------------------------------------------------------------------------------
@@ -130,44 +145,46 @@ def play(part: Callable[[Conductor], None]) -> int:
 class Role:
     """One process of the demo, as the conductor sees it."""
 
-    def __init__(self, name: str, module: str) -> None:
-        command = [sys.executable, "-m", f"{__package__}.{module}"]
+    def __init__(self, name: str, part: Part, siblings: Sequence[Role]) -> None:
+        """Fork. `siblings` are those already there: the new process must not keep their pipes open."""
         self.name = name
         self.records = 0
         self.seconds = 0.0
-        self.ready = False
         self.done = False
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self._rest = b""
-        assert self._process.stdout is not None, "it was asked for"
-        os.set_blocking(self._process.stdout.fileno(), False)
+        (orders, self._orders), (self._events, events) = os.pipe(), os.pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            for role in (self, *siblings):
+                role.close_pipes()
+            _play(part, Conductor(orders, events))
+        os.close(orders)
+        os.close(events)
+        os.set_blocking(self._events, False)
 
     def fileno(self) -> int:
         """For select: readable when the role says something."""
-        assert self._process.stdout is not None, "it was asked for"
-        return self._process.stdout.fileno()
+        return self._events
 
     def tell(self, order: Go | Stop) -> None:
-        assert self._process.stdin is not None, "it was asked for"
         try:
-            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+            os.write(self._orders, msgspec.json.encode(order) + b"\n")
         except BrokenPipeError as error:
             raise RoleFailed(f"{self.name} ended before it was done") from error
 
     def hear(self) -> None:
         """Take what the role has said. Raises the role's error."""
-        assert self._process.stdout is not None, "it was asked for"
-        said = self._process.stdout.read(1 << 16)
-        if said == b"" and not self.done:
-            raise RoleFailed(f"{self.name} ended with exit code {self._process.wait()} before it was done")
-        *lines, self._rest = (self._rest + (said or b"")).split(b"\n")
+        said = os.read(self._events, 1 << 16)
+        if not said and not self.done:
+            raise RoleFailed(f"{self.name} ended before it was done; what it wrote to standard error says why")
+        *lines, self._rest = (self._rest + said).split(b"\n")
         for line in lines:
             self._take(_EVENTS.decode(line))
 
     def _take(self, event: Event) -> None:
         match event:
             case Ready():
-                self.ready = True
+                pass
             case Progress(records):
                 self.records = records
             case Done(records, seconds):
@@ -175,13 +192,17 @@ class Role:
             case Failed(code, message):
                 raise Error.by_code.get(code, DemoError)(f"{self.name}: {message}")
 
+    def close_pipes(self) -> None:
+        os.close(self._orders)
+        os.close(self._events)
+
     def end(self) -> None:
-        """Leave no process behind."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None, "it was asked for"
-            pipe.close()
-        try:
-            self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        """Leave no process behind: without its pipes a role ends by itself, or it is killed."""
+        self.close_pipes()
+        deadline = time.monotonic() + END_S
+        while os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+            if time.monotonic() > deadline:
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
+                return
+            time.sleep(0.01)

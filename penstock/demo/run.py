@@ -43,21 +43,21 @@ def run(display: Display, *, data: Path | None = None, most: int | None = None) 
         data: the broker's data directory, kept; a temporary one without.
         most: only the first so many flights.
     """
-    flights.archive()  # a missing package should be said before anything starts
+    display.say("starting a broker, two producers, a group of three consumers and a mapped reader")
+    content = flights.content()  # a missing package should be said before anything starts
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(_scratch()))
         broker = Broker(data or scratch / "data")
         stack.callback(broker.close)
-        count = min(most or flights.COUNT, flights.COUNT)
-        stream = Stream(count, scratch)
+        stream = Stream(flights.parse(content, most=most), scratch)
         stack.callback(stream.close)
-        wanted = expected(flights.content(), most=most)
+        wanted = expected(content, most=most)
         broker.wait()
         topic = _play(stream, broker, display)
         found = [f"group of three: {line}" for line in differences(wanted, stream.group_report())]
         found += [f"mapped delivery: {line}" for line in differences(wanted, stream.mapped_report())]
         broker.drain()
-    return Outcome(count, topic, str(data or ""), wanted, stream.measured, found)
+    return Outcome(stream.flights, topic, str(data or ""), wanted, stream.measured, found)
 
 
 def _play(stream: Stream, broker: Broker, display: Display) -> str:

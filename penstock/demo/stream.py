@@ -1,7 +1,7 @@
 """The stream part of the demo: two producers over ipc, a group of three over tcp, one mapped reader.
 
-Idea: `start` lets all processes come up while the broker does; `run` gives the orders, shows what they say, and
-knows from the group's lag that everything was consumed.
+Idea: the processes are made while the broker starts; `run` gives the orders, shows what they say, and knows from the
+group's lag that everything was consumed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,13 @@ from msgspec import Struct
 
 from . import report
 from .broker import Broker
+from .consumer import consume
 from .display import Display
 from .errors import DemoError
+from .flights import Flights, share
+from .producer import produce
 from .report import Seen
-from .roles import Go, Role, Stop
+from .roles import Go, Part, Role, Stop
 
 if TYPE_CHECKING:
     from ..clients import Client
@@ -45,19 +49,22 @@ class Measured(Struct, frozen=True):
 
 
 class Stream:
-    """The processes of the stream part."""
+    """The processes of the stream part. Making it forks them: before any thread, socket or ZeroMQ context."""
 
-    def __init__(self, flights: int, reports: Path) -> None:
-        self.flights = flights
+    def __init__(self, flights: Flights, reports: Path) -> None:
+        self.flights = len(flights)
         self.measured: list[Measured] = []
+        self.roles: list[Role] = []
         self._reports = reports
-        self.producers = [Role(f"producer {n + 1}", "producer") for n in range(PRODUCERS)]
-        self.members = [Role(f"member {n + 1}", "consumer") for n in range(MEMBERS)]
-        self.mapped = Role("mapped reader", "consumer")
+        parts = [share(flights, number, PRODUCERS) for number in range(PRODUCERS)]
+        self.producers = [self._fork(f"producer {n}", partial(produce, part)) for n, part in enumerate(parts, 1)]
+        self.members = [self._fork(f"member {n + 1}", consume) for n in range(MEMBERS)]
+        self.mapped = self._fork("mapped reader", consume)
 
-    @property
-    def roles(self) -> list[Role]:
-        return [*self.producers, *self.members, self.mapped]
+    def _fork(self, name: str, part: Part) -> Role:
+        role = Role(name, part, self.roles)
+        self.roles.append(role)
+        return role
 
     def run(self, client: Client, broker: Broker, topic: str, display: Display) -> None:
         """Everything, in order. The reports are then there to be read."""
@@ -66,35 +73,34 @@ class Stream:
         display.phase("group", "a group of three over tcp", self.flights, self.members)
         display.phase("mapped", "mapped delivery", self.flights, [self.mapped])
         started = time.perf_counter()
-        for number, role in enumerate(self.members):
-            role.tell(Go(broker.tcp, topic, self.flights, group=GROUP, report=self._report(role, number)))
-        for number, role in enumerate(self.producers):
-            role.tell(Go(broker.ipc, topic, self.flights, number, PRODUCERS))
+        for role in self.members:
+            role.tell(Go(broker.tcp, topic, self.flights, group=GROUP, report=str(self._report(role))))
+        for role in self.producers:
+            role.tell(Go(broker.ipc, topic, self.flights))
         self._listen(display, self.producers, until=_all_done)
         self.measured.append(Measured("produced over ipc", self.flights, max(r.seconds for r in self.producers)))
         self._listen(display, self.members, until=lambda roles: self._is_consumed(client, topic))
         self.measured.append(Measured("consumed over tcp", self.flights, time.perf_counter() - started))
         self._stop_members(display)
-        self.mapped.tell(
-            Go(broker.ipc, topic, self.flights, delivery="mapped", report=self._report(self.mapped, MEMBERS))
-        )
+        report_to = str(self._report(self.mapped))
+        self.mapped.tell(Go(broker.ipc, topic, self.flights, delivery="mapped", report=report_to))
         self._listen(display, [self.mapped], until=_all_done)
         self.measured.append(Measured("consumed mapped", self.mapped.records, self.mapped.seconds))
 
     def group_report(self) -> list[Seen]:
         """What the members of the group saw."""
-        return [report.load(Path(self._report(role, number))) for number, role in enumerate(self.members)]
+        return [report.load(self._report(role)) for role in self.members]
 
     def mapped_report(self) -> list[Seen]:
         """What the mapped reader saw."""
-        return [report.load(Path(self._report(self.mapped, MEMBERS)))]
+        return [report.load(self._report(self.mapped))]
 
     def close(self) -> None:
         for role in self.roles:
             role.end()
 
-    def _report(self, role: Role, number: int) -> str:
-        return str(self._reports / f"{number}-{role.name.replace(' ', '-')}")
+    def _report(self, role: Role) -> Path:
+        return self._reports / role.name.replace(" ", "-")
 
     def _stop_members(self, display: Display) -> None:
         for role in self.members:

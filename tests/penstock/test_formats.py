@@ -8,9 +8,8 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from penstock.storage.record import Record
-
 from penstock.cli.formats import Entry, InvalidInput, entries, writer
+from penstock.storage.record import Record
 
 EVERY_BYTE = bytes(range(256))
 

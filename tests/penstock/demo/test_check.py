@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from penstock.storage.record import NO_HEADERS, Record
-
 from penstock.demo import report
 from penstock.demo.check import differences
 from penstock.demo.expected import Expected
 from penstock.demo.report import Seen
 from penstock.demo.tally import Tally, Totals, fingerprint
+from penstock.storage.record import NO_HEADERS, Record
 
 PARTITION = {"AA": 0, "UA": 1, "DL": 1}
 

