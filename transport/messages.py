@@ -360,7 +360,7 @@ class ListGroups(Message, tag=51, frozen=True):
 
 
 class GroupPartition(Struct, array_like=True, frozen=True, gc=False):
-    """`cursor` is -1 before the first commit; `lag` is then counted from the first offset."""
+    """`cursor` is -1 before the first commit; `lag` is then counted from where an owner would begin."""
 
     partition: Count
     cursor: Int64

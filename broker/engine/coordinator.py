@@ -61,13 +61,14 @@ class Member(Protocol):
 class Claim:
     """One partition and the session it is meant for. Waits for the owner effect to be committed."""
 
-    __slots__ = ("deadline_s", "epoch", "membership", "partition", "phase", "session")
+    __slots__ = ("deadline_s", "epoch", "membership", "partition", "phase", "promised", "session")
 
     def __init__(self, membership: Membership, partition: Partition, session: Member) -> None:
         self.membership = membership
         self.partition = partition
         self.session = session
         self.phase = Phase.PENDING
+        self.promised = session.member  # who has it next once it is asked back, else its session's
         self.epoch = 0
         self.deadline_s = 0.0
 
@@ -125,7 +126,7 @@ class Membership:
     def rebalance(self, now_s: float, awaiting: Member | None = None) -> None:
         """Move towards an even share. `awaiting` is told first when what is free for it is committed."""
         self.stuck = False
-        current = {number: claim.session.member for number, claim in self.claims.items()}
+        current = {number: claim.promised for number, claim in self.claims.items()}
         wanted = assign(list(self.members), [p.number for p in self._partitions], current)
         for partition in self._partitions:
             member = wanted.get(partition.number)
@@ -135,7 +136,9 @@ class Membership:
             if claim is None:
                 self._claim(partition, session)
                 session.awaited += session is awaiting and partition.number in self.claims
-            elif claim.session is not session and claim.phase is Phase.OWNED:
+                continue
+            claim.promised = member
+            if claim.session is not session and claim.phase is Phase.OWNED:
                 claim.phase, claim.deadline_s = Phase.REVOKING, now_s + self._handover_s
                 claim.session.ask_back(partition.number)
 

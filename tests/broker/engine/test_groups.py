@@ -492,3 +492,13 @@ def test_a_seek_that_is_committed_after_its_partition_was_asked_back_does_not_re
     assert ([each.epoch for each in told.assignments], told.revoked) == ([2, 2], [revoked])
     assert {message.partition for message, _ in rig.deliveries(a)[before:]} == {1 - revoked}
     assert commit(rig, a, topic, revoked, 5, epoch=2).request, "it may still commit what it has finished"
+
+
+def test_members_that_come_meanwhile_do_not_give_the_owner_more_time():
+    rig, topic = filled(partitions=3, records=1, handover_s=5.0)
+    rig.join(topic, "g", "a", timeout_ms=60_000)
+    b = rig.join(topic, "g", "b", timeout_ms=60_000)
+    rig.pass_time(3)
+    rig.join(topic, "g", "c", timeout_ms=60_000)
+    rig.pass_time(2.5)
+    assert len(rig.assigned(b)) == 1
