@@ -27,7 +27,7 @@ from .columnar import Columns, Format, converter
 from .consumer_core import ConsumerCore
 from .descriptions import Group, Topic, group_of, topic_of
 from .errors import NotKnownYet
-from .opening import mapped_opener, open_connection
+from .opening import open_connection
 from .pending import Future, Pending
 from .producer import wall_us
 from .producer_core import ProducerCore, Sent
@@ -197,7 +197,7 @@ class AsyncConsumer:
     @property
     def delivery(self) -> str:
         """How records travel now: push, control or mapped."""
-        return self._core.delivery
+        return self._core.life.delivery
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Every record, waiting for those to come; ends when the consumer is closed by another task."""
@@ -321,8 +321,14 @@ class AsyncClient:
         window = size_bytes(window_bytes, "window_bytes")
         found = await self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
         core = ProducerCore(
-            self._connection, found, name=name or "", window_bytes=window, codec=codec, now_us=wall_us, future=AsyncFuture
-        )  # fmt: skip
+            self._connection,
+            found,
+            name=name or "",
+            window_bytes=window,
+            codec=codec,
+            now_us=wall_us,
+            future=AsyncFuture,
+        )
         producer = AsyncProducer(self._driver, core)
         self._open[producer] = None
         return producer
@@ -351,7 +357,7 @@ class AsyncClient:
         )  # fmt: skip
         deadline = self._connection.deadline()
         found = await self._driver.run(self._connection.find_topic(topic, deadline))
-        core = ConsumerCore(self._connection, found, options, mapped_opener(self._connection))
+        core = ConsumerCore(self._connection, found, options)
         consumer = AsyncConsumer(self._driver, core)
         try:
             await self._driver.run(core.joined(deadline))

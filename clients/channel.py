@@ -18,19 +18,18 @@ from ..transport.codec import decode_answer, frames
 from ..transport.errors import ProtocolError
 from ..transport.url import reachable
 from ..transport.zmq_sockets import ClientSocket, Context, PullSocket
+from .mapped import board_source
 from .steps import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
-    from ..transport.messages import Answer, Message
+    from ..transport.messages import Answer, Joined, Message, Topic, Welcome
+    from .mapped import MappedSource
 
 
 class Channel(Protocol):
     """See the module."""
-
-    deliveries: tuple[str, ...]
-    """The ways records can travel here; the first is what "auto" means."""
 
     @property
     def connections(self) -> int:
@@ -48,6 +47,14 @@ class Channel(Protocol):
 
     def receive(self) -> tuple[Answer, Buffer] | None:
         """The next message that has arrived; None when there is none."""
+        ...
+
+    def choose_delivery(self, group: str, wanted: str) -> str:
+        """How records will travel: push, control or mapped. Raises InvalidArgument for a way there is not."""
+        ...
+
+    def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
+        """What a mapped session reads from. Raises MappedUnavailable."""
         ...
 
     def listen(self, endpoint: str) -> None:
@@ -81,8 +88,6 @@ class ZmqChannel:
     All their descriptors, and an eventfd to wake whoever waits, are behind one epoll descriptor. A socket's
     descriptor tells of changes only, so a socket that once was readable stays in `_ready` until it is empty.
     """
-
-    deliveries = ("push", "control", "mapped")
 
     def __init__(self, url: str, *, max_bytes: int) -> None:
         self.malformed = 0  # messages that were none, dropped
@@ -134,6 +139,12 @@ class ZmqChannel:
                 return decode_answer(received)
             except ProtocolError:
                 self.malformed += 1
+
+    def choose_delivery(self, group: str, wanted: str) -> str:
+        return "push" if wanted == "auto" else wanted
+
+    def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
+        return board_source(welcome, topic, joined)
 
     def listen(self, endpoint: str) -> None:
         pull = self._context.pull(reachable(endpoint, self._url), max_bytes=self._max_bytes)

@@ -20,7 +20,7 @@ from .consumer import Consumer
 from .consumer_core import ConsumerCore
 from .descriptions import Group, Topic, group_of, topic_of
 from .driver import Driver
-from .opening import mapped_opener, open_connection
+from .opening import open_connection
 from .producer import Producer, wall_us
 from .producer_core import ProducerCore
 from .quantities import Duration, Size, Start, seconds, size_bytes
@@ -125,7 +125,7 @@ class Client:
         )  # fmt: skip
         deadline = self._connection.deadline()
         found = self._driver.run(self._connection.find_topic(topic, deadline))
-        core = ConsumerCore(self._connection, found, options, mapped_opener(self._connection))
+        core = ConsumerCore(self._connection, found, options)
         consumer = Consumer(self._driver, core)
         try:
             self._driver.run(core.joined(deadline))
@@ -186,7 +186,7 @@ class Client:
         return group_of(self._driver.run(self._verbs.group(topic, name)))
 
     def reset_group(self, topic: str, name: str, to: Start | Mapping[int, int]) -> None:
-        """Move a group's cursors to an end, a time, or offsets by partition. Raises GroupActive while it has members."""
+        """Move a group's cursors to an end, a time, or offsets by partition. Raises GroupActive when it has members."""
         self._driver.run(self._verbs.reset_group(topic, name, to))
 
     def delete_group(self, topic: str, name: str) -> None:

@@ -7,6 +7,7 @@ the views keep them alive. Records own their bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -45,7 +46,7 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
     def values(self) -> list[bytes]:
         """The values as bytes objects."""
         bounds, data = self.bounds.tolist(), self.data
-        return [data[start:end].tobytes() for start, end in zip(bounds, bounds[1:], strict=False)]
+        return [data[start:end].tobytes() for start, end in pairwise(bounds)]
 
 
 def as_records(batch: Batch, start: int, partition: int, topic: str) -> list[Record]:

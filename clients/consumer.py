@@ -51,7 +51,7 @@ class Consumer:
     @property
     def delivery(self) -> str:
         """How records travel now: push, control or mapped."""
-        return self._core.delivery
+        return self._core.life.delivery
 
     # -- reading ----------------------------------------------------------------------------------------
 

@@ -1,13 +1,10 @@
-"""The consumer, written once: joining, what was delivered, what was handed out, what is committed.
+"""The consumer, written once: what was delivered, what was handed out, what is committed.
 
-    joining -> reading -> (connection lost, evicted, delivery lost) -> joining ...
+Idea: session_life.py keeps a session open; the session (transport/consumer_session.py) knows what may be handed
+out; this turns deliveries into what the application asked for, and knows to the record how far that is.
 
-Idea: the session (transport/consumer_session.py) knows what may be handed out; this keeps one open: joins
-again when it is lost, gives partitions back when asked, stays alive while the application works, and turns
-deliveries into what the application asked for.
-
-Contract: nothing is handed out of a partition that went to somebody else. Positions are exact to the record.
-An application that does not call for `max_processing_s` is taken for dead: no more signs of life are sent.
+Contract: nothing is handed out of a partition that went to somebody else. A partition is given back between
+two calls of the application, after what was handed out of it is committed when that is ours to do.
 """
 
 from __future__ import annotations
@@ -16,96 +13,35 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from ..broker.errors import Fenced, SessionReplaced
+from ..broker.errors import Fenced
 from ..storage.batch import KINDS_OF_STREAMS, Batch, Kind, batches
-from ..storage.errors import Closed, Error, NewerFormat
+from ..storage.errors import Closed, NewerFormat
 from ..storage.record import Record, records
 from ..transport.consumer_session import ConsumerSession, Delivery
-from ..transport.errors import DeliveryGap
-from ..transport.failures import error_from
-from ..transport.messages import (
-    Answer,
-    Assigned,
-    Commit,
-    Credit,
-    Deliver,
-    Done,
-    Evicted,
-    Failure,
-    FindOffsets,
-    Join,
-    Joined,
-    Leave,
-    ListTopics,
-    Offsets,
-    Position,
-    SeekTo,
-    Topic,
-    Topics,
-)  # fmt: skip
-from .connection import Question, raised
+from ..transport.messages import Answer, Commit, Done, FindOffsets, Leave, Offsets, Position, SeekTo, Topic
+from .connection import Question
 from .errors import InvalidArgument, NoGroup, NotAssigned
 from .handout import Handout
-from .steps import FOREVER, Pause, Sleeper, Steps
+from .session_life import ConsumerOptions, SessionLife
+from .steps import FOREVER, Pause, Steps
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
-
     from .connection import Connection
-    from .mapped import MappedSource
-
-REJOIN_MIN_S, REJOIN_MAX_S = 0.05, 2.0
-"""Between two tries to join again."""
-
-SILENCE_S = 2.0
-"""A push endpoint that says nothing for so long is asked about: is there anything it should have brought?"""
 
 LEAVE_PATIENCE_S = 5.0
 """How long closing waits for the broker; a session that it did not hear of ends by its timeout."""
 
 
-class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a consumer reads. `group` is "" for one that reads alone."""
-
-    group: str
-    member: str
-    start: int
-    positions: dict[int, int]
-    delivery: str  # push, control or mapped
-    may_fall_back: bool  # to control, when push stays silent
-    auto_commit_s: float | None
-    session_timeout_s: float
-    max_processing_s: float
-    window_bytes: int
-    window_records: int
-
-
 class ConsumerCore:
-    """See the module. `open_mapped` makes the source of a mapped session."""
+    """See the module."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        topic: Topic,
-        options: ConsumerOptions,
-        open_mapped: Callable[[Topic, Joined], MappedSource],
-    ) -> None:
+    def __init__(self, connection: Connection, topic: Topic, options: ConsumerOptions) -> None:
         self.connection = connection
         self.topic = topic
         self.options = options
         self.closed = False
-        self.session: ConsumerSession | None = None
-        self.delivery = options.delivery
-        self.fenced = 0  # automatic commits that came too late: their records were read by somebody else
-        self._open_mapped = open_mapped
-        self._failure: Error | None = None
-        self._joining: Question | None = None
-        self._join_at = 0.0
-        self._backoff_s = 0.0
-        self._endpoint = ""
-        self._mapped: MappedSource | None = None
+        self.life = SessionLife(connection, topic, options, self)
+        self.fenced = 0  # automatic commits that came too late: their records are read again by somebody else
         self._queue: deque[Delivery] = deque()
         self._batches: deque[Batch] = deque()  # what is left of `_delivery`
         self._delivery: Delivery | None = None
@@ -113,211 +49,59 @@ class ConsumerCore:
         self._one_by_one = False
         self._kept: dict[int, tuple[int, int]] = {}  # committed and position by partition, of a lost session
         self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
-        now = connection.clock()
-        self._touched = now
-        self._heard = now
-        self._sign_at = FOREVER
-        self._commit_at = FOREVER if options.auto_commit_s is None else now + options.auto_commit_s
+        every = options.auto_commit_s
+        self._commit_at = FOREVER if every is None else connection.clock() + every
         self._committing: Question | None = None
-        self._asking: Question | None = None
         connection.parts[self] = None
 
-    # -- joining ----------------------------------------------------------------------------------------
+    @property
+    def session(self) -> ConsumerSession | None:
+        """The session, while there is one."""
+        return self.life.session
 
-    def join(self) -> None:
-        """Ask for a session; mapped ones need to know where the files are now."""
-        self._join_at = FOREVER
-        if self.delivery == "mapped":
-            name = self.topic.name
-            self._joining = Question(self.connection, lambda request: ListTopics(request, [name]), self._listed)
-        else:
-            self._joining = Question(self.connection, self._join_message, self._joined)
-        self.connection.post(self._joining)
+    # -- as Reader ----------------------------------------------------------------------------------------
 
-    def _listed(self, answer: Answer) -> None:
-        if isinstance(answer, Topics) and answer.topics[0].topic == self.topic.topic:
-            self.topic = answer.topics[0]
-        self._joining = Question(self.connection, self._join_message, self._joined)
-        self.connection.post(self._joining)
-
-    def _join_message(self, request: int) -> Join:
-        options = self.options
-        positions = [] if options.group else list((options.positions | self._solo_positions()).items())
-        return Join(
-            request, self.topic.topic, options.group, options.member, self.delivery, options.start, positions,
-            round(options.session_timeout_s * 1000), options.window_bytes, options.window_records,
-        )  # fmt: skip
-
-    def _solo_positions(self) -> dict[int, int]:
-        return {partition: position for partition, (_, position) in self._kept.items()}
-
-    def _joined(self, answer: Answer) -> None:
-        self._joining = None
-        if not isinstance(answer, Joined):
-            assert isinstance(answer, Failure), f"a join was answered with {type(answer).__name__}"
-            self._not_joined(answer)
-            return
-        options = self.options
-        session = ConsumerSession(answer, window_bytes=options.window_bytes, window_records=options.window_records)
-        try:
-            if self.delivery == "mapped":
-                self._mapped = self._open_mapped(self.topic, answer)
-            elif answer.endpoint:
-                self.connection.channel.listen(answer.endpoint)
-                self._endpoint = answer.endpoint
-        except Error as error:
-            self._failure = error
-            return
-        self.session = session
-        self._backoff_s = 0.0
-        self._heard = self.connection.clock()
-        self._sign_at = self._heard + options.session_timeout_s / 3
-        self.connection.sessions[session.session] = self
-        self._resume()
-
-    def _not_joined(self, failure: Failure) -> None:
-        if failure.retry:
-            self._join_later()
-        else:
-            self._failure = raised(failure)
-
-    def _join_later(self) -> None:
-        self._backoff_s = min(max(2 * self._backoff_s, REJOIN_MIN_S), REJOIN_MAX_S)
-        self._join_at = self.connection.clock() + self._backoff_s
-
-    def _resume(self) -> None:
-        """Go on where the application is, in partitions whose cursor nobody has moved meanwhile."""
-        session = self.session
-        assert session is not None, "only a session has partitions"
-        for partition, view in session.partitions.items():
-            committed, position = self._kept.pop(partition, (-1, -1))
-            if committed == view.committed and position > view.position and not self.options.group == "":
-                view.position = view.fetched = position
-
-    def _lose(self) -> None:
-        """The session is over: nothing of it may be handed out any more."""
+    def losing(self, session: ConsumerSession) -> None:
+        """See Reader."""
         self._note()
-        session, self.session = self.session, None
-        if session is None:
-            return
         self._kept.update({view.partition: (view.committed, view.position) for view in session.partitions.values()})
-        self._drop_deliveries()
-        self.connection.sessions.pop(session.session, None)
-        self._safe = {}
-        self._close_sources()
-
-    def _drop_deliveries(self) -> None:
         self._queue.clear()
         self._batches.clear()
         self._delivery = None
-        if self._handout is not None:
-            self._handout.drop()
-            self._handout = None
+        self._drop_handout()
+        self._safe = {}
 
-    def _close_sources(self) -> None:
-        if self._endpoint:
-            self.connection.channel.unlisten(self._endpoint)
-            self._endpoint = ""
-        if self._mapped is not None:
-            self._mapped.close()
-            self._mapped = None
+    def gained(self, session: ConsumerSession) -> None:
+        """See Reader. Go on where the application is, in partitions whose cursor nobody has moved meanwhile."""
+        for partition, view in session.partitions.items():
+            committed, position = self._kept.pop(partition, (-1, -1))
+            if committed == view.committed and position > view.position and self.options.group:
+                view.position = view.fetched = position
+        self._release_idle()
 
-    def restored(self) -> None:
-        """See Part: what was told over the old connection may be lost, so the session is not to be trusted."""
-        if self._joining is None and not self.closed:
-            self._lose()
-            self._join_at = 0.0
+    def received(self, deliveries: Iterable[Delivery]) -> None:
+        """See Reader."""
+        self._queue.extend(deliveries)
 
-    # -- what comes -------------------------------------------------------------------------------------
+    def resume_positions(self) -> Mapping[int, int]:
+        """See Reader."""
+        return {partition: position for partition, (_, position) in self._kept.items()}
 
-    def told(self, message: Assigned | Deliver | Evicted, payload: Buffer) -> None:
-        """See Session."""
-        session = self.session
-        if session is None:
-            return
-        if type(message) is Deliver:
-            self._heard = self.connection.clock()
-            try:
-                self._queue.extend(session.receive(message, payload))
-            except DeliveryGap:
-                self._lose()
-                self._join_at = 0.0
-        elif isinstance(message, Assigned):
-            self._note()
-            self._queue.extend(session.assigned(message))
-            self._resume()
-            self._release_idle()
-        elif isinstance(message, Evicted):
-            self._evicted(message)
-
-    def _evicted(self, message: Evicted) -> None:
-        self._lose()
-        if message.code in (SessionReplaced.code, "unknown_topic"):
-            self._failure = error_from(message.code, message.message)
-        else:
-            self._join_at = 0.0
-
-    # -- keeping going ------------------------------------------------------------------------------------
+    # -- as Part ------------------------------------------------------------------------------------------
 
     def turn(self, now: float) -> None:
         """See Part."""
-        if self.session is None:
-            if self._joining is None and self._failure is None and now >= self._join_at:
-                self.join()
-            return
-        self._send_credit(self.session.credit_due())
-        if now >= self._sign_at:
-            self._sign_of_life(now)
+        self.life.turn(now)
         if now >= self._commit_at:
             self._auto_commit(now)
-        if self._endpoint and now - self._heard >= SILENCE_S:
-            self._ask_about_silence(now)
 
     def due(self) -> float:
         """See Part."""
-        if self._failure is not None:
-            return FOREVER
-        if self.session is None:
-            return self._join_at
-        silence = self._heard + SILENCE_S if self._endpoint else FOREVER
-        return min(self._sign_at, self._commit_at, silence)
+        return min(self.life.due(), self._commit_at)
 
-    def _sign_of_life(self, now: float) -> None:
-        assert self.session is not None, "only a session is kept alive"
-        self._sign_at = now + self.options.session_timeout_s / 3
-        if now - self._touched < self.options.max_processing_s:
-            self._send_credit(self.session.sign_of_life())
-
-    def _send_credit(self, credit: Credit | None) -> None:
-        if credit is not None and not self.connection.send(credit):
-            self._sign_at = 0.0  # said again at the next turn
-
-    def _ask_about_silence(self, now: float) -> None:
-        """Silence is fine at the end of the log, and a broken path when the broker has more."""
-        self._heard = now
-        if self._asking is None:
-            name = self.topic.name
-            self._asking = Question(self.connection, lambda request: ListTopics(request, [name]), self._told_ends)
-            self.connection.post(self._asking)
-
-    def _told_ends(self, answer: Answer) -> None:
-        self._asking = None
-        session = self.session
-        if session is None or not isinstance(answer, Topics) or self.connection.clock() - self._heard < SILENCE_S / 2:
-            return
-        ends = {found.partition: found.end for found in answer.topics[0].partitions}
-        behind = any(
-            view.fetched < ends.get(view.partition, 0) and not view.revoked for view in session.partitions.values()
-        )
-        if behind and not any(session.outstanding) and not self._queue:
-            self._fall_back(ends)
-
-    def _fall_back(self, ends: Mapping[int, int]) -> None:
-        """The broker has records for us that do not come: take another way, or a fresh endpoint."""
-        if self.options.may_fall_back:
-            self.delivery = "control"
-        self._lose()
-        self._join_at = 0.0
+    def restored(self) -> None:
+        """See Part."""
+        self.life.restored()
 
     # -- handing out --------------------------------------------------------------------------------------
 
@@ -356,12 +140,11 @@ class ConsumerCore:
     def next_batch(self, deadline: float) -> Steps[tuple[Batch, int, int] | None]:
         """The next batch, the offset it is to be read from, and its partition. Its records count as handed out."""
         self._enter()
-        if self._handout is not None and self._handout.left:
-            raise InvalidArgument(
-                f"{self._handout.left} records of the last batch are not iterated yet; take them with fetch before batches()"
-            )
+        self._one_by_one = False
         while True:
             self.check_open()
+            if self._handout is not None and self._handout.left:
+                return self._rest_of(self._handout)
             found = self._next_batch()
             if found is not None:
                 delivery, batch = found
@@ -373,16 +156,22 @@ class ConsumerCore:
                 return None
             yield self._pause(deadline)
 
+    def _rest_of(self, handout: Handout) -> tuple[Batch, int, int]:
+        """What is left of a run that was begun record by record, as a batch."""
+        rest = handout.batch, handout.position, handout.delivery.partition
+        handout.drop()
+        self._note()
+        return rest
+
     def _pause(self, deadline: float) -> Pause:
-        self._touched = self.connection.clock()
+        self.life.touched = self.connection.clock()
         self._release_idle()
-        sleeper: Sleeper | None = self._mapped
-        return Pause(deadline, sleeper)
+        return Pause(deadline, self.life.mapped)
 
     def _enter(self) -> None:
         """The application calls: what it was given before, it is done with."""
         self._note()
-        self._touched = self.connection.clock()
+        self.life.touched = self.connection.clock()
         session = self.session
         if session is not None:
             self._safe = {view.partition: (view.epoch, view.position) for view in session.partitions.values()}
@@ -396,7 +185,7 @@ class ConsumerCore:
         if end > delivery.next_offset:
             del found[delivery.next_offset - start :]
             end = delivery.next_offset
-        self._handout = Handout(delivery, found, end)
+        self._handout = Handout(delivery, batch, found, end)
         return self._handout
 
     def _note(self) -> None:
@@ -407,6 +196,12 @@ class ConsumerCore:
         if self.session is not None:
             self.session.handed_out(handout.delivery, handout.position)
         if not handout.left:
+            self._handout = None
+
+    def _drop_handout(self) -> None:
+        """Take the run back that the application is in the middle of."""
+        if self._handout is not None:
+            self._handout.drop()
             self._handout = None
 
     def _next_batch(self) -> tuple[Delivery, Batch] | None:
@@ -434,10 +229,10 @@ class ConsumerCore:
         session.finished(self._delivery)
         self._delivery = None
         self._batches.clear()
-        self._send_credit(session.credit_due())
+        self.life.send_credit(session.credit_due())
 
     def _read_mapped(self, session: ConsumerSession) -> Delivery | None:
-        return None if self._mapped is None else self._mapped.next(session)
+        return None if self.life.mapped is None else self.life.mapped.next(session)
 
     # -- giving back --------------------------------------------------------------------------------------
 
@@ -461,8 +256,7 @@ class ConsumerCore:
             if moved:
                 self._commit_quietly(session, moved)
         if self._handout is not None and self._handout.delivery.partition in partitions:
-            self._handout.drop()
-            self._handout = None
+            self._drop_handout()
         # Behind the commit on the same connection, so the broker moves the cursor before it gives them away.
         self.connection.send(session.release(partitions))
 
@@ -481,8 +275,8 @@ class ConsumerCore:
             session.committed(wanted)
         if lost and positions is None:
             raise Fenced(
-                f"partitions {lost} of topic {self.topic.name} went to other members of group {self.options.group} before "
-                "this commit: what was handed out of them since the last one is read again"
+                f"partitions {lost} of topic {self.topic.name} went to other members of group {self.options.group} "
+                "before this commit: what was handed out of them since the last one is read again"
             )
 
     def _commit_of(self, session: ConsumerSession, positions: list[Position]) -> Callable[[int], Commit]:
@@ -492,18 +286,17 @@ class ConsumerCore:
     def _explicit(self, session: ConsumerSession, positions: Mapping[int, int]) -> list[Position]:
         missing = [partition for partition in positions if partition not in session.partitions]
         if missing:
-            raise NotAssigned(
-                f"partitions {missing} are not assigned to this consumer, which reads {sorted(session.partitions)}"
-            )
+            raise NotAssigned(_not_assigned(missing, session))
         return [Position(p, offset, session.partitions[p].epoch) for p, offset in positions.items()]
 
     def _auto_commit(self, now: float) -> None:
         """Commit what the application is done with: all but the record or the list it works on."""
-        assert self.options.auto_commit_s is not None and self.session is not None, "due only when asked for"
-        self._commit_at = now + self.options.auto_commit_s
-        done = self._done(self.session)
-        if done and self._committing is None:
-            self._committing = self._commit_quietly(self.session, done)
+        every, session = self.options.auto_commit_s, self.session
+        assert every is not None, "due only when asked for"
+        self._commit_at = now + every
+        done = [] if session is None else self._done(session)
+        if session is not None and done and self._committing is None:
+            self._committing = self._commit_quietly(session, done)
 
     def _done(self, session: ConsumerSession) -> list[Position]:
         safe = dict(self._safe)
@@ -538,11 +331,9 @@ class ConsumerCore:
         yield from self._in_session(deadline)
 
     def _in_session(self, deadline: float) -> Steps[ConsumerSession]:
-        self._touched = self.connection.clock()
+        self.life.touched = self.connection.clock()
         while self.session is None:
             self.check_open()
-            if self._failure is not None:
-                raise self._failure
             self.connection.check(deadline, f"joining topic {self.topic.name}")
             yield Pause(deadline)
         return self.session
@@ -572,8 +363,7 @@ class ConsumerCore:
 
     def _seek_one(self, session: ConsumerSession, partition: int, offset: int, deadline: float) -> Steps[None]:
         if self._handout is not None and self._handout.delivery.partition == partition:
-            self._handout.drop()
-            self._handout = None
+            self._drop_handout()
         yield from self.connection.ask(
             lambda request: SeekTo(request, session.session, partition, offset), Done, deadline=deadline, what="seeking"
         )
@@ -597,8 +387,8 @@ class ConsumerCore:
         """Raise what ended this consumer."""
         if self.closed:
             raise Closed(f"the consumer of topic {self.topic.name} was closed; open another one")
-        if self._failure is not None:
-            raise self._failure
+        if self.life.failure is not None:
+            raise self.life.failure
 
     def _check_group(self) -> None:
         self.check_open()
@@ -617,11 +407,8 @@ class ConsumerCore:
             if done:
                 self._commit_quietly(session, done)
         self.closed = True
-        self._lose()
+        self.life.end()
         self.connection.parts.pop(self, None)
-        for question in (self._joining, self._asking):
-            if question is not None:
-                question.cancel()
         if session is not None and self.connection.channel.connected:
             limit = min(deadline, self.connection.deadline(LEAVE_PATIENCE_S))
             leave = Question(self.connection, lambda request: Leave(request, session.session))
@@ -633,6 +420,10 @@ class ConsumerCore:
         while leave.answer is None and self.connection.clock() < limit and self.connection.channel.connected:
             yield Pause(limit)
         leave.cancel()
+
+
+def _not_assigned(partitions: list[int], session: ConsumerSession) -> str:
+    return f"partitions {partitions} are not assigned to this consumer, which reads {sorted(session.partitions)}"
 
 
 def _of_stream(delivery: Delivery) -> Iterable[Batch]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from operator import length_hint
 
+from ..storage.batch import Batch
 from ..storage.record import Record
 from ..transport.consumer_session import Delivery
 
@@ -20,8 +21,9 @@ from ..transport.consumer_session import Delivery
 class Handout:
     """One run of records of one partition, handed out through `iterator`."""
 
-    def __init__(self, delivery: Delivery, found: list[Record], end: int) -> None:
+    def __init__(self, delivery: Delivery, batch: Batch, found: list[Record], end: int) -> None:
         self.delivery = delivery
+        self.batch = batch
         self.iterator: Iterator[Record] = iter(found)
         self._end = end
 

@@ -204,7 +204,7 @@ class Lane:
     def _renew(self) -> bool:
         """Go on after a failure as a new producer; a named one claims its name again. False until that is done."""
         session = self.session
-        assert session is not None and session.broken is not None, "only a broken session is renewed"
+        assert session is not None, "only a session can be broken"
         if len(session):
             return False
         if self._core.name:

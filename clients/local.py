@@ -21,6 +21,7 @@ from ..broker.engine import Node, NodeConfig, Now
 from ..storage import lock
 from ..storage.errors import Poisoned
 from ..storage.memory_files import MemoryFiles
+from .errors import InvalidArgument
 from .local_store import LocalStore, claim, identify
 from .steps import FOREVER
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
     from ..storage.files import FileLock, Files
     from ..storage.reader import Chunk, Cursor
-    from ..transport.messages import Answer, Deliver, Message
+    from ..transport.messages import Answer, Deliver, Joined, Message, Topic, Welcome
+    from .mapped import MappedSource
 
 Clock = Callable[[], Now]
 
@@ -87,11 +89,11 @@ class LocalBroker:
         self._due = 0.0
         self.driving: LocalChannel | None = None
 
-    def connect(self) -> LocalChannel:
-        """A new channel to this broker."""
+    def connect(self, on_message: Callable[[], None] | None = None) -> LocalChannel:
+        """A new channel to this broker; `on_message` wakes its user instead of the channel's own descriptor."""
         with self.lock:
             self.users += 1
-            return LocalChannel(self)
+            return LocalChannel(self, on_message=on_message)
 
     def receive(self, channel: LocalChannel, message: Message, payload: Buffer) -> None:
         """Take one message; what follows from it happens at the next `drive`."""
@@ -157,12 +159,17 @@ class LocalBroker:
 class LocalChannel:
     """A channel to a node in this process."""
 
-    deliveries = ("control",)
-
-    def __init__(self, broker: LocalBroker, on_close: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        broker: LocalBroker,
+        *,
+        on_close: Callable[[], None] | None = None,
+        on_message: Callable[[], None] | None = None,
+    ) -> None:
         self.connections = 1
         self.connected = True
         self.on_close = on_close
+        self._on_message = on_message
         self._broker = broker
         self._inbox: deque[tuple[Answer, Buffer]] = deque()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -174,8 +181,17 @@ class LocalChannel:
             return False
         self._inbox.append((message, payload))
         if self._broker.driving is not self:
-            self.wake()
+            (self._on_message or self.wake)()
         return True
+
+    def choose_delivery(self, group: str, wanted: str) -> str:
+        """See Channel: there is one way in one process."""
+        if wanted == "mapped":
+            raise InvalidArgument('delivery="mapped" reads files, and there are none: leave it at "auto"')
+        return "control"
+
+    def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
+        raise AssertionError("this channel never chooses mapped delivery")
 
     def send(self, message: Message, payload: Buffer = b"") -> bool:
         self._broker.receive(self, message, payload)
@@ -243,7 +259,7 @@ def forget(name: str) -> None:
         broker.close()
 
 
-def directory_channel(data: str, files: Files) -> LocalChannel:
+def directory_channel(data: str, files: Files, on_message: Callable[[], None]) -> LocalChannel:
     """A channel to the node of a directory, opened by the first and closed with the last of this process.
 
     Raises AlreadyOpen, which names who has it; ForeignDirectory, NewerFormat.
@@ -253,7 +269,7 @@ def directory_channel(data: str, files: Files) -> LocalChannel:
         broker = _brokers.get(path)
         if broker is None or broker.closed:
             broker = _brokers[path] = _open_directory(path, files)
-        channel = broker.connect()
+        channel = broker.connect(on_message)
     channel.on_close = lambda: _leave(path, broker)
     return channel
 
@@ -275,3 +291,9 @@ def _leave(path: str, broker: LocalBroker) -> None:
             if _brokers.get(path) is broker:
                 del _brokers[path]
             broker.close()
+
+
+def is_held(path: str) -> bool:
+    """Whether this process has the node of a directory open."""
+    broker = _brokers.get(path)
+    return broker is not None and not broker.closed

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,7 +25,6 @@ from ..storage.errors import Corrupt, Error, OutOfBounds
 from ..storage.files import Files
 from ..storage.layout import log_number, word
 from ..storage.reader import Cursor, LogReader
-from ..storage.segment_reader import SegmentCache
 from .errors import MappedUnavailable
 
 if TYPE_CHECKING:
@@ -45,34 +45,16 @@ class Followed(msgspec.Struct, eq=False):
 
 
 class MappedSource:
-    """The files of one mapped session. Raises MappedUnavailable, with the reason, when they cannot be read here."""
+    """The files of one mapped session; `open_reader` gives the reader of a partition, `waiter` what to sleep on."""
 
-    def __init__(self, welcome: Welcome, topic: Topic, joined: Joined) -> None:
-        if welcome.boot_id != f"{boot_id():032x}" or not welcome.board:
-            raise MappedUnavailable(
-                'delivery="mapped" reads the files of a broker on this machine; this one runs on another: use "auto"'
-            )
+    def __init__(
+        self, topic: Topic, open_reader: Callable[[Partition], LogReader], waiter: SlotWaiter | None = None
+    ) -> None:
         self._topic = topic
-        self._slot = joined.slot
-        self._files = Files()
-        self._cache = SegmentCache(self._files)
+        self._open_reader = open_reader
+        self._waiter = waiter
         self._followed: dict[int, Followed] = {}
-        self._seen: dict[int, int] = {}
         self._turn = 0
-        self._closing = threading.Lock()
-        self._sleepers = 0
-        self._closed = False
-        self._semaphore: posix_ipc.Semaphore | None = None
-        self._board = self._attach(welcome.board, joined.semaphore)
-
-    def _attach(self, name: str, semaphore: str) -> Board:
-        try:
-            board = Board.attach(name, write=bool(semaphore))
-            if semaphore:
-                self._semaphore = posix_ipc.Semaphore(semaphore)
-        except (Error, OSError, posix_ipc.Error) as error:
-            raise MappedUnavailable(f"the broker's board {name} cannot be opened ({error}); use delivery=\"auto\"") from error
-        return board
 
     # -- reading ----------------------------------------------------------------------------------------
 
@@ -92,7 +74,8 @@ class MappedSource:
         if followed is None or followed.epoch != view.epoch:
             followed = self._follow(view)
         while True:
-            self._seen[view.partition] = self._row(view.partition).committed_word()
+            if self._waiter is not None:
+                self._waiter.looked(view.partition)
             try:
                 chunk = followed.cursor.next(CHUNK_BYTES)
             except OutOfBounds:
@@ -112,7 +95,7 @@ class MappedSource:
     def _follow(self, view: PartitionView) -> Followed:
         """Begin to read a partition where its view stands."""
         known = self._followed.pop(view.partition, None)
-        reader = known.reader if known is not None else self._open(self._topic.partitions[view.partition])
+        reader = known.reader if known is not None else self._open_reader(self._topic.partitions[view.partition])
         try:
             cursor = reader.cursor(view.fetched)
         except OutOfBounds:
@@ -127,71 +110,130 @@ class MappedSource:
         view.end = max(view.end, view.fetched)
         return self._follow(view)
 
-    def _open(self, partition: Partition) -> LogReader:
-        row, log_id = self._row(partition.partition), log_number(partition.log_id)
-        if row.committed_of(log_id) is None:
-            raise MappedUnavailable(f"partition {partition.partition} is not on the broker's board any more: join again")
-
-        def limit() -> int | None:
-            found = row.committed_of(log_id)
-            return None if found is None else word(*found)
-
-        try:
-            return LogReader(partition.directory, self._files, mapped=True, limit=limit, cache=self._cache)
-        except (Error, OSError) as error:
-            raise MappedUnavailable(f"{partition.directory} cannot be read ({error}); use delivery=\"auto\"") from error
-
-    def _row(self, partition: int) -> Row:
-        return self._board.row(self._topic.partitions[partition].row)
-
     # -- waiting ----------------------------------------------------------------------------------------
 
     def sleep(self, seconds: float) -> None:
         """See Sleeper."""
-        with self._closing:
+        if self._waiter is None:
+            time.sleep(min(seconds, POLL_S))
+        else:
+            self._waiter.sleep(seconds)
+
+    def wake(self) -> None:
+        """See Sleeper."""
+        if self._waiter is not None:
+            self._waiter.wake()
+
+    def close(self) -> None:
+        """Let go of everything; batches handed out stay good. Repeating it does nothing."""
+        for followed in self._followed.values():
+            followed.reader.close()
+        self._followed.clear()
+        if self._waiter is not None:
+            self._waiter.close()
+
+
+class SlotWaiter:
+    """A slot on a broker's board and its semaphore. Closed only when nobody sleeps on it any more."""
+
+    def __init__(self, board: Board, slot: int, semaphore: posix_ipc.Semaphore, rows: dict[int, Row]) -> None:
+        self._board = board
+        self._slot = slot
+        self._semaphore = semaphore
+        self._rows = rows
+        self._seen: dict[int, int] = {}
+        self._guard = threading.Lock()
+        self._sleepers = 0
+        self._closed = False
+
+    def looked(self, partition: int) -> None:
+        """What is committed now is about to be read."""
+        self._seen[partition] = self._rows[partition].committed_word()
+
+    def sleep(self, seconds: float) -> None:
+        """Until the broker posts, unless something was committed since it was looked at."""
+        with self._guard:
             if self._closed:
                 return
             self._sleepers += 1
         try:
-            if self._semaphore is None:
-                time.sleep(min(seconds, POLL_S))
-            else:
-                self._sleep_on(self._semaphore, seconds)
+            self._board.set_slot(self._slot, 1)
+            if all(self._rows[partition].committed_word() == seen for partition, seen in list(self._seen.items())):
+                self._acquire(seconds)
+            self._board.set_slot(self._slot, 0)
         finally:
-            with self._closing:
+            with self._guard:
                 self._sleepers -= 1
                 self._release()
 
-    def _sleep_on(self, semaphore: posix_ipc.Semaphore, seconds: float) -> None:
-        self._board.set_slot(self._slot, 1)
-        if all(self._row(partition).committed_word() == seen for partition, seen in list(self._seen.items())):
-            try:
-                semaphore.acquire(seconds)
-            except posix_ipc.BusyError:
-                self._board.set_slot(self._slot, 0)
-                return
-        self._board.set_slot(self._slot, 0)
+    def _acquire(self, seconds: float) -> None:
+        try:
+            self._semaphore.acquire(seconds)
+        except posix_ipc.BusyError:
+            return  # nothing came in time
 
     def wake(self) -> None:
-        """See Sleeper."""
-        if self._semaphore is not None and not self._closed:
-            self._semaphore.release()
+        """End a sleep."""
+        with self._guard:
+            if not self._closed:
+                self._semaphore.release()
 
     def close(self) -> None:
-        """Let go of everything; batches handed out stay good. Repeating it does nothing."""
+        """Let go, now or when the last sleeper is back. Repeating it does nothing."""
         self.wake()
-        with self._closing:
+        with self._guard:
             if not self._closed:
                 self._closed = True
                 self._release()
 
     def _release(self) -> None:
-        """Close once nobody sleeps any more (lock held)."""
-        if not self._closed or self._sleepers:
-            return
-        semaphore, self._semaphore = self._semaphore, None
-        if semaphore is not None:
-            semaphore.close()
-        self._followed.clear()
-        self._cache.close()
-        self._board.close()
+        """Lock held."""
+        if self._closed and not self._sleepers:
+            self._semaphore.close()
+            self._rows.clear()
+            self._board.close()
+
+
+def board_source(welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
+    """The source of a session with a broker on this machine.
+
+    Raises MappedUnavailable, with the reason, when its files cannot be read from here.
+    """
+    if welcome.boot_id != f"{boot_id():032x}" or not welcome.board:
+        raise MappedUnavailable(
+            'delivery="mapped" reads the files of a broker on this machine, and this one runs on another: use "auto"'
+        )
+    try:
+        board = Board.attach(welcome.board, write=bool(joined.semaphore))
+        rows = {partition.partition: board.row(partition.row) for partition in topic.partitions if partition.row >= 0}
+        waiter = None
+        if joined.semaphore:
+            waiter = SlotWaiter(board, joined.slot, posix_ipc.Semaphore(joined.semaphore), rows)
+    except (Error, OSError, posix_ipc.Error) as error:
+        raise MappedUnavailable(
+            f"the broker's board {welcome.board} cannot be opened, use delivery='auto': {error}"
+        ) from error
+    files = Files()
+    return MappedSource(topic, lambda partition: _reader(files, partition, rows), waiter)
+
+
+def _reader(files: Files, partition: Partition, rows: dict[int, Row]) -> LogReader:
+    log_id = log_number(partition.log_id)
+    row = rows.get(partition.partition)
+    if row is None or row.committed_of(log_id) is None:
+        raise MappedUnavailable(f"partition {partition.partition} is not on the broker's board, use delivery='auto'")
+
+    last = 0
+
+    def limit() -> int:
+        """A row that changed hands says nothing any more: the session that it belongs to is about to be lost."""
+        nonlocal last
+        found = row.committed_of(log_id)
+        if found is not None:
+            last = word(*found)
+        return last
+
+    try:
+        return LogReader(partition.directory, files, mapped=True, limit=limit)
+    except (Error, OSError) as error:
+        raise MappedUnavailable(f"{partition.directory} cannot be read, use delivery='auto': {error}") from error

@@ -1,20 +1,15 @@
-"""From an address to a connection: which channel serves it, and what mapped readers need."""
+"""From an address to a connection: which channel serves it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from ..storage.files import Files
-from ..transport.messages import Joined, Topic
 from ..transport.socket_options import MESSAGE_BYTES_MAX
 from ..transport.url import parse
 from .channel import Channel, ZmqChannel
 from .connection import Connection
-from .local import directory_channel, memory_broker
-
-if TYPE_CHECKING:
-    from .mapped import MappedSource
+from .directory import DirectoryChannel
+from .local import memory_broker
 
 NAME = "penstock-python"
 
@@ -30,17 +25,5 @@ def open_channel(url: str) -> Channel:
     if found.scheme == "mem":
         return memory_broker(found.name).connect()
     if found.scheme == "file":
-        return directory_channel(found.path, Files())
+        return DirectoryChannel(found.path)
     return ZmqChannel(url, max_bytes=MESSAGE_BYTES_MAX)
-
-
-def mapped_opener(connection: Connection) -> Callable[[Topic, Joined], MappedSource]:
-    """What opens the files of a mapped session. Raises MappedUnavailable."""
-
-    def opener(topic: Topic, joined: Joined) -> MappedSource:
-        from .mapped import MappedSource
-
-        assert connection.welcome is not None, "a session has a broker that welcomed us"
-        return MappedSource(connection.welcome, topic, joined)
-
-    return opener

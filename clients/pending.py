@@ -24,8 +24,8 @@ class Pending:
     """Records of one partition that become one batch. `keys`, `headers`, `times` are None until one has any."""
 
     __slots__ = (
-        "callbacks", "count", "error", "has_columns", "headers", "keys", "offset", "owner", "partition", "seen", "settled", "size",
-        "time_us", "times", "values",
+        "callbacks", "count", "error", "has_columns", "headers", "keys", "offset", "owner", "partition", "seen",
+        "settled", "size", "time_us", "times", "values",
     )  # fmt: skip
 
     def __init__(self, owner: ProducerCore, partition: int) -> None:
@@ -58,7 +58,10 @@ class Pending:
 
 
 class Future(msgspec.Struct, eq=False, gc=False):
-    """The offset of a record that was sent without waiting. Not tracked by the garbage collector: cheap by the million."""
+    """The offset of a record that was sent without waiting.
+
+    Not tracked by the garbage collector, so that a million of them cost no passes over them.
+    """
 
     _pending: Pending
     _index: int

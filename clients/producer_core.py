@@ -213,7 +213,7 @@ class ProducerCore:
         return pending
 
     def finish(self, sent: Iterable[Pending]) -> Steps[None]:
-        """Wait until all of `sent` are settled; the deadline counts from the last one that was. Raises the first error."""
+        """Wait until all of `sent` are settled; patience counts from the last one that was. Raises the first error."""
         for pending in sent:
             yield from self.settled(pending, self.connection.deadline())
             pending.raise_error()
@@ -311,9 +311,12 @@ class ProducerCore:
             self.connection.check(deadline, "")
             return
         session = lane.session
-        waiting = "its name is not claimed yet" if session is None else (
-            f"{len(session)} batches of {session.bytes_in_flight} bytes are in flight, the window is {self._window_bytes} bytes"
-        )  # fmt: skip
+        waiting = "its name is not claimed yet"
+        if session is not None:
+            waiting = (
+                f"{session.bytes_in_flight} bytes in {len(session)} batches are on their way and not confirmed, "
+                f"{lane.gather.size} bytes wait behind them, the window is {self._window_bytes} bytes"
+            )
         why = self.connection.state if lane.trouble is None else f"the broker said: {lane.trouble.message}"
         raise TimedOut(f"timed out: sending to partition {lane.partition} of topic {self.topic.name}: {waiting}; {why}")
 

@@ -32,9 +32,9 @@ from ..transport.messages import (
     Topics,
 )  # fmt: skip
 from .connection import Connection, Question
-from .consumer_core import ConsumerOptions
 from .errors import InvalidArgument
 from .quantities import Duration, Size, Start, seconds, setting_values, size_bytes, start_time
+from .session_life import ConsumerOptions
 from .steps import Steps
 
 Delivery = Literal["auto", "push", "control", "mapped"]
@@ -229,16 +229,12 @@ def consumer_options(
         raise InvalidArgument("auto_commit needs a group: a consumer that reads alone has no cursor to commit")
     if positions and group:
         raise InvalidArgument("positions are for a consumer without a group; with one, use seek or reset_group")
-    ways = connection.channel.deliveries
-    chosen = ways[0] if delivery == "auto" or (delivery == "push" and "push" not in ways) else delivery
-    if chosen not in ways:
-        raise InvalidArgument(f"delivery={delivery!r} is not possible over {connection.url}: it has {', '.join(ways)}")
     return ConsumerOptions(
         group=group or "",
         member=member or f"{socket.gethostname()[:60]}-{os.getpid()}-{os.urandom(4).hex()}",
         start=start_time(start),
         positions=dict(positions or {}),
-        delivery=chosen,
+        delivery=connection.channel.choose_delivery(group or "", delivery),
         may_fall_back=delivery == "auto",
         auto_commit_s=None if auto_commit is None else seconds(auto_commit, "auto_commit"),
         session_timeout_s=seconds(session_timeout, "session_timeout"),

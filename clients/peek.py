@@ -1,0 +1,181 @@
+"""Reading a data directory without its lock: what topics there are, and the readers of their logs.
+
+Idea: the metadata log is replayed read-only, and every log is read up to what its row on the board says is
+committed while a broker lives, or up to what verifies when none does. Nobody is kept waiting and nothing is
+written, so this works beside a running broker, and on a copy that nobody serves.
+
+Contract: answers are as of now; the catalogue is read again for every question. Damage of one log is said of
+that partition and hides no other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from ..broker.engine.catalogue import CatalogueState, TopicEntry
+from ..broker.engine.ledger import entry_of
+from ..broker.errors import UnknownTopic
+from ..storage import layout, snapshots
+from ..storage.board import Board, Row, boot_id
+from ..storage.errors import BoardUnavailable, Error, NewerFormat
+from ..storage.files import Files
+from ..storage.layout import log_number, word
+from ..storage.opening import find_end
+from ..storage.reader import LogReader
+from ..transport.messages import EARLIEST, LATEST, Partition, Topic
+from .local_store import METADATA, TOPICS
+
+
+class Peek:
+    """See the module."""
+
+    def __init__(self, data: str, files: Files) -> None:
+        self.data = data
+        self.files = files
+        self._board: Board | None = None
+        self._epoch = 0
+        self._readers: dict[str, LogReader] = {}
+
+    # -- topics -----------------------------------------------------------------------------------------
+
+    def topics(self, names: list[str]) -> list[Topic]:
+        """All topics, or those named. Raises UnknownTopic."""
+        entries = {entry.name: entry for entry in self._catalogue().topics.values()}
+        for name in names:
+            if name not in entries:
+                raise UnknownTopic(
+                    f"topic {name!r} does not exist in {self.data}: create it first, or list what there is"
+                )
+        chosen = [entries[name] for name in names] if names else sorted(entries.values(), key=lambda entry: entry.name)
+        return [self._describe(entry) for entry in chosen]
+
+    def topic(self, id_: bytes) -> Topic:
+        """A topic by id. Raises UnknownTopic."""
+        entry = self._catalogue().topics.get(id_)
+        if entry is None:
+            raise UnknownTopic(f"topic id {id_.hex()} does not exist in {self.data}: it was deleted")
+        return self._describe(entry)
+
+    def _catalogue(self) -> CatalogueState:
+        path = f"{self.data}/{METADATA}"
+        if not layout.live_segments(self.files.listdir(path))[0]:
+            return CatalogueState()
+        reader = self.reader(path)
+        first_seq = reader.names[0].base_seq
+        snapshot = snapshots.load_newest(self.files, path, first_seq=first_seq, last_seq=reader.limit())
+        state = CatalogueState() if snapshot is None else CatalogueState.decode(snapshot.body)
+        cursor = reader.cursor_after(state.seq)
+        while (chunk := cursor.next()) is not None:
+            for batch in chunk.batches:
+                entry = entry_of(batch)
+                entry.apply(state, entry.place.time_us)
+                state.stood(entry.place)
+        return state
+
+    def _describe(self, entry: TopicEntry) -> Topic:
+        partitions = [self._describe_partition(entry, number) for number in range(entry.partitions)]
+        return Topic(entry.name, entry.topic, dict(entry.settings), partitions)
+
+    def _describe_partition(self, entry: TopicEntry, number: int) -> Partition:
+        directory = f"{self.data}/{TOPICS}/{entry.topic.hex()}/{number}"
+        try:
+            reader = self.reader(directory)
+            first, end = reader.first_offset, reader.end_offset
+            size = sum(reader.segment(name).size for name in reader.names)
+            state = "poisoned" if self.files.exists(f"{directory}/{layout.POISON}") else "ok"
+            return Partition(
+                number, "", self._log_id(directory), 0, first, end, size, len(reader.names), directory, -1, state
+            )
+        except (Error, OSError):
+            # Said of this partition, where it can be seen; `log verify` tells what is wrong with it.
+            return Partition(number, "", bytes(16), 0, 0, 0, 0, 0, directory, -1, "damaged")
+
+    # -- logs -------------------------------------------------------------------------------------------
+
+    def reader(self, directory: str, *, mapped: bool = False) -> LogReader:
+        """A reader of one log, up to what is committed. Shared unless `mapped`; those belong to who asks."""
+        reader = None if mapped else self._readers.get(directory)
+        if reader is None:
+            reader = LogReader(directory, self.files, mapped=mapped, limit=self._limit_of(directory))
+            if not mapped:
+                self._readers[directory] = reader
+        return reader
+
+    def find(self, reader: LogReader, time_us: int) -> int:
+        """The first offset whose append time is >= `time_us`, or an end."""
+        if time_us == EARLIEST:
+            return reader.first_offset
+        return reader.end_offset if time_us == LATEST else reader.offset_at(time_us)
+
+    def _log_id(self, directory: str) -> bytes:
+        return find_end(self.files, directory).log_id
+
+    def _limit_of(self, directory: str) -> Callable[[], int | None]:
+        """The committed word of a log, None while nobody serves it."""
+        number = log_number(self._log_id(directory))
+        known: list[Row] = []
+
+        def limit() -> int | None:
+            board = self._live_board()
+            if board is None:
+                known.clear()
+                return None
+            found = known[0].committed_of(number) if known else None
+            if found is None:
+                known[:] = _rows_of(board, number)
+                found = known[0].committed_of(number) if known else None
+            return None if found is None else word(*found)
+
+        return limit
+
+    def _live_board(self) -> Board | None:
+        board = self._board
+        if board is not None and board.epoch == self._epoch and _is_alive(board.owner_pid):
+            return board
+        self._drop_board()
+        path = f"{self.data}/{layout.BOARD}"
+        if not self.files.exists(path):
+            return None
+        try:
+            file = self.files.open(path)
+            name = file.pread(file.size(), 0).decode()
+            file.close()
+            board = Board.attach(name)
+        except (BoardUnavailable, NewerFormat, FileNotFoundError, UnicodeDecodeError):
+            # Retired, of another boot, or just being set up: the log is read as far as it verifies.
+            return None
+        self._board, self._epoch = board, board.epoch
+        if board.boot_id != boot_id() or not _is_alive(board.owner_pid):
+            self._drop_board()
+        return self._board
+
+    def _drop_board(self) -> None:
+        board, self._board = self._board, None
+        if board is not None:
+            board.close()
+
+    def close(self) -> None:
+        """Close everything."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+        self._drop_board()
+
+
+def _rows_of(board: Board, number: int) -> list[Row]:
+    low, high = board.words("log_low"), board.words("log_high")
+    at = np.flatnonzero((low == np.uint64(number & 0xFFFFFFFFFFFFFFFF)) & (high == np.uint64(number >> 64)))
+    return [board.row(int(index)) for index in at[:1]]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return pid > 0
