@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from penstock.broker.data_directory import write_small
+from penstock.broker.doubts import doubts_of
 from penstock.storage.batch import encode
 from penstock.storage.board import word
 from penstock.transport import messages as m
-from support.core import Core
+from support.core import DATA, Core
 from support.writeback import WritebackFiles
 
 
@@ -110,6 +113,44 @@ def test_a_keeper_that_dies_in_a_sync_delays_its_acks_and_loses_none():
     core.node.advance(core.now)
     assert isinstance(core.answer(request), m.Produced)
     assert Core(core.files.power_cut()).topic("t").partitions[0].end == 1
+
+
+def test_what_a_dead_pair_left_in_doubt_is_copied_before_it_counts():
+    """Both die in a sync whose write-back failed and whose error the dead keeper was told."""
+    core = Core(WritebackFiles())
+    topic = core.create_topic("t", commit="written")
+    core.hold = True
+    for number in range(5):
+        assert isinstance(produce(core, topic, number), m.Produced)
+    path = segment_of(core, "t")
+    core._deliver()
+    core.keeper.begin(core.now_s)
+    core.keeper.begin(core.now_s + 1)
+    core.files.fail_next(path)
+    with pytest.raises(OSError, match="Input/output"):
+        core.keeper._tails[core.topic("t").partitions[0].row].segments[-1].sync()
+    found = doubts_of(core.board)
+    assert [doubt.poisoned for doubt in found] == [False]
+    write_small(core.files, DATA, "doubts", msgspec.json.encode(found))
+    second = Core(core.files)
+    assert second.topic("t").partitions[0].end == 5
+    assert not second.files.exists(f"{DATA}/doubts")
+    assert Core(second.files.power_cut()).topic("t").partitions[0].end == 5
+
+
+def test_a_poison_word_whose_file_could_not_be_written_poisons_at_the_next_start():
+    core = Core(WritebackFiles())
+    topic = core.create_topic("t")
+    for number in range(3):
+        assert isinstance(produce(core, topic, number), m.Produced)
+    path = segment_of(core, "t")
+    core.files.fail_next(path)
+    assert isinstance(produce(core, topic, 3), m.Failure)
+    core.files.unlink(path.rpartition("/")[0] + "/poison")
+    write_small(core.files, DATA, "doubts", msgspec.json.encode(doubts_of(core.board)))
+    second = Core(core.files)
+    assert second.topic("t").partitions[0].end == 3
+    assert isinstance(produce(second, topic, 3), m.Produced)
 
 
 @pytest.mark.parametrize("commit", ["durable", "written"])

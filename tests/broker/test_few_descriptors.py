@@ -21,8 +21,7 @@ def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Pa
     files = FrugalFiles((in_use + 8) * 4 // 3)  # a quarter is left to others
     opened = []
     with pytest.raises(StorageFull, match="ulimit"):
-        for number in range(100):
-            opened.append(files.create(f"{tmp_path}/{number}"))
+        opened.extend(files.create(f"{tmp_path}/{number}") for number in range(100))
     assert 0 < len(opened) < 20
     assert not (tmp_path / str(len(opened))).exists()
     opened.pop().close()

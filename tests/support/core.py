@@ -44,13 +44,15 @@ class Core:
         self.errands = Errands(files)
         self.watermarks = Watermarks(self.board, self.errands)
         self.warnings: list[str] = []
+        doubts = Doubts(files, DATA)
         self.store = DirectoryStore(
             DATA, files, promises=Promises(f"{DATA}/promises", files), watermarks=self.watermarks,
-            errands=self.errands, doubts=Doubts(files, DATA), max_batch_bytes=1 << 20,
+            errands=self.errands, doubts=doubts, max_batch_bytes=1 << 20,
         )  # fmt: skip
         self.node = Node(
             self.store, self.port, randomness=random.Random(7).randbytes, config=config or NodeConfig(), now=self.now
         )
+        doubts.save()
         self._request = 0
         if keeper:
             self.start_keeper()
