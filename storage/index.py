@@ -116,14 +116,3 @@ def rebuild(files: Files, ref: SegmentRef, log_id: bytes) -> int:
         file.close()
     files.replace(temporary, ref.index_path)
     return len(rows)
-
-
-def in_order(file: File, count: int) -> bool:
-    """Whether the first `count` rows are all there with positions and times that never fall."""
-    data = file.pread(count * INDEX_ROW_BYTES, layout.INDEX_HEADER_BYTES)
-    rows = np.frombuffer(data, layout.INDEX_ROW, len(data) // INDEX_ROW_BYTES)
-    if len(rows) < count or (len(rows) and rows["position"][0] != layout.DATA_START):
-        return False
-    positions, times = rows["position"], rows["append_time_us"]
-    joined = positions[:-1] + rows["batch_bytes"][:-1] == positions[1:]
-    return bool(joined.all()) and bool((times[1:] >= times[:-1]).all())

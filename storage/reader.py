@@ -191,9 +191,15 @@ class LogReader:
 
     def _cursor_at_end(self, offset: int, limit: int) -> Cursor:
         place = self.place_of(limit + 1)
-        name = self.names[place]
-        row = self.segment(name).row(limit) if limit >= name.base_seq else None
-        return Cursor(self, name, limit + 1, DATA_START if row is None else row.end_position, offset)
+        segment = self.segment(self.names[place])
+        position = DATA_START
+        if limit >= segment.name.base_seq:
+            row, mark = segment.row(limit), segment.page.mark
+            if row is not None:
+                position = row.end_position
+            elif mark is not None and mark.seq == limit:
+                position = mark.end_position
+        return Cursor(self, segment.name, limit + 1, position, offset)
 
     def _find(self, offset: int, limit: int) -> tuple[int, int, layout.IndexRow]:
         """Place of the segment, seq and row of the batch that holds `offset`. Raises Corrupt."""
@@ -232,20 +238,26 @@ class LogReader:
         for each in range(place, len(self.names)):
             segment = self.segment(self.names[each])
             count = self._last_seq(each, limit) - segment.name.base_seq + 1
-            rows = segment.candidates(count)[0 if self._trusts(segment, count) else -1]
-            at = index.first_not_before(rows, time_us)
-            if at < len(rows):
-                return max(rows[at].base_offset, self.first_offset)
+            row = self._first_not_before(segment, count, time_us)
+            if row is not None:
+                return max(row.base_offset, self.first_offset)
         return end
+
+    def _first_not_before(self, segment: SegmentReader, count: int, time_us: int) -> layout.IndexRow | None:
+        """The row of a segment's first batch appended at `time_us` or later; None when all are earlier."""
+        for rows in segment.candidates(count):
+            at = index.first_not_before(rows, time_us)
+            if isinstance(rows, index.IndexRows):
+                # The batches on both sides of the place decide whether the index found the right one.
+                near = [each for each in (at - 1, at) if 0 <= each < count]
+                if not all(segment.agrees(segment.name.base_seq + each, rows[each]) for each in near):
+                    continue
+            return rows[at] if at < len(rows) else None
+        return None
 
     def _base_time(self, place: int) -> int:
         header = self.segment(self.names[place]).page.header
         return -1 if header is None else header.base_time_us
-
-    def _trusts(self, segment: SegmentReader, count: int) -> bool:
-        """Whether a segment's index has the times in order: a search by time checks nothing else."""
-        file = segment.index_file()
-        return file is not None and index.in_order(file, count)
 
     def term_at(self, offset: int) -> int:
         """The term under which the record at `offset` was appended; that of the last batch for the end offset."""

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from . import index
+from . import index, layout
 from .batch import Batch
 from .errors import InvalidBatch
 from .files import File, Files
@@ -80,13 +80,24 @@ class SegmentReader:
         return read_batch(self.read, position, self.size)
 
     def index_file(self) -> File | None:
-        """The index, opened when first asked for; None when it is missing."""
+        """The index, opened when first asked for; None when it is missing or another segment's."""
         if self._index is None:
             try:
-                self._index = self._files.open(self.ref.index_path)
+                file = self._files.open(self.ref.index_path)
             except FileNotFoundError:
                 return None
+            if not self._is_index(file):
+                file.close()
+                return None
+            self._index = file
         return self._index
+
+    def _is_index(self, file: File) -> bool:
+        found = layout.decode_index_header(file.pread(layout.INDEX_HEADER_BYTES, 0))
+        if found is None:
+            return False
+        log_id, generation, base_seq = found
+        return (base_seq, generation) == self.name and self.log_id in (None, log_id)
 
     def indexed(self, seq: int) -> IndexRow | None:
         """The row of `seq` if the index has it and the batch agrees."""

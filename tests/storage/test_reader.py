@@ -1,0 +1,341 @@
+"""Readers: the right record at every offset and time, while the log grows, copied or mapped, in nobody's way."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.storage import layout
+from penstock.storage.batch import encode, encode_state
+from penstock.storage.cursor import Chunk, Cursor, NotCached
+from penstock.storage.errors import Corrupt, Diverged, InvalidTopic, OutOfBounds
+from penstock.storage.files import File, Files
+from penstock.storage.index import rebuild
+from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.promises import Promises
+from penstock.storage.reader import LogReader
+from penstock.storage.segment import reference
+from penstock.storage.segment_reader import SegmentCache
+
+PATH, LOG_ID = "/log", bytes(range(16))
+OPTIONS = LogOptions(segment_bytes=20_000, allocate_bytes=8192, commit="written")
+
+
+@pytest.fixture(params=["memory", "disk", "mapped memory", "mapped disk"])
+def how(request, tmp_path) -> tuple[Files, str, bool]:
+    files = Files() if "disk" in request.param else MemoryFiles()
+    return files, f"{tmp_path}/log" if "disk" in request.param else PATH, "mapped" in request.param
+
+
+def make(files: Files, path: str = PATH) -> LogWriter:
+    promises = Promises(f"{path}-promises", files)
+    if isinstance(files, MemoryFiles):
+        files.mkdir(path)
+    return LogWriter.create_or_open(path, files=files, log_id=LOG_ID, promises=promises, options=OPTIONS)
+
+
+def fill(writer: LogWriter, batches: int = 40, start: int = 0) -> None:
+    """Batch n holds records "n.0" to "n.4", appended at time 10 n, a state batch before every third one."""
+    for number in range(start, start + batches):
+        state = [encode_state(b"state")] if number % 3 == 0 else []
+        values = [b"%d.%d" % (number, each) + b"_" * 300 for each in range(5)]
+        writer.append([*state, encode(values)], number * 10)
+
+
+def values(chunk: Chunk | None) -> list[bytes]:
+    assert chunk is not None
+    return [value.rstrip(b"_") for batch in chunk.batches for value in batch.values()]
+
+
+def read_to_the_end(cursor: Cursor) -> None:
+    while cursor.next() is not None:
+        pass
+
+
+def test_every_offset_leads_to_its_record_and_to_all_after_it(how) -> None:
+    files, path, mapped = how
+    writer = make(files, path)
+    fill(writer)
+    reader = writer.reader(mapped=mapped)
+    everything = [b"%d.%d" % divmod(offset, 5) for offset in range(200)]
+    for offset in range(0, 200, 7):
+        cursor, found = reader.cursor(offset), []
+        while (chunk := cursor.next(3000)) is not None:
+            assert chunk.offset <= chunk.next_offset == cursor.offset
+            found += values(chunk)
+        assert found == everything[offset - offset % 5 :]
+        assert (cursor.offset, cursor.seq) == (200, writer.written + 1)
+    assert (reader.first_offset, reader.end_offset) == (0, 200)
+
+
+def test_outside_the_log_there_is_nothing_and_the_error_says_what_there_is(how) -> None:
+    files, path, mapped = how
+    writer = make(files, path)
+    fill(writer, 3)
+    reader = writer.reader(mapped=mapped)
+    assert reader.cursor(15).next() is None
+    for offset in (-1, 16, 10**15):
+        with pytest.raises(OutOfBounds, match=f"offset {offset} .* 0 to 15"):
+            reader.cursor(offset)
+
+
+def test_an_empty_log_has_an_end_and_a_cursor_there_follows_it(how) -> None:
+    files, path, mapped = how
+    writer = make(files, path)
+    reader = writer.reader(mapped=mapped)
+    cursor = reader.cursor(0)
+    assert (cursor.next(), reader.end_offset, reader.term_at(0), reader.offset_at(0)) == (None, 0, 0, 0)
+    fill(writer, 1)
+    assert values(cursor.next()) == [b"0.%d" % each for each in range(5)]
+
+
+def test_a_cursor_follows_a_log_through_growth_rolls_and_new_generations(how) -> None:
+    files, path, mapped = how
+    writer = make(files, path)
+    limits = [lambda: writer.written]
+    reader = LogReader(path, files, mapped=mapped, limit=lambda: limits[0]())
+    cursor, found = reader.cursor(0), []
+    for number in range(60):
+        if number % 20 == 19:
+            writer = make(files, path)
+        fill(writer, 1, number)
+        while (chunk := cursor.next()) is not None:
+            found += values(chunk)
+    assert found == [b"%d.%d" % (number, each) for number in range(60) for each in range(5)]
+    assert writer.generation > 2
+
+
+def test_a_chunk_is_about_as_large_as_asked_and_holds_at_least_one_batch(how) -> None:
+    files, path, mapped = how
+    writer = make(files, path)
+    fill(writer)
+    cursor = writer.reader(mapped=mapped).cursor(0)
+    while (chunk := cursor.next(5000)) is not None:
+        assert len(chunk.buffer) <= 5000
+        assert len(chunk.buffer) == sum(batch.batch_bytes for batch in chunk.batches)
+        assert [batch.seq for batch in chunk.batches] == list(range(chunk.seq_first, chunk.seq_last + 1))
+    cursor = writer.reader(mapped=mapped).cursor(0)
+    sizes = []
+    while (chunk := cursor.next(1)) is not None:
+        sizes.append(len(chunk.batches))
+    assert set(sizes) == {1}
+
+
+def test_nothing_is_read_beyond_the_limit(how) -> None:
+    files, path, mapped = how
+    writer = make(files, path)
+    fill(writer)
+    reader = LogReader(path, files, mapped=mapped, limit=lambda: 7)
+    end = writer.end_offset_at(7)
+    assert reader.end_offset == end
+    cursor, last = reader.cursor(0), 0
+    while (chunk := cursor.next(2000)) is not None:
+        last = chunk.seq_last
+    assert (last, cursor.offset) == (7, end)
+    chunk = cursor.next(limit_seq=8)
+    assert chunk is not None
+    assert chunk.seq_last == 8
+    with pytest.raises(OutOfBounds):
+        reader.cursor(end + 1)
+
+
+def test_a_reader_without_anybody_to_ask_reads_what_verifies_and_sees_it_grow(how) -> None:
+    files, path, mapped = how
+    writer = make(files, path)
+    fill(writer, 5)
+    reader = LogReader(path, files, mapped=mapped)
+    cursor = reader.cursor(0)
+    assert len(values(cursor.next(1 << 20))) == 25
+    assert cursor.next() is None
+    fill(writer, 20, 5)
+    found = []
+    while (chunk := cursor.next()) is not None:
+        found += values(chunk)
+    assert len(found) == 100
+
+
+def test_times_lead_to_the_first_record_at_or_after_them(how) -> None:
+    files, path, mapped = how
+    writer = make(files, path)
+    fill(writer)
+    reader = writer.reader(mapped=mapped)
+    for time_us in range(0, 391, 3):
+        assert reader.offset_at(time_us) == -(-time_us // 10) * 5, time_us
+    assert reader.offset_at(-5) == 0
+    assert reader.offset_at(391) == reader.offset_at(10**18) == 200
+
+
+def test_terms_are_those_under_which_records_were_appended(how) -> None:
+    files, path, mapped = how
+    for start in (0, 20):
+        writer = make(files, path)
+        fill(writer, 20, start)
+    reader = writer.reader(mapped=mapped)
+    assert [reader.term_at(offset) for offset in (0, 99, 100, 199, 200)] == [1, 1, 2, 2, 2]
+
+
+def test_bytes_between_offsets_are_those_of_their_batches(how) -> None:
+    files, path, mapped = how
+    writer = make(files, path)
+    fill(writer)
+    reader = writer.reader(mapped=mapped)
+    total = sum(extent.record_bytes for extent in writer.segments())
+    assert reader.bytes_between(0, 200) == total - len(encode_state(b"state"))
+    assert reader.bytes_between(0, 0) == reader.bytes_between(200, 200) == 0
+    parts = [reader.bytes_between(start, start + 50) for start in range(0, 200, 50)]
+    assert abs(sum(parts) - total) < 3000
+    assert min(parts) > 10_000
+
+
+@pytest.mark.parametrize("harm", ["missing", "zeros", "other rows", "shifted"])
+def test_an_index_that_lies_costs_time_and_nothing_else(harm: str) -> None:
+    files = MemoryFiles()
+    writer = make(files)
+    fill(writer)
+    indexes = [name for name in files.contents if name.endswith(layout.INDEX_SUFFIX)]
+    for name in indexes:
+        data = files.contents[name].data
+        if harm == "missing":
+            files.unlink(name)
+        elif harm == "zeros":
+            data[layout.INDEX_HEADER_BYTES :] = bytes(len(data) - layout.INDEX_HEADER_BYTES)
+        elif harm == "other rows":
+            data[:] = files.contents[indexes[0]].data[: len(data)].ljust(len(data), b"\0")
+        else:
+            data[layout.INDEX_HEADER_BYTES :] = data[layout.INDEX_HEADER_BYTES + layout.INDEX_ROW_BYTES :] + bytes(64)
+    reader = LogReader(PATH, files, limit=lambda: writer.written)
+    for offset in range(0, 200, 11):
+        assert values(reader.cursor(offset).next(1))[offset % 5] == b"%d.%d" % divmod(offset, 5)
+    assert [reader.offset_at(time_us) for time_us in (0, 1, 200, 389)] == [0, 5, 100, 195]
+    for name in reader.names:
+        rebuild(files, reference(PATH, name), LOG_ID)
+    again = LogReader(PATH, files, limit=lambda: writer.written)
+    for segment in map(again.segment, again.names):
+        assert segment.indexed(segment.name.base_seq) is not None
+
+
+def test_damage_is_reported_with_its_place_and_read_around() -> None:
+    files = MemoryFiles()
+    writer = make(files)
+    fill(writer)
+    reader = writer.reader()
+    row = reader.row(10)
+    assert row is not None
+    segment = reader.segment_of(10)
+    files.contents[segment.ref.path].data[row.position + 20] ^= 1
+    found, damage, cursor = [], [], LogReader(PATH, files, limit=lambda: writer.written).cursor(0)
+    while True:
+        try:
+            chunk = cursor.next()
+        except Corrupt as error:
+            damage.append((error.path, error.position, error.next_offset))
+            cursor = LogReader(PATH, files, limit=lambda: writer.written).cursor(error.next_offset or 0)
+            continue
+        if chunk is None:
+            break
+        found += values(chunk)
+    assert damage == [(segment.ref.path, row.position, row.end_offset)]
+    assert len(found) == 200 - row.record_count
+    with pytest.raises(Corrupt, match=f"good records go on at offset {row.end_offset}"):
+        LogReader(PATH, files, limit=lambda: writer.written).cursor(row.base_offset)
+
+
+def test_a_missing_segment_is_damage_not_an_end() -> None:
+    files = MemoryFiles()
+    writer = make(files)
+    fill(writer)
+    gone = reference(PATH, writer.reader().names[2])
+    files.unlink(gone.path)
+    reader = LogReader(PATH, files, limit=lambda: writer.written)
+    with pytest.raises(Corrupt) as raised:
+        read_to_the_end(reader.cursor(0))
+    following = reader.names[2]
+    assert raised.value.next_offset == reader.base_offset(2)
+    assert following.base_seq > gone.base_seq
+
+
+def test_what_a_cut_took_back_is_diverged_for_those_who_had_read_it() -> None:
+    files = MemoryFiles()
+    writer = make(files)
+    fill(writer, 3)
+    writer.sync()
+    fill(writer, 3, 3)
+    reader = LogReader(PATH, files, limit=lambda: layout.word(writer.generation, writer.written))
+    cursor = reader.cursor(0)
+    read_to_the_end(cursor)
+    writer.poison("the disk failed")
+    writer = make(files)
+    fill(writer, 10, 50)
+    with pytest.raises(Diverged, match="offset 15"):
+        cursor.next()
+    assert values(reader.cursor(15).next())[0] == b"50.0"
+
+
+def test_what_is_not_in_memory_is_not_waited_for() -> None:
+    files = MemoryFiles()
+    writer = make(files)
+    fill(writer)
+    cursor = writer.reader().cursor(0)
+    cold = True
+
+    def pread_cached(self: File, size: int, position: int) -> bytes | None:
+        return None if cold else self.pread(size, position)
+
+    kind = type(files.open(writer.dirty_segments()[0].path))
+    original = kind.pread_cached
+    try:
+        kind.pread_cached = pread_cached  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(NotCached):
+            cursor.next(2000, cached=True)
+        assert (cursor.seq, cursor.offset) == (2, 0)
+        cold = False
+        assert values(cursor.next(2000, cached=True)) == [b"0.%d" % each for each in range(5)]
+        assert values(cursor.next(1, cached=True)) == [b"1.%d" % each for each in range(5)]
+    finally:
+        kind.pread_cached = original
+
+
+def test_a_segment_that_retention_took_is_out_of_bounds_for_a_slow_cursor() -> None:
+    files = MemoryFiles()
+    writer = make(files)
+    fill(writer)
+    writer.sync()
+    cache = SegmentCache(files)
+    cursor = LogReader(PATH, files, limit=lambda: writer.written, cache=cache).cursor(0)
+    writer.set_first(150)
+    gone = writer.expired(10**6)
+    for ref in gone:
+        files.unlink(ref.path)
+        files.unlink(ref.index_path)
+    writer.forget(gone)
+    assert cursor.next(1) is not None, "what is open stays readable"
+    cache.close()
+    with pytest.raises(OutOfBounds, match="begins at offset"):
+        cursor.next()
+
+
+def test_views_of_a_mapping_outlive_the_reader(tmp_path) -> None:
+    files = Files()
+    writer = make(files, f"{tmp_path}/log")
+    fill(writer)
+    reader = writer.reader(mapped=True)
+    chunk = reader.cursor(0).next()
+    reader.close()
+    writer.close()
+    for name in files.listdir(f"{tmp_path}/log"):
+        files.unlink(f"{tmp_path}/log/{name}")
+    assert values(chunk)[:2] == [b"0.0", b"0.1"]
+    assert chunk is not None
+    assert isinstance(chunk.buffer, memoryview)
+
+
+def test_a_reader_writes_nothing_and_locks_nothing(tmp_path) -> None:
+    files = Files()
+    writer = make(files, f"{tmp_path}/log")
+    fill(writer)
+    before = {name: (tmp_path / "log" / name).read_bytes() for name in files.listdir(f"{tmp_path}/log")}
+    reader = LogReader(f"{tmp_path}/log", files)
+    read_to_the_end(reader.cursor(0))
+    assert {name: (tmp_path / "log" / name).read_bytes() for name in files.listdir(f"{tmp_path}/log")} == before
+    with pytest.raises(InvalidTopic):
+        LogReader(f"{tmp_path}/nowhere", files)
+    assert not files.exists(f"{tmp_path}/nowhere")
