@@ -16,6 +16,7 @@ from support.sources import ROOT, Source, all_sources, walk_files
 FUNCTION_LINES = 70
 FILE_LINES = 500
 LINE_WIDTH = 120
+TELLING = ("print_exc", "print_exception")
 BINS = {"utils", "util", "common", "helpers", "helper", "misc"}
 
 # Assembled, so that this file does not contain what it looks for.
@@ -80,7 +81,8 @@ def _is_broad(kind: ast.expr) -> bool:
 def _raises_or_tells(handler: ast.ExceptHandler) -> bool:
     inside = [node for statement in handler.body for node in ast.walk(statement)]
     used = any(isinstance(node, ast.Name) and node.id == handler.name for node in inside)
-    return used or any(isinstance(node, ast.Raise) for node in inside)
+    told = any(isinstance(node, ast.Call) and ast.unparse(node.func).endswith(TELLING) for node in inside)
+    return used or told or any(isinstance(node, ast.Raise) for node in inside)
 
 
 def skips_without_reason(source: Source) -> Iterator[str]:
@@ -171,6 +173,7 @@ BREAKS = [
 KEEPS = [
     (long_functions, "def f():\n    '''" + "word\n" * 100 + "'''\n    return 1\n"),
     (silenced_errors, "try:\n    x()\nexcept Exception as e:\n    tell(e)\n"),
+    (silenced_errors, "try:\n    x()\nexcept BaseException:\n    traceback.print_exc()\n"),
     (silenced_errors, "try:\n    x()\nexcept KeyError:\n    pass\n"),
     (skips_without_reason, "pytest.skip('no node here')\n"),
     (skips_without_reason, "@pytest.mark.skip(reason='slow disk')\ndef test_x(): ...\n"),
