@@ -189,6 +189,18 @@ def test_a_deleted_topic_gives_its_row_back_and_leaves_no_files():
     assert not core.files.exists(f"/data/topics/{topic.hex()}")
 
 
+def test_a_snapshot_never_gets_ahead_of_what_is_durable():
+    core = Core(WritebackFiles())
+    topic = core.create_topic("t", commit="written")
+    core.hold = True
+    for number in range(5):
+        assert isinstance(produce(core, topic, number), m.Produced)
+    log = core.node.logs[1]
+    assert log.durable < log.written == 5
+    core.store.save_snapshot(log, 5, 1, b"state")
+    assert log.durable == 5
+
+
 def test_retention_unlinks_segments_only_below_a_durable_snapshot():
     from penstock.broker.engine import NodeConfig
 

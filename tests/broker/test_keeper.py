@@ -120,6 +120,7 @@ def test_a_log_that_rolls_is_synced_old_segments_first_and_they_are_let_go(pair:
     row = pair.watermarks.number_of(log)
     assert len(pair.keeper._tails[row].segments) == 1
     assert mark_of(pair, log) == (1, 10)
+    assert Pair(pair.files.power_cut()).open("/a").written == 10
 
 
 def test_many_dirty_files_are_one_syncfs(files: WritebackFiles):

@@ -5,7 +5,7 @@ clean (a later sync has nothing to do and succeeds), the disk without the bytes,
 descriptor opened before is told once; one opened later is told only if nobody was yet. `power_cut` gives the
 file system as the disk has it. Allocations and writes can be made to fail as on a full disk.
 
-Contract: deterministic. Names are durable at once; what is synced is whole.
+Contract: deterministic, page by page. Names are durable at once; what is synced is whole.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from penstock.storage.memory_files import Content, MemoryFile, MemoryFiles
 if TYPE_CHECKING:
     from collections.abc import Buffer
 
+PAGE = 4096
+
 
 class Disk:
     """One file on the disk, and how its write-backs went."""
 
     def __init__(self) -> None:
-        self.data = b""
-        self.dirty = True
+        self.data = bytearray()
+        self.dirty: set[int] = set()  # pages in memory that the disk does not have
         self.errors = 0  # failed write-backs so far
         self.told = 0  # the last of them that any descriptor was told of
         self.fails = False  # the next write-back does
@@ -51,7 +53,8 @@ class CachedFile(MemoryFile):
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
         self._files.take_space(self.path)
         super().pwritev(buffers, position)
-        self._disk.dirty = True
+        end = position + sum(map(len, buffers))
+        self._disk.dirty.update(range(position // PAGE, (end + PAGE - 1) // PAGE))
 
     def sync(self) -> None:
         self._files.syncs += 1
@@ -100,14 +103,14 @@ class WritebackFiles(MemoryFiles):
     def write_back(self, path: str, content: Content) -> None:
         """The kernel writes the file's dirty pages, in its own time or because of a sync."""
         disk = self.disk(content)
-        if not disk.dirty:
-            return
-        disk.dirty = False
-        if disk.fails:
+        disk.data.extend(bytes(max(0, len(content.data) - len(disk.data))))
+        dirty, disk.dirty = disk.dirty, set()
+        if dirty and disk.fails:
             disk.fails = False
             disk.errors += 1
-        else:
-            disk.data = bytes(content.data)
+            return
+        for page in dirty:
+            disk.data[page * PAGE : (page + 1) * PAGE] = content.data[page * PAGE : (page + 1) * PAGE]
 
     def sync_all(self) -> None:
         """syncfs: writes everything back, and fails if anything did."""
@@ -123,7 +126,6 @@ class WritebackFiles(MemoryFiles):
         after = WritebackFiles()
         after.directories = set(self.directories)
         for path, content in self.contents.items():
-            after.contents[path] = Content(self.disk(content).data)
-            disk = after.disk(after.contents[path])
-            disk.data, disk.dirty = bytes(after.contents[path].data), False
+            after.contents[path] = Content(bytes(self.disk(content).data))
+            after.disk(after.contents[path]).data = bytearray(self.disk(content).data)
         return after
