@@ -59,3 +59,8 @@ def time_text(duration_s: float) -> str:
         if duration_s >= length and duration_s % length == 0:
             return f"{duration_s / length:.0f} {unit}"
     return f"{duration_s:.3g} s" if duration_s < 100 else f"{duration_s:,.0f} s"
+
+
+def count_text(count: int, noun: str) -> str:
+    """How many of what: 1 record, 1,234 records."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -34,6 +34,10 @@ COMMANDS = {
 """Name and short help. The module has the same name and holds a click command `command`."""
 
 
+COMPLETION = "_PENSTOCK_COMPLETE"
+"""Set by a shell that asks for completions."""
+
+
 class Commands(click.Group):
     """Commands by name, imported on use."""
 
@@ -73,7 +77,11 @@ def run(arguments: list[str]) -> int:
     """Run one command; its exit code."""
     as_json = "--json" in arguments
     try:
-        result = penstock.main(arguments, prog_name="penstock", standalone_mode=False)
+        if COMPLETION in os.environ:
+            penstock.main(arguments, prog_name="penstock")
+        # Not `penstock.main`: that ends a broken pipe with an exit code of its own.
+        with penstock.make_context("penstock", arguments) as context:
+            result = penstock.invoke(context)
         return result if isinstance(result, int) else exits.OK
     except click.exceptions.Exit as ended:
         return ended.exit_code

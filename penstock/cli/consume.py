@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
@@ -96,7 +95,10 @@ def _open(client: Client, wanted: Wanted) -> Consumer:
     if wanted.group is not None:
         if isinstance(wanted.start, int):
             raise click.UsageError("--from OFFSET does not go with --group: penstock group reset moves a group")
-        return client.consumer(wanted.topic, group=wanted.group, start=wanted.start, delivery=wanted.delivery)
+        commit_s = COMMIT_S if wanted.commit else None
+        return client.consumer(
+            wanted.topic, group=wanted.group, start=wanted.start, delivery=wanted.delivery, auto_commit=commit_s
+        )
     positions = _positions(client, wanted)
     start = "earliest" if isinstance(wanted.start, int) else wanted.start
     return client.consumer(wanted.topic, start=start, positions=positions, delivery=wanted.delivery)
@@ -114,47 +116,32 @@ def _positions(client: Client, wanted: Wanted) -> dict[int, int]:
 
 
 class _Copy:
-    """Writes records out until enough was written. What is committed was written before."""
+    """Writes records out until enough was written.
+
+    A commit covers what was fetched before the last fetch: that was written and flushed.
+    """
 
     def __init__(self, client: Client, consumer: Consumer, wanted: Wanted) -> None:
         self._client = client
         self._consumer = consumer
         self._wanted = wanted
         self._left = wanted.count
-        self._committed_at = time.monotonic()
-        self._dirty = False  # written, not committed
 
     def run(self, encode: Callable[[list[Record]], bytes], ends: dict[int, int] | None) -> None:
         """To the end, to the count, or until interrupted, which is how following ends."""
         stdout = binary_stdout()
-        try:
-            while self._left != 0 and not (ends is not None and self._is_read(ends)):
-                records = self._fetch()
-                stdout.write(encode(records))
-                stdout.flush()
-                self._dirty = self._wanted.commit
-                if time.monotonic() - self._committed_at >= COMMIT_S:
-                    self._commit()
-        except KeyboardInterrupt:
-            self._commit()
-            raise
-        self._commit()
+        while self._left != 0 and not (ends is not None and self._is_read(ends)):
+            stdout.write(encode(self._fetch()))
+            stdout.flush()
 
     def _fetch(self) -> list[Record]:
-        wanted, most = self._wanted, MOST if self._left is None else min(self._left, MOST)
-        records = self._consumer.fetch(most, WAIT_S)
-        if records:
-            self._dirty = False  # until these are written too: a commit covers all that was fetched
+        wanted = self._wanted
+        records = self._consumer.fetch(MOST if self._left is None else min(self._left, MOST), WAIT_S)
         if wanted.partition is not None:
             records = [record for record in records if record.partition == wanted.partition]
         if self._left is not None:
             self._left -= len(records)
         return records
-
-    def _commit(self) -> None:
-        if self._dirty:
-            self._consumer.commit()
-            self._dirty, self._committed_at = False, time.monotonic()
 
     def _is_read(self, ends: dict[int, int]) -> bool:
         """Whether all up to `ends` was handed out here, or committed by the member that has the partition."""

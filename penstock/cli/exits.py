@@ -33,7 +33,7 @@ _BY_CODE = {
         "no_log",
         "missing_flights",
     ),
-    UNAVAILABLE: ("unavailable", "timed_out", "no_broker", "cannot_start", "board_unavailable"),
+    UNAVAILABLE: ("unavailable", "timed_out", "no_broker", "board_unavailable"),
     DAMAGED: ("corrupt", "bad_checksum", "poisoned", "differences"),
     IN_USE: ("already_open", "address_in_use", "group_active", "topic_exists"),
     FULL: ("storage_full", "limit_reached"),

@@ -83,9 +83,9 @@ def _json_record(record: Record) -> JsonRecord:
         line.key, line.key_base64 = _text_or_base64(record.key)
     for name, content in record.headers.items():
         text, encoded = _text_or_base64(content)
-        if isinstance(text, str):
+        if text is not UNSET:
             line.headers = {**(line.headers or {}), name: text}
-        else:
+        elif encoded is not UNSET:
             line.headers_base64 = {**(line.headers_base64 or {}), name: encoded}
     return line
 

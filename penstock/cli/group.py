@@ -81,7 +81,7 @@ def reset(topic: str, name: str, position: Any, partitions: tuple[int, ...], ses
         else:
             client.reset_group(topic, name, position)
         group = client.group(topic, name)
-    sentence = f"group {name} of {topic} reset: {group.lag:,} records to read"
+    sentence = f"group {name} of {topic} reset: {units.count_text(group.lag, 'record')} to read"
     session.output.say("reset", sentence, **_as_json(group))
 
 

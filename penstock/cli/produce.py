@@ -54,7 +54,8 @@ def command(
             for batch in entries(form, _chunks(source, advance), name=_name(source), key_separator=separator):
                 sent.send(batch)
     took = time.perf_counter() - started
-    sentence = f"{sent.records:,} records ({units.size_text(sent.bytes)}) to {topic} in {units.time_text(took)}"
+    what = f"{units.count_text(sent.records, 'record')} ({units.size_text(sent.bytes)})"
+    sentence = f"{what} to {topic} in {units.time_text(took)}"
     session.output.say("produced", sentence, topic=topic, records=sent.records, bytes=sent.bytes, seconds=took)
 
 
@@ -111,7 +112,8 @@ def _chunks(source: BinaryIO, advance: Any) -> Iterator[bytes]:
 
 
 def _name(source: BinaryIO) -> str:
-    return "standard input" if source.name in ("<stdin>", 0) else str(source.name)
+    name = getattr(source, "name", "<stdin>")
+    return "standard input" if name in ("<stdin>", 0) else str(name)
 
 
 @contextmanager

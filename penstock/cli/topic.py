@@ -62,7 +62,7 @@ def create(name: str, partitions: int, if_missing: bool, session: Session, **opt
             session.output.say("exists", f"topic {name} exists", topic=name, partitions=len(topic.partitions))
             return
     count = len(topic.partitions)
-    sentence = f"topic {name} created with {count} partition{'s' if count > 1 else ''}"
+    sentence = f"topic {name} created with {units.count_text(count, 'partition')}"
     session.output.say("created", sentence, topic=name, id=topic.id, partitions=count, settings=topic.settings)
 
 
@@ -133,7 +133,9 @@ def delete(name: str, yes: bool, session: Session) -> None:
     with session.connect() as client:
         topic = client.topic(name)
         if not yes and not session.output.as_json:
-            click.confirm(f"delete topic {name} with {topic.records:,} records?", abort=True, err=True)
+            click.confirm(
+                f"delete topic {name} with {units.count_text(topic.records, 'record')}?", abort=True, err=True
+            )
         client.delete_topic(name)
     session.output.say("deleted", f"topic {name} deleted", topic=name, records=topic.records)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from penstock.storage.units import seconds, size_bytes, size_text, time_text
+from penstock.storage.units import count_text, seconds, size_bytes, size_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,4 @@ def test_sizes_and_times_are_written_short() -> None:
     assert [time_text(t) for t in (0.00012, 0.25, 2.5, 90, 7200, 604800)] == [
         "120 us", "250 ms", "2.5 s", "90 s", "2 h", "7 d",
     ]  # fmt: skip
+    assert [count_text(n, "record") for n in (0, 1, 1234)] == ["0 records", "1 record", "1,234 records"]

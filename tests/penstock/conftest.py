@@ -1,0 +1,119 @@
+"""The command line in this process, and a broker in its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from penstock.cli.app import run
+
+
+class Result(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode()
+
+    @property
+    def lines(self) -> list[Any]:
+        """Standard output as JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Cli = Callable[..., Result]
+
+
+class Served(NamedTuple):
+    """`penstock serve` as a program runs it."""
+
+    process: subprocess.Popen[bytes]
+    ready: dict[str, Any]
+
+    @property
+    def ipc(self) -> str:
+        return next(url for url in self.ready["listen"] if url.startswith("ipc"))
+
+    @property
+    def tcp(self) -> str:
+        return next(url for url in self.ready["listen"] if url.startswith("tcp"))
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+def serve(data: Path, sockets: str, *more: str) -> Served:
+    """Start a broker and wait until it serves."""
+    listen = ["--listen", f"ipc://{sockets}/broker.sock", "--listen", "tcp://127.0.0.1:0"]
+    command = [sys.executable, "-m", "penstock", "serve", "--json", "--data", str(data), *listen, *more]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    line = process.stdout.readline()
+    assert line, process.stderr.read().decode()
+    return Served(process, json.loads(line))
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One broker for all tests; each uses topics of its own."""
+    with tempfile.TemporaryDirectory() as sockets:  # pytest's own paths are too long for a socket
+        served = serve(tmp_path_factory.mktemp("data"), sockets)
+        try:
+            yield served
+        finally:
+            served.stop()
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings but those of the test, and a home of its own."""
+    for name in ("PENSTOCK_URL", "PENSTOCK_CONFIG", "PENSTOCK_DATA", "PENSTOCK_LISTEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+
+
+@pytest.fixture
+def cli(clean: None, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Run one command as `penstock ...` would; nobody watches, so there are no bars."""
+
+    def call(*arguments: str, stdin: bytes = b"") -> Result:
+        out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code = run(list(arguments))
+            out.flush()
+            err.flush()
+        return Result(code, out.buffer.getvalue(), err.buffer.getvalue().decode())  # type: ignore[attr-defined]
+
+    return call
+
+
+@pytest.fixture
+def on(cli: Cli, broker: Served, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The same, talking to the broker of the tests."""
+    monkeypatch.setenv("PENSTOCK_URL", broker.ipc)
+    return cli
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name nobody else uses."""
+    return request.node.name[:150].replace("[", "-").replace("]", "").replace("/", "-").replace(" ", "-")

