@@ -7,12 +7,13 @@ it finds against that: a prefix of history, at least the durable part, nothing e
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import dataclass, field
 
 from penstock.storage import layout, snapshots
 from penstock.storage.batch import Batch, encode, encode_state
-from penstock.storage.errors import InvalidTopic
+from penstock.storage.errors import InvalidTopic, Poisoned
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.promises import Promises
 from penstock.storage.reader import Cursor, LogReader
@@ -45,6 +46,7 @@ class World:
     label: str = "a"
     writer: LogWriter | None = None
     incarnation_term: int = 0
+    handed: int = 0
 
     def truth(self) -> Truth:
         return Truth(self.durable, self.covered, self.term)
@@ -63,7 +65,8 @@ class World:
         self.files.note(self.truth())
 
     def _put(self, writer: LogWriter, size: int, *, state: bool = False) -> None:
-        text = f"{self.label}{len(self.history)}".encode()
+        self.handed += 1
+        text = f"{self.label}{self.handed}".encode()
         payload = text + b"." * (size - len(text))
         writer.append([encode_state(payload) if state else encode([payload, text])], len(self.history) + 1)
         self.history.append(payload)
@@ -113,6 +116,28 @@ class World:
         self.writer = None
         assert self.open().written == len(self.history)
         self.durable = len(self.history)
+
+    def sync_fails(self, writer: LogWriter) -> None:
+        """The disk fails once. The log is closed and opened again: what was acknowledged is there, in order."""
+        self._fail_sync(writer, 1)
+
+    def second_sync_fails(self, writer: LogWriter) -> None:
+        """As `sync_fails`, but the first of the dirty segments is synced well."""
+        self._fail_sync(writer, 2)
+
+    def _fail_sync(self, writer: LogWriter, nth: int) -> None:
+        self.files.fail("sync", nth, errno.EIO)
+        try:
+            self.durable = writer.sync()
+        except Poisoned:
+            assert writer.durable == self.durable
+        self.files.heal()
+        writer.close()
+        self.writer = None
+        reopened = self.open()
+        assert self.durable <= reopened.written <= len(self.history)
+        self.history = self.history[: reopened.written]
+        self.durable = reopened.written
 
 
 def populated() -> World:

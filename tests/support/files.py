@@ -44,6 +44,13 @@ class Sync:
 
 
 @dataclass(frozen=True)
+class FailedSync:
+    """The kernel told it once: what was dirty is clean now, and may or may not be on the disk."""
+
+    file: int
+
+
+@dataclass(frozen=True)
 class Name:
     """A change of names: `target` now means `file` (None: nothing), and `source` nothing any more."""
 
@@ -64,7 +71,7 @@ class Note:
     value: object
 
 
-Operation = Write | Sync | Name | SyncDir | Note
+Operation = Write | Sync | FailedSync | Name | SyncDir | Note
 
 
 class RecordingFiles(MemoryFiles):
@@ -162,17 +169,26 @@ class RecordingFile(MemoryFile):
         self._files.journal.append(Write(id(self.content), 0, b"", size))
 
     def sync(self) -> None:
-        self._files.called("sync", self.path)
+        try:
+            self._files.called("sync", self.path)
+        except Exception:
+            self._files.journal.append(FailedSync(id(self.content)))
+            raise
         self._files.journal.append(Sync(id(self.content)))
 
 
 @dataclass
 class Inode:
-    """One file: its certain bytes, and its bytes after each write since."""
+    """One file: its certain bytes, and its bytes after each write since.
+
+    `doubt` has the pages whose sync failed, each with what it may be: no later sync writes them unless they are
+    written again.
+    """
 
     certain: bytes = b""
     latest: bytearray = field(default_factory=bytearray)
     versions: list[bytes] = field(default_factory=list)
+    doubt: dict[int, list[bytes]] = field(default_factory=dict)
 
     def write(self, operation: Write) -> None:
         end = max(operation.size, operation.position + len(operation.data))
@@ -182,6 +198,16 @@ class Inode:
         self.versions.append(bytes(self.latest))
 
     def sync(self) -> None:
+        for place in self.dirty_pages():
+            self.doubt.pop(place, None)
+        self.certain = bytes(self.latest)
+        self.versions.clear()
+
+    def fail(self) -> None:
+        """A sync failed: clean in memory, anybody's guess on the disk."""
+        for place in self.dirty_pages():
+            known = self.doubt.get(place, [])
+            self.doubt[place] = [*known, *(_page(each, place) for each in [self.certain, *self.versions])]
         self.certain = bytes(self.latest)
         self.versions.clear()
 
@@ -193,6 +219,15 @@ class Inode:
 
     def possible(self, choose: random.Random, how: str) -> bytes:
         """One content the disk may have."""
+        found = self._possible(choose, how)
+        for place, states in self.doubt.items():
+            if place not in self.dirty_pages() or how == "none":
+                page = states[0 if how == "none" else -1] if how != "some" else choose.choice(states)
+                page = page[: max(0, len(found) - place * PAGE)]
+                found = found[: place * PAGE] + page + found[place * PAGE + len(page) :]
+        return found
+
+    def _possible(self, choose: random.Random, how: str) -> bytes:
         if how == "none" or not self.versions:
             return self.certain
         if how == "all":
@@ -238,6 +273,8 @@ class Disk:
             self._inodes[operation.file].write(operation)
         elif isinstance(operation, Sync):
             self._inodes[operation.file].sync()
+        elif isinstance(operation, FailedSync):
+            self._inodes[operation.file].fail()
         elif isinstance(operation, Name):
             if operation.file is not None:
                 self._inodes.setdefault(operation.file, Inode())
