@@ -26,7 +26,7 @@ from .bulk import pieces
 from .columnar import Columns, Format, converter
 from .consumer_core import ConsumerCore
 from .descriptions import Group, Topic, group_of, topic_of
-from .errors import NotKnownYet
+from .errors import TimedOut
 from .opening import open_connection
 from .pending import Future, Pending
 from .producer import wall_us
@@ -67,7 +67,7 @@ class AsyncFuture(Future, eq=False, gc=False):
 
     async def _offset(self) -> int:
         if not self._pending.settled:
-            await self._pending.owner.shell.settled(self._pending)
+            await self._pending.owner.wait_async(self._pending)
         return Future.result(self)
 
 
@@ -78,8 +78,8 @@ class AsyncProducer:
         """Made by `AsyncClient.producer`."""
         self._driver = driver
         self._core = core
-        core.shell = self
         core.wait = _not_known_yet
+        core.wait_async = self._settled
 
     @property
     def topic(self) -> str:
@@ -154,10 +154,9 @@ class AsyncProducer:
         """How many records this (named) producer has sent to a partition, over all its lives."""
         return await self._driver.run(self._core.next_sequence(partition, self._core.connection.deadline()))
 
-    async def settled(self, pending: Pending, timeout: float | None = None) -> None:
-        """Wait for the outcome of a batch; what futures do when they are awaited."""
-        core = self._core
-        await self._driver.run(core.settled(pending, core.connection.deadline(timeout)))
+    async def _settled(self, pending: Pending) -> None:
+        """What futures do when they are awaited."""
+        await self._driver.run(self._core.settled(pending, self._core.connection.deadline()))
 
     async def close(self) -> None:
         """Flush and close. Repeating it does nothing."""
@@ -440,4 +439,4 @@ class AsyncClient:
 
 
 def _not_known_yet(pending: Pending, timeout: float | None) -> None:
-    raise NotKnownYet("the outcome is not known yet: await the future")
+    raise TimedOut("the outcome is not known yet: await the future")

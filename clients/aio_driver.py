@@ -38,9 +38,9 @@ class AsyncDriver:
     async def run(self, steps: Steps[T]) -> T:
         """Drive steps to their end. Raises what they raise."""
         try:
+            self.check_open()
             while True:
                 pause = next(steps)
-                self.check_open()
                 if self.connection.turn():
                     self._tell()
                 else:

@@ -400,26 +400,26 @@ class ConsumerCore:
         if self.closed:
             return
         session = self.session
+        asked: list[Question] = []
         if session is not None and self.options.auto_commit_s is not None:
             if not failed:
                 self._enter()
             done = self._done(session)
-            if done:
-                self._commit_quietly(session, done)
+            asked += [self._commit_quietly(session, done)] if done else []
         self.closed = True
         self.life.end()
         self.connection.parts.pop(self, None)
-        if session is not None and self.connection.channel.connected:
-            limit = min(deadline, self.connection.deadline(LEAVE_PATIENCE_S))
+        if session is not None:
             leave = Question(self.connection, lambda request: Leave(request, session.session))
-            yield from self._leave(leave, limit)
+            self.connection.post(leave)
+            yield from self._answered([*asked, leave], min(deadline, self.connection.deadline(LEAVE_PATIENCE_S)))
 
-    def _leave(self, leave: Question, limit: float) -> Steps[None]:
-        """Wait for the answer, so that a commit before it is known to have arrived; without one, not for ever."""
-        self.connection.post(leave)
-        while leave.answer is None and self.connection.clock() < limit and self.connection.channel.connected:
-            yield Pause(limit)
-        leave.cancel()
+    def _answered(self, asked: list[Question], limit: float) -> Steps[None]:
+        """Wait until the last words have arrived; without a connection, not at all."""
+        for question in asked:
+            while question.answer is None and self.connection.channel.connected and self.connection.clock() < limit:
+                yield Pause(limit)
+            question.cancel()
 
 
 def _not_assigned(partitions: list[int], session: ConsumerSession) -> str:

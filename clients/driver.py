@@ -54,6 +54,7 @@ class Driver:
         """Drive steps to their end, waiting in this thread. Raises what they raise."""
         with self.lock:
             try:
+                self.check_open()
                 while True:
                     self._pause(next(steps))
             except StopIteration as done:
@@ -213,7 +214,7 @@ class Pump:
             turns, away, wait_s = self._look(driver, turns)
             del driver
             if away:
-                self._poll.poll(wait_s * 1000)
+                self._poll.poll(None if wait_s is None else wait_s * 1000)
             else:
                 self._roused.wait(wait_s)
                 self._roused.clear()

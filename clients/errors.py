@@ -43,10 +43,3 @@ class MappedUnavailable(ClientError):
     """Mapped delivery was asked for, but the broker's files cannot be read from here."""
 
     code = "mapped_unavailable"
-
-
-class NotKnownYet(ClientError):
-    """The result of a future that has none yet, asked for without waiting."""
-
-    code = "not_known_yet"
-    retry = True

@@ -116,6 +116,8 @@ class Producer:
             partition: all to this one, instead of by key.
 
         Returns: how many records were sent. The timeout counts from the last progress, not from the start.
+
+        Raises: as `send`. An error stops it, and what was sent before stays sent.
         """
         core, run = self._core, self._driver.run
         sent = Sent()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_64_intdigest
@@ -54,7 +55,7 @@ class ProducerCore:
         self.closed = False
         self.jammed: Lane | None = None
         self.wait: Callable[[Pending, float | None], None] = _nobody_waits
-        self.shell: Any = None
+        self.wait_async: Callable[[Pending], Awaitable[None]] = _nobody_awaits
         count = len(topic.partitions)
         largest = int(topic.settings.get("max_record_bytes") or 16 << 20)
         self.shape = Shape(count, self.codec, largest, topic.name)
@@ -148,9 +149,9 @@ class ProducerCore:
     ) -> None:
         """Keep the columns beside the values as long as these; a column begins with the first record that has it."""
         if key is not None and gather.keys is None:
-            gather.keys = [None] * index
+            gather.keys = list(repeat(None, index))
         if headers is not None and gather.headers is None:
-            gather.headers = [None] * index
+            gather.headers = list(repeat(None, index))
         if timestamp is not None and gather.times is None:
             gather.times = [self._now_us()] * index
         gather.has_columns = True
@@ -340,6 +341,10 @@ def _as_bytes(value: Any) -> bytes:
     if isinstance(value, (bytearray, memoryview, bytes)):
         return bytes(value)
     raise InvalidBatch(f"a record must be bytes, not {type(value).__name__}; text needs .encode()")
+
+
+def _nobody_awaits(pending: Pending) -> Awaitable[None]:
+    raise Closed("this future belongs to no open producer of an event loop")
 
 
 def _nobody_waits(pending: Pending, timeout: float | None) -> None:

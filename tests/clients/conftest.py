@@ -1,0 +1,78 @@
+"""Clients of every kind: over memory, a directory, ipc and tcp, waiting in threads and on a loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from penstock.broker import ServeConfig
+from penstock.clients import Client, connect
+from penstock.clients.testing import MemoryBroker
+from support.awaited import connect_awaited
+from support.processes import Serving
+
+PATIENCE_S = 20.0
+"""Of the clients under test: nothing is expected to take so long."""
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """One real broker with its keeper, for all tests that only use it."""
+    data = tmp_path_factory.mktemp("served")
+    config = ServeConfig(data=str(data / "data"), listen=(f"ipc://{data}/broker.sock", "tcp://127.0.0.1:0"))
+    with Serving(config) as served:
+        yield served
+
+
+@pytest.fixture(params=["mem", "file", "ipc", "tcp"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An address of each kind, with a broker behind it."""
+    if request.param == "mem":
+        with MemoryBroker() as broker:
+            yield broker.url
+    elif request.param == "file":
+        yield f"file://{tmp_path}/data"
+    else:
+        listening: list[str] = request.getfixturevalue("serving").ready["listen"]
+        yield next(address for address in listening if address.startswith(request.param))
+
+
+@pytest.fixture(params=["sync", "async"])
+def dial(request: pytest.FixtureRequest) -> Iterator[Callable[..., Client]]:
+    """Connects, the one way or the other, with the same verbs; what was opened is closed at the end."""
+    opened: list[Any] = []
+    with asyncio.Runner() as runner:
+
+        def connect_one(url: str, **how: Any) -> Any:
+            how = {"timeout": PATIENCE_S, **how}
+            client = connect(url, **how) if request.param == "sync" else connect_awaited(url, runner, **how)
+            opened.append(client)
+            return client
+
+        yield connect_one
+        for client in reversed(opened):
+            client.close()
+
+
+@pytest.fixture
+def client(dial: Callable[..., Client], url: str) -> Client:
+    """A client of each kind on each address."""
+    return dial(url)
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name no other test uses."""
+    return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture
+def ipc(serving: Serving) -> str:
+    """The ipc address of the real broker."""
+    return serving.ready["listen"][0]

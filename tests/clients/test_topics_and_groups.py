@@ -1,0 +1,115 @@
+"""Topics and groups through clients of every kind."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from penstock.broker.errors import GroupActive, InvalidSettings, TopicExists, UnknownGroup, UnknownTopic
+from penstock.clients import InvalidArgument
+from penstock.storage.errors import Closed, InvalidTopic
+
+
+def test_a_topic_is_created_described_and_deleted(client, topic):
+    made = client.create_topic(topic, partitions=3, segment_bytes="1MB", retention_s="7d")
+    assert (made.name, len(made.partitions), made.records) == (topic, 3, 0)
+    assert made.settings["segment_bytes"] == 1 << 20
+    assert made.settings["retention_s"] == 7 * 86400
+    assert client.topic(topic).id == made.id
+    assert topic in [found.name for found in client.topics()]
+    client.delete_topic(topic)
+    with pytest.raises(UnknownTopic, match=topic):
+        client.topic(topic)
+
+
+def test_settings_change_and_topics_grow(client, topic):
+    client.create_topic(topic)
+    altered = client.alter_topic(topic, partitions=2, retention_bytes="1GB", retention_s=timedelta(hours=1))
+    assert (len(altered.partitions), altered.settings["retention_bytes"]) == (2, 1 << 30)
+    assert altered.settings["retention_s"] == 3600
+    assert client.alter_topic(topic, retention_s=None).settings["retention_s"] is None
+
+
+def test_what_cannot_be_is_refused_with_a_reason(client, topic):
+    client.create_topic(topic)
+    with pytest.raises(TopicExists, match=topic):
+        client.create_topic(topic)
+    with pytest.raises(InvalidTopic, match="not allowed"):
+        client.create_topic("a/b")
+    with pytest.raises(InvalidSettings, match="did you mean commit"):
+        client.create_topic(topic + "-b", comit="durable")
+    with pytest.raises(InvalidArgument, match="64MB"):
+        client.create_topic(topic + "-c", segment_bytes="64 apples")
+    with pytest.raises(UnknownTopic):
+        client.producer("nobody-made-this")
+    with pytest.raises(UnknownTopic):
+        client.consumer("nobody-made-this")
+
+
+def test_a_deleted_topic_that_is_made_again_is_another_one(client, topic):
+    first = client.create_topic(topic)
+    client.producer(topic).send(b"old")
+    client.delete_topic(topic)
+    second = client.create_topic(topic)
+    assert second.id != first.id
+    assert client.topic(topic).records == 0
+
+
+def test_offsets_are_found_by_time(client, topic):
+    client.create_topic(topic)
+    with client.producer(topic) as producer:
+        producer.send(b"a")
+        producer.send(b"b")
+    second = client.read(topic, 0, 1)[0]
+    at = datetime.fromtimestamp(second.timestamp / 1e6, UTC)
+    assert client.offsets(topic, "earliest") == {0: 0}
+    assert client.offsets(topic, "latest") == {0: 2}
+    assert client.offsets(topic, at)[0] in (0, 1)
+    assert client.offsets(topic, at + timedelta(hours=1)) == {0: 2}
+
+
+def test_groups_tell_members_cursors_and_exact_lag(client, topic):
+    client.create_topic(topic, partitions=2)
+    client.producer(topic).send_many([b"%d" % number for number in range(10)], partition=0)
+    with client.consumer(topic, group="report", member="one") as consumer:
+        assert len(consumer.fetch(4)) == 4
+        consumer.commit()
+        group = client.group(topic, "report")
+        assert [member.name for member in group.members] == ["one"]
+        assert [(part.cursor, part.end, part.lag) for part in group.partitions] == [(4, 10, 6), (-1, 0, 0)]
+        assert group.lag == 6
+        with pytest.raises(GroupActive):
+            client.reset_group(topic, "report", "earliest")
+    assert [found.name for found in client.groups(topic)] == ["report"]
+
+
+def test_a_group_without_members_is_reset_and_forgotten(client, topic):
+    client.create_topic(topic)
+    client.producer(topic).send_many([b"%d" % number for number in range(10)])
+    with client.consumer(topic, group="g") as consumer:
+        consumer.fetch(10)
+        consumer.commit()
+    client.reset_group(topic, "g", {0: 7})
+    assert client.group(topic, "g").lag == 3
+    client.reset_group(topic, "g", "earliest")
+    with client.consumer(topic, group="g") as consumer:
+        assert consumer.fetch(1)[0].offset == 0
+    client.delete_group(topic, "g")
+    with pytest.raises(UnknownGroup, match="has no group 'g'"):
+        client.group(topic, "g")
+
+
+def test_the_broker_answers_pings_and_tells_numbers(client):
+    assert 0 < client.ping() < 20
+    assert isinstance(client.stats(), dict)
+    assert client.stats()
+
+
+def test_a_closed_client_says_so(client, topic):
+    client.close()
+    client.close()
+    assert client.closed
+    with pytest.raises(Closed, match="closed"):
+        client.topics()
+    with pytest.raises(Closed):
+        client.producer(topic)

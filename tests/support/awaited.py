@@ -1,0 +1,68 @@
+"""The asyncio client with the manners of the other one, so that one test body holds both to the same promises.
+
+`Awaited` wraps an async object: awaiting methods wait, async iterators iterate, `async with` becomes `with`.
+The loop only runs inside calls, as it would for a program that awaits nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.clients.aio import AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer, connect
+
+WRAPPED = (AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer)
+
+
+class Awaited:
+    """See the module."""
+
+    def __init__(self, inner: Any, runner: asyncio.Runner) -> None:
+        self._inner = inner
+        self._runner = runner
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if inspect.iscoroutinefunction(found):
+            return lambda *args, **kwargs: self._wrap(self._runner.run(found(*args, **kwargs)))
+        if name == "batches":
+            return lambda *args, **kwargs: self._iterate(found(*args, **kwargs))
+        return found
+
+    def result(self, timeout: float | None = None) -> int:
+        """Of a future."""
+        return self._runner.run(_awaited(self._inner))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._iterate(aiter(self._inner))
+
+    def __enter__(self) -> Awaited:
+        return self._wrap(self._runner.run(self._inner.__aenter__()))
+
+    def __exit__(self, *error: Any) -> None:
+        self._runner.run(self._inner.__aexit__(*error))
+
+    def _iterate(self, source: Any) -> Iterator[Any]:
+        while True:
+            try:
+                yield self._runner.run(_next(source))
+            except StopAsyncIteration:
+                return
+
+    def _wrap(self, found: Any) -> Any:
+        return Awaited(found, self._runner) if isinstance(found, WRAPPED) else found
+
+
+async def _awaited(thing: Any) -> Any:
+    return await thing
+
+
+async def _next(source: Any) -> Any:
+    return await anext(source)
+
+
+def connect_awaited(url: str, runner: asyncio.Runner, **how: Any) -> Any:
+    """As `penstock.connect`."""
+    return Awaited(runner.run(connect(url, **how)), runner)
