@@ -52,11 +52,12 @@ class RecordBuffer:
         return len(values) >= self._limit
 
     def _add_many(self, values: Sequence[bytes], keys: Sequence[Any] | None, headers: Sequence[Any] | None) -> None:
-        for each in values:
-            if not isinstance(each, bytes):
-                raise InvalidBatch(f"a record must be bytes, not {type(each).__name__}")
-            if len(each) > self._max_record_bytes:
-                raise self._too_large(len(each))
+        others = set(map(type, values)) - {bytes}
+        if others:
+            raise InvalidBatch(f"records must be bytes, not {' or '.join(sorted(each.__name__ for each in others))}")
+        longest = max(map(len, values), default=0)
+        if longest > self._max_record_bytes:
+            raise self._too_large(longest)
         for name, column in (("keys", keys), ("headers", headers)):
             if column is not None and (isinstance(column, Mapping) or len(column) != len(values)):
                 raise InvalidBatch(f"{name} must be a list with one entry for each of the {len(values)} records")
@@ -77,21 +78,20 @@ class RecordBuffer:
 
     def batches(self, encode: Callable[..., Any]) -> list[Any]:
         """What is buffered as batches of about BATCH_BYTES, made with `encode(values, keys=, headers=)`."""
+        values, keys, headers = self._values, self._keys, self._headers
+        if sum(map(len, values)) <= BATCH_BYTES:
+            return [encode(values, keys=keys, headers=headers)]
         return [
             encode(
-                self._values[start:end],
-                keys=None if self._keys is None else self._keys[start:end],
-                headers=None if self._headers is None else self._headers[start:end],
+                values[start:end],
+                keys=None if keys is None else keys[start:end],
+                headers=None if headers is None else headers[start:end],
             )
             for start, end in self._parts()
         ]
 
     def _parts(self) -> Iterator[tuple[int, int]]:
-        values = self._values
-        if sum(map(len, values)) <= BATCH_BYTES:
-            yield 0, len(values)
-            return
-        start = size = 0
+        values, start, size = self._values, 0, 0
         for place, value in enumerate(values):
             if size and size + len(value) > BATCH_BYTES:
                 yield start, place

@@ -189,6 +189,8 @@ class LogWriter:
         """
         if not self._ready:
             self._prepare()
+        if not batches:
+            return []
         time_us = max(now_us, self.last_time_us)
         plan = Plan(self._open[-1], self._end_now())
         options, made = self.options, []

@@ -58,6 +58,12 @@ def test_batches_get_seq_offset_and_position_in_order() -> None:
     assert [writer.end_offset_at(seq) for seq in range(5)] == [0, 2, 2, 2, 3]
 
 
+def test_appending_nothing_changes_nothing() -> None:
+    writer = make()
+    assert writer.append([], 5) == []
+    assert (writer.written, writer.end_offset, writer.last_time_us) == (0, 0, 0)
+
+
 def test_every_batch_names_the_one_before_it_and_times_never_go_back() -> None:
     writer = make()
     for time_us in (50, 40, 60):
