@@ -1,7 +1,8 @@
 """The embedded log: what a record costs to write and to read without a broker.
 
-100-byte records, every batch checksummed on the way in and again on the way out. `written` rows end with one sync,
-which is inside the time; `durable` rows sync after every flush.
+100-byte records, every batch checksummed on the way in and again on the way out. `written` rows end when the last
+record is in the page cache, `durable` rows sync after every flush. Arrow batches are mapped, and their checksums
+are verified, so that a record cannot cost less than reading its bytes from memory.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _buffered(place: Path, values: list[bytes], commit: Literal["durable", "writ
         write = log.write
         for value in values:
             write(value)
-        log.sync()
+        log.flush()
         return (time.perf_counter() - begun) / len(values) * 1e9
 
 
@@ -62,7 +63,7 @@ def _bulk(place: Path, values: list[bytes], commit: Literal["durable", "written"
         begun = time.perf_counter()
         for first in range(0, len(values), BULK):
             log.append(values[first : first + BULK])
-        log.sync()
+        log.flush()
         return (time.perf_counter() - begun) / len(values) * 1e9
 
 
@@ -86,15 +87,7 @@ def _reads(place: Path) -> Iterator[Row]:
         memcpy = {"limit": limits.memcpy_ns_per_record, "limit_name": "memcpy"}
         yield Row("embedded: iterate values as bytes", "ns/record", as_bytes, False, 150.0, **memcpy)
         yield Row("embedded: iterate records as objects", "ns/record", as_records, False, **memcpy)
-        yield Row(
-            "embedded: read Arrow batches, mapped",
-            "ns/record",
-            as_arrow,
-            False,
-            limit=as_bytes,
-            limit_name="the same log as bytes",
-            ratio_goal=0.1,
-        )
+        yield Row("embedded: read Arrow batches, mapped", "ns/record", as_arrow, False, 15.0, **memcpy)
 
 
 def _drained(items: Iterator[object], log: penstock.Log) -> float:
