@@ -90,8 +90,8 @@ def _keyed_pieces(
 
 
 def _split(
-    values: Sequence[bytes], keys: list[bytes | None], partitions: int, partition: int | None
-) -> Iterator[tuple[int | None, Sequence[bytes], list[bytes | None] | None]]:
+    values: Sequence[Any], keys: list[bytes | None], partitions: int, partition: int | None
+) -> Iterator[tuple[int | None, Sequence[Any], list[bytes | None] | None]]:
     """Records by partition; those without a key may go anywhere."""
     if partition is not None or partitions == 1:
         yield partition or 0, values, keys
@@ -210,7 +210,7 @@ def _arrow_by_key(values: pa.Array, keys: pa.Array, shape: Shape) -> Iterator[Pi
     for start in range(0, len(values), rows):
         block, block_keys = values.slice(start, rows), keys.slice(start, rows)
         named = block_keys.to_pylist()
-        for number, positions, _ in _split(range(len(named)), _as_bytes(named), shape.partitions, None):  # pyright: ignore[reportArgumentType]
+        for number, positions, _ in _split(range(len(named)), _as_bytes(named), shape.partitions, None):
             picked = list(positions)
             yield from _arrow_slices(number, block.take(picked), block_keys.take(picked), shape)
 
@@ -237,7 +237,8 @@ def _arrow_piece(partition: int | None, values: pa.Array, keys: pa.Array | None,
 
     size = values.nbytes
     if size > shape.max_record_bytes:
-        check_record(pc.max(pc.binary_length(values)).as_py() or 0, shape)  # pyright: ignore[reportAttributeAccessIssue]
+        compute: Any = pc  # its functions are made at import, where type checkers do not see them
+        check_record(compute.max(compute.binary_length(values)).as_py() or 0, shape)
 
     def make(producer_id: int, epoch: int, sequence: int) -> Buffer:
         return encode_arrow(
