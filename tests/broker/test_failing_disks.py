@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from penstock.broker.data_directory import write_small
 from penstock.broker.doubts import doubts_of
-from penstock.storage.batch import encode
+from penstock.storage.batch import batches, encode
 from penstock.storage.board import word
 from penstock.transport import messages as m
 from support.core import DATA, Core
@@ -135,7 +135,12 @@ def test_what_a_dead_pair_left_in_doubt_is_copied_before_it_counts():
     second = Core(core.files)
     assert second.topic("t").partitions[0].end == 5
     assert not second.files.exists(f"{DATA}/doubts")
-    assert Core(second.files.power_cut()).topic("t").partitions[0].end == 5
+    third = Core(second.files.power_cut())
+    assert third.topic("t").partitions[0].state == "ok"
+    request = third.send(lambda request: m.Fetch(request, topic, 0, 0, -1, 1 << 20, 0))
+    third.turn()
+    stored = [each for _, message, each in third.port.sent if getattr(message, "request", 0) == request]
+    assert sum(each.record_count for each in batches(stored[0])) == 5
 
 
 def test_a_poison_word_whose_file_could_not_be_written_poisons_at_the_next_start():

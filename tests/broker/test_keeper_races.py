@@ -41,8 +41,15 @@ def durable_one(pair: Pair, log: LogWriter) -> None:
 
 
 def records(pair: Pair, path: str) -> int:
-    """Records that a fresh start finds."""
-    return pair.open(path).end_offset
+    """Records that a fresh start finds and can read."""
+    log = pair.open(path)
+    cursor, found = log.reader().cursor(0), 0
+    while (chunk := cursor.next(limit_seq=log.written)) is not None:
+        for batch in chunk.batches:
+            batch.check()
+            found += batch.record_count
+    assert found == log.end_offset
+    return found
 
 
 # -- a result of an old generation ----------------------------------------------------------------
