@@ -56,6 +56,9 @@ class File:
         self.path = path
         self._descriptor = descriptor
 
+    def __del__(self) -> None:
+        self.close()
+
     def pread(self, size: int, position: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
         data = os.pread(self._descriptor, size, position)
@@ -139,6 +142,9 @@ class FileLock:
         self.path = path
         self._descriptor = descriptor
 
+    def __del__(self) -> None:
+        self.release()
+
     @property
     def held(self) -> bool:
         return self._descriptor >= 0
@@ -179,8 +185,11 @@ class Files:
         return self._open(path, os.O_RDWR if write else os.O_RDONLY)
 
     def _open(self, path: str, flags: int) -> File:
+        return File(path, self._descriptor(path, flags))
+
+    def _descriptor(self, path: str, flags: int) -> int:
         try:
-            return File(path, os.open(path, flags | os.O_CLOEXEC, 0o600))
+            return os.open(path, flags | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise full_or(error, path, "open") from error
 
@@ -227,11 +236,11 @@ class Files:
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        directory = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = self._descriptor(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            os.fsync(directory._descriptor)
+            os.fsync(descriptor)
         finally:
-            directory.close()
+            os.close(descriptor)
 
     def rename_dir(self, source: str, target: str) -> None:
         """Move a directory. Raises OSError when `target` exists and is not empty."""
@@ -243,7 +252,7 @@ class Files:
 
     def try_lock(self, path: str) -> FileLock | bytes:
         """Lock the file (made when missing), or the content its holder wrote."""
-        descriptor = self._open(path, os.O_RDWR | os.O_CREAT)._descriptor
+        descriptor = self._descriptor(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         except (BlockingIOError, PermissionError):
