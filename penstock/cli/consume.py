@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -77,8 +79,26 @@ def command(
     encode = writer(form or ("json" if session.output.as_json else "lines"))
     with session.connect() as client:
         ends = None if follow else _ends(client, wanted)
-        with _open(client, wanted) as consumer:
-            _Copy(client, consumer, wanted).run(encode, ends)
+        with _open(client, wanted) as consumer, _interrupts() as interrupted:
+            _Copy(client, consumer, wanted, interrupted).run(encode, ends)
+    if interrupted():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """A first ^C is only noted, so that what is being written gets written and committed; a second one acts."""
+    seen: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        seen.append(number)
+        signal.signal(signal.SIGINT, previous)
+
+    previous = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(seen)
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def _ends(client: Client, wanted: Wanted) -> dict[int, int]:
@@ -121,16 +141,19 @@ class _Copy:
     A commit covers what was fetched before the last fetch: that was written and flushed.
     """
 
-    def __init__(self, client: Client, consumer: Consumer, wanted: Wanted) -> None:
+    def __init__(
+        self, client: Client, consumer: Consumer, wanted: Wanted, interrupted: Callable[[], bool]
+    ) -> None:  # fmt: skip
         self._client = client
         self._consumer = consumer
         self._wanted = wanted
+        self._interrupted = interrupted
         self._left = wanted.count
 
     def run(self, encode: Callable[[list[Record]], bytes], ends: dict[int, int] | None) -> None:
         """To the end, to the count, or until interrupted, which is how following ends."""
         stdout = binary_stdout()
-        while self._left != 0 and not (ends is not None and self._is_read(ends)):
+        while self._left != 0 and not self._interrupted() and not (ends is not None and self._is_read(ends)):
             stdout.write(encode(self._fetch()))
             stdout.flush()
 

@@ -64,7 +64,7 @@ def serve(data: Path, sockets: str, *more: str) -> Served:
     assert process.stdout is not None
     assert process.stderr is not None
     line = process.stdout.readline()
-    assert line, process.stderr.read().decode()
+    assert line, process.communicate()[1].decode()
     return Served(process, json.loads(line))
 
 

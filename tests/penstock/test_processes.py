@@ -131,15 +131,17 @@ def test_what_a_slow_pipe_gives_is_sent_at_once(broker: Served, on: Cli, topic: 
     assert on("consume", topic, "--until-end").out == b"early\nlate\n"
 
 
-def test_members_of_a_group_share_a_topic_and_all_end_where_it_ends(broker: Served, on: Cli, topic: str) -> None:
+def test_members_of_a_group_share_a_topic_and_all_end_where_it_ends(
+    broker: Served, on: Cli, topic: str, tmp_path: Path
+) -> None:
     on("topic", "create", topic, "--partitions", "4")
     content = b"".join(b"%d:%d\n" % (number % 50, number) for number in range(20_000))
     on("produce", topic, "--key-separator", ":", stdin=content)
     command = [*PENSTOCK, "consume", topic, "--group", "g", "--until-end", "--url", broker.ipc]
-    members = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(3)]
-    outs = [member.communicate(timeout=60)[0] for member in members]
-    assert [member.returncode for member in members] == [exits.OK] * 3
-    assert sorted(int(line) for out in outs for line in out.split()) == list(range(20_000))
+    outs = [tmp_path / f"member-{number}" for number in range(3)]  # files: a full pipe would stop a member
+    members = [subprocess.Popen(command, stdout=out.open("wb")) for out in outs]
+    assert [member.wait(60) for member in members] == [exits.OK] * 3
+    assert sorted(int(line) for out in outs for line in out.read_bytes().split()) == list(range(20_000))
 
 
 def test_the_demo_runs_and_finds_everything_equal(tmp_path: Path) -> None:
