@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -107,6 +108,16 @@ def test_a_forked_child_neither_holds_the_lock_nor_writes(tmp_path) -> None:
         assert [record.value for record in again] == [b"parent", b"still mine"]
     os.write(release, b"x")
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_a_log_that_is_dropped_gives_up_its_lock_and_its_files(tmp_path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    log = Log(tmp_path / "log")
+    log.append(b"x")
+    del log
+    gc.collect()
+    Log(tmp_path / "log").close()
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_path_that_cannot_be_a_log_is_refused_clearly(tmp_path) -> None:
