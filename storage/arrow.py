@@ -14,7 +14,7 @@ import numpy as np
 
 from . import columns
 from .batch import Batch, Codec, ColumnId, Kind, assemble
-from .errors import InvalidBatch
+from .errors import InvalidBatch, MissingLibrary
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -54,9 +54,11 @@ def binary_array(
 
 
 def record_batch(batch: Batch, names: Sequence[str]) -> pa.RecordBatch:
-    """See `Batch.arrow`."""
-    import pyarrow as pa
-
+    """See `Batch.arrow`. Raises MissingLibrary."""
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError:
+        raise MissingLibrary("Arrow batches need pyarrow: pip install 'penstock[arrow]'") from None
     return pa.RecordBatch.from_arrays([_ARRAYS[name](batch) for name in names], names=list(names))
 
 

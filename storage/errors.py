@@ -143,6 +143,12 @@ class MissingCodec(StorageError):
     code = "missing_codec"
 
 
+class MissingLibrary(StorageError):
+    """What was asked for needs a library that is not installed; the message names the extra that brings it."""
+
+    code = "missing_library"
+
+
 class Closed(StorageError):
     """The log, client, producer or consumer was closed before this call."""
 
