@@ -119,6 +119,7 @@ class Broker:
         if wait <= 0.0:
             self._settle(at)
             wait = self._node.tick(at)
+        self._port.send_answers()
         return self._patience(wait, at)
 
     def _settle(self, at: Now) -> None:
@@ -254,4 +255,5 @@ class Broker:
         self._watermarks.sync_all()
         self._node.advance(now())
         self._node.close(now())
+        self._port.send_answers()
         self._errands.do_the_rest()

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ..storage.reader import NotCached
 from ..transport import codec
 from ..transport.errors import MessageTooLarge, TransportError
-from ..transport.messages import Failure
+from ..transport.messages import Deliver, Failure
 from .cold_reads import Job
 from .engine import COLD, Cold
 
 if TYPE_CHECKING:
     from ..storage.reader import Chunk, Cursor
-    from ..transport.messages import Answer, Deliver
+    from ..transport.messages import Answer
     from ..transport.zmq_sockets import Context, PushSocket, ServerSocket
     from .cold_reads import Warmer
     from .engine import Payload
@@ -48,9 +48,26 @@ class SocketPort:
         self._wakes = wakes
         self._warmer = warmer
         self._pushes: dict[int, PushSocket] = {}
+        self._unsent: list[tuple[Any, Answer, Payload]] = []
 
     def reply(self, peer: Any, message: Answer, payload: Payload = b"") -> bool:
-        """Send one message. False when the peer is gone or does not read."""
+        """Send one message at the end of the turn: mapped readers are woken first. A Deliver is sent at once.
+
+        False when the peer is gone or does not read; an answer is then dropped when its time comes.
+        """
+        if isinstance(message, Deliver):
+            self.send_answers()
+            return self._send(peer, message, payload)
+        self._unsent.append((peer, message, payload))
+        return True
+
+    def send_answers(self) -> None:
+        """Send what was replied in this turn, in order."""
+        unsent, self._unsent = self._unsent, []
+        for peer, message, payload in unsent:
+            self._send(peer, message, payload)
+
+    def _send(self, peer: Any, message: Answer, payload: Payload) -> bool:
         try:
             frames = codec.frames(message, payload)
         except MessageTooLarge as error:
