@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ..broker.errors import Fenced
+from ..broker.errors import Fenced, UnknownSession
 from ..storage.batch import KINDS_OF_STREAMS, Batch, Kind, batches
 from ..storage.errors import Closed, NewerFormat
 from ..storage.record import Record, records
@@ -265,19 +266,27 @@ class ConsumerCore:
     def commit(self, positions: Mapping[int, int] | None, deadline: float) -> Steps[None]:
         """Make the cursor durable: exactly what was handed out, or explicit next offsets."""
         self._check_group()
-        session = yield from self._in_session(deadline)
-        self._note()
-        wanted = session.to_commit() if positions is None else self._explicit(session, positions)
+        yield from self._in_a_session(lambda session: self._commit(session, positions, deadline), deadline)
         lost, self._kept = [p for p, (done, at) in self._kept.items() if at > done], {}
-        if wanted:
-            what = f"committing group {self.options.group} on topic {self.topic.name}"
-            yield from self.connection.ask(self._commit_of(session, wanted), Done, deadline=deadline, what=what)
-            session.committed(wanted)
         if lost and positions is None:
             raise Fenced(
                 f"partitions {lost} of topic {self.topic.name} went to other members of group {self.options.group} "
                 "before this commit: what was handed out of them since the last one is read again"
             )
+
+    def _commit(self, session: ConsumerSession, positions: Mapping[int, int] | None, deadline: float) -> Steps[None]:
+        self._note()
+        wanted = session.to_commit() if positions is None else self._explicit(session, positions)
+        if not wanted:
+            return
+        what = f"committing group {self.options.group} on topic {self.topic.name}"
+        try:
+            yield from self.connection.ask(self._commit_of(session, wanted), Done, deadline=deadline, what=what)
+        except Fenced:
+            taken = session.revoked  # asked back, and taken since: what is left can be committed
+            self.connection.send(session.release(taken))
+            raise
+        session.committed(wanted)
 
     def _commit_of(self, session: ConsumerSession, positions: list[Position]) -> Callable[[int], Commit]:
         topic, group = self.topic.topic, self.options.group
@@ -338,18 +347,19 @@ class ConsumerCore:
             yield Pause(deadline)
         return self.session
 
+    def _in_a_session(self, act: Callable[[ConsumerSession], Steps[None]], deadline: float) -> Steps[None]:
+        """Act in the session, and again in the next one when it turns out to be over."""
+        while True:
+            session = yield from self._in_session(deadline)
+            try:
+                return (yield from act(session))
+            except UnknownSession:
+                if self.session is session:
+                    self.life.rejoin()
+
     def seek(self, place: int, is_time: bool, partition: int | None, deadline: float) -> Steps[None]:
         """Go on elsewhere: at an offset, or where a time (or an end) is."""
-        session = yield from self._in_session(deadline)
-        self._note()
-        chosen = sorted(session.partitions) if partition is None else [partition]
-        if partition is not None and partition not in session.partitions:
-            raise NotAssigned(
-                f"partition {partition} is not assigned to this consumer, which reads {sorted(session.partitions)}"
-            )
-        if not is_time and len(chosen) > 1:
-            raise InvalidArgument(f"an offset is of one partition: say which of {chosen} with partition=")
-        targets = dict.fromkeys(chosen, place)
+        offsets: list[int] | None = None
         if is_time:
             found = yield from self.connection.ask(
                 lambda request: FindOffsets(request, self.topic.topic, place),
@@ -357,16 +367,31 @@ class ConsumerCore:
                 deadline=deadline,
                 what="seeking",
             )
-            targets = {number: found.offsets[number][0] for number in chosen}
-        for number, offset in targets.items():
-            yield from self._seek_one(session, number, offset, deadline)
-
-    def _seek_one(self, session: ConsumerSession, partition: int, offset: int, deadline: float) -> Steps[None]:
-        if self._handout is not None and self._handout.delivery.partition == partition:
-            self._drop_handout()
-        yield from self.connection.ask(
-            lambda request: SeekTo(request, session.session, partition, offset), Done, deadline=deadline, what="seeking"
+            offsets = [offset for offset, _ in found.offsets]
+        yield from self._in_a_session(
+            lambda session: self._seek(session, self._targets(session, place, offsets, partition), deadline), deadline
         )
+
+    def _targets(
+        self, session: ConsumerSession, place: int, offsets: list[int] | None, partition: int | None
+    ) -> dict[int, int]:
+        """Where to go, by partition."""
+        chosen = sorted(session.partitions) if partition is None else [partition]
+        if partition is not None and partition not in session.partitions:
+            raise NotAssigned(_not_assigned([partition], session))
+        if offsets is not None:
+            return {number: offsets[number] for number in chosen if number < len(offsets)}
+        if len(chosen) > 1:
+            raise InvalidArgument(f"an offset is of one partition: say which of {chosen} with partition=")
+        return dict.fromkeys(chosen, place)
+
+    def _seek(self, session: ConsumerSession, targets: dict[int, int], deadline: float) -> Steps[None]:
+        for partition, offset in targets.items():
+            self._note()
+            if self._handout is not None and self._handout.delivery.partition == partition:
+                self._drop_handout()
+            seek_to = partial(_seek_to, session.session, partition, offset)
+            yield from self.connection.ask(seek_to, Done, deadline=deadline, what=f"seeking in partition {partition}")
 
     def positions(self) -> dict[int, int]:
         """The next offset to be handed out, by partition."""
@@ -420,6 +445,10 @@ class ConsumerCore:
             while question.answer is None and self.connection.channel.connected and self.connection.clock() < limit:
                 yield Pause(limit)
             question.cancel()
+
+
+def _seek_to(session: int, partition: int, offset: int, request: int) -> SeekTo:
+    return SeekTo(request, session, partition, offset)
 
 
 def _not_assigned(partitions: list[int], session: ConsumerSession) -> str:

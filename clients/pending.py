@@ -96,7 +96,8 @@ class Future(msgspec.Struct, eq=False, gc=False):
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
         """Call `callback(self)` once the outcome is known, in whichever thread learns of it; at once if it is."""
-        self._pending.owner.add_callback(self._pending, lambda: callback(self))
+        if not self._pending.owner.call_when_settled(self._pending, lambda: callback(self)):
+            callback(self)
 
     def __repr__(self) -> str:
         pending = self._pending

@@ -36,6 +36,7 @@ class Producer:
         self._driver = driver
         self._core = core
         self._lock = driver.lock
+        core.lock = driver.lock
         core.wait = self._wait
 
     @property

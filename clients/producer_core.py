@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ class ProducerCore:
         self.closed = False
         self.jammed: Lane | None = None
         self.wait: Callable[[Pending, float | None], None] = _nobody_waits
+        self.lock: AbstractContextManager[Any] = nullcontext()
         self.wait_async: Callable[[Pending], Awaitable[None]] = _nobody_awaits
         count = len(topic.partitions)
         largest = int(topic.settings.get("max_record_bytes") or 16 << 20)
@@ -230,14 +232,13 @@ class ProducerCore:
             self.connection.finished += pending.callbacks
             pending.callbacks = None
 
-    def add_callback(self, pending: Pending, callback: Callable[[], None]) -> None:
-        """Call when settled, without the lock."""
-        if pending.settled:
-            self.connection.finished.append(callback)
-        elif pending.callbacks is None:
-            pending.callbacks = [callback]
-        else:
-            pending.callbacks.append(callback)
+    def call_when_settled(self, pending: Pending, callback: Callable[[], None]) -> bool:
+        """Have `callback` called, without the lock, when `pending` is settled. False when it is already."""
+        with self.lock:
+            if pending.settled:
+                return False
+            pending.callbacks = [*(pending.callbacks or ()), callback]
+            return True
 
     def settled(self, pending: Pending, deadline: float) -> Steps[None]:
         """Wait until a batch is settled."""

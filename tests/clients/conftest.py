@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from penstock.broker import ServeConfig
 from penstock.clients import Client, connect
-from penstock.clients.testing import MemoryBroker
+from penstock.clients.testing import MemoryBroker, penstock_broker, penstock_client
 from support.awaited import connect_awaited
 from support.processes import Serving
+
+__all__ = ["penstock_broker", "penstock_client"]  # also where the package is not installed with its entry points
 
 PATIENCE_S = 20.0
 """Of the clients under test: nothing is expected to take so long."""

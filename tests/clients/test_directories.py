@@ -1,0 +1,138 @@
+"""`file://`: reading without the lock, also beside whoever writes, and becoming the writer at the first change."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from penstock.broker import ServeConfig
+from penstock.clients import connect
+from penstock.storage.errors import AlreadyOpen, ForeignDirectory, NewerFormat, OutOfBounds
+from support.processes import Serving
+
+MANY = [b"%06d" % number for number in range(2000)]
+
+
+@pytest.fixture
+def data(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def filled(data):
+    """A directory with a topic of two partitions that nobody has open."""
+    with connect(f"file://{data}") as client:
+        client.create_topic("t", partitions=2)
+        client.producer("t").send_many(MANY, partition=0)
+        client.producer("t").send_many(MANY[:10], partition=1)
+    return data
+
+
+def values(client, topic="t"):
+    with client.consumer(topic) as consumer:
+        return sorted(record.value for batch in consumer.batches(wait=0) for record in batch)
+
+
+def test_what_was_written_is_there_in_the_next_life(filled):
+    with connect(f"file://{filled}") as client:
+        assert values(client) == sorted(MANY + MANY[:10])
+        with client.producer("t") as producer:
+            assert producer.send(b"more", partition=1) == 10
+        assert values(client) == sorted([*MANY, *MANY[:10], b"more"])
+
+
+def test_reading_locks_writes_and_creates_nothing(filled):
+    before = {path: path.stat().st_mtime_ns for path in filled.rglob("*")}
+    os.chmod(filled, 0o500)
+    try:
+        with connect(f"file://{filled}") as client:
+            assert [topic.name for topic in client.topics()] == ["t"]
+            assert values(client) == sorted(MANY + MANY[:10])
+            assert client.offsets("t", "latest") == {0: 2000, 1: 10}
+            with client.consumer("t", positions={0: 1990}) as consumer:
+                assert consumer.delivery == "mapped"
+                assert consumer.lag() == 20
+                consumer.seek(1995, partition=0)
+                assert consumer.position == {0: 1995, 1: 0}
+            with pytest.raises(OutOfBounds, match="0 to 2000"):
+                client.consumer("t", positions={0: 5000})
+    finally:
+        os.chmod(filled, 0o700)
+    assert {path: path.stat().st_mtime_ns for path in filled.rglob("*")} == before
+
+
+def test_a_directory_that_is_not_there_is_empty_until_something_is_made(data):
+    with connect(f"file://{data}") as client:
+        assert client.topics() == []
+        assert not data.exists()
+        client.create_topic("t")
+        assert data.exists()
+
+
+def test_groups_work_in_a_directory(filled):
+    with connect(f"file://{filled}") as client, client.consumer("t", group="g") as consumer:
+        assert len(consumer.fetch(5)) == 5
+        consumer.commit()
+    with connect(f"file://{filled}") as client:
+        assert client.group("t", "g").lag == 2005
+
+
+def test_clients_of_one_process_share_the_directory(data):
+    with connect(f"file://{data}") as writer, connect(f"file://{data}") as reader:
+        writer.create_topic("t")
+        with writer.producer("t") as producer, reader.consumer("t") as consumer:
+            for value in MANY[:20]:
+                producer.send(value)
+                assert [record.value for record in consumer.fetch(wait=10)] == [value]
+
+
+def test_a_reader_in_another_process_follows_a_writer(data):
+    script = (
+        "import sys; from penstock.clients import connect\n"
+        "with connect(sys.argv[1]) as client, client.consumer('t') as consumer:\n"
+        "    print('reading', flush=True)\n"
+        "    print(b','.join(record.value for record in consumer.fetch(wait=20)).decode(), flush=True)\n"
+    )
+    with connect(f"file://{data}") as writer:
+        writer.create_topic("t")
+        reader = subprocess.Popen([sys.executable, "-c", script, f"file://{data}"], stdout=subprocess.PIPE, text=True)
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "reading\n"
+        writer.producer("t").send(b"hello")
+        assert reader.stdout.readline() == "hello\n"
+        assert reader.wait(20) == 0
+        reader.stdout.close()
+
+
+def test_a_served_directory_is_read_and_its_broker_named_to_writers(tmp_path, data):
+    with Serving(ServeConfig(data=str(data), listen=(f"ipc://{tmp_path}/b.sock",))) as serving:
+        with connect(serving.url, timeout=20) as served, connect(f"file://{data}") as client:
+            served.create_topic("t", partitions=2)
+            served.producer("t").send_many(MANY, partition=0)
+            assert values(client) == MANY
+            with client.consumer("t", start="latest") as consumer:
+                assert consumer.fetch(wait=0) == []
+                served.producer("t").send(b"new")
+                assert [record.value for record in consumer.fetch(wait=10)] == [b"new"]
+            with pytest.raises(AlreadyOpen, match=f"broker at ipc://{tmp_path}/b.sock"):
+                client.create_topic("mine")
+            with pytest.raises(AlreadyOpen):
+                client.producer("t").send(b"x")
+            with pytest.raises(AlreadyOpen):
+                client.consumer("t", group="g")
+        assert serving.end() == 0
+    with connect(f"file://{data}") as client:
+        client.producer("t").send(b"alone")
+
+
+def test_what_is_no_data_directory_is_left_alone(tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(ForeignDirectory, match=r"precious\.txt"):
+        connect(f"file://{tmp_path}")
+    (tmp_path / "precious.txt").unlink()
+    (tmp_path / "node.json").write_text('{"format": 99, "node": "a", "cluster": "b"}')
+    with pytest.raises(NewerFormat, match="99"):
+        connect(f"file://{tmp_path}")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["node.json"]

@@ -1,0 +1,282 @@
+"""What a client makes of losses: of brokers, connections, answers, deliveries and sessions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+from penstock.broker import ServeConfig
+from penstock.broker.errors import Fenced, SessionReplaced, UnknownTopic
+from penstock.clients import TimedOut, connect, lane, session_life
+from penstock.clients.channel import ZmqChannel
+from penstock.clients.local import LocalChannel
+from penstock.storage.errors import StorageFull
+from penstock.transport.messages import Deliver, Failure, Joined, Produced
+from support.processes import Serving
+
+MANY = [b"%06d" % number for number in range(3000)]
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A broker of the test's own, to be killed."""
+    config = ServeConfig(data=str(tmp_path / "data"), listen=(f"ipc://{tmp_path}/b.sock",), restart_first_s=0.01)
+    with Serving(config) as serving:
+        yield serving
+
+
+@pytest.fixture
+def losing(monkeypatch):
+    """`losing(kind, nth)`: the nth message of a kind never reaches the clients of brokers in memory."""
+
+    def lose(kind: type, *which: int, instead=None) -> None:
+        put, seen = LocalChannel.put, []
+
+        def selective(channel, message, payload):
+            if type(message) is kind:
+                seen.append(message)
+                if len(seen) in which or not which:
+                    return put(channel, instead(message), payload) if instead else True
+            return put(channel, message, payload)
+
+        monkeypatch.setattr(LocalChannel, "put", selective)
+
+    return lose
+
+
+def kill_broker(serving):
+    before = serving.ready
+    os.kill(serving.pid("broker"), signal.SIGKILL)
+    serving.wait_ready(other_than=before)
+
+
+# -- brokers that go away -----------------------------------------------------------------------------------
+
+
+def test_a_producer_goes_on_over_the_death_of_its_broker_without_loss_or_repeat(own):
+    with connect(own.url, timeout=20) as client:
+        client.create_topic("t")
+        with client.producer("t") as producer:
+            futures = [producer.send_nowait(value) for value in MANY[:1000]]
+            kill_broker(own)
+            futures += [producer.send_nowait(value) for value in MANY[1000:]]
+            assert [future.result() for future in futures] == list(range(len(MANY)))
+        assert [record.value for record in client.read("t", 0, 0, max_records=10_000)] == MANY
+
+
+@pytest.mark.parametrize("delivery", ["push", "control", "mapped"])
+def test_a_consumer_goes_on_over_the_death_of_its_broker_where_it_was(own, delivery):
+    with connect(own.url, timeout=20, delivery=delivery) as client:
+        client.create_topic("t", partitions=2)
+        with client.producer("t") as producer, client.consumer("t", group="g") as consumer:
+            producer.send_many(MANY, partition=0)
+            seen = [record.value for record in consumer.fetch(100)]
+            consumer.commit()
+            seen += [record.value for record in consumer.fetch(100)]
+            kill_broker(own)
+            producer.send_many(MANY, partition=1)
+            while len(seen) < 2 * len(MANY):
+                seen += [record.value for record in consumer.fetch(1000)]
+            assert sorted(seen) == sorted(2 * MANY)
+            consumer.commit()
+        assert client.group("t", "g").lag == 0
+
+
+def test_without_a_broker_verbs_time_out_and_say_so(tmp_path):
+    with pytest.raises(TimedOut, match=f"no connection to ipc://{tmp_path}/nobody"):
+        connect(f"ipc://{tmp_path}/nobody.sock", timeout=0.2)
+
+
+def test_a_client_outlives_a_broker_that_comes_back(tmp_path):
+    config = ServeConfig(data=str(tmp_path / "data"), listen=(f"ipc://{tmp_path}/b.sock",))
+    with Serving(config) as first:
+        client = connect(first.url, timeout=20)
+        client.create_topic("t")
+        producer = client.producer("t")
+        producer.send(b"a")
+        assert first.end() == 0
+    with pytest.raises(TimedOut, match=r"1 batches are on their way and not confirmed.*no connection"):
+        producer.send(b"b", timeout=0.2)
+    with Serving(config):
+        assert producer.send(b"c") == 2
+        assert [record.value for record in client.read("t", 0, 0)] == [b"a", b"b", b"c"]
+        client.close()
+
+
+# -- answers that go away -------------------------------------------------------------------------------------
+
+
+def test_a_batch_whose_answer_was_lost_is_sent_again_and_stands_once(penstock_client, losing, monkeypatch):
+    monkeypatch.setattr(lane, "PATIENCE_S", 0.02)
+    penstock_client.create_topic("t")
+    losing(Produced, 1, 3)
+    with penstock_client.producer("t") as producer:
+        assert [producer.send(value) for value in MANY[:5]] == [0, 1, 2, 3, 4]
+    assert [record.value for record in penstock_client.read("t", 0, 0)] == MANY[:5]
+
+
+def test_what_is_refused_for_now_is_tried_until_it_passes(penstock_client, losing):
+    penstock_client.create_topic("t")
+    losing(Produced, 1, 2, instead=lambda answer: Failure(answer.request, StorageFull.code, "the disk is full", True))
+    with penstock_client.producer("t") as producer:
+        assert producer.send(b"x") == 0
+    assert len(penstock_client.read("t", 0, 0)) == 1
+
+
+def test_a_full_window_blocks_and_then_says_on_what(penstock_broker, losing):
+    with penstock_broker.connect(timeout=0.2) as client:
+        client.create_topic("t")
+        producer = client.producer("t", window_bytes="1MB")
+        losing(Produced)
+        taken = []
+
+        def fill():
+            for number in range(100):
+                producer.send_nowait(bytes(100_000))
+                taken.append(number)
+
+        with pytest.raises(TimedOut, match=r"partition 0 of topic t: \d+ bytes in \d+ batches .*window is 1048576"):
+            fill()
+        assert 10 <= len(taken) <= 30
+        with pytest.raises(TimedOut, match="partition 0"):
+            producer.close()
+
+
+def test_the_reason_of_a_refusal_is_named_when_patience_ends(penstock_broker, losing):
+    with penstock_broker.connect(timeout=0.2) as client:
+        client.create_topic("t")
+        losing(Produced, instead=lambda answer: Failure(answer.request, StorageFull.code, "the disk is full", True))
+        producer = client.producer("t")
+        with pytest.raises(TimedOut, match="the broker said: the disk is full"):
+            producer.send(b"x")
+        with pytest.raises(TimedOut):
+            producer.close()
+
+
+def test_after_a_failure_that_broke_the_sequence_a_producer_goes_on(penstock_client, losing):
+    penstock_client.create_topic("t")
+    losing(Produced, 2, instead=lambda answer: Failure(answer.request, "poisoned", "the disk is broken"))
+    with penstock_client.producer("t") as producer:
+        assert producer.send(b"a") == 0
+        with pytest.raises(Exception, match="the disk is broken"):
+            producer.send(b"b")
+        assert producer.send(b"c") == 2
+
+
+# -- deliveries and sessions that go away ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", ["g", None])
+def test_a_lost_delivery_is_noticed_and_read_again(penstock_client, losing, group):
+    penstock_client.create_topic("t")
+    losing(Deliver, 2)
+    with penstock_client.producer("t") as producer, penstock_client.consumer("t", group=group) as consumer:
+        seen = []
+        for start in range(0, 30, 10):
+            producer.send_many(MANY[start : start + 10])
+            seen += [record.value for record in consumer.fetch(100, wait=0.05)]
+        while len(seen) < 30:
+            seen += [record.value for record in consumer.fetch(100)]
+    assert seen == MANY[:30]
+
+
+def test_a_push_endpoint_that_stays_silent_is_given_up_for_the_control_port(ipc, topic, monkeypatch):
+    monkeypatch.setattr(session_life, "SILENCE_S", 0.1)
+    monkeypatch.setattr(ZmqChannel, "listen", lambda channel, endpoint: None)
+    with connect(ipc, timeout=20) as client:
+        client.create_topic(topic)
+        client.producer(topic).send_many(MANY)
+        with client.consumer(topic, group="g") as consumer:
+            assert consumer.delivery == "push"
+            seen = [record.value for record in consumer.fetch(len(MANY), wait=20)]
+            assert consumer.delivery == "control"
+            while len(seen) < len(MANY):
+                seen += [record.value for record in consumer.fetch(len(MANY))]
+    assert seen == MANY
+
+
+def test_silence_at_the_end_of_the_log_is_no_reason_to_give_up_push(ipc, topic, monkeypatch):
+    monkeypatch.setattr(session_life, "SILENCE_S", 0.05)
+    with connect(ipc, timeout=20) as client:
+        client.create_topic(topic)
+        with client.producer(topic) as producer, client.consumer(topic) as consumer:
+            for value in MANY[:3]:
+                assert consumer.fetch(wait=0.2) == []
+                producer.send(value)
+                assert consumer.fetch(wait=20)[0].value == value
+            assert consumer.delivery == "push"
+
+
+def test_an_expired_session_is_joined_again_and_goes_on_where_it_was(penstock_broker):
+    with penstock_broker.connect() as client:
+        client.create_topic("t")
+        with client.producer("t") as producer, client.consumer("t", group="g", session_timeout=5) as consumer:
+            producer.send_many(MANY[:20])
+            assert len(consumer.fetch(10)) == 10
+            penstock_broker.advance(30)
+            assert [record.value for record in consumer.fetch(100)] == MANY[10:20]
+            consumer.commit()
+        assert client.group("t", "g").lag == 0
+
+
+def test_an_application_that_hangs_loses_its_partitions_and_learns_it_at_commit(penstock_broker):
+    with penstock_broker.connect() as hanging, penstock_broker.connect() as busy:
+        hanging.create_topic("t")
+        hanging.producer("t").send_many(MANY[:20])
+        first = hanging.consumer("t", group="g", max_processing=0.01)
+        assert len(first.fetch(10)) == 10
+        second = busy.consumer("t", group="g")
+        while second.assignment != [0]:
+            penstock_broker.advance(15)
+            second.fetch(1, wait=0.02)
+        second.seek("earliest")
+        assert [record.value for record in second.fetch(100)] == MANY[:20]
+        second.commit()
+        with pytest.raises(Fenced, match="read again"):
+            first.commit()
+        assert busy.group("t", "g").lag == 0
+
+
+def test_a_member_that_is_joined_again_elsewhere_ends(penstock_broker):
+    with penstock_broker.connect() as one, penstock_broker.connect() as two:
+        one.create_topic("t")
+        older = one.consumer("t", group="g", member="m")
+        newer = two.consumer("t", group="g", member="m")
+        with pytest.raises(SessionReplaced, match="joined again"):
+            older.fetch()
+        older.close()
+        assert newer.assignment == [0]
+
+
+def test_a_topic_deleted_under_a_consumer_ends_it(penstock_client):
+    penstock_client.create_topic("t")
+    consumer = penstock_client.consumer("t")
+    penstock_client.delete_topic("t")
+    with pytest.raises(UnknownTopic):
+        consumer.fetch()
+    consumer.close()
+
+
+def test_a_join_that_is_not_answered_times_out(penstock_broker, losing):
+    with penstock_broker.connect(timeout=0.1) as client:
+        client.create_topic("t")
+        losing(Joined)
+        with pytest.raises(TimedOut, match="joining topic t"):
+            client.consumer("t", group="g")
+
+
+def test_closing_from_another_thread_ends_a_wait(penstock_client):
+    penstock_client.create_topic("t")
+    consumer = penstock_client.consumer("t")
+    seen: list[object] = []
+    reader = threading.Thread(target=lambda: seen.extend(consumer))
+    reader.start()
+    penstock_client.producer("t").send(b"x")
+    while not seen:
+        penstock_client.ping()
+    consumer.close()
+    reader.join(10)
+    assert not reader.is_alive()
+    assert len(seen) == 1

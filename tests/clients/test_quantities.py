@@ -1,0 +1,45 @@
+"""Sizes, times and places as people give them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from penstock.clients import InvalidArgument
+from penstock.clients.quantities import microseconds, seconds, setting_values, size_bytes, start_time
+
+
+def test_sizes_and_times_are_read_as_written():
+    assert [size_bytes(given) for given in (0, 4096, "64MB", "1.5 GB", "7")] == [0, 4096, 64 << 20, 3 << 29, 7]
+    assert [seconds(given) for given in (0, 1.5, "200ms", "7d", timedelta(minutes=2))] == [0, 1.5, 0.2, 604800, 120]
+
+
+@pytest.mark.parametrize("given", ["many", "5 XB", -1, None, object()])
+def test_what_is_no_size_is_named(given):
+    with pytest.raises(InvalidArgument, match="window_bytes"):
+        size_bytes(given, "window_bytes")
+
+
+@pytest.mark.parametrize("given", ["soon", "5 parsecs", -0.1, float("nan"), timedelta(seconds=-1), None])
+def test_what_is_no_time_is_named(given):
+    with pytest.raises(InvalidArgument, match="timeout"):
+        seconds(given, "timeout")
+
+
+def test_places_to_start():
+    assert (start_time("earliest"), start_time("latest")) == (-1, -2)
+    assert start_time(datetime(1970, 1, 2, tzinfo=UTC)) == 86400 * 1_000_000
+    for given in ("first", 5, None):
+        with pytest.raises(InvalidArgument, match="earliest"):
+            start_time(given)
+
+
+def test_microseconds_are_exact():
+    assert microseconds(datetime(2024, 5, 17, 12, 30, 0, 123457, tzinfo=UTC)) == 1_715_949_000_123_457
+
+
+def test_settings_become_numbers_by_their_names():
+    given = {"segment_bytes": "1MB", "retention_s": timedelta(days=1), "retention_bytes": None, "commit": "written"}
+    assert setting_values(given) == {
+        "segment_bytes": 1 << 20, "retention_s": 86400.0, "retention_bytes": None, "commit": "written",
+    }  # fmt: skip

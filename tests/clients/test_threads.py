@@ -1,0 +1,168 @@
+"""One client, several threads: nobody waits for somebody else's answer, and things go on when all are away."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from penstock.clients import connect
+from penstock.storage.errors import Closed
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(params=["mem", "ipc"])
+def shared(request, penstock_broker, topic):
+    """A client over memory and over a socket, with a topic."""
+    url = penstock_broker.url if request.param == "mem" else request.getfixturevalue("ipc")
+    with connect(url, timeout=PATIENCE_S) as client:
+        client.create_topic(topic, partitions=2)
+        yield client
+
+
+def run_all(*targets):
+    """Run all in threads; raise what they raised."""
+    errors: list[BaseException] = []
+
+    def guarded(target):
+        try:
+            target()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(target,)) for target in targets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    assert errors == []
+
+
+def test_a_thread_that_waits_for_records_keeps_no_other_from_sending(shared, topic):
+    seen: list[bytes] = []
+    with shared.consumer(topic) as consumer, shared.producer(topic) as producer:
+
+        def read():
+            while len(seen) < 200:
+                seen.extend(record.value for record in consumer.fetch(wait=PATIENCE_S))
+
+        def write():
+            for number in range(200):
+                producer.send(b"%d" % number)
+
+        run_all(read, write)
+    assert sorted(seen) == sorted(b"%d" % number for number in range(200))
+
+
+def test_threads_that_share_a_producer_get_offsets_of_their_own(shared, topic):
+    offsets: list[int] = []
+    with shared.producer(topic) as producer:
+
+        def write():
+            for _ in range(50):
+                offsets.append(producer.send(b"x", partition=1))
+
+        run_all(write, write, write, write)
+    assert sorted(offsets) == list(range(200))
+
+
+def test_threads_ask_for_different_things_at_once(shared, topic):
+    def ask():
+        for _ in range(20):
+            assert shared.topic(topic).name == topic
+            assert shared.ping() < PATIENCE_S
+
+    run_all(ask, ask, ask)
+
+
+def test_records_of_an_application_that_went_away_are_sent_all_the_same(shared, topic):
+    with shared.producer(topic) as producer:
+        futures = [producer.send_nowait(b"%d" % number, partition=0) for number in range(100)]
+        arrived = threading.Event()
+        futures[-1].add_done_callback(lambda future: arrived.set())
+        assert arrived.wait(PATIENCE_S)
+        assert futures[-1].done()
+        assert futures[-1].result() == 99
+
+
+def test_callbacks_may_use_the_client(shared, topic):
+    found: list[object] = []
+    called = threading.Event()
+    with shared.producer(topic) as producer:
+
+        def callback(future):
+            found.append(future.result())
+            found.append(shared.topic(topic).name)
+            found.append(producer.send(b"answer", partition=1))
+            called.set()
+
+        producer.send_nowait(b"question", partition=0).add_done_callback(callback)
+        assert called.wait(PATIENCE_S)
+    assert found == [0, topic, 0]
+
+
+def test_a_callback_on_what_is_done_is_called_at_once(shared, topic):
+    with shared.producer(topic) as producer:
+        future = producer.send_nowait(b"x")
+        future.result()
+        called = threading.Event()
+        future.add_done_callback(lambda done: called.set())
+        assert called.wait(PATIENCE_S)
+        assert future.exception() is None
+
+
+def test_a_consumer_may_feed_a_producer_of_the_same_client(shared, topic):
+    shared.create_topic(topic + "-out")
+    with shared.producer(topic) as producer, shared.producer(topic + "-out") as copier:
+        producer.send_many([b"%d" % number for number in range(1000)], partition=0)
+        with shared.consumer(topic) as consumer:
+            batches = consumer.batches(wait=0.2)
+            copied = copier.send_many(record.value for batch in batches for record in batch)
+    assert copied == 1000
+    assert shared.topic(topic + "-out").records == 1000
+
+
+def test_closing_ends_every_wait_and_every_thread(ipc, topic):
+    client = connect(ipc, timeout=PATIENCE_S)
+    client.create_topic(topic)
+    waiting = threading.Barrier(3)
+    ended: list[str] = []
+
+    def read(name):
+        consumer = client.consumer(topic)
+        waiting.wait(PATIENCE_S)
+        try:
+            consumer.fetch(wait=PATIENCE_S)
+        except Closed:
+            ended.append(name)
+
+    threads = [threading.Thread(target=read, args=(name,)) for name in ("one", "two")]
+    for thread in threads:
+        thread.start()
+    waiting.wait(PATIENCE_S)
+    client.close()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert sorted(ended) == ["one", "two"]
+    assert [thread.name for thread in threading.enumerate() if thread.name == "penstock-pump"] == []
+
+
+def test_a_closed_client_leaves_no_descriptor_behind(ipc, topic):
+    import os
+
+    def use():
+        with connect(ipc, timeout=PATIENCE_S) as client:
+            with client.producer("fds") as producer, client.consumer("fds") as consumer:
+                producer.send(b"x")
+                consumer.fetch()
+            with client.consumer("fds", delivery="mapped") as consumer:
+                consumer.fetch()
+
+    with connect(ipc, timeout=PATIENCE_S) as client:
+        client.create_topic("fds")
+    use()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        use()
+    assert len(os.listdir("/proc/self/fd")) <= before
