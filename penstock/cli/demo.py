@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -29,6 +30,8 @@ def command(data: Path | None, most: int | None, output: Output) -> int:
     from ..demo.display import Display
     from ..demo.run import run
 
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
     started = time.perf_counter()
     outcome = run(Display(output.notes, live=output.shows_progress), data=data and data.absolute(), most=most)
     took = time.perf_counter() - started
@@ -39,6 +42,11 @@ def command(data: Path | None, most: int | None, output: Output) -> int:
     for difference in outcome.differences[:20]:
         complain("differences", difference, as_json=output.as_json)
     return exits.DAMAGED if outcome.differences else exits.OK
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """Leave in good order, as after ^C: nothing stays behind."""
+    raise SystemExit(128 + number)
 
 
 def _as_json(output: Output, outcome: Outcome, took: float) -> None:

