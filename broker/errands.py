@@ -76,9 +76,12 @@ class Errands:
         """The broker ends: do here what is open, and report what fails."""
         for number, (errand, _) in list(self._open.items()):
             try:
-                self._done(number, self._do(errand))
+                result = self._do(errand)
             except (OSError, StorageError) as error:
                 print(f"penstock: {type(errand).__name__} failed: {error}", file=sys.stderr, flush=True)
+                del self._open[number]
+            else:
+                self._done(number, result)
 
     def _do(self, errand: Numbered) -> int:
         if isinstance(errand, messages.Unlink):

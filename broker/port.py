@@ -51,11 +51,11 @@ class SocketPort:
         self._unsent: list[tuple[Any, Answer, Payload]] = []
 
     def reply(self, peer: Any, message: Answer, payload: Payload = b"") -> bool:
-        """Send one message at the end of the turn: mapped readers are woken first. A Deliver is sent at once.
+        """Send one message at the end of the turn: mapped readers are woken first. What carries batches goes at once.
 
         False when the peer is gone or does not read; an answer is then dropped when its time comes.
         """
-        if isinstance(message, Deliver):
+        if len(payload) or isinstance(message, Deliver):
             self.send_answers()
             return self._send(peer, message, payload)
         self._unsent.append((peer, message, payload))

@@ -212,7 +212,8 @@ class DirectoryStore:
 
         def gone(_: int) -> None:
             under_way.difference_update(ref.path for ref in fresh)
-            log.forget(fresh)
+            if self._watermarks.number_of(log) >= 0:  # not deleted meanwhile
+                log.forget(fresh)
 
         names = [name for ref in fresh for name in (ref.name.segment_file, ref.name.index_file)]
         self._errands.unlink(log.path, names, gone)

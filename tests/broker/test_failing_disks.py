@@ -8,6 +8,7 @@ from penstock.broker.data_directory import write_small
 from penstock.broker.doubts import doubts_of
 from penstock.storage.batch import batches, encode
 from penstock.storage.board import word
+from penstock.storage.segment import reference
 from penstock.transport import messages as m
 from support.core import DATA, Core
 from support.writeback import WritebackFiles
@@ -192,6 +193,24 @@ def test_a_deleted_topic_gives_its_row_back_and_leaves_no_files():
     core.turn()
     assert core.board.row(number).log_id == 0
     assert not core.files.exists(f"/data/topics/{topic.hex()}")
+
+
+def test_a_topic_may_be_deleted_while_its_segments_are_being_unlinked():
+    core = Core(WritebackFiles())
+    topic = core.create_topic("t", segment_bytes=64 << 10)
+    for number in range(20):
+        produce(core, topic, number, size=9000)
+    log = core.node.logs[1]
+    assert len(log.segments()) > 1
+    core.store.retire(log, [reference(log.path, name) for name in log._names[:1]])
+    core.store.retire(log, [reference(log.path, name) for name in log._names[:1]])  # asked again before it is done
+    assert len(core.errands._open) == 1
+    core.idle_hands = True
+    assert isinstance(core.ask(lambda request: m.DeleteTopic(request, topic)), m.Done)
+    core.idle_hands = False
+    core.turn()
+    assert core.errands._open == {}
+    assert isinstance(produce(core, core.create_topic("t"), 0), m.Produced)
 
 
 def test_a_snapshot_never_gets_ahead_of_what_is_durable():

@@ -37,6 +37,7 @@ class Core:
     def __init__(self, files: WritebackFiles, *, keeper: bool = True, config: NodeConfig | None = None) -> None:
         self.files = files
         self.hold = False
+        self.idle_hands = False  # the keeper syncs, and does no errands
         self.now_s = 1000.0
         files.mkdir(f"{DATA}/topics")
         self.port = MemoryPort()
@@ -87,7 +88,8 @@ class Core:
             elif isinstance(command, messages.Forget):
                 self.keeper.forget(command.row)
                 self.watermarks.forgotten(command.row)
-        self.errands.do_the_rest()
+        if not self.idle_hands:
+            self.errands.do_the_rest()
 
     def send(self, make: Callable[[int], Any], payload: bytes = b"") -> int:
         """One request, unanswered so far. Returns its number."""
