@@ -218,26 +218,6 @@ def test_a_new_member_gets_its_share_when_the_owner_has_finished_and_released():
     assert sorted(rig.received(b)) == sorted(b"%d-1" % partition for partition in asked.revoked)
 
 
-def test_what_is_asked_back_before_its_owner_heard_of_it_can_be_released():
-    rig, topic = filled(partitions=4, records=1, handover_s=60.0)
-    requests = [rig.next_request() for _ in range(3)]
-    for request, member in zip(requests, "abc", strict=True):
-        rig.send(m.Join(request, topic, "g", member, "push", m.EARLIEST, [], 60_000, 1 << 20, 1 << 20))
-    rig.turn()
-    joined = [rig.answers(request)[0] for request in requests]
-    for session in joined:
-        known = {assignment.partition for assignment in session.assignments}
-        for message in rig.told(session.session):
-            known.update(assignment.partition for assignment in getattr(message, "assignments", ()))
-            released = [partition for partition in getattr(message, "revoked", ()) if partition in known]
-            if released:
-                rig.send(m.Release(session.session, released))
-    rig.turn()
-    shares = [sorted(rig.assigned(session)) for session in joined]
-    assert sorted(partition for share in shares for partition in share) == [0, 1, 2, 3]
-    assert all(shares)
-
-
 def test_nothing_more_is_sent_of_a_partition_that_was_asked_back():
     rig, topic = filled(partitions=2, records=1)
     a = rig.join(topic, "g", "a")
