@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..storage.board import Level, Row, split, word
-from ..storage.errors import Poisoned
+from ..storage.errors import Poisoned, StorageFull
 from ..storage.layout import log_number
 from . import keeper_messages as messages
 from .errors import LimitReached
@@ -273,7 +273,11 @@ class Watermarks:
             self.inline_syncs += 1
             try:
                 held.log.sync()
-            except Poisoned as error:
+            except StorageFull as error:
+                # Copy-on-write file systems need room even for the mark. The bytes are synced.
+                print(f"penstock: no room for the mark of {held.log.path}: {error}", file=sys.stderr, flush=True)
+            except (Poisoned, OSError) as error:
+                held.log.poison(str(error))
                 held.row.poison = word(held.log.generation, held.log.written)
                 print(f"penstock: {error}", file=sys.stderr, flush=True)
         held.publish()

@@ -29,12 +29,14 @@ def segment_of(core: Core, name: str) -> str:
     return f"{directory}/{newest}"
 
 
-def test_a_disk_that_is_full_at_any_moment_refuses_and_loses_nothing():
+@pytest.mark.parametrize("idle", [False, True], ids=["keeper", "inline"])
+def test_a_disk_that_is_full_at_any_moment_refuses_and_loses_nothing(idle: bool):
     """The nth use of space fails, n = 1, 2, ... until a whole run needs fewer."""
     n = passed = 0
     while not passed:
         n += 1
         core = Core(WritebackFiles())
+        core.idle = idle
         topic = core.create_topic("t", segment_bytes=64 << 10)
         core.files.full_at = n
         acknowledged: list[int] = []

@@ -37,6 +37,7 @@ class Core:
     def __init__(self, files: WritebackFiles, *, keeper: bool = True, config: NodeConfig | None = None) -> None:
         self.files = files
         self.hold = False
+        self.idle = False  # whether turns are those of an idle broker, which syncs inline
         self.idle_hands = False  # the keeper syncs, and does no errands
         self.now_s = 1000.0
         files.mkdir(f"{DATA}/topics")
@@ -71,7 +72,7 @@ class Core:
     def turn(self) -> None:
         """Append, publish, let the keeper work, answer."""
         dirty = self.node.flush(self.now)
-        self.watermarks.flushed(dirty, idle=False, now_s=self.now_s)
+        self.watermarks.flushed(dirty, idle=self.idle, now_s=self.now_s)
         self.node.advance(self.now)
         if not self.hold:
             self._deliver()
