@@ -7,6 +7,7 @@ the views keep them alive. Records own their bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,10 +57,22 @@ def as_records(batch: Batch, start: int, partition: int, topic: str) -> list[Rec
 
 def as_arrow(batch: Batch, start: int, partition: int, topic: str) -> pa.RecordBatch:
     """Columns value, key, offset and timestamp; topic and partition stand in the schema's metadata."""
-    found: Any = batch.arrow(ARROW_COLUMNS)
-    if start > batch.base_offset:
-        found = found.slice(start - batch.base_offset)
-    return found.replace_schema_metadata({"topic": topic, "partition": str(partition)})
+    from ..storage.arrow import record_batch
+
+    found = record_batch(batch, ARROW_COLUMNS, _schema(topic, partition))
+    return found.slice(start - batch.base_offset) if start > batch.base_offset else found
+
+
+@lru_cache(maxsize=1024)
+def _schema(topic: str, partition: int) -> pa.Schema | None:
+    """The schema of a partition's batches; None without pyarrow, which the first batch then says."""
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError:
+        return None
+    types = {"value": pa.binary(), "key": pa.binary(), "offset": pa.int64(), "timestamp": pa.timestamp("us", "UTC")}
+    fields = [(name, types[name]) for name in ARROW_COLUMNS]
+    return pa.schema(fields, metadata={"topic": topic, "partition": str(partition)})
 
 
 def as_numpy(batch: Batch, start: int, partition: int, topic: str) -> Columns:
@@ -67,7 +80,7 @@ def as_numpy(batch: Batch, start: int, partition: int, topic: str) -> Columns:
     count, skip = batch.record_count, max(start - batch.base_offset, 0)
     column = batch.column(ColumnId.VALUE)
     assert column is not None, "a batch of records has values"
-    bounds = columns.check_variable(column, count)
+    bounds = columns.offsets_of(column, count) if batch.checked else columns.check_variable(column, count)
     times = batch.event_times()
     if times is None:
         times = np.full(count, batch.append_time_us, np.int64)

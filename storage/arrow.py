@@ -53,13 +53,16 @@ def binary_array(
     return pa.BinaryArray.from_buffers(pa.binary(), count, [present, pa.py_buffer(view), data])
 
 
-def record_batch(batch: Batch, names: Sequence[str]) -> pa.RecordBatch:
-    """See `Batch.arrow`. Raises MissingLibrary."""
+def record_batch(batch: Batch, names: Sequence[str], schema: pa.Schema | None = None) -> pa.RecordBatch:
+    """See `Batch.arrow`; `schema` is that of the columns, made before by who needs many. Raises MissingLibrary."""
     try:
         import pyarrow as pa
     except ModuleNotFoundError:
         raise MissingLibrary("Arrow batches need pyarrow: pip install 'penstock[arrow]'") from None
-    return pa.RecordBatch.from_arrays([_ARRAYS[name](batch) for name in names], names=list(names))
+    arrays = [_ARRAYS[name](batch) for name in names]
+    if schema is not None:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 
 def _value(batch: Batch) -> pa.Array:
@@ -85,7 +88,8 @@ def _nullable(id_: int, validity_id: int | None) -> Callable[[Batch], pa.Array]:
 def _offset(batch: Batch) -> pa.Array:
     import pyarrow as pa
 
-    return pa.array(np.arange(batch.base_offset, batch.end_offset, dtype=np.int64))
+    offsets = np.arange(batch.base_offset, batch.end_offset, dtype=np.int64)
+    return pa.Array.from_buffers(pa.int64(), batch.record_count, [None, pa.py_buffer(offsets)])
 
 
 def _timestamp(batch: Batch) -> pa.Array:

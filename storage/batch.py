@@ -87,6 +87,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
     producer_id: int
     first_sequence: int
     producer_epoch: int
+    known: list[Column] | None = None  # the directory, once read
     checked: bool = False  # `check` saw the offsets of every column; inflated ones it does not see
 
     @property
@@ -96,8 +97,11 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
     def directory(self) -> list[Column]:
         """All columns, in stored order."""
+        if self.known is not None:
+            return self.known
         table = self.buffer[HEADER_BYTES : HEADER_BYTES + DIRECTORY_STRUCT.size * self.column_count]
-        return [Column(*entry) for entry in DIRECTORY_STRUCT.iter_unpack(table)]
+        self.known = [Column(*entry) for entry in DIRECTORY_STRUCT.iter_unpack(table)]
+        return self.known
 
     def stored(self, column: Column) -> memoryview:
         """The bytes of one column as stored. Raises InvalidBatch if it lies outside the batch."""
