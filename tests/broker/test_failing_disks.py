@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from penstock.broker.data_directory import write_small
 from penstock.broker.doubts import doubts_of
+from penstock.broker.engine import NodeConfig
 from penstock.storage.batch import batches, encode
 from penstock.storage.board import word
 from penstock.storage.segment import reference
@@ -35,13 +36,14 @@ def test_a_disk_that_is_full_at_any_moment_refuses_and_loses_nothing(idle: bool)
     n = passed = 0
     while not passed:
         n += 1
-        core = Core(WritebackFiles())
+        core = Core(WritebackFiles(), config=NodeConfig(snapshot_batches=5, housekeeping_s=1.0))
         core.idle = idle
         topic = core.create_topic("t", segment_bytes=64 << 10)
         core.files.full_at = n
         acknowledged: list[int] = []
         number = 0
         for _ in range(24):
+            core.now_s += 1.0
             answer = produce(core, topic, number, size=9000)
             assert answer is not None, f"space {n}: no answer"
             if isinstance(answer, m.Produced):
@@ -51,11 +53,13 @@ def test_a_disk_that_is_full_at_any_moment_refuses_and_loses_nothing(idle: bool)
             else:
                 assert (answer.code, answer.retry) == ("storage_full", True), f"space {n}: {answer}"
         passed = core.files.full_at > 0
+        directory = core.topic("t").partitions[0].directory
         assert len(acknowledged) >= 23
         again = Core(core.files.power_cut())
         found = again.ask(lambda request: m.Fetch(request, topic, 0, 0, -1, 1 << 20, 0))  # noqa: B023
         assert found.end == len(acknowledged), f"space {n}"
     assert n > 6
+    assert any(name.startswith("snapshot-") for name in core.files.listdir(directory))
 
 
 def test_a_failed_sync_answers_poisoned_and_the_other_topics_go_on():
@@ -228,8 +232,6 @@ def test_a_snapshot_never_gets_ahead_of_what_is_durable():
 
 
 def test_retention_unlinks_segments_only_below_a_durable_snapshot():
-    from penstock.broker.engine import NodeConfig
-
     core = Core(WritebackFiles(), config=NodeConfig(housekeeping_s=1.0, snapshot_batches=5))
     topic = core.create_topic("t", segment_bytes=64 << 10, retention_bytes=64 << 10)
     for number in range(60):

@@ -76,7 +76,7 @@ def gone(*pids: int) -> bool:
 
 
 def produce_one(client: RawClient, topic: bytes, value: bytes) -> m.Produced:
-    answer, _ = client.ask(lambda request: m.Produce(request, topic, 0), bytes(encode([value])))
+    answer = client.produce(topic, bytes(encode([value])))
     assert isinstance(answer, m.Produced), answer
     return answer
 

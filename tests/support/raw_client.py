@@ -56,12 +56,23 @@ class RawClient:
             answer, _ = self.ask(lambda request: m.ListTopics(request, [name]))
         return answer.topics[0].topic
 
+    def try_topic(self, name: str) -> Any:
+        """Topics, or the Failure."""
+        return self.ask(lambda request: m.CreateTopic(request, name, 1, {}))[0]
+
+    def produce(self, topic: bytes, batch: bytes, partition: int = 0) -> Any:
+        """Produced, or the Failure."""
+        return self.ask(lambda request: m.Produce(request, topic, partition), batch)[0]
+
+    def fetch(self, topic: bytes, partition: int, offset: int) -> tuple[Any, Any]:
+        """Fetched, or the Failure, and the batches."""
+        return self.ask(lambda request: m.Fetch(request, topic, partition, offset, -1, 1 << 20, 0))
+
     def read_all(self, topic: bytes, partition: int) -> list[bytes]:
         """All values of a partition in offset order, checked for offsets without holes."""
         values: list[bytes] = []
         while True:
-            offset = len(values)
-            answer, payload = self.ask(lambda request: m.Fetch(request, topic, partition, offset, -1, 1 << 20, 0))  # noqa: B023
+            answer, payload = self.fetch(topic, partition, len(values))
             assert isinstance(answer, m.Fetched), answer
             for batch in batches(payload):
                 if batch.record_count and batch.end_offset > len(values):
