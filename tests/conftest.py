@@ -1,7 +1,8 @@
-"""What every test may rely on: a clean environment, a seed, and cases in the amount asked for.
+"""What every test may rely on: a clean environment, the same cases each time, and many more when asked for.
 
-`make test` is deterministic: hypothesis is derandomised and the seed is 1. `make soak` (`--soak`) multiplies the
-cases, takes a fresh seed, and runs the tests marked `soak`. A failure prints the seed; PENSTOCK_SEED=n replays it.
+`make test` is deterministic: hypothesis is derandomised, seeds are written in the tests. `make soak` (`--soak`) gives
+every test over `seed` many fresh ones, hypothesis more examples, and runs the tests marked `soak`. The run's own seed
+is printed; PENSTOCK_SEED=n replays it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 SOAK_FACTOR = 25
+SEED = pytest.StashKey[int]()
 
 settings.register_profile("test", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile(
@@ -32,7 +34,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"seed: {config.stash[SEED]} (PENSTOCK_SEED={config.stash[SEED]} replays)"
+    return f"seed: {config.stash[SEED]} (PENSTOCK_SEED={config.stash[SEED]} make soak replays)"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Under --soak, a test over the seeds written beside it gets fresh ones as well."""
+    if metafunc.config.getoption("--soak"):
+        fresh = random.Random(f"{metafunc.config.stash[SEED]} {metafunc.definition.nodeid}")
+        marks = metafunc.definition.own_markers
+        for place, mark in enumerate(marks):
+            if mark.name == "parametrize" and mark.args[0] == "seed":
+                written = list(mark.args[1])
+                more = [fresh.randrange(1 << 32) for _ in range(len(written) * (SOAK_FACTOR - 1))]
+                marks[place] = pytest.mark.parametrize("seed", [*written, *more]).mark
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -42,21 +57,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in soaking]
 
 
-SEED = pytest.StashKey[int]()
-
-
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """The run's seed: 1, or what PENSTOCK_SEED says, or a fresh one under `make soak`."""
-    value = request.config.stash[SEED]
-    request.node.user_properties.append(("seed", value))
-    return value
-
-
-@pytest.fixture
-def effort(request: pytest.FixtureRequest) -> int:
-    """By how much to multiply the number of cases: 1, or many under `make soak`."""
-    return SOAK_FACTOR if request.config.getoption("--soak") else 1
+    """The run's seed, for a test that is not over seeds of its own: 1, or a fresh one under --soak."""
+    return request.config.stash[SEED]
 
 
 @pytest.fixture(autouse=True)
