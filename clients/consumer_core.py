@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..broker.errors import Fenced, UnknownSession
 from ..storage.batch import KINDS_OF_STREAMS, Batch, Kind, batches
-from ..storage.errors import Closed, NewerFormat
+from ..storage.errors import BadChecksum, Closed, Error, InvalidBatch, NewerFormat
 from ..storage.record import Record, records
 from ..transport.consumer_session import ConsumerSession, Delivery
 from ..transport.messages import Answer, Commit, Done, FindOffsets, Leave, Offsets, Position, SeekTo, Topic
@@ -47,6 +47,7 @@ class ConsumerCore:
         self._batches: deque[Batch] = deque()  # what is left of `_delivery`
         self._delivery: Delivery | None = None
         self._handout: Handout | None = None
+        self._deferred: Error | None = None  # to be raised by the next call
         self._one_by_one = False
         self._kept: dict[int, tuple[int, int]] = {}  # committed and position by partition, of a lost session
         self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
@@ -133,10 +134,18 @@ class ConsumerCore:
             if run.left:
                 break
             self._note()
-            found = self._next_batch() if len(taken) < max_records else None
-            run = None if found is None else self._hand_out(*found)
+            run = self._run_after(taken) if len(taken) < max_records else None
         self._note()
         return taken
+
+    def _run_after(self, taken: list[Record]) -> Handout | None:
+        """The next run that is there. An error of it must not take the records along that are `taken` already."""
+        try:
+            found = self._next_batch()
+            return None if found is None else self._hand_out(*found)
+        except Error as error:
+            self._deferred = error
+            return None
 
     def next_batch(self, deadline: float) -> Steps[tuple[Batch, int, int] | None]:
         """The next batch, the offset it is to be read from, and its partition. Its records count as handed out."""
@@ -216,13 +225,30 @@ class ConsumerCore:
                 batch = self._batches.popleft()
                 if not self._batches:
                     self._finish(session)
+                if self.options.verify:
+                    self._verify(batch, delivery)
                 return delivery, batch
             if delivery is not None:
                 self._finish(session)
             self._delivery = self._queue.popleft() if self._queue else self._read_mapped(session)
             if self._delivery is None:
                 return None
-            self._batches = deque(_of_stream(self._delivery))
+            try:
+                self._batches = deque(_of_stream(self._delivery))
+            except Error as error:
+                self.life.failure = error
+                raise
+
+    def _verify(self, batch: Batch, delivery: Delivery) -> None:
+        """Check every column. Raises BadChecksum; whoever reads on after that reads on behind the damaged batch."""
+        try:
+            batch.check()
+        except InvalidBatch as error:
+            raise BadChecksum(
+                f"records {batch.base_offset} to {batch.end_offset - 1} of partition {delivery.partition} of topic "
+                f"{self.topic.name} are damaged ({error}); reading on goes on behind them",
+                next_offset=batch.end_offset,
+            ) from error
 
     def _finish(self, session: ConsumerSession) -> None:
         """The current delivery is used up, or void."""
@@ -412,6 +438,9 @@ class ConsumerCore:
         """Raise what ended this consumer."""
         if self.closed:
             raise Closed(f"the consumer of topic {self.topic.name} was closed; open another one")
+        if self._deferred is not None:
+            error, self._deferred = self._deferred, None
+            raise error
         if self.life.failure is not None:
             raise self.life.failure
 
@@ -456,9 +485,9 @@ def _not_assigned(partitions: list[int], session: ConsumerSession) -> str:
 
 
 def _of_stream(delivery: Delivery) -> Iterable[Batch]:
-    """The batches of records a delivery holds for the application, every column verified.
+    """The batches of records a delivery holds for the application.
 
-    Raises BadChecksum, InvalidBatch; NewerFormat for kinds of the future.
+    Raises InvalidBatch; NewerFormat for kinds of the future, which nobody may skip.
     """
     for batch in batches(delivery.payload):
         if batch.kind not in KINDS_OF_STREAMS:
@@ -467,5 +496,4 @@ def _of_stream(delivery: Delivery) -> Iterable[Batch]:
                     f"batch {batch.seq} is of kind {batch.kind}, unknown to this version; upgrade penstock"
                 )
         elif batch.end_offset > delivery.offset and batch.base_offset < delivery.next_offset:
-            batch.check()
             yield batch

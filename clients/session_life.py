@@ -66,6 +66,7 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_processing_s: float
     window_bytes: int
     window_records: int
+    verify: bool  # every column against its checksum before it is handed out
 
 
 class Reader(Protocol):

@@ -221,6 +221,7 @@ def consumer_options(
     max_processing: Duration,
     window_bytes: Size,
     window_records: int,
+    verify: bool,
 ) -> ConsumerOptions:
     """Check and complete the arguments of `consumer`."""
     if delivery not in DELIVERIES:
@@ -241,4 +242,5 @@ def consumer_options(
         max_processing_s=seconds(max_processing, "max_processing"),
         window_bytes=size_bytes(window_bytes, "window_bytes"),
         window_records=window_records,
+        verify=verify,
     )

@@ -9,7 +9,7 @@ import sys
 import pytest
 from penstock.broker import ServeConfig
 from penstock.clients import connect
-from penstock.storage.errors import AlreadyOpen, ForeignDirectory, NewerFormat, OutOfBounds
+from penstock.storage.errors import AlreadyOpen, BadChecksum, ForeignDirectory, NewerFormat, OutOfBounds
 from support.processes import Serving
 
 MANY = [b"%06d" % number for number in range(2000)]
@@ -136,3 +136,25 @@ def test_what_is_no_data_directory_is_left_alone(tmp_path):
     with pytest.raises(NewerFormat, match="99"):
         connect(f"file://{tmp_path}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["node.json"]
+
+
+def test_a_damaged_batch_is_named_and_read_around(data):
+    with connect(f"file://{data}") as client:
+        client.create_topic("t")
+        with client.producer("t") as producer:
+            for number in range(5):
+                producer.send_many([b"%d-%d" % (number, each) for each in range(10)])
+    (segment,) = data.glob("topics/*/0/*.segment")
+    damaged = bytearray(segment.read_bytes())
+    damaged[damaged.index(b"2-0")] ^= 1
+    segment.write_bytes(damaged)
+    with connect(f"file://{data}") as client:
+        with client.consumer("t") as consumer:
+            seen = [record.value for record in consumer.fetch(100)]  # up to the damage; then it is said
+            with pytest.raises(BadChecksum, match="records 20 to 29 of partition 0 of topic t are damaged") as raised:
+                consumer.fetch()
+            assert raised.value.next_offset == 30
+            seen += [record.value for record in consumer.fetch(100)]
+            assert seen == [b"%d-%d" % (number, each) for number in (0, 1, 3, 4) for each in range(10)]
+        with client.consumer("t", verify=False) as trusting:
+            assert len(trusting.fetch(100)) == 50
