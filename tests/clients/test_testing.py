@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -24,7 +25,8 @@ def test_mine_again(penstock_client):
 def test_the_fixtures_work_in_a_users_own_tests(tmp_path):
     (tmp_path / "test_mine.py").write_text(USERS_TEST)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "penstock.clients.testing"]
-    found = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True)
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # it would be loaded twice where it is installed
+    found = subprocess.run([*command, str(tmp_path)], cwd=tmp_path, env=alone, capture_output=True, text=True)
     assert found.returncode == 0, found.stdout
     assert "2 passed" in found.stdout
 
