@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.broker import ServeConfig
+from penstock.storage import shared_block
 from support.checker import Sent
 
 TESTS = Path(__file__).resolve().parent.parent
@@ -29,6 +30,7 @@ class Serving:
         command = [sys.executable, "-m", "penstock.broker", f"--config={config.to_json()}"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.ready: dict[str, Any] = {}
+        self._data = Path(config.data)
         self._text = b""
         self._errors = b""
         if wait:
@@ -90,6 +92,13 @@ class Serving:
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
+        self._forget_board()
+
+    def _forget_board(self) -> None:
+        """A killed broker leaves its board for the next one in its directory; after a test there is none."""
+        name = self._data / "board"
+        if name.exists():
+            shared_block.remove(name.read_text())
 
     def __enter__(self) -> Serving:
         return self
