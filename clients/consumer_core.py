@@ -9,19 +9,19 @@ two calls of the application, after what was handed out of it is committed when 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..broker.errors import Fenced, UnknownSession
-from ..storage.batch import KINDS_OF_STREAMS, Batch, Kind, batches
-from ..storage.errors import BadChecksum, Closed, Error, InvalidBatch, NewerFormat
+from ..storage.batch import Batch
+from ..storage.errors import Closed, Error
 from ..storage.record import Record, records
 from ..transport.consumer_session import ConsumerSession, Delivery
 from ..transport.messages import Answer, Commit, Done, FindOffsets, Leave, Offsets, Position, SeekTo, Topic
 from .connection import Question
 from .errors import InvalidArgument, NoGroup, NotAssigned
+from .feed import Feed
 from .handout import Handout
 from .session_life import ConsumerOptions, SessionLife
 from .steps import FOREVER, Pause, Steps
@@ -43,9 +43,7 @@ class ConsumerCore:
         self.closed = False
         self.life = SessionLife(connection, topic, options, self)
         self.fenced = 0  # automatic commits that came too late: their records are read again by somebody else
-        self._queue: deque[Delivery] = deque()
-        self._batches: deque[Batch] = deque()  # what is left of `_delivery`
-        self._delivery: Delivery | None = None
+        self._feed = Feed(self.life)
         self._handout: Handout | None = None
         self._deferred: Error | None = None  # to be raised by the next call
         self._one_by_one = False
@@ -67,9 +65,7 @@ class ConsumerCore:
         """See Reader."""
         self._note()
         self._kept.update({view.partition: (view.committed, view.position) for view in session.partitions.values()})
-        self._queue.clear()
-        self._batches.clear()
-        self._delivery = None
+        self._feed.clear()
         self._drop_handout()
         self._safe = {}
 
@@ -83,7 +79,7 @@ class ConsumerCore:
 
     def received(self, deliveries: Iterable[Delivery]) -> None:
         """See Reader."""
-        self._queue.extend(deliveries)
+        self._feed.add(deliveries)
 
     def resume_positions(self) -> Mapping[int, int]:
         """See Reader."""
@@ -118,7 +114,7 @@ class ConsumerCore:
             self.check_open()
             if self._handout is not None and self._handout.left:
                 return self._handout
-            found = self._next_batch()
+            found = self._feed.next()
             if found is not None:
                 return self._hand_out(*found)
             if self.connection.clock() >= deadline:
@@ -141,7 +137,7 @@ class ConsumerCore:
     def _run_after(self, taken: list[Record]) -> Handout | None:
         """The next run that is there. An error of it must not take the records along that are `taken` already."""
         try:
-            found = self._next_batch()
+            found = self._feed.next()
             return None if found is None else self._hand_out(*found)
         except Error as error:
             self._deferred = error
@@ -155,7 +151,7 @@ class ConsumerCore:
             self.check_open()
             if self._handout is not None and self._handout.left:
                 return self._rest_of(self._handout)
-            found = self._next_batch()
+            found = self._feed.next()
             if found is not None:
                 delivery, batch = found
                 assert self.session is not None, "only a session delivers"
@@ -213,53 +209,6 @@ class ConsumerCore:
         if self._handout is not None:
             self._handout.drop()
             self._handout = None
-
-    def _next_batch(self) -> tuple[Delivery, Batch] | None:
-        """The next batch of records that may be handed out."""
-        session = self.session
-        if session is None:
-            return None
-        while True:
-            delivery = self._delivery
-            if delivery is not None and self._batches and session.is_current(delivery):
-                batch = self._batches.popleft()
-                if not self._batches:
-                    self._finish(session)
-                if self.options.verify:
-                    self._verify(batch, delivery)
-                return delivery, batch
-            if delivery is not None:
-                self._finish(session)
-            self._delivery = self._queue.popleft() if self._queue else self._read_mapped(session)
-            if self._delivery is None:
-                return None
-            try:
-                self._batches = deque(_of_stream(self._delivery))
-            except Error as error:
-                self.life.failure = error
-                raise
-
-    def _verify(self, batch: Batch, delivery: Delivery) -> None:
-        """Check every column. Raises BadChecksum; whoever reads on after that reads on behind the damaged batch."""
-        try:
-            batch.check()
-        except InvalidBatch as error:
-            raise BadChecksum(
-                f"records {batch.base_offset} to {batch.end_offset - 1} of partition {delivery.partition} of topic "
-                f"{self.topic.name} are damaged ({error}); reading on goes on behind them",
-                next_offset=batch.end_offset,
-            ) from error
-
-    def _finish(self, session: ConsumerSession) -> None:
-        """The current delivery is used up, or void."""
-        assert self._delivery is not None, "something was delivered"
-        session.finished(self._delivery)
-        self._delivery = None
-        self._batches.clear()
-        self.life.send_credit(session.credit_due())
-
-    def _read_mapped(self, session: ConsumerSession) -> Delivery | None:
-        return None if self.life.mapped is None else self.life.mapped.next(session)
 
     # -- giving back --------------------------------------------------------------------------------------
 
@@ -482,18 +431,3 @@ def _seek_to(session: int, partition: int, offset: int, request: int) -> SeekTo:
 
 def _not_assigned(partitions: list[int], session: ConsumerSession) -> str:
     return f"partitions {partitions} are not assigned to this consumer, which reads {sorted(session.partitions)}"
-
-
-def _of_stream(delivery: Delivery) -> Iterable[Batch]:
-    """The batches of records a delivery holds for the application.
-
-    Raises InvalidBatch; NewerFormat for kinds of the future, which nobody may skip.
-    """
-    for batch in batches(delivery.payload):
-        if batch.kind not in KINDS_OF_STREAMS:
-            if batch.kind not in Kind._value2member_map_:
-                raise NewerFormat(
-                    f"batch {batch.seq} is of kind {batch.kind}, unknown to this version; upgrade penstock"
-                )
-        elif batch.end_offset > delivery.offset and batch.base_offset < delivery.next_offset:
-            yield batch

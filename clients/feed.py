@@ -1,0 +1,98 @@
+"""The feed: from what was delivered, or is mapped, to batches of records that may be handed out now.
+
+Contract: a batch comes out once, and only while its partition is ours under the same epoch. What is dropped
+instead is given back to the credit. A damaged batch is raised once and then passed over; a batch of a kind
+that this version does not know ends the reading, because nobody may skip it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from ..storage.batch import KINDS_OF_STREAMS, Batch, Kind, batches
+from ..storage.errors import BadChecksum, Error, InvalidBatch, NewerFormat
+from ..transport.consumer_session import ConsumerSession, Delivery
+from .session_life import SessionLife
+
+
+class Feed:
+    """See the module."""
+
+    def __init__(self, life: SessionLife) -> None:
+        self._life = life
+        self._verify_all = life.options.verify
+        self._queue: deque[Delivery] = deque()
+        self._delivery: Delivery | None = None
+        self._batches: deque[Batch] = deque()  # what is left of `_delivery`
+
+    def add(self, deliveries: Iterable[Delivery]) -> None:
+        """In order."""
+        self._queue.extend(deliveries)
+
+    def clear(self) -> None:
+        """The session is over, and with it all of this."""
+        self._queue.clear()
+        self._batches.clear()
+        self._delivery = None
+
+    def next(self) -> tuple[Delivery, Batch] | None:
+        """The next batch that may be handed out; None when there is none now. Raises BadChecksum, NewerFormat."""
+        session = self._life.session
+        if session is None:
+            return None
+        while True:
+            delivery = self._delivery
+            if delivery is not None and self._batches and session.is_current(delivery):
+                batch = self._batches.popleft()
+                if not self._batches:
+                    self._finish(session, delivery)
+                if self._verify_all:
+                    self._verify(batch, delivery)
+                return delivery, batch
+            if delivery is not None:
+                self._finish(session, delivery)
+            self._delivery = self._queue.popleft() if self._queue else self._read_mapped(session)
+            if self._delivery is None:
+                return None
+            self._open(self._delivery)
+
+    def _read_mapped(self, session: ConsumerSession) -> Delivery | None:
+        return None if self._life.mapped is None else self._life.mapped.next(session)
+
+    def _open(self, delivery: Delivery) -> None:
+        try:
+            self._batches = deque(_of_stream(delivery))
+        except Error as error:
+            self._life.failure = error
+            raise
+
+    def _verify(self, batch: Batch, delivery: Delivery) -> None:
+        """Check every column."""
+        try:
+            batch.check()
+        except InvalidBatch as error:
+            raise BadChecksum(
+                f"records {batch.base_offset} to {batch.end_offset - 1} of partition {delivery.partition} of topic "
+                f"{self._life.topic.name} are damaged ({error}); reading on goes on behind them",
+                next_offset=batch.end_offset,
+            ) from error
+
+    def _finish(self, session: ConsumerSession, delivery: Delivery) -> None:
+        """A delivery is used up, or void."""
+        session.finished(delivery)
+        self._delivery = None
+        self._batches.clear()
+        self._life.send_credit(session.credit_due())
+
+
+def _of_stream(delivery: Delivery) -> Iterable[Batch]:
+    """The batches of records a delivery holds for the application. Raises InvalidBatch, NewerFormat."""
+    for batch in batches(delivery.payload):
+        if batch.kind not in KINDS_OF_STREAMS:
+            if batch.kind not in Kind._value2member_map_:
+                raise NewerFormat(
+                    f"batch {batch.seq} is of kind {batch.kind}, unknown to this version; upgrade penstock"
+                )
+        elif batch.end_offset > delivery.offset and batch.base_offset < delivery.next_offset:
+            yield batch
