@@ -15,7 +15,6 @@ from typing import NoReturn
 
 import click
 
-from ..storage.errors import Error
 from . import exits
 from .output import complain
 
@@ -98,9 +97,18 @@ def run(arguments: list[str]) -> int:
         return exits.USAGE
     except BrokenPipeError:
         return _quiet()
-    except Error as error:
-        complain(error.code, error.message, as_json=as_json)
-        return exits.of(error)
+    except Exception as error:
+        return _failed(error, as_json=as_json)
+
+
+def _failed(error: Exception, *, as_json: bool) -> int:
+    """The line and the exit code of an error of penstock. Raises any other: somebody has to see it."""
+    from ..storage.errors import Error  # with it comes numpy, which help and usage can do without
+
+    if not isinstance(error, Error):
+        raise error
+    complain(error.code, error.message, as_json=as_json)
+    return exits.of(error)
 
 
 def _usage(error: click.UsageError) -> str:
