@@ -17,7 +17,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ..storage.errors import Closed
 from ..storage.record import Record
@@ -90,6 +90,11 @@ class AsyncProducer:
     def partitions(self) -> int:
         """How many partitions it spreads records over."""
         return len(self._core.lanes)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._core.closed
 
     async def send(
         self,
@@ -198,6 +203,11 @@ class AsyncConsumer:
         """How records travel now: push, control or mapped."""
         return self._core.life.delivery
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._core.closed
+
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Every record, waiting for those to come; ends when the consumer is closed by another task."""
         core, run = self._core, self._driver.run
@@ -292,6 +302,9 @@ class AsyncConsumer:
         await self._close(failed=kind is not None)
 
 
+T = TypeVar("T", AsyncProducer, AsyncConsumer)
+
+
 class AsyncClient:
     """One connection to one broker. Made by `connect`. See `Client`."""
 
@@ -329,8 +342,7 @@ class AsyncClient:
             future=AsyncFuture,
         )
         producer = AsyncProducer(self._driver, core)
-        self._open[producer] = None
-        return producer
+        return self._remember(producer)
 
     async def consumer(
         self,
@@ -364,8 +376,12 @@ class AsyncClient:
         except BaseException:
             await consumer.close()
             raise
-        self._open[consumer] = None
-        return consumer
+        return self._remember(consumer)
+
+    def _remember(self, opened: T) -> T:
+        """To be closed with the client, unless it is closed before."""
+        self._open = {other: None for other in self._open if not other.closed} | {opened: None}
+        return opened
 
     async def read(
         self, topic: str, partition: int, offset: int, *, max_records: int = 500, wait: Duration = 0.0

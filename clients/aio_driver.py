@@ -9,6 +9,7 @@ Contract: everything happens on the loop that connected; nothing blocks it but t
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, TypeVar
 
 from ..storage.errors import Closed
@@ -29,6 +30,7 @@ class AsyncDriver:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.closed = False
+        self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._waiters: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -59,7 +61,7 @@ class AsyncDriver:
 
     def check_open(self) -> None:
         """Raise Closed after `close`."""
-        if self.closed:
+        if self.closed or os.getpid() != self._pid:
             raise Closed(f"the client of {self.connection.url} was closed; connect again")
 
     async def _wait(self, pause: Pause) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ..storage.record import Record
 from .consumer import Consumer
@@ -25,6 +25,8 @@ from .producer import Producer, wall_us
 from .producer_core import ProducerCore
 from .quantities import Duration, Size, Start, seconds, size_bytes
 from .verbs import Delivery, Verbs, consumer_options
+
+T = TypeVar("T", Producer, Consumer)
 
 
 def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, delivery: Delivery = "auto") -> Client:
@@ -86,8 +88,7 @@ class Client:
         found = self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
         core = ProducerCore(self._connection, found, name=name or "", window_bytes=window, codec=codec, now_us=wall_us)
         producer = Producer(self._driver, core)
-        self._open[producer] = None
-        return producer
+        return self._remember(producer)
 
     def consumer(
         self,
@@ -136,8 +137,12 @@ class Client:
             consumer.close()
             raise
         self._driver.need_pump()
-        self._open[consumer] = None
-        return consumer
+        return self._remember(consumer)
+
+    def _remember(self, opened: T) -> T:
+        """To be closed with the client, unless it is closed before."""
+        self._open = {other: None for other in self._open if not other.closed} | {opened: None}
+        return opened
 
     def read(
         self, topic: str, partition: int, offset: int, *, max_records: int = 500, wait: Duration = 0.0

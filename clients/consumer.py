@@ -53,6 +53,11 @@ class Consumer:
         """How records travel now: push, control or mapped."""
         return self._core.life.delivery
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._core.closed
+
     # -- reading ----------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Record]:

@@ -12,6 +12,7 @@ everything of one client.
 
 from __future__ import annotations
 
+import os
 import select
 import threading
 import weakref
@@ -40,6 +41,7 @@ class Driver:
         self.connection = connection
         self.lock = threading.RLock()
         self.closed = False
+        self._pid = os.getpid()
         self._turned = threading.Condition(self.lock)
         self._leader = False
         self._leader_turns = 0  # turns when the leader began to wait: what came since may be for it
@@ -52,6 +54,7 @@ class Driver:
 
     def run(self, steps: Steps[T]) -> T:
         """Drive steps to their end, waiting in this thread. Raises what they raise."""
+        self.check_open()
         with self.lock:
             try:
                 self.check_open()
@@ -86,6 +89,10 @@ class Driver:
         """Raise Closed after `close`."""
         if self.closed:
             raise Closed(f"the client of {self.connection.url} was closed; connect again")
+        if os.getpid() != self._pid:
+            raise Closed(
+                f"the client of {self.connection.url} belongs to the process this one was forked from: connect anew"
+            )
 
     # -- waiting ----------------------------------------------------------------------------------------
 
@@ -164,7 +171,9 @@ class Driver:
         return self._leader
 
     def close(self) -> None:
-        """Stop the pump, close the connection, end all waits. Repeating it does nothing."""
+        """Stop the pump, close the connection, end all waits. Repeating it does nothing, nor does a forked child's."""
+        if os.getpid() != self._pid:
+            return
         with self.lock:
             if self.closed:
                 return

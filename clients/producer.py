@@ -49,6 +49,11 @@ class Producer:
         """How many partitions it spreads records over."""
         return len(self._core.lanes)
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._core.closed
+
     def send(
         self,
         value: bytes,

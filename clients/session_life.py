@@ -156,8 +156,11 @@ class SessionLife:
         try:
             self._open_sources(answer)
         except Error as error:
-            self.failure = error
             self._connection.post(Question(self._connection, lambda request: Leave(request, answer.session)))
+            if answer.endpoint and self.options.may_fall_back:
+                self._fall_back()
+            else:
+                self.failure = error
             return
         options, now = self.options, self._connection.clock()
         self.session = ConsumerSession(answer, window_bytes=options.window_bytes, window_records=options.window_records)

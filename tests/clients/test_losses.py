@@ -13,6 +13,7 @@ from penstock.clients import TimedOut, connect, lane, session_life
 from penstock.clients.channel import ZmqChannel
 from penstock.clients.local import LocalChannel
 from penstock.storage.errors import StorageFull
+from penstock.transport.errors import CannotListen
 from penstock.transport.messages import Deliver, Failure, Joined, Produced
 from support.processes import Serving
 
@@ -195,6 +196,21 @@ def test_a_push_endpoint_that_stays_silent_is_given_up_for_the_control_port(ipc,
             while len(seen) < len(MANY):
                 seen += [record.value for record in consumer.fetch(len(MANY))]
     assert seen == MANY
+
+
+def test_a_push_endpoint_that_cannot_be_opened_is_given_up_for_the_control_port(ipc, topic, monkeypatch):
+    def refuse(channel, endpoint):
+        raise CannotListen("no socket left")
+
+    monkeypatch.setattr(ZmqChannel, "listen", refuse)
+    with connect(ipc, timeout=20) as client:
+        client.create_topic(topic)
+        client.producer(topic).send_many(MANY[:10])
+        with client.consumer(topic, group="g") as consumer:
+            assert consumer.delivery == "control"
+            assert [record.value for record in consumer.fetch(wait=20)] == MANY[:10]
+        with pytest.raises(CannotListen):
+            client.consumer(topic, group="g", delivery="push")
 
 
 def test_silence_at_the_end_of_the_log_is_no_reason_to_give_up_push(ipc, topic, monkeypatch):

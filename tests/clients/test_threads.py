@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -149,8 +152,6 @@ def test_closing_ends_every_wait_and_every_thread(ipc, topic):
 
 
 def test_a_closed_client_leaves_no_descriptor_behind(ipc, topic):
-    import os
-
     def use():
         with connect(ipc, timeout=PATIENCE_S) as client:
             with client.producer("fds") as producer, client.consumer("fds") as consumer:
@@ -166,3 +167,34 @@ def test_a_closed_client_leaves_no_descriptor_behind(ipc, topic):
     for _ in range(3):
         use()
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_forked_child_is_told_to_connect_anew_and_ends_in_peace(ipc, topic):
+    with connect(ipc, timeout=PATIENCE_S) as client:
+        client.create_topic(topic)
+        producer = client.producer(topic)
+        producer.send(b"parent")
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                client.topics()
+            except Closed as error:
+                code = 0 if "forked" in str(error) else 2
+            finally:
+                client.close()
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert producer.send(b"parent still") == 1
+
+
+@pytest.mark.parametrize("tidy", [True, False])
+def test_a_program_that_forgets_to_close_ends_all_the_same(ipc, topic, tidy):
+    script = (
+        "import sys\nfrom penstock.clients import connect\n"
+        "client = connect(sys.argv[1])\nclient.create_topic(sys.argv[2])\n"
+        "producer, consumer = client.producer(sys.argv[2]), client.consumer(sys.argv[2], group='g')\n"
+        "producer.send(b'x')\nassert consumer.fetch()\n" + ("client.close()\n" if tidy else "")
+    )
+    command = [sys.executable, "-c", script, ipc, topic]
+    assert subprocess.run(command, timeout=PATIENCE_S, capture_output=True).returncode == 0
