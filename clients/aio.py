@@ -165,7 +165,7 @@ class AsyncProducer:
 
     async def close(self) -> None:
         """Flush and close. Repeating it does nothing."""
-        if not self._core.closed and not self._driver.closed:
+        if not self._core.closed and not self._driver.ended:
             await self._driver.run(self._core.close(self._core.connection.deadline()))
 
     async def __aenter__(self) -> AsyncProducer:
@@ -292,7 +292,7 @@ class AsyncConsumer:
         await self._close(failed=False)
 
     async def _close(self, *, failed: bool) -> None:
-        if not self._core.closed and not self._driver.closed:
+        if not self._core.closed and not self._driver.ended:
             await self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))
 
     async def __aenter__(self) -> AsyncConsumer:
@@ -439,7 +439,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close its producers (flushing them) and consumers, then the connection. Repeating it does nothing."""
-        if self._driver.closed:
+        if self._driver.ended:
             return
         try:
             for opened in list(self._open):

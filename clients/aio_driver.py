@@ -59,9 +59,14 @@ class AsyncDriver:
             self._nudged = True
             self._loop.call_soon(self._turn)
 
+    @property
+    def ended(self) -> bool:
+        """Closed, or not ours: a forked child has the object, and none of what it stands for."""
+        return self.closed or os.getpid() != self._pid
+
     def check_open(self) -> None:
         """Raise Closed after `close`."""
-        if self.closed or os.getpid() != self._pid:
+        if self.ended:
             raise Closed(f"the client of {self.connection.url} was closed; connect again")
 
     async def _wait(self, pause: Pause) -> None:
@@ -123,8 +128,8 @@ class AsyncDriver:
             self._timer = self._loop.call_later(max(due - self.connection.clock(), 0.0), self._turn)
 
     def close(self) -> None:
-        """Stop, and end all waits. Repeating it does nothing."""
-        if self.closed:
+        """Stop, and end all waits. Repeating it does nothing, nor does a forked child's."""
+        if self.ended:
             return
         self.closed = True
         self._loop.remove_reader(self.connection.channel.fileno())

@@ -213,7 +213,7 @@ class Client:
 
     def close(self) -> None:
         """Close its producers (flushing them) and consumers, then the connection. Repeating it does nothing."""
-        if self._driver.closed:
+        if self._driver.ended:
             return
         try:
             for opened in list(self._open):

@@ -85,11 +85,16 @@ class Driver:
         if self.connection.finished:
             self._run_callbacks()
 
+    @property
+    def ended(self) -> bool:
+        """Closed, or not ours: a forked child has the object, and none of what it stands for."""
+        return self.closed or os.getpid() != self._pid
+
     def check_open(self) -> None:
         """Raise Closed after `close`."""
         if self.closed:
             raise Closed(f"the client of {self.connection.url} was closed; connect again")
-        if os.getpid() != self._pid:
+        if self.ended:
             raise Closed(
                 f"the client of {self.connection.url} belongs to the process this one was forked from: connect anew"
             )
@@ -172,7 +177,7 @@ class Driver:
 
     def close(self) -> None:
         """Stop the pump, close the connection, end all waits. Repeating it does nothing, nor does a forked child's."""
-        if os.getpid() != self._pid:
+        if self.ended:
             return
         with self.lock:
             if self.closed:

@@ -144,7 +144,7 @@ class Producer:
 
     def close(self) -> None:
         """Flush and close. Repeating it does nothing."""
-        if not self._core.closed and not self._driver.closed:
+        if not self._core.closed and not self._driver.ended:
             self._driver.run(self._core.close(self._core.connection.deadline()))
 
     def _wait(self, pending: Pending, timeout: float | None) -> None:
