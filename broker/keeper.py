@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Tail:
     """One partition as the keeper sees it: its row, and its segments that may be dirty, oldest first."""
 
-    __slots__ = ("directory", "dirty_since", "generation", "log_id", "number", "poisoned", "row", "segments")
+    __slots__ = ("directory", "dirty_since", "generation", "log_id", "number", "row", "segments", "silenced")
 
     def __init__(self, number: int, row: Row, log_id: bytes, directory: str) -> None:
         self.number = number
@@ -51,7 +51,7 @@ class Tail:
         self.generation = 0
         self.segments: list[SegmentFiles] = []
         self.dirty_since: float | None = None
-        self.poisoned = False
+        self.silenced = False  # nothing of it is vouched for any more
 
     def holder_of(self, seq: int) -> int:
         """Place in `segments` of the one that `seq` is in; -1 when it lies before all of them."""
@@ -63,6 +63,13 @@ class Tail:
     def owns_row(self) -> bool:
         """Whether the row is still this log's, in this generation."""
         return self.row.log_id == self.log_id and self.row.generation == self.generation
+
+    def may_be_vouched_for(self) -> bool:
+        """False once a sync of it failed, here, in the broker or in an earlier keeper: the next one would succeed."""
+        poison = self.row.poison
+        if poison and split(poison)[0] == self.generation:
+            self.silenced = True
+        return not self.silenced
 
     def close(self) -> None:
         """Close every file."""
@@ -109,16 +116,27 @@ class Keeper:
     # -- what is watched --------------------------------------------------------------------------
 
     def register(self, notice: Register) -> None:
-        """Open a segment and watch its row. Raises StorageFull or OSError when it cannot be opened."""
+        """Open a segment and watch its row.
+
+        Raises StorageFull or OSError when it cannot be opened. The row is then left to the broker for good: to
+        vouch for a later segment would be to vouch for this one.
+        """
         tail = self._tails.get(notice.row)
         if tail is None:
             tail = Tail(notice.row, self._board.row(notice.row), notice.log_id, notice.directory)
-        segment = SegmentFiles.open(self._files, notice.directory, notice.log_id, notice.base_seq, notice.generation)
-        tail.segments.append(segment)
-        tail.generation = notice.generation
-        if notice.row not in self._tails:
             self._tails[notice.row] = tail
             self._watched = np.array(sorted(self._tails), np.intp)
+        if tail.silenced:
+            return
+        try:
+            tail.segments.append(
+                SegmentFiles.open(self._files, notice.directory, notice.log_id, notice.base_seq, notice.generation)
+            )
+        except BaseException:
+            tail.silenced = True
+            tail.close()
+            raise
+        tail.generation = notice.generation
 
     def forget(self, row: int) -> None:
         """Stop watching a row and close its files."""
@@ -185,6 +203,8 @@ class Keeper:
             tail = step.tail
             if self._board.epoch != self._epoch or not tail.owns_row() or tail.row.synced >= step.target:
                 continue
+            if not tail.may_be_vouched_for():
+                continue
             try:
                 if step.last is not None:
                     step.files[-1].write_mark(step.target, step.last)
@@ -219,7 +239,7 @@ class Keeper:
             return []
         written, durable, synced = (self._words[name][watched] for name in ("written", "durable", "synced"))
         rows = watched[written > np.maximum(durable, synced)].tolist()
-        return [row for row in rows if not self._tails[row].poisoned]
+        return [row for row in rows if self._tails[row].may_be_vouched_for()]
 
     def _due_in(self, tail: Tail, now_s: float) -> float:
         """Seconds a dirty partition may still wait: only those whose records are acknowledged unsynced may."""
@@ -266,7 +286,7 @@ class Keeper:
     def _poison(self, step: Step, error: Exception) -> None:
         """Say on the board and on disk that what the step's sync covered may be lost."""
         tail = step.tail
-        tail.poisoned = True
+        tail.silenced = True
         if self._board.epoch != self._epoch or not tail.owns_row():
             return
         tail.row.poison = step.target
@@ -287,5 +307,5 @@ class Keeper:
         """Make the marks durable that no later sync has carried."""
         tails = [self._tails[row] for row in sorted(self._unsynced_marks)]
         self._unsynced_marks.clear()
-        steps = [Step(tail, tail.row.synced, tail.segments[-1:], None) for tail in tails if not tail.poisoned]
+        steps = [Step(tail, tail.row.synced, tail.segments[-1:], None) for tail in tails if tail.may_be_vouched_for()]
         self.sync([step for step in steps if step.files])

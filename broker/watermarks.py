@@ -241,9 +241,12 @@ class Watermarks:
         return self._link is not None and self._link.started and not self._link.gone
 
     def _hand_over(self, held: Held) -> None:
-        """From here on the keeper syncs this log; what came before is made durable first."""
+        """From here on the keeper syncs this log; what came before is made durable first.
+
+        A poisoned log is nobody's any more: descriptors opened now would be told that all is well.
+        """
         self._sync_inline(held, even_lazy=True)
-        if held.active is not None:
+        if held.active is not None and held.log.poisoned is None:
             self._register(held, held.active)
 
     def _on_segment(self, held: Held, ref: SegmentRef) -> None:
