@@ -108,7 +108,7 @@ class SnapshotSaved(LinkMessage, tag=24, frozen=True):
 
 
 class Refused(LinkMessage, tag=25, frozen=True):
-    """A registration (`errand` 0) or an errand that failed; the message says why."""
+    """A registration (of `row`) or an errand (`row` -1; `errand` 0 when it has no number) that failed, and why."""
 
     row: int
     errand: int

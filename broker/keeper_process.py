@@ -139,8 +139,7 @@ class KeeperProcess:
         except (OSError, StorageError) as error:
             _warn(f"{type(errand).__name__} failed: {error}")
             number = errand.errand if isinstance(errand, messages.Unlink | messages.FinishSnapshot) else 0
-            row = errand.row if isinstance(errand, messages.PrepareSpare) else -1
-            self._report(messages.Refused(row, number, str(error)))
+            self._report(messages.Refused(-1, number, str(error)))  # no row: those are of registrations
 
 
 def _warn(sentence: str) -> None:

@@ -146,7 +146,7 @@ class Watermarks:
         held = self._by_number.get(number)
         if held is not None:
             held.inline_only = True
-            self._sync_inline(held)
+            self._sync_inline(held, even_lazy=True)
 
     # -- after an append --------------------------------------------------------------------------
 

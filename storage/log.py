@@ -13,6 +13,7 @@ Must not know: boards, processes, what a batch means.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -327,8 +328,14 @@ class LogWriter:
             self.on_segment(segment.ref)
 
     def adopt_spare(self, path: str) -> None:
-        """Use this prepared file (blocks reserved, synced, all zeros) for the next segment."""
-        self._spare = path
+        """Use this prepared file (blocks reserved, synced, all zeros) for the next segment.
+
+        One that came too late for its segment and still waits is removed.
+        """
+        before, self._spare = self._spare, path
+        if before is not None and self._files.exists(before):
+            with suppress(OSError):  # the next opening tries again
+                self._files.unlink(before)
 
     def dirty_segments(self) -> list[SegmentRef]:
         """The segments that hold batches not known to be durable."""

@@ -6,7 +6,9 @@ import os
 
 import pytest
 from penstock.broker import keeper_messages as messages
+from penstock.broker.config import KeeperOptions
 from penstock.broker.keeper_link import KeeperLink
+from penstock.broker.keeper_process import KeeperProcess
 from penstock.broker.packets import PacketSocket, PeerGone
 
 
@@ -107,3 +109,16 @@ def test_a_link_rings_reports_and_notices_its_keepers_end():
     assert link.stop(5.0) == []
     link.close()
     os.close(keeper_bell)
+
+
+def test_a_spare_that_could_not_be_made_is_not_told_as_a_partition_that_cannot_be_synced(
+    ends: tuple[PacketSocket, PacketSocket],
+):
+    ours, theirs = ends
+    keeper = KeeperProcess(theirs, -1, -1, KeeperOptions())
+    keeper._do(messages.PrepareSpare(3, "/nowhere/to/be/found", 4096))
+    received = ours.receive()
+    assert received is not None
+    (report,) = messages.decode_reports(received[0])
+    assert isinstance(report, messages.Refused)
+    assert (report.row, report.errand) == (-1, 0)

@@ -240,6 +240,15 @@ def test_a_spare_is_used_for_the_next_segment_and_a_missing_one_is_no_matter() -
     assert [name for name in files.listdir(PATH) if name.startswith("spare")] == []
 
 
+def test_a_spare_that_came_too_late_does_not_stay_behind_the_next_one() -> None:
+    files = RecordingFiles()
+    writer = make(files)
+    for spare in ("spare-1", "spare-2", "spare-3"):
+        files.create(f"{PATH}/{spare}", 20_000)
+        writer.adopt_spare(f"{PATH}/{spare}")
+    assert [name for name in files.listdir(PATH) if name.startswith("spare")] == ["spare-3"]
+
+
 def test_spares_left_by_a_dead_keeper_are_removed_at_opening() -> None:
     writer = make()
     writer._files.create(f"{PATH}/spare-old", 100)
