@@ -11,10 +11,12 @@ import click
 from msgspec import Struct
 
 from ..broker.errors import UnknownPartition
+from ..storage.errors import Corrupt
 from ..storage.record import Record
+from . import exits
 from .formats import FORMATS, Format, writer
 from .options import Session, with_session
-from .output import binary_stdout
+from .output import binary_stdout, complain
 from .positions import POSITION, Position
 
 if TYPE_CHECKING:
@@ -62,8 +64,8 @@ class Wanted(Struct, frozen=True):
 def command(
     topic: str, form: Format | None, group: str | None, start: Position, partition: int | None, count: int | None,
     follow: bool, commit: bool, delivery: Delivery, session: Session,
-) -> None:  # fmt: skip
-    """Write records of TOPIC to standard output.
+) -> int:  # fmt: skip
+    """Write records of TOPIC to standard output. Damaged ones are passed over and named: exit code 5.
 
     \b
     --format lines  every value with a newline behind; any bytes
@@ -80,9 +82,11 @@ def command(
     with session.connect() as client:
         ends = None if follow else _ends(client, wanted)
         with _open(client, wanted) as consumer, _interrupts() as interrupted:
-            _Copy(client, consumer, wanted, interrupted).run(encode, ends)
+            copy = _Copy(client, consumer, wanted, interrupted, as_json=session.output.as_json)
+            copy.run(encode, ends)
     if interrupted():
         raise KeyboardInterrupt
+    return exits.DAMAGED if copy.damaged else exits.OK
 
 
 @contextmanager
@@ -142,19 +146,27 @@ class _Copy:
     """
 
     def __init__(
-        self, client: Client, consumer: Consumer, wanted: Wanted, interrupted: Callable[[], bool]
+        self, client: Client, consumer: Consumer, wanted: Wanted, interrupted: Callable[[], bool], *, as_json: bool
     ) -> None:  # fmt: skip
         self._client = client
         self._consumer = consumer
         self._wanted = wanted
         self._interrupted = interrupted
+        self._as_json = as_json
         self._left = wanted.count
+        self.damaged = False  # records were passed over, each with a line on standard error
 
     def run(self, encode: Callable[[list[Record]], bytes], ends: dict[int, int] | None) -> None:
         """To the end, to the count, or until interrupted, which is how following ends."""
         stdout = binary_stdout()
         while self._left != 0 and not self._interrupted() and not (ends is not None and self._is_read(ends)):
-            stdout.write(encode(self._fetch()))
+            try:
+                stdout.write(encode(self._fetch()))
+            except Corrupt as error:
+                if error.next_offset is None:
+                    raise
+                complain(error.code, error.message, as_json=self._as_json)
+                self.damaged = True
             stdout.flush()
 
     def _fetch(self) -> list[Record]:

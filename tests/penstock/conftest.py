@@ -51,9 +51,14 @@ class Served(NamedTuple):
         return next(url for url in self.ready["listen"] if url.startswith("tcp"))
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        """SIGTERM (once), and the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(30)
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+        return self.process.returncode
 
 
 def serve(data: Path, sockets: str, *more: str) -> Served:
