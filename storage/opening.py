@@ -10,6 +10,8 @@ Must not know: who holds the lock, what the batches mean.
 
 from __future__ import annotations
 
+import uuid
+
 import msgspec
 
 from . import layout, segment
@@ -288,16 +290,26 @@ def poison(files: Files, path: str, reason: str, *, durable: int = 0) -> str:
     name = f"{path}/{layout.POISON}"
     try:
         if not files.exists(name):
-            text = f"{reason}\n{_ACKNOWLEDGED}{durable}\n".encode()
-            file = files.create(name, len(text))
-            file.pwritev([text], 0)
-            file.sync()
-            file.close()
+            _write_poison(files, path, f"{reason}\n{_ACKNOWLEDGED}{durable}\n".encode())
         files.sync_dir(path)
     except Exception as error:
         # The word on the board, or the absence of a sync's result there, says the same after a restart.
         return f"{reason} (and {name} could not be written: {error})"
     return reason
+
+
+def _write_poison(files: Files, path: str, text: bytes) -> None:
+    """Under another name first: a poison without its text would cut away what earlier syncs covered."""
+    temporary = f"{path}/{layout.spare_name(uuid.uuid4().hex)}"
+    file = files.create(temporary, len(text))
+    try:
+        file.pwritev([text], 0)
+        try:
+            file.sync()
+        finally:
+            files.rename(temporary, f"{path}/{layout.POISON}")
+    finally:
+        file.close()
 
 
 def _acknowledged(files: Files, path: str) -> int | None:

@@ -63,6 +63,16 @@ def test_what_was_acknowledged_survives_failed_syncs_and_power_cuts(shard: int) 
     assert len(seen) > 100
 
 
+@pytest.mark.parametrize("sequence", [("sync", "append"), ("append", "sync", "append"), ("sync", "roll", "append")])
+def test_a_poison_never_cuts_away_what_an_earlier_sync_covered(sequence: tuple[str, ...]) -> None:
+    """Many disks of the same few moments: the mark of that sync may be lost, and so may the poison's text."""
+    choose, world = random.Random(1), World()
+    start, truth, history = run(world, ("append", *sequence, "sync_fails"))
+    for _ in range(150):
+        for image, promised in images(world.files, choose, start, ("some",), truth):
+            Survivor(image, history, promised)
+
+
 def crash_everywhere(world: World, sequence: tuple[str, ...], choose: random.Random, seen: set[int]) -> None:
     """Run a sequence and open every disk that a power cut during its last operation could leave."""
     start, truth, history = run(world, sequence)
