@@ -218,16 +218,22 @@ def _decode(column: Buffer, count: int) -> list[bytes]:
     return columns.decode_variable(column, count)
 
 
-def parse(buffer: Buffer, position: int = 0) -> Batch:
+def parse(buffer: Buffer, position: int = 0, *, available: int | None = None) -> Batch:
     """Parse the batch at `position`, checking header, checksum and bounds, not the columns.
+
+    Args:
+        available: how many bytes there are from `position` on, when `buffer` holds fewer of them: for those who
+            only ask which batch it is. Its columns may then be cut off; HEADER_BYTES_MAX bytes are always enough.
 
     Raises InvalidBatch when no batch stands there, BadChecksum when its header is damaged, NewerFormat when
     it was written by a later version.
     """
     view = memoryview(buffer)
-    available = len(view) - position
-    if available < HEADER_BYTES:
-        raise InvalidBatch(f"{available} bytes at {position} are too few for a batch header")
+    held = len(view) - position
+    if held < HEADER_BYTES:
+        raise InvalidBatch(f"{held} bytes at {position} are too few for a batch header")
+    if available is None:
+        available = held
     fields = HEADER_STRUCT.unpack_from(view, position)
     checksum, magic, version, kind, flags, header_bytes, batch_bytes, *rest = fields
     if magic != MAGIC:

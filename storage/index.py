@@ -80,6 +80,11 @@ def row_of(batch: Batch, position: int) -> IndexRow:
     return row._replace(**extras(batch))
 
 
+def needs_columns(batch: Batch) -> bool:
+    """Whether the row of a batch says more than its header does (see `extras`)."""
+    return any(column.id in (ColumnId.PRIORITY, ColumnId.NOT_BEFORE) for column in batch.directory())
+
+
 def extras(batch: Batch) -> dict[str, int]:
     """What the optional columns add to a row: the range of priorities and the latest not-before."""
     found: dict[str, int] = {}

@@ -210,12 +210,9 @@ class LogReader:
             at = index.last_at_or_before(rows, offset)
             if at < 0 or not rows[at].base_offset <= offset < rows[at].end_offset:
                 continue
-            try:
-                batch = segment.batch(rows[at].position)
-            except InvalidBatch:
-                continue
-            if index.row_of(batch, rows[at].position) == rows[at]:
-                return place, batch.seq, rows[at]
+            seq = segment.described(rows[at])
+            if seq is not None:
+                return place, seq, rows[at]
         raise self._corrupt_at(place, offset)
 
     def _corrupt_at(self, place: int, offset: int) -> Corrupt:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from . import index, layout
-from .batch import Batch
+from .batch import HEADER_BYTES_MAX, Batch, parse
 from .errors import InvalidBatch
 from .files import File, Files
 from .index import IndexRows
@@ -118,14 +118,25 @@ class SegmentReader:
         return known[0][1] if known and known[0][0] == seq else None
 
     def agrees(self, seq: int, row: IndexRow) -> bool:
-        """Whether the batch a row points to is the one it describes."""
+        """Whether the batch a row points to is the one it describes, and has this seq."""
+        return self.described(row) == seq
+
+    def described(self, row: IndexRow) -> int | None:
+        """The seq of the batch that a row describes; None when another stands there, or none in good order.
+
+        Batches may be large: of most rows the header says everything, so no more than that is read.
+        """
         if row.position < DATA_START:
-            return False
+            return None
+        available = self.size - row.position
         try:
-            batch = self.batch(row.position)
+            head = self.read(max(min(HEADER_BYTES_MAX, available), 0), row.position)
+            batch = parse(head, available=available)
+            if index.needs_columns(batch):
+                batch = self.batch(row.position)
         except InvalidBatch:
-            return False
-        return batch.seq == seq and index.row_of(batch, row.position) == row
+            return None
+        return batch.seq if index.row_of(batch, row.position) == row else None
 
     def candidates(self, count: int) -> list[Sequence[IndexRow]]:
         """The first `count` rows: as the index has them, and then as a scan finds them."""
