@@ -110,6 +110,7 @@ class ConsumerCore:
         """
         self._enter()
         self._one_by_one = one_by_one
+        looked = False
         while True:
             self.check_open()
             if self._handout is not None and self._handout.left:
@@ -117,8 +118,9 @@ class ConsumerCore:
             found = self._feed.next()
             if found is not None:
                 return self._hand_out(*found)
-            if self.connection.clock() >= deadline:
+            if looked and self.connection.clock() >= deadline:
                 return None
+            looked = True
             yield self._pause(deadline)
 
     def fetch(self, max_records: int, deadline: float) -> Steps[list[Record]]:
@@ -147,6 +149,7 @@ class ConsumerCore:
         """The next batch, the offset it is to be read from, and its partition. Its records count as handed out."""
         self._enter()
         self._one_by_one = False
+        looked = False
         while True:
             self.check_open()
             if self._handout is not None and self._handout.left:
@@ -158,8 +161,9 @@ class ConsumerCore:
                 start = max(delivery.offset, batch.base_offset)
                 self.session.handed_out(delivery, min(batch.end_offset, delivery.next_offset))
                 return batch, start, delivery.partition
-            if self.connection.clock() >= deadline:
+            if looked and self.connection.clock() >= deadline:
                 return None
+            looked = True
             yield self._pause(deadline)
 
     def _rest_of(self, handout: Handout) -> tuple[Batch, int, int]:

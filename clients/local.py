@@ -122,9 +122,8 @@ class LocalBroker:
         while self._pending or wait <= 0.0:
             self._pending = False
             for log in self._node.flush(now):
-                if log.options.commit == "durable" and log.poisoned is None:
-                    with suppress(Poisoned):  # the log keeps the reason, and the node answers with it
-                        log.sync()
+                with suppress(Poisoned):  # the log keeps the reason, and the node answers with it
+                    self._store.sync(log)
             self._node.advance(now)
             wait = self._node.tick(now)
         self._due = now.monotonic_s + wait

@@ -1,6 +1,6 @@
-"""The store of a node inside this process: the same directory as a broker's, without keeper and board.
+"""The store of a node inside this process: the same directory as a broker's, without a keeper.
 
-    DATA/node.json  DATA/promises  DATA/metadata/  DATA/topics/<topic id>/<partition>/  DATA/trash/
+    DATA/node.json  DATA/board  DATA/promises  DATA/metadata/  DATA/topics/<topic id>/<partition>/  DATA/trash/
 
 Idea: everything a broker would hand to its keeper is done at once, in the caller's thread.
 Contract: as `engine.ports.Store`. The caller holds the directory's lock. A broker that was killed may have left
@@ -20,8 +20,10 @@ import msgspec
 from ..storage import layout, snapshots
 from ..storage.errors import Corrupt, ForeignDirectory, NewerFormat
 from ..storage.log import LogOptions, LogWriter
+from ..storage.memory_files import MemoryFiles
 from ..storage.promises import Promises
 from ..storage.segment_reader import SegmentCache
+from .local_board import LocalBoard, replace_small
 
 if TYPE_CHECKING:
     from ..broker.engine import TopicSettings
@@ -66,18 +68,7 @@ def identify(files: Files, data: str) -> Identity | None:
 def claim(files: Files, data: str) -> Identity:
     """Make a new directory ours, durably."""
     found = Identity(FORMAT, uuid.uuid4().hex, uuid.uuid4().hex)
-    temporary = f"{data}/{layout.NODE}.new"
-    if files.exists(temporary):
-        files.unlink(temporary)
-    text = msgspec.json.encode(found)
-    file = files.create(temporary, len(text))
-    try:
-        file.pwritev([text], 0)
-        file.sync()
-    finally:
-        file.close()
-    files.replace(temporary, f"{data}/{layout.NODE}")
-    files.sync_dir(data)
+    replace_small(files, data, layout.NODE, msgspec.json.encode(found))
     return found
 
 
@@ -86,6 +77,7 @@ class LocalStore:
 
     def __init__(self, data: str, files: Files, *, max_batch_bytes: int) -> None:
         self.files = files
+        self.board = None if isinstance(files, MemoryFiles) else LocalBoard.create(files, data)
         self._data = data
         self._max_batch_bytes = max_batch_bytes
         self._promises = Promises(f"{data}/{layout.PROMISES}", files)
@@ -123,7 +115,7 @@ class LocalStore:
         )
 
     def _create(self, path: str, options: LogOptions) -> LogWriter:
-        return LogWriter.create(
+        log = LogWriter.create(
             path,
             files=self.files,
             log_id=uuid.uuid4().bytes,
@@ -131,18 +123,35 @@ class LocalStore:
             promises=self._promises,
             cache=self._cache,
         )
+        return self._hold(log)
 
     def _open(self, path: str, options: LogOptions) -> LogWriter:
-        return LogWriter.open(
+        log = LogWriter.open(
             path, files=self.files, options=options, promises=self._promises, suspect=True, cache=self._cache
         )
+        return self._hold(log)
+
+    def _hold(self, log: LogWriter) -> LogWriter:
+        if self.board is not None:
+            self.board.hold(log)
+        return log
+
+    def sync(self, log: LogWriter) -> None:
+        """Make what was appended durable, when its topic asks for that, and say how far it is. Raises Poisoned."""
+        if log.options.commit == "durable" and log.poisoned is None:
+            if self.board is None:
+                log.sync()
+                return
+            self.board.sync(log)
+        if self.board is not None:
+            self.board.publish(log)
 
     def directory(self, topic: bytes, partition: int) -> str:
         """See Store."""
         return f"{self._data}/{TOPICS}/{topic.hex()}/{partition}"
 
     def row(self, log: LogWriter) -> int:
-        """See Store: there is no board."""
+        """See Store: nobody is woken through this board, so nobody is told."""
         return -1
 
     def delete(self, topic: bytes) -> None:
@@ -151,6 +160,8 @@ class LocalStore:
         for partition in self.files.listdir(source):
             self._cache.drop(f"{source}/{partition}")
             self._covered.pop(f"{source}/{partition}", None)
+            if self.board is not None:
+                self.board.let_go(f"{source}/{partition}")
         if not self.files.exists(source):
             return
         self.files.mkdir(trash)
@@ -191,5 +202,7 @@ class LocalStore:
 
     def close(self) -> None:
         """Let go of the files; the logs are closed by the node."""
+        if self.board is not None:
+            self.board.close()
         self._cache.close()
         self._promises.close()

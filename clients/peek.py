@@ -10,7 +10,6 @@ that partition and hides no other.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import numpy as np
@@ -26,6 +25,7 @@ from ..storage.layout import log_number, word
 from ..storage.opening import find_end
 from ..storage.reader import LogReader
 from ..transport.messages import EARLIEST, LATEST, Partition, Topic
+from .local_board import is_alive
 from .local_store import METADATA, TOPICS
 
 
@@ -133,7 +133,7 @@ class Peek:
 
     def _live_board(self) -> Board | None:
         board = self._board
-        if board is not None and board.epoch == self._epoch and _is_alive(board.owner_pid):
+        if board is not None and board.epoch == self._epoch and is_alive(board.owner_pid):
             return board
         self._drop_board()
         path = f"{self.data}/{layout.BOARD}"
@@ -148,7 +148,7 @@ class Peek:
             # Retired, of another boot, or just being set up: the log is read as far as it verifies.
             return None
         self._board, self._epoch = board, board.epoch
-        if board.boot_id != boot_id() or not _is_alive(board.owner_pid):
+        if board.boot_id != boot_id() or not is_alive(board.owner_pid):
             self._drop_board()
         return self._board
 
@@ -169,13 +169,3 @@ def _rows_of(board: Board, number: int) -> list[Row]:
     low, high = board.words("log_low"), board.words("log_high")
     at = np.flatnonzero((low == np.uint64(number & 0xFFFFFFFFFFFFFFFF)) & (high == np.uint64(number >> 64)))
     return [board.row(int(index)) for index in at[:1]]
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return pid > 0

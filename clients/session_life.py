@@ -49,7 +49,8 @@ REJOIN_MIN_S, REJOIN_MAX_S = 0.05, 2.0
 """Between two tries to join again."""
 
 SILENCE_S = 2.0
-"""A push endpoint that says nothing for so long is asked about: is there anything it should have brought?"""
+"""A push endpoint that says nothing for so long is asked about: is there anything it should have brought? When
+it has not come after as long again, the endpoint is given up."""
 
 
 class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,6 +111,7 @@ class SessionLife:
         self._heard = 0.0
         self._sign_at = FOREVER
         self._asking: Question | None = None
+        self._missed: dict[int, int] = {}  # ends by partition, as the broker had them one silence ago
 
     # -- joining ----------------------------------------------------------------------------------------
 
@@ -232,6 +234,7 @@ class SessionLife:
             return
         if isinstance(message, Deliver):
             self._heard = self._connection.clock()
+            self._missed = {}
             try:
                 self._reader.received(session.receive(message, payload))
             except DeliveryGap:
@@ -296,15 +299,16 @@ class SessionLife:
         session = self.session
         if session is None or not self._endpoint or not isinstance(answer, Topics) or any(session.outstanding):
             return
-        ends = {found.partition: found.end for found in answer.topics[0].partitions}
+        # What was missing a silence ago has had all that time to come; what is missing since may be on its way.
         reading = [view for view in session.partitions.values() if not view.revoked]
-        if self._connection.clock() - self._heard < SILENCE_S and any(
-            view.fetched < ends.get(view.partition, 0) for view in reading
-        ):
+        if any(view.fetched < self._missed.get(view.partition, 0) for view in reading):
             self._fall_back()
+        else:
+            self._missed = {found.partition: found.end for found in answer.topics[0].partitions}
 
     def _fall_back(self) -> None:
         """The broker has records for us that do not come: take the way that works for questions and answers."""
+        self._missed = {}
         if self.options.may_fall_back:
             self.delivery = "control"
         self.rejoin()

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from penstock.clients import InvalidArgument, NoGroup, NotAssigned
 from penstock.storage.errors import Closed, OutOfBounds
+from support.reading import fetched, until
 
 MANY = [b"%06d" % number for number in range(10_000)]
 
@@ -40,9 +41,7 @@ def test_iterating_waits_for_records_to_come(client, topic):
 def test_fetch_gives_what_is_there_and_an_empty_list_when_nothing_is(client, filled):
     with client.consumer(filled) as consumer:
         assert len(consumer.fetch(max_records=10)) == 10
-        rest = consumer.fetch(max_records=1_000_000)
-        while more := consumer.fetch(max_records=1_000_000, wait=0.1):
-            rest += more
+        rest = fetched(consumer, len(MANY) - 10)
         assert [record.value for record in rest] == MANY[10:]
         assert consumer.fetch(wait=0) == []
         assert consumer.fetch(wait=timedelta(milliseconds=1)) == []
@@ -53,7 +52,7 @@ def test_iteration_and_fetch_and_batches_take_turns(client, filled):
         taken = [record.value for record in itertools.islice(consumer, 5)]
         taken += [record.value for record in consumer.fetch(7)]
         taken += [record.value for record in itertools.islice(consumer, 5)]
-        for batch in consumer.batches("records", wait=0.1):
+        for batch in until(len(MANY) - len(taken), consumer.batches("records")):
             taken += [record.value for record in batch]
     assert taken == MANY
 
@@ -63,7 +62,7 @@ def test_batches_hold_the_same_records_in_every_form(client, filled, format):
     with client.consumer(filled) as consumer:
         consumer.seek(1234)
         found, offsets = [], []
-        for batch in consumer.batches(format, wait=0.1):
+        for batch in until(len(MANY) - 1234, consumer.batches(format)):
             if format == "records":
                 found += [record.value for record in batch]
                 offsets += [record.offset for record in batch]
@@ -76,6 +75,7 @@ def test_batches_hold_the_same_records_in_every_form(client, filled, format):
                 offsets += batch.offsets.tolist()
                 assert len(batch) == len(batch.timestamps)
         assert consumer.position == {0: len(MANY)}
+        assert list(consumer.batches(format, wait=0.01)) == []
     assert found == MANY[1234:]
     assert offsets == list(range(1234, len(MANY)))
 

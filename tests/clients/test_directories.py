@@ -8,7 +8,9 @@ import sys
 
 import pytest
 from penstock.broker import ServeConfig
-from penstock.clients import connect
+from penstock.clients import TimedOut, connect
+from penstock.clients.peek import Peek
+from penstock.storage import Files, LogWriter
 from penstock.storage.errors import AlreadyOpen, BadChecksum, ForeignDirectory, NewerFormat, OutOfBounds
 from support.processes import Serving
 
@@ -158,3 +160,23 @@ def test_a_damaged_batch_is_named_and_read_around(data):
             assert seen == [b"%d-%d" % (number, each) for number in (0, 1, 3, 4) for each in range(10)]
         with client.consumer("t", verify=False) as trusting:
             assert len(trusting.fetch(100)) == 50
+
+
+def test_a_reader_beside_a_writer_sees_nothing_that_is_not_synced(data, monkeypatch):
+    with connect(f"file://{data}") as writer:
+        writer.create_topic("t")
+        producer = writer.producer("t")
+        producer.send(b"synced")
+        beside = Peek(str(data), Files())
+        assert beside.topics(["t"])[0].partitions[0].end == 1
+        sync = LogWriter.sync
+        monkeypatch.setattr(LogWriter, "sync", lambda log: log.durable)
+        producer.send_nowait(b"only written")
+        with pytest.raises(TimedOut):
+            producer.flush(timeout=0.05)
+        assert beside.topics(["t"])[0].partitions[0].end == 1
+        monkeypatch.setattr(LogWriter, "sync", sync)
+        producer.send(b"and all is synced")
+        assert beside.topics(["t"])[0].partitions[0].end == 3
+        beside.close()
+    assert not [name for name in os.listdir("/dev/shm") if name == (data / "board").read_text().strip("/")]

@@ -184,13 +184,13 @@ def test_a_lost_delivery_is_noticed_and_read_again(penstock_client, losing, grou
 
 
 def test_a_push_endpoint_that_stays_silent_is_given_up_for_the_control_port(ipc, topic, monkeypatch):
-    monkeypatch.setattr(session_life, "SILENCE_S", 0.1)
     monkeypatch.setattr(ZmqChannel, "listen", lambda channel, endpoint: None)
     with connect(ipc, timeout=20) as client:
         client.create_topic(topic)
         client.producer(topic).send_many(MANY)
         with client.consumer(topic, group="g") as consumer:
             assert consumer.delivery == "push"
+            monkeypatch.setattr(session_life, "SILENCE_S", 0.1)
             seen = [record.value for record in consumer.fetch(len(MANY), wait=20)]
             assert consumer.delivery == "control"
             while len(seen) < len(MANY):
@@ -214,12 +214,12 @@ def test_a_push_endpoint_that_cannot_be_opened_is_given_up_for_the_control_port(
 
 
 def test_silence_at_the_end_of_the_log_is_no_reason_to_give_up_push(ipc, topic, monkeypatch):
-    monkeypatch.setattr(session_life, "SILENCE_S", 0.05)
+    monkeypatch.setattr(session_life, "SILENCE_S", 0.1)
     with connect(ipc, timeout=20) as client:
         client.create_topic(topic)
         with client.producer(topic) as producer, client.consumer(topic) as consumer:
             for value in MANY[:3]:
-                assert consumer.fetch(wait=0.2) == []
+                assert consumer.fetch(wait=0.3) == []
                 producer.send(value)
                 assert consumer.fetch(wait=20)[0].value == value
             assert consumer.delivery == "push"

@@ -9,6 +9,7 @@ import threading
 import pytest
 from penstock.clients import InvalidArgument, MappedUnavailable, aio, connect
 from penstock.transport.messages import Welcome
+from support.reading import until
 
 MANY = [b"%06d" % number for number in range(10_000)]
 PATIENCE_S = 20.0
@@ -35,7 +36,7 @@ def test_all_records_come_in_order(local, filled, group, format):
     found: dict[int, list[bytes]] = {0: [], 1: []}
     with local.consumer(filled, group=group) as consumer:
         assert consumer.delivery == "mapped"
-        for batch in consumer.batches(format, wait=0.1):
+        for batch in until(2 * len(MANY), consumer.batches(format)):
             if format == "records":
                 found[batch[0].partition] += [record.value for record in batch]
             elif format == "arrow":
@@ -47,7 +48,7 @@ def test_all_records_come_in_order(local, filled, group, format):
 
 def test_batches_stay_good_when_the_consumer_is_gone(local, filled):
     with local.consumer(filled) as consumer:
-        batches = list(consumer.batches("arrow", wait=0.1))
+        batches = list(until(2 * len(MANY), consumer.batches("arrow")))
     values = [value for batch in batches for value in batch.column("value").to_pylist()]
     assert sorted(values) == sorted(2 * MANY)
 

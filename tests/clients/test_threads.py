@@ -10,6 +10,7 @@ import threading
 import pytest
 from penstock.clients import connect
 from penstock.storage.errors import Closed
+from support.reading import until
 
 PATIENCE_S = 20.0
 
@@ -120,7 +121,7 @@ def test_a_consumer_may_feed_a_producer_of_the_same_client(shared, topic):
     with shared.producer(topic) as producer, shared.producer(topic + "-out") as copier:
         producer.send_many([b"%d" % number for number in range(1000)], partition=0)
         with shared.consumer(topic) as consumer:
-            batches = consumer.batches(wait=0.2)
+            batches = until(1000, consumer.batches())
             copied = copier.send_many(record.value for batch in batches for record in batch)
     assert copied == 1000
     assert shared.topic(topic + "-out").records == 1000
