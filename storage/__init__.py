@@ -12,7 +12,6 @@ from .board_row import Level, Row
 from .cursor import Chunk, Cursor, NotCached
 from .embedded import Log
 from .files import File, FileLock, Files
-from .index import rebuild
 from .layout import Mark, SegmentName, log_number, mark_from_row, split, word
 from .lock import Holder, lock_path, take
 from .log import LogOptions, LogWriter
@@ -64,7 +63,6 @@ __all__ = [
     "log_number",
     "mark_from_row",
     "parse",
-    "rebuild",
     "records",
     "split",
     "stamp",

@@ -68,30 +68,15 @@ def _name(path: str) -> str:
 def read_accepted(files: Files, directory: str) -> list[Accepted]:
     """What was given up in this log so far."""
     try:
-        file = files.open(f"{directory}/{FILE_NAME}")
+        lines = files.read(f"{directory}/{FILE_NAME}").splitlines()
     except FileNotFoundError:
         return []
-    try:
-        lines = file.pread(file.size(), 0).splitlines()
-    finally:
-        file.close()
     return [accepted for line in lines if (accepted := _decode(line)) is not None]
 
 
 def write_accepted(files: Files, directory: str, accepted: Sequence[Accepted]) -> None:
     """Replace the list, synced and under its name before this returns. Raises StorageFull, OSError."""
-    text = b"".join(map(_encode, accepted))
-    temporary = f"{directory}/{FILE_NAME}.new"
-    if files.exists(temporary):
-        files.unlink(temporary)
-    file = files.create(temporary)
-    try:
-        file.pwritev([text], 0)
-        file.sync()
-    finally:
-        file.close()
-    files.replace(temporary, f"{directory}/{FILE_NAME}")
-    files.sync_dir(directory)
+    files.rewrite(f"{directory}/{FILE_NAME}", b"".join(map(_encode, accepted)))
 
 
 def _encode(accepted: Accepted) -> bytes:

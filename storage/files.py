@@ -193,6 +193,31 @@ class Files:
         except OSError as error:
             raise full_or(error, path, "open") from error
 
+    def read(self, path: str) -> bytes:
+        """All of a small file. Raises FileNotFoundError."""
+        file = self.open(path)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    def rewrite(self, path: str, content: Buffer) -> None:
+        """Give a small file this content, durably; made when missing. Raises StorageFull, OSError.
+
+        It is written beside `path` first: whatever happens, `path` has all of its old content or all of the new.
+        """
+        temporary = f"{path}.new"
+        if self.exists(temporary):
+            self.unlink(temporary)
+        file = self.create(temporary)
+        try:
+            file.pwritev([content], 0)
+            file.sync()
+        finally:
+            file.close()
+        self.replace(temporary, path)
+        self.sync_dir(path.rpartition("/")[0] or "/")
+
     def rename(self, source: str, target: str) -> None:
         """Give `source` the name `target`. Raises FileExistsError rather than replace anything."""
         if not _rename_noreplace(source, target):

@@ -17,10 +17,9 @@ import numpy as np
 
 from . import layout
 from .batch import Batch, ColumnId
-from .files import File, Files
+from .files import File
 from .layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow
 from .recovery import Read, walk
-from .segment import SegmentRef
 
 _RUN_ROWS = 64
 
@@ -100,24 +99,3 @@ def extras(batch: Batch) -> dict[str, int]:
 def scanned(read: Read, size: int) -> list[tuple[int, IndexRow]]:
     """Seq and row of every batch of a segment up to the first that does not parse."""
     return [(batch.seq, row_of(batch, position)) for position, batch in walk(read, layout.DATA_START, size)]
-
-
-def rebuild(files: Files, ref: SegmentRef, log_id: bytes) -> int:
-    """Write the index of a segment anew from its batches, synced, in place of whatever is there. Returns its rows."""
-    segment = files.open(ref.path)
-    try:
-        rows = [row for _, row in scanned(segment.pread, segment.size())]
-    finally:
-        segment.close()
-    temporary = f"{ref.index_path}.new"
-    if files.exists(temporary):
-        files.unlink(temporary)
-    file = files.create(temporary)
-    try:
-        header = layout.encode_index_header(log_id, ref.generation, ref.base_seq)
-        file.pwritev([header, b"".join(INDEX_ROW_STRUCT.pack(*row) for row in rows)], 0)
-        file.sync()
-    finally:
-        file.close()
-    files.replace(temporary, ref.index_path)
-    return len(rows)

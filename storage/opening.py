@@ -317,10 +317,6 @@ def _acknowledged(files: Files, path: str) -> int | None:
     name = f"{path}/{layout.POISON}"
     if not files.exists(name):
         return None
-    file = files.open(name)
-    try:
-        last = file.pread(file.size(), 0).decode(errors="replace").strip().rpartition("\n")[2]
-    finally:
-        file.close()
+    last = files.read(name).decode(errors="replace").strip().rpartition("\n")[2]
     digits = last.removeprefix(_ACKNOWLEDGED)
     return int(digits) if last.startswith(_ACKNOWLEDGED) and digits.isdecimal() else 0

@@ -53,17 +53,10 @@ class Promises:
         return end
 
     def _rewrite(self) -> None:
-        temporary = f"{self.path}.new"
-        if self._files.exists(temporary):
-            self._files.unlink(temporary)
-        file = self._files.create(temporary)
-        entries = [encode_promise(promise) for promise in self._latest.values()]
-        file.pwritev([b"".join(entries)], 0)
-        file.sync()
-        self._files.replace(temporary, self.path)
-        self._files.sync_dir(self.path.rpartition("/")[0] or "/")
+        entries = b"".join(map(encode_promise, self._latest.values()))
+        self._files.rewrite(self.path, entries)
         self._file.close()
-        self._file, self._end = file, len(entries) * PROMISE_BYTES
+        self._file, self._end = self._files.open(self.path, write=True), len(entries)
 
     def term(self, log_id: bytes) -> int:
         """The highest term promised for a log; 0 for none."""

@@ -174,18 +174,8 @@ class _Repairs:
         nothing = IndexRow(*[0] * len(IndexRow._fields))
         seqs = range(name.base_seq, max(rows, default=name.base_seq - 1) + 1)
         body = b"".join(INDEX_ROW_STRUCT.pack(*rows.get(seq, nothing)) for seq in seqs)
-        path = reference(self._directory, name).index_path
-        temporary = f"{path}.new"
-        if self._files.exists(temporary):
-            self._files.unlink(temporary)
-        file = self._files.create(temporary)
-        try:
-            file.pwritev([layout.encode_index_header(found.log_id, name.generation, name.base_seq), body], 0)
-            file.sync()
-        finally:
-            file.close()
-        self._files.replace(temporary, path)
-        self._files.sync_dir(self._directory)
+        header = layout.encode_index_header(found.log_id, name.generation, name.base_seq)
+        self._files.rewrite(reference(self._directory, name).index_path, header + body)
 
     def drop_snapshots(self) -> None:
         """Remove damaged snapshots that a whole one, or the whole log, stands in for."""

@@ -156,11 +156,7 @@ def save(files: Files, directory: str, seq: int, term: int, body: bytes, log_id:
 def load(files: Files, directory: str, name: str, log_id: bytes = ANY_LOG) -> Snapshot:
     """One snapshot by file name. Raises as `decode` does, and Corrupt when it belongs elsewhere."""
     path = f"{directory}/{name}"
-    file = files.open(path)
-    try:
-        snapshot = decode(file.pread(file.size(), 0), path)
-    finally:
-        file.close()
+    snapshot = decode(files.read(path), path)
     if snapshot.seq != seq_of(name):
         raise Corrupt(f"{path} holds the snapshot of seq {snapshot.seq}", path=path, position=0)
     if ANY_LOG not in (log_id, snapshot.log_id) and log_id != snapshot.log_id:

@@ -224,10 +224,6 @@ class _IndexCheck:
 def _text(files: Files, path: str) -> str:
     """The text of a small file, "" without one."""
     try:
-        file = files.open(path)
+        return files.read(path).decode(errors="replace").strip() or "no reason given"
     except FileNotFoundError:
         return ""
-    try:
-        return file.pread(file.size(), 0).decode(errors="replace").strip() or "no reason given"
-    finally:
-        file.close()

@@ -28,6 +28,17 @@ def test_a_new_file_is_zeros_of_the_size_asked(place) -> None:
         files.create(f"{root}/a")
 
 
+def test_a_small_file_is_rewritten_as_a_whole_and_read_as_a_whole(place) -> None:
+    files, root = place
+    with pytest.raises(FileNotFoundError):
+        files.read(f"{root}/a")
+    files.create(f"{root}/a.new", 10).close()  # left by somebody who died while rewriting
+    for content in (b"a long first text", b"short", b""):
+        files.rewrite(f"{root}/a", content)
+        assert files.read(f"{root}/a") == content
+    assert files.listdir(root) == ["a"]
+
+
 def test_what_is_written_is_read_back_also_through_other_descriptors_and_mappings(place) -> None:
     files, root = place
     file = files.create(f"{root}/a", 100)

@@ -8,11 +8,11 @@ from penstock.storage.batch import encode, encode_state
 from penstock.storage.cursor import Chunk, Cursor, NotCached
 from penstock.storage.errors import Corrupt, Diverged, InvalidTopic, OutOfBounds
 from penstock.storage.files import File, Files
-from penstock.storage.index import rebuild
 from penstock.storage.log import LogOptions, LogWriter
-from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.memory_files import MemoryFile, MemoryFiles
 from penstock.storage.promises import Promises
 from penstock.storage.reader import LogReader
+from penstock.storage.repair import repair
 from penstock.storage.segment import reference
 from penstock.storage.segment_reader import SegmentCache
 
@@ -206,11 +206,23 @@ def test_an_index_that_lies_costs_time_and_nothing_else(harm: str) -> None:
     for offset in range(0, 200, 11):
         assert values(reader.cursor(offset).next(1))[offset % 5] == b"%d.%d" % divmod(offset, 5)
     assert [reader.offset_at(time_us) for time_us in (0, 1, 200, 389)] == [0, 5, 100, 195]
-    for name in reader.names:
-        rebuild(files, reference(PATH, name), LOG_ID)
+    repair(files, PATH, now_us=1)
     again = LogReader(PATH, files, limit=lambda: writer.written)
     for segment in map(again.segment, again.names):
         assert segment.indexed(segment.name.base_seq) is not None
+
+
+def test_finding_a_place_reads_no_columns(monkeypatch) -> None:
+    files = MemoryFiles()
+    writer = make(files)
+    for n in range(8):
+        writer.append([encode([bytes(15_000)])], n)
+    reader, sizes = writer.reader(), list[int]()
+    reader.cursor(0)  # opens what is opened once
+    pread = MemoryFile.pread
+    monkeypatch.setattr(MemoryFile, "pread", lambda *how: sizes.append(how[1]) or pread(*how))
+    assert (reader.end_offset, reader.term_at(5), reader.offset_at(5), reader.cursor(5).seq) == (8, writer.term, 5, 6)
+    assert 0 < max(sizes) <= layout.DATA_START
 
 
 def test_damage_is_reported_with_its_place_and_read_around() -> None:
