@@ -83,7 +83,8 @@ class Cursor:
             Corrupt: the next batch is damaged; `next_offset` says where a new cursor can go on.
             Diverged: what was read before is void by now; the message names the valid end.
         """
-        limit = self._known_limit() if limit_seq is None else limit_seq
+        known = self._known_limit(self.seq if limit_seq is None else limit_seq)
+        limit = known if limit_seq is None else limit_seq
         if self.seq > limit:
             return None
         segment = self._segment()
@@ -95,8 +96,9 @@ class Cursor:
             data, batches = self._insist(last, data, cached)
         return self._advance(data, batches)
 
-    def _known_limit(self) -> int:
-        if self.seq > self._limit:
+    def _known_limit(self, wanted: int) -> int:
+        """The reader's limit, asked for anew when `wanted` is beyond it: so the reader learns of a cut before that."""
+        if wanted > self._limit:
             self._limit = self._reader.limit()
         return self._limit
 

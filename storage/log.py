@@ -21,7 +21,7 @@ import msgspec
 
 from . import layout, opening
 from . import segment as segments
-from .errors import Closed, OutOfBounds, Poisoned, StorageFull
+from .errors import Closed, OutOfBounds, Poisoned
 from .extents import Extents
 from .files import File, Files
 from .layout import DATA_START
@@ -209,7 +209,7 @@ class LogWriter:
                 piece.segment.reserve(piece.end, options.allocate_bytes, max(options.segment_bytes, piece.end))
                 piece.segment.write_rows(piece.first_seq, piece.rows)
         except BaseException as error:
-            self._abandon(made)
+            self._abandon(made, interrupted=not isinstance(error, Exception))
             if isinstance(error, OSError):
                 raise self._poisoned_by(error) from error
             raise
@@ -221,29 +221,39 @@ class LogWriter:
         return plan.appended
 
     def _write(self, plan: Plan, made: list[Segment]) -> None:
-        """Write the planned bytes; from here on a failure leaves bytes behind, so it means a cut."""
+        """Write the planned bytes; from here on a failure leaves bytes behind, so it means a cut.
+
+        The end of the log moves last and at once: an interrupt before that (Ctrl-C) finds nothing appended.
+        """
         try:
             for piece in plan.pieces:
                 piece.segment.file.pwritev(piece.buffers, piece.position)
-        except StorageFull:
-            self._abandon(made)
-            self._must_cut, self._ready = True, False
+            for piece in plan.pieces:
+                piece.segment.position = piece.end
+                piece.segment.last_seq = piece.first_seq + len(piece.rows) - 1
+        except BaseException as error:
+            self._abandon(made, interrupted=True)
+            if isinstance(error, OSError):
+                raise self._poisoned_by(error) from error
             raise
-        except OSError as error:
-            self._abandon(made)
-            raise self._poisoned_by(error) from error
-        self._seq, self._offset, self._checksum = plan.seq, plan.offset, plan.checksum
         self._open += made
-        for piece in plan.pieces:
-            piece.segment.position = piece.end
-            piece.segment.last_seq = piece.first_seq + len(piece.rows) - 1
+        self._seq, self._offset, self._checksum = plan.seq, plan.offset, plan.checksum
 
-    def _abandon(self, made: list[Segment]) -> None:
-        """Segments of a plan that failed have names but no place in the log: the next generation makes them void."""
-        if made:
+    def _abandon(self, made: list[Segment], *, interrupted: bool) -> None:
+        """The log ends where it did, whatever files and bytes lie behind that: the next generation makes them void.
+
+        Segments of a plan that failed are empty. They are removed so that nobody takes them for the log's, but a
+        power cut may bring them back.
+        """
+        if made or interrupted:
             self._must_cut, self._ready = True, False
+        gone = {segment.ref.name for segment in made}
+        self._names = [name for name in self._names if name not in gone]
         for segment in made:
             segment.close()
+            for path in (segment.ref.path, segment.ref.index_path):
+                with suppress(OSError):  # then the next generation removes it
+                    self._files.unlink(path)
 
     def _remember(self, ends: dict[int, int]) -> None:
         """Keep the end offsets of the newest batches at hand; older ones are in the index."""
@@ -300,6 +310,8 @@ class LogWriter:
         self._close_open()
         self._open.append(made)
         self._must_cut = False
+        if self._reader is not None:
+            self._reader.refresh()
         self._announce(made)
 
     def _make_segment(self, end: End, generation: int, size: int, *, durable: bool = False) -> Segment:
@@ -395,6 +407,7 @@ class LogWriter:
     def poison(self, reason: str) -> None:
         """No more appends, no more acks: a sync failed. Written to the disk too, so that it survives a restart."""
         if self.poisoned is None:
+            self.poisoned = reason  # first of all: nothing that interrupts us may leave it open
             self.poisoned = opening.poison(self._files, self.path, reason, durable=self._durable)
         self._ready = False
 

@@ -120,7 +120,9 @@ def create(
     except BaseException:
         for each in opened:
             each.close()
-            _discard(files, each.path)
+        # An interrupt may come when the file has its name already and its path here does not say so yet.
+        _discard(files, file.path if files.exists(file.path) else ref.path)
+        _discard(files, ref.index_path)
         raise
     return Segment(ref, file, index, position=DATA_START + sum(map(len, body)), last_seq=header.base_seq - 1)
 
