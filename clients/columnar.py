@@ -80,7 +80,9 @@ def as_numpy(batch: Batch, start: int, partition: int, topic: str) -> Columns:
     count, skip = batch.record_count, max(start - batch.base_offset, 0)
     column = batch.column(ColumnId.VALUE)
     assert column is not None, "a batch of records has values"
-    bounds = columns.offsets_of(column, count) if batch.checked else columns.check_variable(column, count)
+    if not batch.checked:
+        columns.check_variable(column, count)
+    bounds = columns.offsets_of(column, count)
     times = batch.event_times()
     if times is None:
         times = np.full(count, batch.append_time_us, np.int64)

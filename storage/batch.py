@@ -56,6 +56,8 @@ __all__ = [
     "assemble", "batches", "encode", "encode_raft", "encode_state", "parse", "stamp", "with_effects",
 ]  # fmt: skip
 
+_KINDS_WITH_RECORDS = frozenset({Kind.RECORDS, Kind.STAGED, Kind.KEPT})
+
 KINDS_OF_STREAMS = frozenset({Kind.RECORDS})
 """Kinds a stream reader hands out; it skips the other known ones and stops at unknown ones."""
 
@@ -127,12 +129,14 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         seen = {column.id for column in directory}
         if len(seen) != len(directory):
             raise InvalidBatch("a column stands in the directory twice")
+        compressed = False
         for column in directory:
             self._check_column(column)
-        has_records = self.kind in (Kind.RECORDS, Kind.STAGED, Kind.KEPT)
+            compressed = compressed or column.codec != Codec.NONE
+        has_records = self.kind in _KINDS_WITH_RECORDS
         if has_records != (ColumnId.VALUE in seen) or has_records != (self.record_count > 0):
             raise InvalidBatch(f"a batch of kind {self.kind} with {self.record_count} records does not fit its columns")
-        self.checked = not any(column.codec for column in directory)
+        self.checked = not compressed
 
     def _check_column(self, column: Column) -> None:
         stored = self.stored(column)

@@ -14,8 +14,9 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from .errors import BatchTooLarge, InvalidBatch
@@ -35,7 +36,7 @@ def data_start(count: int) -> int:
     return (4 * (count + 1) + 7) & ~7
 
 
-class Pieces(NamedTuple):
+class Pieces(msgspec.Struct, frozen=True, gc=False):
     """A variable column that is not one block yet: its parts in order, the values themselves among them.
 
     Whoever lays a batch out joins all parts of all columns at once, so that each value is copied once.
@@ -72,7 +73,8 @@ def _not_bytes(error: TypeError) -> InvalidBatch:
 
 def encode_variable(values: Sequence[bytes]) -> bytearray:
     """Encode bytes-like values as offsets and data. Raises InvalidBatch for anything else in the list."""
-    return join(*pieces(values))
+    made = pieces(values)
+    return join(made.parts, made.size)
 
 
 def _offsets(values: Sequence[bytes]) -> tuple[bytes, int]:
@@ -97,37 +99,66 @@ def _check_size(data_bytes: int) -> None:
 
 def offsets_of(column: Buffer, count: int) -> np.ndarray:
     """The `count + 1` offsets of a variable column as an int32 view. Raises InvalidBatch if it is too short."""
-    size = memoryview(column).nbytes
-    if size < data_start(count):
-        raise InvalidBatch(f"a column of {size} bytes cannot hold the offsets of {count} values")
+    _data_bytes(column, count)
     return np.frombuffer(column, "<i4", count + 1)
 
 
-def check_variable(column: Buffer, count: int) -> np.ndarray:
-    """Validate offsets (start at 0, never fall, end at the data's end) and return them.
+def check_variable(column: Buffer, count: int) -> None:
+    """Validate offsets: they start at 0, never fall, and end at the data's end.
 
     Unchecked offsets would let a reader address foreign memory. Raises InvalidBatch.
     """
-    offsets = offsets_of(column, count)
-    data_bytes = memoryview(column).nbytes - data_start(count)
+    if count <= FEW:
+        _check_few(column, count)
+    else:
+        _check_many(column, count)
+
+
+def _check_few(column: Buffer, count: int) -> tuple[int, ...]:
+    data_bytes = _data_bytes(column, count)
+    offsets = struct.unpack_from(f"<{count + 1}i", column)
     if offsets[0] != 0 or offsets[-1] != data_bytes:
-        raise InvalidBatch(f"column offsets run from {offsets[0]} to {offsets[-1]}, not from 0 to {data_bytes}")
-    if count > 1 and (offsets[1:] < offsets[:-1]).any():
+        raise _bad_ends(offsets[0], offsets[-1], data_bytes)
+    if count > 1 and sorted(offsets) != list(offsets):
         raise InvalidBatch("column offsets fall")
     return offsets
 
 
+def _check_many(column: Buffer, count: int) -> np.ndarray:
+    data_bytes = _data_bytes(column, count)
+    offsets = np.frombuffer(column, "<i4", count + 1)
+    if offsets[0] != 0 or offsets[-1] != data_bytes:
+        raise _bad_ends(int(offsets[0]), int(offsets[-1]), data_bytes)
+    if (offsets[1:] < offsets[:-1]).any():
+        raise InvalidBatch("column offsets fall")
+    return offsets
+
+
+def _data_bytes(column: Buffer, count: int) -> int:
+    """How many bytes a variable column has behind its offsets. Raises InvalidBatch if it is too short for these."""
+    size = memoryview(column).nbytes
+    data_bytes = size - data_start(count)
+    if data_bytes < 0:
+        raise InvalidBatch(f"a column of {size} bytes cannot hold the offsets of {count} values")
+    return data_bytes
+
+
+def _bad_ends(first: int, last: int, data_bytes: int) -> InvalidBatch:
+    return InvalidBatch(f"column offsets run from {first} to {last}, not from 0 to {data_bytes}")
+
+
 def decode_variable(column: Buffer, count: int) -> list[bytes]:
     """The values of a variable column as bytes objects. Raises InvalidBatch."""
-    offsets = check_variable(column, count)
+    if count <= FEW:
+        bounds = _check_few(column, count)
+        data = bytes(memoryview(column)[data_start(count) :])
+        return [data] if count == 1 else [data[start:end] for start, end in pairwise(bounds)]
+    offsets = _check_many(column, count)
     data = bytes(memoryview(column)[data_start(count) :])
-    if count == 1:
-        return [data]
     width = int(offsets[1])
     if width and width * count == len(data) and (np.diff(offsets) == width).all():
         return list(_uniform(width, count).unpack(data))
-    bounds = offsets.tolist()
-    return [data[start:end] for start, end in pairwise(bounds)]
+    return [data[start:end] for start, end in pairwise(offsets.tolist())]
 
 
 @lru_cache(maxsize=64)

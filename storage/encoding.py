@@ -54,7 +54,11 @@ def encode(
     """
     if not values:
         raise InvalidBatch("a batch needs at least one record")
-    found: list[tuple[int, int, Raw]] = [(ColumnId.VALUE, codec, columns.pieces(values))]
+    column = columns.pieces(values)
+    if keys is headers is event_times is None and not codec:  # one record at a time has no time for more
+        plain = (ColumnId.VALUE, Codec.NONE, column, column.size)
+        return lay_out(Kind.RECORDS, len(values), (plain,), producer_id, producer_epoch, first_sequence)
+    found: list[tuple[int, int, Raw]] = [(ColumnId.VALUE, codec, column)]
     if keys is not None:
         found += _key_columns(_same_length("keys", keys, values), codec)
     if headers is not None:
@@ -92,7 +96,7 @@ def assemble(
 def _stored(id_: int, codec: int, raw: Raw) -> tuple[int, int, Raw, int]:
     if not codec:
         return id_, codec, raw, _size(raw)
-    block = columns.join(*raw) if isinstance(raw, columns.Pieces) else raw
+    block = columns.join(raw.parts, raw.size) if isinstance(raw, columns.Pieces) else raw
     return id_, codec, compress(codec, block), len(block)
 
 
@@ -131,7 +135,7 @@ def lay_out(
         checksum = xxh3_64_intdigest(view[position : position + size])
         entry = (id_, codec, 0, position, size, raw_bytes, checksum)
         DIRECTORY_STRUCT.pack_into(batch, HEADER_BYTES + DIRECTORY_STRUCT.size * index, *entry)
-        position += aligned(size)
+        position += size + -size % ALIGNMENT
     fixed = (0, MAGIC, VERSION, kind, 0, header_bytes, len(batch), record_count, len(stored))
     HEADER_STRUCT.pack_into(
         batch, 0, *fixed, 0, 0, 0, bytes(16), 0, 0, producer_id, first_sequence, producer_epoch

@@ -40,7 +40,9 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 def records(batch: Batch, *, start: int = 0, partition: int = 0, topic: str = "") -> list[Record]:
     """The records of `batch` from offset `start` on. Raises InvalidBatch."""
-    keys, headers, times = batch.keys(), batch.headers(), batch.event_times()
+    keys = headers = times = None
+    if batch.column_count > 1:  # a single column can only be the values
+        keys, headers, times = batch.keys(), batch.headers(), batch.event_times()
     found = list(
         map(
             Record,
