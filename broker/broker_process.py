@@ -30,7 +30,7 @@ from ..transport.zmq_sockets import Context, Poller
 from . import control
 from .broker import Broker, now
 from .cold_reads import Warmer
-from .data_directory import identify, is_alive, open_board, read_small
+from .data_directory import identify, is_alive, open_board
 from .doubts import Doubts
 from .engine import Node, NodeConfig
 from .errands import Errands
@@ -146,7 +146,7 @@ class Assembly:
 def _holder_lives(files: Files, path: str) -> bool:
     """Whether the broker that took the lock still runs; if not, it is its keeper that holds it, and not for long."""
     try:
-        holder = msgspec.json.decode(read_small(files, path), type=lock.Holder)
+        holder = msgspec.json.decode(files.read(path), type=lock.Holder)
     except (msgspec.MsgspecError, FileNotFoundError):
         return False
     return is_alive(holder.pid)

@@ -70,8 +70,8 @@ def identify(files: Files, data: str, *, fresh_ids: tuple[str, str], node: str =
     path = f"{data}/{layout.NODE}"
     if not files.exists(path):
         _refuse_strangers(files, data)
-        write_small(files, data, layout.NODE, msgspec.json.encode(Identity(FORMAT, *fresh_ids)))
-    found = _decode(read_small(files, path), path)
+        files.rewrite(f"{data}/{layout.NODE}", msgspec.json.encode(Identity(FORMAT, *fresh_ids)))
+    found = _decode(files.read(path), path)
     if node and found.node != node:
         raise ForeignDirectory(f"{data} belongs to node {found.node}, not {node}: give each node its own directory")
     return found
@@ -120,7 +120,7 @@ def open_board(files: Files, data: str, *, rows: int, slots: int) -> Board:
     else:
         fresh = name or f"/penstock-{uuid.uuid4().hex[:16]}"
         board = Board.create(rows, slots=slots, name=fresh, file=f"{data}/board.shared")
-    write_small(files, data, layout.BOARD, board.name.encode())
+    files.rewrite(f"{data}/{layout.BOARD}", board.name.encode())
     return board
 
 
@@ -130,7 +130,7 @@ def previous_board(files: Files, data: str) -> Board | None:
     if not files.exists(path):
         return None
     try:
-        return Board.attach(read_small(files, path).decode())
+        return Board.attach(files.read(path).decode())
     except (BoardUnavailable, NewerFormat, UnicodeDecodeError):
         # Gone with a boot, retired, or not ours: there is nothing to learn from it.
         return None
@@ -145,27 +145,3 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def read_small(files: Files, path: str) -> bytes:
-    """All of a small file."""
-    file = files.open(path)
-    try:
-        return file.pread(file.size(), 0)
-    finally:
-        file.close()
-
-
-def write_small(files: Files, data: str, name: str, text: bytes) -> None:
-    """Replace a small file, durably."""
-    temporary = f"{data}/{name}.new"
-    if files.exists(temporary):
-        files.unlink(temporary)
-    file = files.create(temporary, len(text))
-    try:
-        file.pwritev([text], 0)
-        file.sync()
-    finally:
-        file.close()
-    files.replace(temporary, f"{data}/{name}")
-    files.sync_dir(data)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from ..storage.board import boot_id, split
-from .data_directory import DOUBTS, previous_board, read_small, write_small
+from .data_directory import DOUBTS, previous_board
 
 if TYPE_CHECKING:
     from ..storage.board import Board
@@ -65,7 +65,7 @@ class Doubts:
     def _save(self) -> None:
         path = f"{self._data}/{DOUBTS}"
         if self._open:
-            write_small(self._files, self._data, DOUBTS, msgspec.json.encode(list(self._open.values())))
+            self._files.rewrite(path, msgspec.json.encode(list(self._open.values())))
         elif self._files.exists(path):
             self._files.unlink(path)
             self._files.sync_dir(self._data)
@@ -84,4 +84,4 @@ def doubts_of(board: Board) -> list[Doubt]:
 
 def _saved(files: Files, data: str) -> list[Doubt]:
     path = f"{data}/{DOUBTS}"
-    return msgspec.json.decode(read_small(files, path), type=list[Doubt]) if files.exists(path) else []
+    return msgspec.json.decode(files.read(path), type=list[Doubt]) if files.exists(path) else []

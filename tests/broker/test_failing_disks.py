@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from penstock.broker.data_directory import write_small
 from penstock.broker.doubts import doubts_of
 from penstock.broker.engine import NodeConfig
 from penstock.storage.batch import batches, encode
@@ -138,7 +137,7 @@ def test_what_a_dead_pair_left_in_doubt_is_copied_before_it_counts():
         core.keeper._tails[core.topic("t").partitions[0].row].segments[-1].sync()
     found = doubts_of(core.board)
     assert [doubt.poisoned for doubt in found] == [False]
-    write_small(core.files, DATA, "doubts", msgspec.json.encode(found))
+    core.files.rewrite(f"{DATA}/doubts", msgspec.json.encode(found))
     second = Core(core.files)
     assert second.topic("t").partitions[0].end == 5
     assert not second.files.exists(f"{DATA}/doubts")
@@ -159,7 +158,7 @@ def test_a_poison_word_whose_file_could_not_be_written_poisons_at_the_next_start
     core.files.fail_next(path)
     assert isinstance(produce(core, topic, 3), m.Failure)
     core.files.unlink(path.rpartition("/")[0] + "/poison")
-    write_small(core.files, DATA, "doubts", msgspec.json.encode(doubts_of(core.board)))
+    core.files.rewrite(f"{DATA}/doubts", msgspec.json.encode(doubts_of(core.board)))
     second = Core(core.files)
     assert second.topic("t").partitions[0].end == 3
     assert isinstance(produce(second, topic, 3), m.Produced)
