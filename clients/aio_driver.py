@@ -83,6 +83,8 @@ class AsyncDriver:
             timer.cancel()
             self._waiters.discard(waiter)
         self.check_open()
+        if seconds >= WAIT_MAX_S:
+            self.connection.channel.look_again()
 
     async def _sleep_beside(self, waiter: asyncio.Future[None], pause: Pause, seconds: float) -> None:
         """Wait for the channel on the loop and for a semaphore in a thread, whichever comes first."""

@@ -73,6 +73,10 @@ class Channel(Protocol):
         """One descriptor for poll, select and event loops."""
         ...
 
+    def look_again(self) -> None:
+        """Do not rely on what `fileno` told: find out what has arrived."""
+        ...
+
     def wake(self) -> None:
         """Make `fileno` readable, from any thread."""
         ...
@@ -166,6 +170,10 @@ class ZmqChannel:
 
     def fileno(self) -> int:
         return self._epoll.fileno()
+
+    def look_again(self) -> None:
+        self._refresh()
+        self._ready.update(dict.fromkeys(self._pulls.values()))
 
     def wake(self) -> None:
         if not self._closed:

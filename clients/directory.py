@@ -122,6 +122,9 @@ class DirectoryChannel:
     def fileno(self) -> int:
         return self._wake
 
+    def look_again(self) -> None:
+        """See Channel: nothing is ever missed here."""
+
     def wake(self) -> None:
         if not self._closed:
             os.eventfd_write(self._wake, 1)

@@ -125,6 +125,8 @@ class Driver:
         finally:
             self._leader = False
         self.check_open()
+        if timeout >= WAIT_MAX_S:
+            self.connection.channel.look_again()
         self.connection.turn()
         self.tell()
 

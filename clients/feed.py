@@ -52,20 +52,26 @@ class Feed:
                 return delivery, batch
             if delivery is not None:
                 self._finish(session, delivery)
-            self._delivery = self._queue.popleft() if self._queue else self._read_mapped(session)
-            if self._delivery is None:
+            if not self._begin(session):
                 return None
-            self._open(self._delivery)
 
-    def _read_mapped(self, session: ConsumerSession) -> Delivery | None:
-        return None if self._life.mapped is None else self._life.mapped.next(session)
-
-    def _open(self, delivery: Delivery) -> None:
+    def _begin(self, session: ConsumerSession) -> bool:
+        """Go on with the next delivery. False when there is none."""
+        if self._queue:
+            delivery = self._queue.popleft()
+            found: Iterable[Batch] = batches(delivery.payload)
+        else:
+            read = None if self._life.mapped is None else self._life.mapped.next(session)
+            if read is None:
+                return False
+            delivery, found = read
+        self._delivery = delivery
         try:
-            self._batches = deque(_of_stream(delivery))
+            self._batches = deque(_of_stream(delivery, found))
         except Error as error:
             self._life.failure = error
             raise
+        return True
 
     def _verify(self, batch: Batch, delivery: Delivery) -> None:
         """Check every column."""
@@ -80,15 +86,16 @@ class Feed:
 
     def _finish(self, session: ConsumerSession, delivery: Delivery) -> None:
         """A delivery is used up, or void."""
-        session.finished(delivery)
         self._delivery = None
         self._batches.clear()
-        self._life.send_credit(session.credit_due())
+        if delivery.records:  # what a mapped session read by itself cost no credit
+            session.finished(delivery)
+            self._life.send_credit(session.credit_due())
 
 
-def _of_stream(delivery: Delivery) -> Iterable[Batch]:
-    """The batches of records a delivery holds for the application. Raises InvalidBatch, NewerFormat."""
-    for batch in batches(delivery.payload):
+def _of_stream(delivery: Delivery, found: Iterable[Batch]) -> Iterable[Batch]:
+    """Of all batches of a delivery those with records for the application. Raises InvalidBatch, NewerFormat."""
+    for batch in found:
         if batch.kind not in KINDS_OF_STREAMS:
             if batch.kind not in Kind._value2member_map_:
                 raise NewerFormat(

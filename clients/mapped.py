@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import posix_ipc
 
+from ..storage.batch import Batch
 from ..storage.board import Board, boot_id
 from ..storage.board_row import Row
 from ..storage.errors import Corrupt, Error, OutOfBounds
 from ..storage.files import Files
-from ..storage.layout import log_number, word
+from ..storage.layout import log_number
 from ..storage.reader import Cursor, LogReader
 from .errors import MappedUnavailable
 
@@ -58,8 +59,10 @@ class MappedSource:
 
     # -- reading ----------------------------------------------------------------------------------------
 
-    def next(self, session: ConsumerSession) -> Delivery | None:
+    def next(self, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:
         """The next batches of any partition of `session`, each in its turn; None when all are at their end."""
+        if self._waiter is not None:
+            self._waiter.look()
         views = [view for view in session.partitions.values() if not view.revoked]
         for step in range(len(views)):
             view = views[(self._turn + step) % len(views)]
@@ -69,7 +72,7 @@ class MappedSource:
                 return found
         return None
 
-    def _next_of(self, session: ConsumerSession, view: PartitionView) -> Delivery | None:
+    def _next_of(self, session: ConsumerSession, view: PartitionView) -> tuple[Delivery, list[Batch]] | None:
         followed = self._followed.get(view.partition)
         if followed is None or followed.epoch != view.epoch:
             followed = self._follow(view)
@@ -90,7 +93,7 @@ class MappedSource:
                 return None
             if chunk.next_offset > view.fetched:
                 offset, end = max(chunk.offset, view.fetched), chunk.next_offset
-                return session.take(view.partition, offset, end, end, chunk.buffer)
+                return session.take(view.partition, offset, end, end, chunk.buffer), chunk.batches
 
     def _follow(self, view: PartitionView) -> Followed:
         """Begin to read a partition where its view stands."""
@@ -145,6 +148,10 @@ class SlotWaiter:
         self._guard = threading.Lock()
         self._sleepers = 0
         self._closed = False
+
+    def look(self) -> None:
+        """All partitions are about to be looked at. One that is not, because it was given back, wakes nobody."""
+        self._seen.clear()
 
     def looked(self, partition: int) -> None:
         """What is committed now is about to be read."""
@@ -228,9 +235,9 @@ def _reader(files: Files, partition: Partition, rows: dict[int, Row]) -> LogRead
     def limit() -> int:
         """A row that changed hands says nothing any more: the session that it belongs to is about to be lost."""
         nonlocal last
-        found = row.committed_of(log_id)
+        found = row.committed_word_of(log_id)
         if found is not None:
-            last = word(*found)
+            last = found
         return last
 
     try:

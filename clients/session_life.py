@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 REJOIN_MIN_S, REJOIN_MAX_S = 0.05, 2.0
 """Between two tries to join again."""
 
+SAY_AGAIN_S = 0.1
+"""After a grant that could not be sent: sooner would spin while the broker is away."""
+
 SILENCE_S = 2.0
 """A push endpoint that says nothing for so long is asked about: is there anything it should have brought? When
 it has not come after as long again, the endpoint is given up."""
@@ -282,9 +285,9 @@ class SessionLife:
             self.send_credit(session.sign_of_life())
 
     def send_credit(self, credit: Credit | None) -> None:
-        """Send a grant; one that cannot be sent now is said again, in total, at the next turn."""
+        """Send a grant; one that cannot be sent now is said again, in total, a little later."""
         if credit is not None and not self._connection.send(credit):
-            self._sign_at = 0.0
+            self._sign_at = self._connection.clock() + SAY_AGAIN_S
 
     def _ask_about_silence(self, now: float) -> None:
         """Silence is fine at the end of the log, and a broken path when the broker has more."""

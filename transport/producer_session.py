@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 WINDOW_BATCHES_MAX = 64
 """What a partition remembers of each producer's batches; more in flight could not be told from duplicates."""
 
-GAP = "sequence_gap"
-"""The one failure whose meaning depends on the batches before it."""
+GAPS = frozenset({"sequence_gap", "unknown_producer"})
+"""Failures whose meaning depends on the batches before: a broker that never got the first one does not know the
+producer, which happens when the others are sent over a new connection that was not noticed yet."""
 
 TARGET_BYTES = 256 << 10
 """Size at which records are worth a batch while others are in flight; with none in flight, any size is."""
@@ -142,7 +143,7 @@ class ProducerSession:
         index = self._in_flight.index(batch)
         if failure.retry:
             self._send_again_from(index)
-        elif failure.code == GAP and any(each.answer is None for each in list(self._in_flight)[:index]):
+        elif failure.code in GAPS and any(each.answer is None for each in list(self._in_flight)[:index]):
             self._send_again_from(index)
             batch.after_gap = True
         else:

@@ -95,7 +95,7 @@ def test_a_reader_in_another_process_follows_a_writer(data):
         "import sys; from penstock.clients import connect\n"
         "with connect(sys.argv[1]) as client, client.consumer('t') as consumer:\n"
         "    print('reading', flush=True)\n"
-        "    print(b','.join(record.value for record in consumer.fetch(wait=20)).decode(), flush=True)\n"
+        "    print(b','.join(record.value for record in consumer.fetch(wait=60)).decode(), flush=True)\n"
     )
     with connect(f"file://{data}") as writer:
         writer.create_topic("t")
@@ -110,7 +110,7 @@ def test_a_reader_in_another_process_follows_a_writer(data):
 
 def test_a_served_directory_is_read_and_its_broker_named_to_writers(tmp_path, data):
     with Serving(ServeConfig(data=str(data), listen=(f"ipc://{tmp_path}/b.sock",))) as serving:
-        with connect(serving.url, timeout=20) as served, connect(f"file://{data}") as client:
+        with connect(serving.url, timeout=60) as served, connect(f"file://{data}") as client:
             served.create_topic("t", partitions=2)
             served.producer("t").send_many(MANY, partition=0)
             assert values(client) == MANY

@@ -57,7 +57,7 @@ def kill_broker(serving):
 
 
 def test_a_producer_goes_on_over_the_death_of_its_broker_without_loss_or_repeat(own):
-    with connect(own.url, timeout=20) as client:
+    with connect(own.url, timeout=60) as client:
         client.create_topic("t")
         with client.producer("t") as producer:
             futures = [producer.send_nowait(value) for value in MANY[:1000]]
@@ -69,7 +69,7 @@ def test_a_producer_goes_on_over_the_death_of_its_broker_without_loss_or_repeat(
 
 @pytest.mark.parametrize("delivery", ["push", "control", "mapped"])
 def test_a_consumer_goes_on_over_the_death_of_its_broker_where_it_was(own, delivery):
-    with connect(own.url, timeout=20, delivery=delivery) as client:
+    with connect(own.url, timeout=60, delivery=delivery) as client:
         client.create_topic("t", partitions=2)
         with client.producer("t") as producer, client.consumer("t", group="g") as consumer:
             producer.send_many(MANY, partition=0)
@@ -93,7 +93,7 @@ def test_without_a_broker_verbs_time_out_and_say_so(tmp_path):
 def test_a_client_outlives_a_broker_that_comes_back(tmp_path):
     config = ServeConfig(data=str(tmp_path / "data"), listen=(f"ipc://{tmp_path}/b.sock",))
     with Serving(config) as first:
-        client = connect(first.url, timeout=20)
+        client = connect(first.url, timeout=60)
         client.create_topic("t")
         producer = client.producer("t")
         producer.send(b"a")
@@ -185,13 +185,13 @@ def test_a_lost_delivery_is_noticed_and_read_again(penstock_client, losing, grou
 
 def test_a_push_endpoint_that_stays_silent_is_given_up_for_the_control_port(ipc, topic, monkeypatch):
     monkeypatch.setattr(ZmqChannel, "listen", lambda channel, endpoint: None)
-    with connect(ipc, timeout=20) as client:
+    with connect(ipc, timeout=60) as client:
         client.create_topic(topic)
         client.producer(topic).send_many(MANY)
         with client.consumer(topic, group="g") as consumer:
             assert consumer.delivery == "push"
             monkeypatch.setattr(session_life, "SILENCE_S", 0.1)
-            seen = [record.value for record in consumer.fetch(len(MANY), wait=20)]
+            seen = [record.value for record in consumer.fetch(len(MANY), wait=60)]
             assert consumer.delivery == "control"
             while len(seen) < len(MANY):
                 seen += [record.value for record in consumer.fetch(len(MANY))]
@@ -203,25 +203,25 @@ def test_a_push_endpoint_that_cannot_be_opened_is_given_up_for_the_control_port(
         raise CannotListen("no socket left")
 
     monkeypatch.setattr(ZmqChannel, "listen", refuse)
-    with connect(ipc, timeout=20) as client:
+    with connect(ipc, timeout=60) as client:
         client.create_topic(topic)
         client.producer(topic).send_many(MANY[:10])
         with client.consumer(topic, group="g") as consumer:
             assert consumer.delivery == "control"
-            assert [record.value for record in consumer.fetch(wait=20)] == MANY[:10]
+            assert [record.value for record in consumer.fetch(wait=60)] == MANY[:10]
         with pytest.raises(CannotListen):
             client.consumer(topic, group="g", delivery="push")
 
 
 def test_silence_at_the_end_of_the_log_is_no_reason_to_give_up_push(ipc, topic, monkeypatch):
     monkeypatch.setattr(session_life, "SILENCE_S", 0.1)
-    with connect(ipc, timeout=20) as client:
+    with connect(ipc, timeout=60) as client:
         client.create_topic(topic)
         with client.producer(topic) as producer, client.consumer(topic) as consumer:
             for value in MANY[:3]:
                 assert consumer.fetch(wait=0.3) == []
                 producer.send(value)
-                assert consumer.fetch(wait=20)[0].value == value
+                assert consumer.fetch(wait=60)[0].value == value
             assert consumer.delivery == "push"
 
 

@@ -12,7 +12,7 @@ from penstock.transport.messages import Welcome
 from support.reading import until
 
 MANY = [b"%06d" % number for number in range(10_000)]
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from penstock.clients import connect
 from penstock.storage.errors import Closed
 from support.reading import until
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(params=["mem", "ipc"])

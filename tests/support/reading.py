@@ -25,5 +25,5 @@ def fetched(consumer: Any, count: int) -> list[Any]:
     """Records from as many fetches as it takes."""
     found: list[Any] = []
     while len(found) < count:
-        found += consumer.fetch(count - len(found), wait=20)
+        found += consumer.fetch(count - len(found), wait=60)
     return found

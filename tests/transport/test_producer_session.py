@@ -12,6 +12,7 @@ from penstock.transport.producer_session import InFlight, ProducerSession
 
 BUSY = ("storage_full", "the disk is full", True)
 GAP = ("sequence_gap", "something is missing", False)
+UNKNOWN = ("unknown_producer", "who are you", False)
 
 
 class Line:
@@ -123,6 +124,16 @@ def test_a_gap_that_is_reported_before_its_cause_waits_for_it():
     assert line.send_all() == []  # sending the second now would only be refused again
     assert line.session.failed(no(1, BUSY)) == []
     assert line.send_all() == [(4, 0), (5, 1), (6, 2)]
+
+
+def test_a_producer_unknown_for_want_of_its_first_batch_goes_on_once_that_is_sent_again():
+    line = Line()
+    line.add(1, 1)
+    line.send_all()  # the first over a connection that was lost, the second over the next one
+    assert line.session.failed(no(2, UNKNOWN)) == []
+    assert line.send_all() == []
+    line.session.lost()
+    assert line.send_all() == [(3, 0), (4, 1)]
 
 
 def test_a_gap_with_no_cause_before_it_is_the_end():
