@@ -72,6 +72,10 @@ class Level(IntEnum):
     QUORUM = 2
 
 
+_LEVEL, _WRITTEN, _LOG_LOW, _LOG_HIGH = (ROW_WORD[name] for name in ("level", "written", "log_low", "log_high"))
+_PLACE_OF_LEVEL = {int(Level.DURABLE): ROW_WORD["durable"], int(Level.QUORUM): ROW_WORD["quorum"]}
+
+
 class _Word:
     """One word of a row as an attribute: each get and set is one aligned 8-byte access."""
 
@@ -136,17 +140,21 @@ class Row:
 
     def committed_word(self) -> int:
         """The word that this row's commit level names."""
-        level = self.level
-        if level == Level.DURABLE:
-            return self.durable
-        return self.quorum if level == Level.QUORUM else self.written
+        words = self.words  # mapped readers ask whenever they look for more
+        return words[_PLACE_OF_LEVEL.get(words[_LEVEL], _WRITTEN)]
 
     def committed_of(self, log_id: int) -> tuple[int, int] | None:
         """As `committed`, or None when the row is not (or no longer) that log's."""
-        if self.log_id != log_id:
+        value = self.committed_word_of(log_id)
+        return None if value is None else split(value)
+
+    def committed_word_of(self, log_id: int) -> int | None:
+        """As `committed_word`, or None when the row is not (or no longer) that log's."""
+        words = self.words
+        if words[_LOG_HIGH] << 64 | words[_LOG_LOW] != log_id:
             return None
         value = self.committed_word()
-        return split(value) if self.log_id == log_id else None
+        return value if words[_LOG_HIGH] << 64 | words[_LOG_LOW] == log_id else None
 
 
 def committed(row: Row) -> tuple[int, int]:

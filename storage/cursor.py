@@ -131,7 +131,7 @@ class Cursor:
 
     def _fetch(self, segment: SegmentReader, size: int, cached: bool) -> Buffer:
         if not cached:
-            return segment.read(size, self.position)
+            return segment.read_on(size, self.position)
         data = segment.file.pread_cached(size, self.position)
         if data is None:
             raise NotCached(f"offset {self.offset} of {self.path} is not in memory")
@@ -186,7 +186,7 @@ class Cursor:
 
     def _advance(self, data: Buffer, batches: list[Batch]) -> Chunk:
         first, last = batches[0], batches[-1]
-        size = sum(batch.batch_bytes for batch in batches)
+        size = sum([batch.batch_bytes for batch in batches])
         end = end_offset_of(last)
         chunk = Chunk(
             data if len(data) == size else memoryview(data)[:size], batches, first.seq, last.seq, self.offset, end

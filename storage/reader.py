@@ -108,7 +108,10 @@ class LogReader:
 
     def place_of(self, seq: int) -> int:
         """Index in `names` of the segment that holds, or will hold, `seq`."""
-        return max(bisect_right(self.names, seq, key=lambda name: name.base_seq) - 1, 0)
+        names = self.names
+        if seq >= names[-1].base_seq:  # whoever follows a log
+            return len(names) - 1
+        return max(bisect_right(names, seq, key=lambda name: name.base_seq) - 1, 0)
 
     def segment_of(self, seq: int) -> SegmentReader:
         return self.segment(self.names[self.place_of(seq)])

@@ -71,6 +71,15 @@ class SegmentReader:
             self._view = self.file.map()
         return self._view[position : position + size]
 
+    def read_on(self, size: int, position: int) -> Buffer:
+        """As `read`, but by what the file has grown since it was mapped there may be less: asking costs a system call.
+
+        Whoever misses something calls `map_again` and reads again.
+        """
+        if position < len(self._view):
+            return self._view[position : position + size]
+        return self.read(size, position)
+
     def map_again(self) -> None:
         """Forget the mapping: for a reader that misses what it was told is there."""
         self._view = memoryview(b"")
