@@ -64,10 +64,10 @@ from .transport.errors import (
     InvalidUrl,
     MessageTooLarge,
     ProtocolError,
+    RemoteError,
     SessionBroken,
     TransportError,
 )
-from .transport.failures import RemoteError
 
 __all__ = [
     # the log and its files

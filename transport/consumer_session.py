@@ -151,11 +151,6 @@ class ConsumerSession:
         view.end = max(view.end, end, next_offset)
         return taken
 
-    def seen_end(self, partition: int, end: int) -> None:
-        """The committed end of a partition became known in another way."""
-        view = self.partitions[partition]
-        view.end = max(view.end, end)
-
     def _sort(self, message: Deliver, payload: Buffer) -> list[Delivery]:
         newest = self._epochs.get(message.partition, -1)
         view = self.partitions.get(message.partition)

@@ -56,3 +56,13 @@ class DeliveryGap(TransportError):
 
     code = "delivery_gap"
     retry = True
+
+
+class RemoteError(TransportError):
+    """A failure with a code that this version does not know; `code` and `retry` are as the broker said."""
+
+    code = "remote"
+
+    def __init__(self, message: str, *, code: str = "remote", retry: bool = False) -> None:
+        super().__init__(message)
+        self.__dict__.update(code=code, retry=retry)

@@ -9,18 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..storage.errors import Error
-from .errors import TransportError
+from .errors import RemoteError
 from .messages import Failure
-
-
-class RemoteError(TransportError):
-    """A failure with a code that this version does not know; `code` and `retry` are as the broker said."""
-
-    code = "remote"
-
-    def __init__(self, message: str, *, code: str = "remote", retry: bool = False) -> None:
-        super().__init__(message)
-        self.__dict__.update(code=code, retry=retry)
 
 
 def error_of(failure: Failure) -> Error:

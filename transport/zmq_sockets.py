@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from . import accepted, ipc_paths
+from . import connections, ipc_paths
 from .errors import AddressInUse, CannotListen, InvalidUrl
 from .socket_options import BINDING, CLIENT, COMMON, MESSAGE_BYTES_MAX, PULL, PUSH, SERVER, SOCKETS_MAX
 from .url import Url, connect_url, listen_url
@@ -296,7 +296,7 @@ class ServerSocket(_Listening):
         self._muted[peer] = None
         try:
             address = str(frame.get("Peer-Address"))
-            accepted.shut_down(int(frame.get(zmq.SRCFD)), self.endpoints)
+            connections.shut_down(int(frame.get(zmq.SRCFD)), self.endpoints)
         except zmq.ZMQError:  # a peer of ZMTP 1.0 comes without either; it stays connected and unheard
             return "a peer that does not speak ZMTP 3"
         return address

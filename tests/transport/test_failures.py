@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from penstock.storage.errors import Corrupt, Error, OutOfBounds, StorageFull
-from penstock.transport import failures
+from penstock.transport import errors, failures
 from penstock.transport.messages import Failure
 
 
@@ -20,16 +20,16 @@ def test_an_error_about_a_position_says_where_to_go_on():
     assert failures.error_of(failure).offset == 5
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Error.by_code.values() if kind is not failures.RemoteError])
+@pytest.mark.parametrize("kind", [kind for kind in Error.by_code.values() if kind is not errors.RemoteError])
 def test_every_error_of_the_tree_can_come_over_the_wire(kind):
     assert type(failures.error_from(kind.code, "why")) is kind
 
 
 def test_a_code_of_a_newer_broker_is_kept():
     error = failures.error_of(Failure(1, "quota_exceeded", "later", retry=True))
-    assert isinstance(error, failures.RemoteError)
+    assert isinstance(error, errors.RemoteError)
     assert (error.code, error.retry, error.message) == ("quota_exceeded", True, "later")
-    assert failures.RemoteError.code == "remote"
+    assert errors.RemoteError.code == "remote"
 
 
 def test_details_that_do_not_travel_have_defaults():

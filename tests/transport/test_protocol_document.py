@@ -16,7 +16,6 @@ from penstock.broker.engine import NodeConfig
 from penstock.broker.engine.producers import RECENT
 from penstock.storage.errors import Error
 from penstock.transport import codec, messages, socket_options
-from penstock.transport.failures import RemoteError
 from penstock.transport.producer_session import WINDOW_BATCHES_MAX
 from support.samples import REQUESTS
 
@@ -104,7 +103,7 @@ def test_the_table_of_codes_is_the_error_tree():
     """An error without a row here cannot be understood by a client written from the document."""
     modules = {penstock.storage.errors, penstock.transport.errors, penstock.broker.errors}
     names = {module.__name__ for module in modules}
-    kinds = {kind for kind in Error.by_code.values() if kind.__module__ in names} | {RemoteError}
+    kinds = {kind for kind in Error.by_code.values() if kind.__module__ in names}
     table = TEXT[TEXT.index("\n## 9 ") : TEXT.index("\n## 10 ")]
     rows = {code: retry for code, retry, _ in CODE.findall(table)}
     assert rows == {kind.code: "yes" if kind.retry else "no" for kind in kinds}
