@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..storage import layout, opening, snapshots
-from ..storage.errors import Corrupt
+from ..storage.errors import Corrupt, StorageFull
 from ..storage.log import LogOptions, LogWriter
 from ..storage.segment import read_page, reference
 from ..storage.segment_reader import SegmentCache
@@ -156,7 +156,7 @@ class DirectoryStore:
     # -- deleting ---------------------------------------------------------------------------------
 
     def delete(self, topic: bytes) -> None:
-        """Rename a topic's directory to the trash; the keeper removes it from there."""
+        """Rename a topic's directory to the trash; the keeper removes it from there. Raises StorageFull, OSError."""
         for log in self._of_topic.pop(topic, []):
             self._watermarks.let_go(log)
             self._covered.pop(log, None)
@@ -165,7 +165,11 @@ class DirectoryStore:
         source, trash = f"{self._data}/{TOPICS}/{topic.hex()}", f"{self._data}/{TRASH}"
         if not self._files.exists(source):
             return
-        self._files.mkdir(trash)
+        try:
+            self._files.mkdir(trash)
+        except StorageFull:
+            self._errands.remove_tree(source)  # on a full disk, this is what makes room
+            raise
         target = f"{trash}/{topic.hex()}-{uuid.uuid4().hex[:8]}"
         self._files.rename_dir(source, target)
         self._files.sync_dir(f"{self._data}/{TOPICS}")

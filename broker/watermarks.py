@@ -253,6 +253,7 @@ class Watermarks:
         held.active = ref
         held.rolls += 1
         self._register(held, ref)
+        held.publish()  # a cut has synced, and begun a generation that nothing may be appended to for long
 
     def _register(self, held: Held, ref: SegmentRef) -> None:
         if self._keeper_works and self._link is not None:

@@ -75,8 +75,8 @@ class House:
             partition.settings = settings
             self.store.configure(partition.log, settings)
 
-    def close(self, partition: Partition) -> None:
-        """Close a partition's log and forget it."""
+    def close(self, partition: Partition, *, keep: bool = True) -> None:
+        """Close a partition's log and forget it. Not to `keep` it: nothing is synced any more."""
         ledger = partition.ledger
         del self.partitions[ledger]
         self._told_end.pop(partition, None)
@@ -84,18 +84,18 @@ class House:
         self._agenda.unsettled.pop(ledger, None)
         idle = ledger.idle
         ledger.abandon(UnknownTopic(f"{partition!r} was closed before this was committed"))
-        partition.close(clean=idle)
+        partition.close(clean=idle and keep)
 
     def discard(self, topic: Topic) -> None:
         """Remove what was made for a topic that was never committed."""
         for partition in topic.readable:
-            self.close(partition)
+            self.close(partition, keep=False)
         self.store.delete(topic.id)
 
     def erase(self, topic: Topic) -> None:
         """Remove the files of a topic whose tombstone is committed."""
         for partition in topic.readable:
-            self.close(partition)
+            self.close(partition, keep=False)
         self._erase(topic.id)
 
     def take_moved(self) -> list[Partition]:
@@ -124,8 +124,10 @@ class House:
     def close_all(self) -> None:
         """Close every log."""
         for partition in list(self.partitions.values()):
-            self.close(partition)
-        self.catalogue.log.close(self.catalogue.idle)
+            with suppress(StorageError):  # poisoned now, or no room for its mark: it recovers when it is opened
+                self.close(partition)
+        with suppress(StorageError):
+            self.catalogue.log.close(self.catalogue.idle)
 
     def stats(self) -> dict[str, Any]:
         """Numbers for people."""
@@ -172,7 +174,10 @@ class House:
         return partition
 
     def _erase(self, topic_id: bytes) -> None:
-        self.store.delete(topic_id)
+        try:
+            self.store.delete(topic_id)
+        except (Error, OSError):
+            return  # the tombstone stands: the next start tries again
         if self.catalogue.log.poisoned is None:
             self.catalogue.propose(fx.TopicErased(topic_id))
 

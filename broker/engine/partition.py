@@ -119,8 +119,8 @@ class Partition:
         else:
             self.ledger.attach(place, resend)
 
-    def open_producer(self, name: str, new_id: int, limit: int, waiter: Waiter) -> tuple[int, int, int]:
-        """Claim a named producer. Returns its id, its epoch and its next sequence.
+    def open_producer(self, name: str, new_id: int, limit: int, waiter: Waiter) -> tuple[int, int]:
+        """Claim a named producer. Returns its id and its epoch; its next sequence is known once that is committed.
 
         Raises Poisoned; LimitReached when `limit` names are taken.
         """
@@ -131,7 +131,7 @@ class Partition:
             raise LimitReached(f"{self!r} remembers {limit} named producers already: use one of their names")
         producer_id, epoch = (known.producer_id, known.epoch + 1) if known else (new_id, 1)
         self.ledger.propose_in_order(fx.ProducerOpened(name, producer_id, epoch), waiter)
-        return producer_id, epoch, table.by_id[producer_id].next_sequence
+        return producer_id, epoch
 
     def forget_producers(self, limit: int, expiry_us: int, time_us: int) -> None:
         """Propose to forget unnamed producers that are over the limit or were silent for too long."""

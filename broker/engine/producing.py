@@ -50,10 +50,16 @@ class Producing:
         check_name("producer", message.name)
         partition = self._topics.partition(message.topic, message.partition)
         new_id = int.from_bytes(self._randomness(8), "little") or 1
-        opened: list[ProducerOpened] = []
-        gather = Gather.answering(self._port, peer, message.request, lambda: opened[0])
-        claim = partition.open_producer(message.name, new_id, self._config.max_producers, gather.one())
-        opened.append(ProducerOpened(message.request, *claim))
+        claims: list[tuple[int, int]] = []
+
+        def opened() -> ProducerOpened:
+            # As committed: what was under way when the name was claimed may have been refused since.
+            producer_id, epoch = claims[0]
+            sequence = partition.ledger.applied.producers.by_id[producer_id].next_sequence
+            return ProducerOpened(message.request, producer_id, epoch, sequence)
+
+        gather = Gather.answering(self._port, peer, message.request, opened)
+        claims.append(partition.open_producer(message.name, new_id, self._config.max_producers, gather.one()))
         gather.ready()
 
     def _accept(self, payload: Payload, max_record_bytes: int) -> Batch:

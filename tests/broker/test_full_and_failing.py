@@ -1,0 +1,120 @@
+"""What a full or a failing disk must not do to others: to a producer's name, to mapped readers, to the broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from penstock.storage.batch import encode
+from penstock.storage.board import split
+from penstock.storage.errors import StorageFull
+from penstock.storage.log import LogWriter
+from penstock.transport import messages as m
+from support.core import DATA, Core
+from support.engine import Rig
+from support.writeback import WritebackFiles
+
+
+def refuse_once(log: LogWriter, name: str, *, after: bool = False) -> None:
+    """The next call of a method of the log finds the disk full, before or after it did its work."""
+    method = getattr(log, name)
+
+    def refuse(*arguments: Any, **named: Any) -> None:
+        setattr(log, name, method)
+        if after:
+            method(*arguments, **named)
+        raise StorageFull("no space is left on the device")
+
+    setattr(log, name, refuse)
+
+
+def produce(core: Core, topic: bytes) -> Any:
+    return core.ask(lambda request: m.Produce(request, topic, 0), bytes(encode([b"a"])))
+
+
+def test_a_name_claimed_while_its_batches_are_refused_goes_on_where_the_log_is():
+    rig = Rig()
+    topic = rig.topic()
+    opened = rig.ask(m.OpenProducer, topic, 0, "p")
+    refuse_once(rig.node.logs[1], "append")
+    refused, again = rig.next_request(), rig.next_request()
+    batch = encode([b"x", b"y"], producer_id=opened.producer_id, producer_epoch=opened.epoch)
+    rig.send(m.Produce(refused, topic, 0), bytes(batch))
+    rig.send(m.OpenProducer(again, topic, 0, "p"))
+    rig.turn()
+    assert [answer.code for answer in rig.answers(refused)] == ["storage_full"]
+    (claim,) = rig.answers(again)
+    assert (claim.epoch, claim.next_sequence) == (2, 0)
+    answer = rig.produce(topic, [b"x"], producer_id=claim.producer_id, producer_epoch=2, first_sequence=0)
+    assert isinstance(answer, m.Produced), answer
+
+
+def test_what_a_cut_has_synced_is_published_though_nothing_could_be_appended_after_it():
+    core = Core(WritebackFiles())
+    topic = core.create_topic("t")
+    core.hold = True
+    waiting = core.send(lambda request: m.Produce(request, topic, 0), bytes(encode([b"b"])))
+    core.turn()
+    log = core.node.logs[1]
+    log._must_cut, log._ready = True, False  # as a write that failed half-way leaves it
+    refuse_once(log, "_cut", after=True)
+    assert produce(core, topic).code == "storage_full"
+    core.hold = False
+    core.turn()
+    assert isinstance(core.answer(waiting), m.Produced)
+    row = core.board.row(core.watermarks.number_of(log))
+    assert split(row.durable) == (log.generation, 1)
+
+
+@pytest.mark.parametrize("commit", ["durable", "written"])
+def test_a_topic_on_a_failing_disk_can_be_deleted(commit: str):
+    core = Core(WritebackFiles())
+    topic = core.create_topic("t", commit=commit)
+    core.hold = True
+    produce(core, topic)
+    log = core.node.logs[1]
+    core.files.fail_next(next(ref.path for ref in log.dirty_segments()))
+    core.hold = False
+    deleted = core.send(lambda request: m.DeleteTopic(request, topic))
+    core.turn()
+    core.turn()
+    assert isinstance(core.answer(deleted), m.Done)
+
+
+class NoDirectories(WritebackFiles):
+    """A disk without room for another directory."""
+
+    full = False
+
+    def mkdir(self, path: str) -> None:
+        if self.full and path not in self.directories:
+            raise StorageFull(f"cannot create {path}: no space is left on the device")
+        super().mkdir(path)
+
+
+def test_a_topic_is_deleted_from_a_disk_too_full_for_the_trash_and_forgotten_at_the_next_start():
+    files = NoDirectories()
+    core = Core(files)
+    topic = core.create_topic("t")
+    produce(core, topic)
+    files.full = True
+    assert isinstance(core.ask(lambda request: m.DeleteTopic(request, topic)), m.Done)
+    assert core.errands._trees == [f"{DATA}/topics/{topic.hex()}"]
+    again = Core(files)  # the removal did not happen, and there is no more room than before: it starts all the same
+    assert again.ask(lambda request: m.ListTopics(request, [])).topics == []
+    files.full = False
+    Core(files).turn()
+    assert files.listdir(f"{DATA}/topics") == []
+
+
+def test_one_log_that_cannot_be_closed_cleanly_keeps_no_other_from_it():
+    core = Core(WritebackFiles())
+    names = {name: core.create_topic(name) for name in "abc"}
+    for topic in names.values():
+        assert isinstance(produce(core, topic), m.Produced)
+    for log in core.node.logs[:2]:
+        log._leave_clean_mark = lambda: (_ for _ in ()).throw(StorageFull("no space is left on the device"))
+    core.close()
+    after = Core(core.files.power_cut())
+    assert [log._clean for log in after.node.logs] == [False, False, True, True]
+    assert [after.topic(name).partitions[0].end for name in names] == [1, 1, 1]
