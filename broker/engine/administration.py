@@ -8,8 +8,7 @@ Contract: what is answered is committed. A failure before the commit leaves noth
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from ...storage.errors import Error
 from ...transport.messages import (
@@ -33,8 +32,8 @@ from .catalogue import CatalogueState
 from .house import House
 from .ledger import Ledger
 from .names import check_topic_name
-from .partition import Partition
-from .ports import NodeConfig, Now, Payload, Peer, Port, Randomness, Store
+from .partition import Partition, check_time
+from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .replies import Gather, failure
 from .settings import TopicSettings
 from .topics import Topic, Topics
@@ -56,7 +55,7 @@ class Administration:
     """Handlers of everything that concerns whole topics."""
 
     def __init__(self, house: House, port: Port, config: NodeConfig, randomness: Randomness, users: Users) -> None:
-        self.handlers: dict[type, Callable[[Peer, Any, Payload, Now], None]] = {
+        self.handlers: Handlers = {
             CreateTopic: self.create, AlterTopic: self.alter, DeleteTopic: self.delete, ListTopics: self.list,
             FindOffsets: self.find_offsets,
         }  # fmt: skip
@@ -131,8 +130,7 @@ class Administration:
     def find_offsets(self, peer: Peer, message: FindOffsets, payload: Payload, now: Now) -> None:
         """One offset per partition."""
         topic = self._topics.get(message.topic)
-        if message.time_us < -2:
-            raise InvalidRequest(f"{message.time_us} is neither a time nor -1 (earliest) nor -2 (latest)")
+        check_time("time_us", message.time_us)
         found: list[tuple[int, int]] = []
         for number in range(len(topic.partitions)):
             partition = topic.partition(number)
@@ -208,8 +206,9 @@ class Administration:
         if isinstance(found, Error):
             return PartitionMessage(number, endpoint, b"", 0, 0, 0, 0, 0, directory, -1, "damaged")
         log = found.log
-        size, segments = self._house.usage(log)
+        extents = log.segments()
+        size = sum(extent.record_bytes for extent in extents)
         return PartitionMessage(
-            number, endpoint, log.log_id, log.term, found.first, found.end, size, segments, directory,
+            number, endpoint, log.log_id, log.term, found.first, found.end, size, len(extents), directory,
             self._store.row(log), found.state,
         )  # fmt: skip

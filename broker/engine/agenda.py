@@ -3,18 +3,21 @@
 Idea: a node may have thousands of partitions and sessions, and a turn concerns a few. Whoever causes work
 puts it here; flush, advance and tick take it from here and look at nothing else.
 
-Contract: a plain set of marks, in the order they were made (dicts, so that a run can be repeated exactly).
-Decides nothing.
+Contract: plain sets of marks, each in the order they were made (dicts, so that a run can be repeated exactly).
+Work that a taken mark causes marks anew, for the next turn. Decides nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from .coordinator import Membership
     from .ledger import Ledger
     from .sessions import Session
+
+
+Marked = TypeVar("Marked")
 
 
 class Agenda:
@@ -29,3 +32,10 @@ class Agenda:
         self.memberships: dict[Membership, None] = {}  # who should read what has to be computed again
         self.mail: dict[Session, None] = {}  # has news that it was not told yet
         self.ready: dict[Session, None] = {}  # may have something to be delivered
+
+
+def take(marks: dict[Marked, None]) -> list[Marked]:
+    """What is marked, in order; the marks are gone."""
+    taken = list(marks)
+    marks.clear()
+    return taken

@@ -11,12 +11,12 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.errors import Corrupt, Error
 from ...transport.messages import Fetch, Fetched
 from .partition import Partition
-from .ports import COLD, NodeConfig, Now, Payload, Peer, Port
+from .ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port
 from .replies import failure
 from .topics import Topics
 
@@ -57,7 +57,7 @@ class Fetching:
     """Handler of Fetch, and the fetches that wait."""
 
     def __init__(self, topics: Topics, port: Port, config: NodeConfig) -> None:
-        self.handlers: dict[type, Any] = {Fetch: self.fetch}
+        self.handlers: Handlers = {Fetch: self.fetch}
         self._topics = topics
         self._port = port
         self._config = config

@@ -10,14 +10,14 @@ from typing import Any
 
 from ...transport.messages import Hello, Stats, StatsReply, Welcome
 from ..errors import UnsupportedVersion
-from .ports import NodeConfig, Now, Payload, Peer, Port
+from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port
 
 
 class Greeting:
     """Handlers of Hello and Stats."""
 
     def __init__(self, port: Port, config: NodeConfig, incarnation: int, stats: Callable[[], dict[str, Any]]) -> None:
-        self.handlers: dict[type, Callable[[Peer, Any, Payload, Now], None]] = {Hello: self.hello, Stats: self.stats}
+        self.handlers: Handlers = {Hello: self.hello, Stats: self.stats}
         self._port = port
         self._config = config
         self._incarnation = incarnation

@@ -6,7 +6,7 @@ to be idle is refused while it has members.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...transport.messages import (
     Commit,
@@ -18,16 +18,15 @@ from ...transport.messages import (
     ListGroups,
     ResetGroup,
 )  # fmt: skip
-from ..errors import GroupActive, InvalidRequest, UnknownGroup, UnknownSession
+from ..errors import GroupActive, UnknownGroup, UnknownSession
 from .names import check_name
-from .ports import Now, Payload, Peer, Port
+from .partition import check_time
+from .ports import Handlers, Now, Payload, Peer, Port
 from .replies import Gather
 from .sessions import Session, Sessions
 from .topics import Topic, Topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .partition import Partition
 
 
@@ -35,7 +34,7 @@ class Grouping:
     """Handlers of everything that concerns one group."""
 
     def __init__(self, topics: Topics, sessions: Sessions, port: Port) -> None:
-        self.handlers: dict[type, Callable[[Peer, Any, Payload, Now], None]] = {
+        self.handlers: Handlers = {
             Commit: self.commit, ListGroups: self.list, ResetGroup: self.reset, DeleteGroup: self.delete,
         }  # fmt: skip
         self._topics = topics
@@ -63,8 +62,7 @@ class Grouping:
     def reset(self, peer: Peer, message: ResetGroup, payload: Payload, now: Now) -> None:
         """Move all cursors of an idle group. Raises GroupActive, UnknownGroup, OutOfBounds."""
         topic = self._known(message.topic, message.group)
-        if message.time_us < -2:
-            raise InvalidRequest(f"{message.time_us} is neither a time nor -1 (earliest) nor -2 (latest)")
+        check_time("time_us", message.time_us)
         for number, offset in message.positions:
             topic.partition(number).check_offset(offset)
         wanted = dict(message.positions) or {p.number: p.find(message.time_us) for p in topic.readable}

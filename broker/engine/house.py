@@ -16,7 +16,7 @@ from ...storage.errors import Error, Poisoned, StorageError
 from ..errors import Unavailable, UnknownTopic
 from . import effects as fx
 from . import settings as topic_settings
-from .agenda import Agenda
+from .agenda import Agenda, take
 from .catalogue import CatalogueState
 from .ledger import Ledger
 from .partition import Partition
@@ -101,18 +101,12 @@ class House:
     def take_moved(self) -> list[Partition]:
         """Partitions whose end moved since the last call."""
         moved: list[Partition] = []
-        for ledger in list(self._agenda.advanced):
+        for ledger in take(self._agenda.advanced):
             partition = self.partitions.get(ledger)
             if partition is not None and self._told_end[partition] != partition.end:
                 self._told_end[partition] = partition.end
                 moved.append(partition)
-        self._agenda.advanced = {}
         return moved
-
-    def usage(self, log: LogWriter) -> tuple[int, int]:
-        """Bytes of batches, and segments, of a log."""
-        extents = log.segments()
-        return sum(extent.record_bytes for extent in extents), len(extents)
 
     def settle(self) -> None:
         """Sync what is not durable yet, one log after the other. A log that fails is poisoned and says so itself."""

@@ -6,8 +6,6 @@ A message for a session that is over is answered by Evicted when it asks for no 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ...storage.errors import Error
 from ...transport.messages import (
     Credit,
@@ -25,22 +23,19 @@ from .agenda import Agenda
 from .coordinator import Membership
 from .delivery import Outlet
 from .names import check_name
-from .partition import Partition
-from .ports import NodeConfig, Now, Payload, Peer, Port
+from .partition import Partition, check_time
+from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port
 from .producers import Place
 from .replies import failure
 from .sessions import CONTROL, MAPPED, PUSH, Session, Sessions
 from .topics import Topic, Topics
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Joining:
     """Handlers of everything that concerns one session."""
 
     def __init__(self, topics: Topics, sessions: Sessions, agenda: Agenda, port: Port, config: NodeConfig) -> None:
-        self.handlers: dict[type, Callable[[Peer, Any, Payload, Now], None]] = {
+        self.handlers: Handlers = {
             Join: self.join, Release: self.release, Credit: self.credit, SeekTo: self.seek, Leave: self.leave,
             Ping: self.ping,
         }  # fmt: skip
@@ -122,8 +117,7 @@ class Joining:
     def _check_join(self, message: Join) -> None:
         if message.delivery not in (PUSH, CONTROL, MAPPED):
             raise InvalidRequest(f"delivery {message.delivery!r} is unknown: {PUSH}, {CONTROL} or {MAPPED}")
-        if message.start < -2:
-            raise InvalidRequest(f"start {message.start} is neither a time nor -1 (earliest) nor -2 (latest)")
+        check_time("start", message.start)
         if message.group:
             check_name("group", message.group)
             check_name("member", message.member)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from ...storage.errors import Error, StorageError
 from ..errors import InvalidRequest
 from .administration import Administration
-from .agenda import Agenda
+from .agenda import Agenda, take
 from .clock import LogTime
 from .delivery import Stream
 from .fetching import Fetching
@@ -35,7 +35,7 @@ from .grouping import Grouping
 from .house import House
 from .housekeeping import Housekeeping
 from .joining import Joining
-from .ports import NodeConfig, Now, Payload, Peer, Port, Randomness, Store
+from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .producing import Producing
 from .replies import failure
 from .sessions import EXPIRY_CHECK_S, Sessions
@@ -71,7 +71,7 @@ class Node:
         self._producing = Producing(topics, port, config, randomness)
         self._fetching = Fetching(topics, port, config)
         self._housekeeping = Housekeeping(self._house, config, self._time, now)
-        self._handlers: dict[type, Any] = {
+        self._handlers: Handlers = {
             **self._producing.handlers,
             **self._fetching.handlers,
             **Joining(topics, self._sessions, self._agenda, port, config).handlers,
@@ -113,9 +113,8 @@ class Node:
         if not agenda.dirty:
             return []
         time_us = self._time.read(now)
-        dirty, agenda.dirty = agenda.dirty, {}
         appended: list[LogWriter] = []
-        for ledger in dirty:
+        for ledger in take(agenda.dirty):
             if ledger.flush(time_us):
                 agenda.unsettled[ledger] = None
                 appended.append(ledger.log)
@@ -134,11 +133,11 @@ class Node:
             self._fetching.end_moved(partition)
             for reader in list(partition.readers.values()):
                 reader.end_moved(port)
-        for membership in _take(agenda, "memberships"):
+        for membership in take(agenda.memberships):
             membership.rebalance(now.monotonic_s)
-        for session in _take(agenda, "mail"):
+        for session in take(agenda.mail):
             session.send_news(port)
-        for session in _take(agenda, "ready"):
+        for session in take(agenda.ready):
             if session.pump(port) or session.outlet.blocked:
                 agenda.ready[session] = None
 
@@ -231,9 +230,3 @@ class Node:
                 membership.take_overdue(now.monotonic_s)
                 if membership.stuck:
                     self._agenda.memberships[membership] = None
-
-
-def _take(agenda: Agenda, name: str) -> list[Any]:
-    taken = list(getattr(agenda, name))
-    setattr(agenda, name, {})
-    return taken

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...storage.errors import BatchTooLarge, Corrupt, Diverged, Error, OutOfBounds
-from ..errors import LimitReached
+from ..errors import InvalidRequest, LimitReached
 from . import effects as fx
 from .groups import GroupState
 from .ledger import Entry, Ledger, Waiter
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 EARLIEST, LATEST = -1, -2
 """As in transport/messages.py."""
+
+
+def check_time(what: str, time_us: int) -> None:
+    """Raise InvalidRequest unless `find` knows what `time_us` means; `what` names the field."""
+    if time_us < LATEST:
+        raise InvalidRequest(f"{what} {time_us} is neither a time nor {EARLIEST} (earliest) nor {LATEST} (latest)")
 
 
 class Partition:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -31,6 +31,9 @@ Peer = Hashable
 
 Payload = bytes | bytearray | memoryview
 """Batches, back to back. The node keeps a reference until the next flush, and never changes it."""
+
+Handlers = dict[type, Callable[[Peer, Any, Payload, "Now"], None]]
+"""What an area of the node does with each message: the message's class, and a method that takes one of it."""
 
 Randomness = Callable[[int], bytes]
 """`randomness(n)` gives n random bytes; a test passes a seeded one."""

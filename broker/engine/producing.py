@@ -6,13 +6,11 @@ record, and that it claims nothing only a broker may write (kinds, effects). Wha
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...storage.batch import Batch, ColumnId, Kind, parse
 from ...storage.errors import BatchTooLarge, InvalidBatch, RecordTooLarge
 from ...transport.messages import OpenProducer, Produce, ProducerOpened
 from .names import check_name
-from .ports import NodeConfig, Now, Payload, Peer, Port, Randomness
+from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness
 from .replies import Gather, ProduceReply
 from .topics import Topics
 
@@ -27,7 +25,7 @@ class Producing:
     """Handlers of Produce and OpenProducer."""
 
     def __init__(self, topics: Topics, port: Port, config: NodeConfig, randomness: Randomness) -> None:
-        self.handlers: dict[type, Any] = {Produce: self.produce, OpenProducer: self.open_producer}
+        self.handlers: Handlers = {Produce: self.produce, OpenProducer: self.open_producer}
         self.batches = 0
         self.records = 0
         self.bytes = 0
