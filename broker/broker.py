@@ -115,6 +115,7 @@ class Broker:
             else:
                 self._drain(member, at)
         self._settle(at)
+        self._port.send_answers()  # before what nobody waits for
         wait = self._node.tick(at)
         if wait <= 0.0:
             self._settle(at)
@@ -133,8 +134,9 @@ class Broker:
     def _drain(self, server: ServerSocket, at: Now) -> None:
         """Hand over what one socket has, as far as fairness allows."""
         number = self._port.asking = self._servers.index(server)
-        for _ in range(DRAIN_MOST):
-            received = server.receive()
+        for taken in range(DRAIN_MOST):
+            # Receiving in vain costs an exception; after a single message, the usual turn, it pays to ask before.
+            received = server.receive() if taken != 1 or server.readable else None
             if received is None:
                 return
             identity, frames = received

@@ -139,6 +139,8 @@ class ZmqChannel:
             if received is None:
                 del self._ready[source]
                 continue
+            if not source.readable:  # which is cheaper to ask than to receive in vain
+                del self._ready[source]
             try:
                 return decode_answer(received)
             except ProtocolError:

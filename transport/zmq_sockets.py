@@ -35,6 +35,7 @@ RECEIVE_COPY_BYTES_MAX = 32 << 10
 
 _NOBLOCK = zmq.NOBLOCK
 _SNDMORE = zmq.NOBLOCK | zmq.SNDMORE
+_POLLIN = int(zmq.POLLIN)  # the operators of its enum cost as much as asking the socket
 
 FRAMES_MAX = 3
 """Frames of one message that are kept: one more than any message has, so that the codec can refuse it."""
@@ -199,7 +200,7 @@ def _text(raw: zmq.Socket[bytes], option: int) -> str:
 
 
 def _readable(raw: zmq.Socket[bytes]) -> bool:
-    return bool(_number(raw, zmq.EVENTS) & zmq.POLLIN)
+    return bool(_number(raw, zmq.EVENTS) & _POLLIN)
 
 
 def _content(frame: zmq.Frame) -> Buffer:
