@@ -5,21 +5,24 @@ damaged and nothing worse happens than a scan. Searching is bisection over rows 
 
 Contract: rows are in order of seq, without gaps, and none is written before its batch has its bytes planned.
 Rows made by scanning (`scanned`) and rows of a file (`IndexRows`) are searched by the same functions.
-Must not know: which batches are committed.
+Pure but for the file it is handed to read. Must not know: which batches are committed.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import layout
 from .batch import Batch, ColumnId
-from .files import File
 from .layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow
 from .recovery import Read, walk
+
+if TYPE_CHECKING:
+    from .files import File
 
 _RUN_ROWS = 64
 

@@ -13,21 +13,21 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .batch import MAGIC, Kind, Stamp, parse, stamp
+from .batch import MAGIC, parse
 from .errors import BatchTooLarge, InvalidBatch
+from .header import CHECKSUM_STRUCT, DIRECTORY_STRUCT, HEADER_BYTES, ColumnId, Kind, Stamp, stamp
 from .index import extras
 from .layout import DATA_START, INDEX_ROW_STRUCT, IndexRow
 from .recovery import End
-from .segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
-_FIELDS = struct.Struct("<IBBHIIII")
-_FIELDS_AT = 8
-_CHECKSUM = struct.Struct("<Q")
-_DIRECTORY_AT, _ENTRY_BYTES = 128, 24
-_INDEXED_COLUMNS = b"\x06\x07"  # priority and not-before: what a row says beyond the header
+    from .segment import Segment
+
+_FIELDS = struct.Struct("<IBBHIIII")  # of a batch's header, `magic` to `column_count`
+_FIELDS_AT = CHECKSUM_STRUCT.size
+_INDEXED_COLUMNS = bytes((ColumnId.PRIORITY, ColumnId.NOT_BEFORE))  # what a row says beyond the header
 _APPENDABLE = frozenset({Kind.RECORDS, Kind.STATE, Kind.RAFT, Kind.STAGED})
 
 
@@ -87,7 +87,7 @@ class Plan:
                 self.pieces.append(piece)
             seq += 1
             header = stamp(batch, Stamp(seq, offset, term, log_id, time_us, checksum))
-            (checksum,) = _CHECKSUM.unpack_from(header)
+            (checksum,) = CHECKSUM_STRUCT.unpack_from(header)
             piece.buffers += (header, memoryview(batch)[header_bytes:])
             row = (offset, piece.end, time_us, term, 0, checksum, count, size, kind, 0, 0, 0, 0)
             piece.rows.append(INDEX_ROW_STRUCT.pack(*(_with_extras(row, batch, columns) if columns > 1 else row)))
@@ -101,7 +101,7 @@ class Plan:
 
 def _inspect(batch: Buffer, size: int, max_batch_bytes: int) -> tuple[int, int, int, int]:
     """Kind, header bytes, record count and columns of a batch whose columns somebody else has checked."""
-    if size < _DIRECTORY_AT:
+    if size < HEADER_BYTES:
         raise InvalidBatch(f"{size} bytes are too few for a batch")
     magic, _, kind, _, header_bytes, batch_bytes, count, columns = _FIELDS.unpack_from(batch, _FIELDS_AT)
     if magic != MAGIC or batch_bytes != size or header_bytes > size:
@@ -115,7 +115,8 @@ def _inspect(batch: Buffer, size: int, max_batch_bytes: int) -> tuple[int, int, 
 
 def _with_extras(row: tuple, batch: Buffer, columns: int) -> tuple:
     """The row with what priority and not-before columns say, when the directory names any."""
-    ids = bytes(memoryview(batch)[_DIRECTORY_AT : _DIRECTORY_AT + columns * _ENTRY_BYTES : _ENTRY_BYTES])
+    end = HEADER_BYTES + columns * DIRECTORY_STRUCT.size
+    ids = bytes(memoryview(batch)[HEADER_BYTES : end : DIRECTORY_STRUCT.size])
     if not any(each in ids for each in _INDEXED_COLUMNS):
         return row
     return tuple(IndexRow(*row)._replace(**extras(parse(batch))))
