@@ -199,6 +199,7 @@ class DirectoryStore:
         """The newest whole one that the log reaches."""
         first_seq = log.segments()[0].base_seq
         found = snapshots.load_newest(self._files, log.path, log.log_id, first_seq=first_seq, last_seq=log.written)
+        snapshots.drop_beyond(self._files, log.path, log.written)
         self._covered[log] = 0 if found is None else snapshots.second_newest_seq(self._files, log.path, log.log_id)
         return found
 

@@ -183,6 +183,7 @@ class LocalStore:
         """See Store."""
         first_seq = log.segments()[0].base_seq
         found = snapshots.load_newest(self.files, log.path, log.log_id, first_seq=first_seq, last_seq=log.written)
+        snapshots.drop_beyond(self.files, log.path, log.written)
         if found is not None:
             self._covered[log.path] = snapshots.second_newest_seq(self.files, log.path, log.log_id)
         return found

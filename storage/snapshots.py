@@ -209,6 +209,15 @@ def load_newest(
     return None
 
 
+def drop_beyond(files: Files, directory: str, last_seq: int) -> None:
+    """Remove snapshots of batches that the log lost (its writer calls this at opening): others get their seqs."""
+    beyond = [name for name in _names(files, directory) if (seq_of(name) or 0) > last_seq]
+    for name in beyond:
+        files.unlink(f"{directory}/{name}")
+    if beyond:
+        files.sync_dir(directory)
+
+
 def second_newest_seq(files: Files, directory: str, log_id: bytes = ANY_LOG) -> int:
     """The seq of the second-newest whole snapshot, 0 with fewer than two. Reads them: keep what `commit` returned."""
     whole = [found.seq for found in scan(files, directory, log_id) if found.problem is None]

@@ -1,10 +1,11 @@
-"""What a full or a failing disk must not do to others: to a producer's name, to mapped readers, to the broker."""
+"""What a full, failing or damaged disk must not do: to producers' names, to mapped readers, to the broker, to state."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from penstock.broker.engine import NodeConfig
 from penstock.storage.batch import encode
 from penstock.storage.board import split
 from penstock.storage.errors import StorageFull
@@ -118,3 +119,27 @@ def test_one_log_that_cannot_be_closed_cleanly_keeps_no_other_from_it():
     after = Core(core.files.power_cut())
     assert [log._clean for log in after.node.logs] == [False, False, True, True]
     assert [after.topic(name).partitions[0].end for name in names] == [1, 1, 1]
+
+
+def test_a_snapshot_of_batches_that_were_given_up_does_not_come_back_when_others_get_their_seqs():
+    config = NodeConfig(snapshot_batches=8)
+
+    def send(core: Core, producer: int, number: int) -> None:
+        batch = encode([bytes(9000)], producer_id=producer, first_sequence=number)
+        assert isinstance(core.ask(lambda request: m.Produce(request, topic, 0), bytes(batch)), m.Produced)
+
+    core = Core(WritebackFiles(), config=config)
+    topic = core.create_topic("t", segment_bytes=64 << 10)
+    for number in range(14):
+        send(core, 5, number)
+    core.close()  # with a snapshot of all 14
+    log = core.node.logs[1]
+    last = max(name for name in core.files.listdir(log.path) if name.endswith(".segment"))
+    core.files.rename(f"{log.path}/{last}", f"{log.path}/{last}.lost")
+    core = Core(core.files, config=config)
+    for number in range(3):
+        send(core, 6, number)
+    (before,) = core.node._house.partitions
+    (after,) = Core(core.files.power_cut(), config=config).node._house.partitions
+    assert before.log.written == 15
+    assert after.applied.encode() == before.applied.encode()
