@@ -255,6 +255,20 @@ def test_an_application_that_hangs_loses_its_partitions_and_learns_it_at_commit(
         assert busy.group("t", "g").lag == 0
 
 
+def test_a_sign_of_life_that_cannot_be_sent_is_not_tried_without_end(penstock_client, monkeypatch):
+    penstock_client.create_topic("t")
+    with penstock_client.consumer("t", group="g", session_timeout=5) as consumer:
+        consumer.fetch(1, wait=0)
+        core = consumer._core
+        later = core.connection.clock() + 30
+        core.life.touched = later
+        with monkeypatch.context() as offline:
+            offline.setattr(core.connection, "send", lambda *message, **how: False)
+            offline.setattr(core.connection, "clock", lambda: later)
+            core.turn(later)
+            assert core.due() > later
+
+
 def test_a_member_that_is_joined_again_elsewhere_ends(penstock_broker):
     with penstock_broker.connect() as one, penstock_broker.connect() as two:
         one.create_topic("t")
