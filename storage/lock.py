@@ -51,9 +51,12 @@ def _refusal(path: str, text: bytes) -> str:
         holder = msgspec.json.decode(text, type=Holder)
     except msgspec.MsgspecError:
         # The holder has it but did not get to write who it is, or writes it right now.
-        return f"{directory} is open for writing in another process; close it there, or read with read_only=True"
+        return f"{directory} is open for writing in another process; close it there (reading needs no lock)"
     if holder.endpoint:
-        who, way_out = f"served by the broker at {holder.endpoint} (pid {holder.pid})", "connect to that"
+        who, way_out = (
+            f"served by the broker at {holder.endpoint} (pid {holder.pid})",
+            "connect to it, or stop it first",
+        )
     else:
         who, way_out = f"open for writing in process {holder.pid}", "close it there"
-    return f"{directory} is {who}; {way_out}, or read with read_only=True"
+    return f"{directory} is {who}; {way_out} (reading needs no lock)"

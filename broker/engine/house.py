@@ -158,7 +158,7 @@ class House:
 
     def _admit(self, topic: Topic, number: int, settings: TopicSettings, log: LogWriter) -> Partition:
         ledger = replay(log, PartitionState, self.store, self._has_work)
-        partition = Partition(topic.id, number, settings, ledger)
+        partition = Partition(topic.name, number, settings, ledger)
         if partition.first:
             log.set_first(partition.first)
         self.partitions[ledger] = partition

@@ -39,7 +39,7 @@ def check_time(what: str, time_us: int) -> None:
 class Partition:
     """One partition of one topic."""
 
-    def __init__(self, topic: bytes, number: int, settings: TopicSettings, ledger: Ledger[PartitionState]) -> None:
+    def __init__(self, topic: str, number: int, settings: TopicSettings, ledger: Ledger[PartitionState]) -> None:
         self.topic = topic
         self.number = number
         self.settings = settings
@@ -50,7 +50,7 @@ class Partition:
         self.readers: dict[int, Session] = {}  # who is to be told when the end moves
 
     def __repr__(self) -> str:
-        return f"partition {self.number} of topic {self.topic.hex()}"
+        return f"partition {self.number} of topic {self.topic}"
 
     # -- what stands ------------------------------------------------------------------------------
 

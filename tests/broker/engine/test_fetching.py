@@ -85,7 +85,7 @@ def test_an_offset_out_of_range_is_refused_with_the_valid_range(offset: int, val
     rig, topic = filled()
     answer = rig.fetch(topic, offset)
     assert (answer.code, answer.offset) == ("out_of_bounds", valid)
-    assert "0 to 5 are valid" in answer.message
+    assert answer.message.startswith(f"offset {offset} of partition 0 of topic t is out of range: 0 to 5 are valid")
 
 
 def test_a_fetch_of_cold_pages_is_answered_when_they_are_warm():
