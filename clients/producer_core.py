@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh3_64_intdigest
 
+from ..broker.errors import UnknownPartition
 from ..storage.batch import Codec
 from ..storage.errors import Closed, Error, InvalidBatch
 from ..transport.messages import Failure, ProducerOpened, Topic
 from ..transport.partitioner import Sticky
 from ..transport.producer_session import ProducerSession
 from .bulk import Piece, Shape, check_record
-from .errors import InvalidArgument, TimedOut
+from .errors import TimedOut
 from .lane import Lane
 from .pending import Future, Pending
 from .steps import Pause, Steps
@@ -128,7 +129,8 @@ class ProducerCore:
         deadline: float,
     ) -> Steps[int]:
         """Take one record and wait until it is committed."""
-        yield from self.unjam(deadline)
+        if self.jammed is not None:
+            yield from self.unjam(deadline)
         self.check_open()
         future = self.append(value, key, headers, timestamp, partition)
         yield from self.settled(future._pending, deadline)
@@ -175,9 +177,9 @@ class ProducerCore:
         self._current = self.lanes[self._sticky.next_batch()]
 
     def lane(self, partition: int) -> Lane:
-        """A lane by number. Raises InvalidArgument."""
+        """A lane by number. Raises UnknownPartition."""
         if not 0 <= partition < len(self.lanes):
-            raise InvalidArgument(
+            raise UnknownPartition(
                 f"topic {self.topic.name} has no partition {partition}: it has {len(self.lanes)}, numbered from 0"
             )
         return self.lanes[partition]
@@ -272,7 +274,7 @@ class ProducerCore:
 
     def due(self) -> float:
         """See Part."""
-        return min(lane.due() for lane in self.lanes)
+        return min([lane.due() for lane in self.lanes])
 
     def restored(self) -> None:
         """See Part: lanes hear of it themselves, as askers."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from penstock.broker.errors import Fenced
+from penstock.broker.errors import Fenced, UnknownPartition
 from penstock.clients import InvalidArgument
 from penstock.storage.errors import Closed, InvalidBatch, RecordTooLarge
 from penstock.transport.partitioner import partition_of
@@ -138,7 +138,7 @@ def test_what_is_not_a_record_is_refused_at_the_call(client, topic):
     with client.producer(topic) as producer:
         with pytest.raises(InvalidBatch, match="encode"):
             producer.send("text")
-        with pytest.raises(InvalidArgument, match="partition 3"):
+        with pytest.raises(UnknownPartition, match="partition 3"):
             producer.send(b"x", partition=3)
         with pytest.raises(InvalidArgument, match="one record goes through send"):
             producer.send_many(b"one")
