@@ -71,12 +71,6 @@ def _not_bytes(error: TypeError) -> InvalidBatch:
     return InvalidBatch(f"records must be bytes ({error}); text needs .encode()")
 
 
-def encode_variable(values: Sequence[bytes]) -> bytearray:
-    """Encode bytes-like values as offsets and data. Raises InvalidBatch for anything else in the list."""
-    made = pieces(values)
-    return join(made.parts, made.size)
-
-
 def _offsets(values: Sequence[bytes]) -> tuple[bytes, int]:
     """The encoded offsets, and how many bytes the values have. Raises BatchTooLarge."""
     count = len(values)

@@ -21,6 +21,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from .errors import NewerFormat
+from .header import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -255,7 +256,8 @@ class IndexRow(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        return self.base_offset + self.record_count
+        """The next offset after this batch: only records take any."""
+        return self.base_offset + (self.record_count if self.kind == Kind.RECORDS else 0)
 
     @property
     def end_position(self) -> int:

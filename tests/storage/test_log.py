@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from penstock.storage import layout, log
+from penstock.storage import columns, layout, log
 from penstock.storage.batch import Codec, ColumnId, Kind, encode, encode_raft, encode_state, parse
-from penstock.storage.columns import encode_variable
 from penstock.storage.encoding import assemble
 from penstock.storage.errors import BatchTooLarge, Closed, InvalidBatch, InvalidTopic, OutOfBounds
 from penstock.storage.files import Files
@@ -149,14 +148,25 @@ def test_a_kept_batch_is_not_appended_like_others() -> None:
         make().append([batch], 1)
 
 
+def test_records_that_are_not_decided_yet_take_no_offsets() -> None:
+    staged = bytearray(encode([b"x", b"y"]))
+    staged[13] = Kind.STAGED
+    writer = make()
+    writer.append([encode([b"one"]), staged], 1)
+    assert (writer.end_offset, writer.end_offset_at(2)) == (1, 1)
+    row = writer.reader().row(2)
+    assert row is not None
+    assert (row.record_count, row.end_offset) == (2, 1)
+
+
 def test_priority_and_delay_columns_reach_the_index() -> None:
-    columns = [
-        (ColumnId.VALUE, Codec.NONE, encode_variable([b"a", b"b", b"c"])),
+    found = [
+        (ColumnId.VALUE, Codec.NONE, columns.pieces([b"a", b"b", b"c"])),
         (ColumnId.PRIORITY, Codec.NONE, bytes([3, 9, 5])),
         (ColumnId.NOT_BEFORE, Codec.NONE, np.array([7, 0, 70], "<i8").tobytes()),
     ]
     writer = make()
-    writer.append([assemble(Kind.RECORDS, 3, columns)], 1)
+    writer.append([assemble(Kind.RECORDS, 3, found)], 1)
     row = writer.reader().row(1)
     assert row is not None
     assert (row.priority_min, row.priority_max, row.not_before_max) == (3, 9, 70)
