@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from . import layout, lock
+from .background_sync import BackgroundSync
 from .batch import Batch, encode
 from .buffer import RecordBuffer
 from .errors import AlreadyOpen, Closed, EndOfLog, InvalidTopic
@@ -31,8 +32,7 @@ from .playback import Playback, records_from, values_from
 from .promises import Promises
 from .reader import LogReader
 from .record import Record
-from .retention import Segment
-from .sealing import BackgroundSync
+from .retention import Extent
 from .ticker import Ticker
 from .units import seconds, size_bytes
 
@@ -301,7 +301,7 @@ class Log:
             self._closing.append(self._mapped.close)
         return self._playback.lists(forms[form], self._mapped if form == "arrow" else None)
 
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[Extent]:
         """The segments and what lies in each, oldest first."""
         reader = self._reader
         end = reader.limit()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from .index import IndexRows
 from .layout import DATA_START, SegmentName
 from .reader import LogReader
-from .retention import Segment as Extent
+from .retention import Extent
 
 
 class Extents:

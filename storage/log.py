@@ -23,13 +23,13 @@ from . import layout, opening
 from . import segment as segments
 from .errors import Closed, OutOfBounds, Poisoned
 from .extents import Extents
-from .files import File, Files
+from .files import Files
 from .layout import DATA_START
 from .plan import Appended, Plan
 from .promises import Promises
 from .reader import LogReader
 from .recovery import NOTHING, Damage, End
-from .retention import Segment as Extent
+from .retention import Extent, removable
 from .segment import Segment, SegmentRef, reference
 from .segment_reader import SegmentCache
 
@@ -282,7 +282,7 @@ class LogWriter:
         ref = reference(self.path, self._end_name)
         file = self._files.open(ref.path, write=True)
         try:
-            index = self._open_index(ref)
+            index = segments.open_index(self._files, ref, self.log_id)
             segments.write_open_marks(file, self._end.mark(self.log_id, ref.generation))
             file.sync()
         except BaseException as error:
@@ -294,19 +294,12 @@ class LogWriter:
         self._open.append(last)
         self._announce(last)
 
-    def _open_index(self, ref: SegmentRef) -> File:
-        if self._files.exists(ref.index_path):
-            return self._files.open(ref.index_path, write=True)
-        index = self._files.create(ref.index_path)
-        index.pwritev([layout.encode_index_header(self.log_id, ref.generation, ref.base_seq)], 0)
-        return index
-
     def _cut(self) -> None:
         """Leave whatever lies behind the end behind: go on in a new generation, whose header makes it void."""
         self._sync_open()
         made = self._make_segment(self._end_now(), self._next_generation, DATA_START, durable=True)
         self.generation, self._next_generation = self._next_generation, self._next_generation + 1
-        self._remove_void()
+        opening.remove_void(self._files, self.path)
         self._close_open()
         self._open.append(made)
         self._must_cut = False
@@ -322,18 +315,8 @@ class LogWriter:
         spare, self._spare = self._spare, None
         header = end.header(self.log_id, generation)
         made = segments.create(self._files, self.path, header, size=room, mark=mark, spare=spare)
-        self._names, _ = layout.live_segments([each.segment_file for each in [*self._names, made.ref.name]])
+        self._names = [*(name for name in self._names if name.base_seq < header.base_seq), made.ref.name]
         return made
-
-    def _remove_void(self) -> None:
-        """The files that the new generation made void, and the word that poisoned the old one."""
-        listed = self._files.listdir(self.path)
-        _, void = layout.live_segments(listed)
-        gone = [file for name in void for file in (name.segment_file, name.index_file)]
-        for name in [*gone, layout.POISON]:
-            if name in listed:
-                self._files.unlink(f"{self.path}/{name}")
-        self._files.sync_dir(self.path)
 
     def _announce(self, segment: Segment) -> None:
         if self.on_segment is not None:
@@ -476,13 +459,8 @@ class LogWriter:
 
     def expired(self, covered_seq: int) -> list[SegmentRef]:
         """Segments wholly before the first offset, durable, and covered by a snapshot of `covered_seq`."""
-        last = min(covered_seq, self._durable)
-        gone = []
-        for extent, name in zip(self.segments()[:-1], self._names, strict=False):
-            if extent.end_offset > self.first_offset or extent.last_seq > last:
-                break
-            gone.append(reference(self.path, name))
-        return gone
+        gone = removable(self.segments(), self.first_offset, min(covered_seq, self._durable))
+        return [reference(self.path, name) for name in self._names[: len(gone)]]
 
     def forget(self, gone: Sequence[SegmentRef]) -> None:
         """These segments were unlinked."""

@@ -214,11 +214,7 @@ def _write_rows(files: Files, path: str, name: SegmentName, rows: list[bytes], f
     ref = reference(path, name)
     following = [each.base_seq for each in found.names if each.base_seq > name.base_seq]
     last = min([found.end.seq, *(base - 1 for base in following)])
-    if not files.exists(ref.index_path):
-        fresh = files.create(ref.index_path)
-        fresh.pwritev([layout.encode_index_header(found.log_id, name.generation, name.base_seq)], 0)
-        fresh.close()
-    file = files.open(ref.index_path, write=True)
+    file = segment.open_index(files, ref, found.log_id)
     try:
         file.pwritev([b"".join(rows)], layout.index_position(name.base_seq, last - len(rows) + 1))
     finally:
@@ -276,6 +272,20 @@ def _sweep(files: Files, path: str, found: Found) -> None:
         files.sync_dir(path)  # the newer generation's name must not be lost after the older one's
     for name in sorted(set(stale) & present):
         files.unlink(f"{path}/{name}")
+
+
+def remove_void(files: Files, path: str) -> None:
+    """After a cut: unlink what the new generation made void, and the word that poisoned the old one.
+
+    Only once the new generation's name is on the disk: until then the old one is the log.
+    """
+    listed = files.listdir(path)
+    _, void = live_segments(listed)
+    gone = [file for name in void for file in (name.segment_file, name.index_file)]
+    for name in [*gone, layout.POISON]:
+        if name in listed:
+            files.unlink(f"{path}/{name}")
+    files.sync_dir(path)
 
 
 _ACKNOWLEDGED = "durable up to seq "

@@ -267,24 +267,6 @@ class LogReader:
             return 0 if row is None else row.term
         return self._find(offset, limit)[2].term
 
-    def bytes_between(self, start: int, end: int) -> int:
-        """Stored bytes of the batches from the one that holds `start` up to the one that holds `end`, about."""
-        limit = self.limit()
-        total = 0
-        last = self._check_bounds(end, limit)
-        first_place, _, first_row = self._find(start, limit) if start < last else (0, 0, None)
-        if first_row is None or end <= start:
-            return 0
-        cursor = self.cursor(end)
-        for place in range(first_place, self.place_of(cursor.seq)):
-            total += self._data_end(place, limit) - DATA_START
-        return total + cursor.position - first_row.position
-
-    def _data_end(self, place: int, limit: int) -> int:
-        segment = self.segment(self.names[place])
-        row = segment.row(self._last_seq(place, limit))
-        return segment.size if row is None else row.end_position
-
     def close(self) -> None:
         """Close what this reader opened; chunks handed out stay good."""
         if self._owns_cache:

@@ -104,9 +104,9 @@ def end_before(header: SegmentHeader) -> End:
     )
 
 
-def before(batch: Batch) -> End:
-    """The place right before `batch` as the batch itself tells it: for a segment whose header is damaged."""
-    return End(batch.seq - 1, DATA_START, batch.base_offset, batch.previous, batch.append_time_us, batch.term)
+def before(batch: Batch, position: int = DATA_START) -> End:
+    """The place right before `batch`, at `position`, as the batch tells it: for when what leads there is damaged."""
+    return End(batch.seq - 1, position, batch.base_offset, batch.previous, batch.append_time_us, batch.term)
 
 
 def follows(end: End, batch: Batch, log_id: bytes) -> str:

@@ -21,7 +21,7 @@ from . import layout, lock, opening, segment
 from .accepted import Accepted, read_accepted, write_accepted
 from .files import Files
 from .index import row_of
-from .layout import DATA_START, INDEX_ROW_STRUCT, POISON, IndexRow, SegmentName
+from .layout import DATA_START, INDEX_ROW_STRUCT, IndexRow, SegmentName
 from .recovery import NOTHING, End, before
 from .scan import Bad, Good, scan
 from .segment import reference
@@ -133,15 +133,7 @@ class _Repairs:
         mark = end.mark(found.log_id, found.next_generation, clean=True)
         header = end.header(found.log_id, found.next_generation)
         segment.create(files, directory, header, size=DATA_START, mark=mark).close()
-        # Only now, with the new generation's name on the disk, may what it made void go.
-        _, void = layout.live_segments(files.listdir(directory))
-        for name in void:
-            for file in (name.segment_file, name.index_file):
-                if files.exists(f"{directory}/{file}"):
-                    files.unlink(f"{directory}/{file}")
-        if files.exists(f"{directory}/{POISON}"):
-            files.unlink(f"{directory}/{POISON}")
-        files.sync_dir(directory)
+        opening.remove_void(files, directory)
 
     def rebuild(self) -> None:
         """Write indexes and segment headers anew from the batches."""

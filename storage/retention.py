@@ -19,8 +19,8 @@ from operator import itemgetter
 import msgspec
 
 
-class Segment(msgspec.Struct, frozen=True):
-    """What retention needs to know of one segment; a log's segments come oldest first, the active one last."""
+class Extent(msgspec.Struct, frozen=True):
+    """What lies in one segment, as retention needs to know it; they come oldest first, the active segment's last."""
 
     base_seq: int
     last_seq: int
@@ -52,7 +52,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decide(
-    segments: Sequence[Segment],
+    segments: Sequence[Extent],
     rules: Rules,
     *,
     first_offset: int,
@@ -83,9 +83,9 @@ def decide(
     return Decision(allowed, rule, held) if allowed > first_offset else Decision(first_offset, "", held)
 
 
-def removable(segments: Sequence[Segment], first_offset: int, covered_seq: int) -> list[Segment]:
+def removable(segments: Sequence[Extent], first_offset: int, covered_seq: int) -> list[Extent]:
     """The segments that may be unlinked: before `first_offset`, under the snapshot, in order, never the last."""
-    found: list[Segment] = []
+    found: list[Extent] = []
     for segment in segments[:-1]:
         if segment.end_offset > first_offset or segment.last_seq > covered_seq:
             break
@@ -93,7 +93,7 @@ def removable(segments: Sequence[Segment], first_offset: int, covered_seq: int) 
     return found
 
 
-def _wanted(segments: Sequence[Segment], rules: Rules, now_us: int, cursors: list[int]) -> tuple[int, str]:
+def _wanted(segments: Sequence[Extent], rules: Rules, now_us: int, cursors: list[int]) -> tuple[int, str]:
     """The furthest base offset that some rule asks for, and which rule that is."""
     asked = [(segments[0].base_offset, "")]
     if rules.age_us is not None:
@@ -105,14 +105,14 @@ def _wanted(segments: Sequence[Segment], rules: Rules, now_us: int, cursors: lis
     return max(asked, key=itemgetter(0))
 
 
-def _by_age(segments: Sequence[Segment], oldest_us: int) -> int:
+def _by_age(segments: Sequence[Extent], oldest_us: int) -> int:
     for segment in segments[:-1]:
         if segment.last_time_us >= oldest_us:
             return segment.base_offset
     return segments[-1].base_offset
 
 
-def _by_bytes(segments: Sequence[Segment], limit: int) -> int:
+def _by_bytes(segments: Sequence[Extent], limit: int) -> int:
     total = sum(segment.record_bytes for segment in segments)
     for segment in segments[:-1]:
         if total - segment.record_bytes < limit:

@@ -21,7 +21,7 @@ from .batch import HEADER_BYTES, Batch
 from .errors import InvalidBatch
 from .files import File, Files
 from .layout import DATA_START, SegmentName, live_segments
-from .recovery import NOTHING, End, end_at_mark, end_before, follows, next_good, read_batch, walk
+from .recovery import NOTHING, End, before, end_at_mark, end_before, follows, next_good, read_batch, walk
 from .segment import Page, read_page
 
 
@@ -153,7 +153,7 @@ class _Scanner:
             resumed, batch = found
             yield self._bad(file, position, reason, batch.seq, batch.base_offset)
             if batch.seq > self._end.seq + 1:
-                self._end = _before(batch, resumed)
+                self._end = before(batch, resumed)
             position = resumed
 
     def _enter(self, name: SegmentName, file: File) -> Iterator[Bad]:
@@ -176,7 +176,7 @@ class _Scanner:
         elif header is not None and not reason:
             self._end = end_before(header)
         elif first is not None:
-            self._end = _before(first, DATA_START)
+            self._end = before(first)
         else:
             offset = 0 if self._end is None else self._end.offset
             self._end = End(name.base_seq - 1, DATA_START, offset, 0, 0, 0)
@@ -239,11 +239,6 @@ class _Scanner:
 
 _FOREIGN = "out of place: "
 """Marks a batch that has the right seq and does not follow: looking on must not find it again."""
-
-
-def _before(batch: Batch, position: int) -> End:
-    """The place right before a batch, as the batch itself tells it."""
-    return End(batch.seq - 1, position, batch.base_offset, batch.previous, batch.append_time_us, batch.term)
 
 
 def _column_problem(batch: Batch) -> str:

@@ -148,6 +148,15 @@ def _create_index(files: Files, ref: SegmentRef, header: SegmentHeader) -> File:
     return index
 
 
+def open_index(files: Files, ref: SegmentRef, log_id: bytes) -> File:
+    """The index of a segment, to be written; an empty one when it is missing."""
+    if files.exists(ref.index_path):
+        return files.open(ref.index_path, write=True)
+    index = files.create(ref.index_path)
+    index.pwritev([layout.encode_index_header(log_id, ref.generation, ref.base_seq)], 0)
+    return index
+
+
 def _discard(files: Files, path: str) -> None:
     try:
         files.unlink(path)

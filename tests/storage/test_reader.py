@@ -173,19 +173,6 @@ def test_terms_are_those_under_which_records_were_appended(how) -> None:
     assert [reader.term_at(offset) for offset in (0, 99, 100, 199, 200)] == [1, 1, 2, 2, 2]
 
 
-def test_bytes_between_offsets_are_those_of_their_batches(how) -> None:
-    files, path, mapped = how
-    writer = make(files, path)
-    fill(writer)
-    reader = writer.reader(mapped=mapped)
-    total = sum(extent.record_bytes for extent in writer.segments())
-    assert reader.bytes_between(0, 200) == total - len(encode_state(b"state"))
-    assert reader.bytes_between(0, 0) == reader.bytes_between(200, 200) == 0
-    parts = [reader.bytes_between(start, start + 50) for start in range(0, 200, 50)]
-    assert abs(sum(parts) - total) < 3000
-    assert min(parts) > 10_000
-
-
 @pytest.mark.parametrize("harm", ["missing", "zeros", "other rows", "shifted"])
 def test_an_index_that_lies_costs_time_and_nothing_else(harm: str) -> None:
     files = MemoryFiles()

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from penstock.storage.retention import Decision, Rules, Segment, decide, removable
+from penstock.storage.retention import Decision, Extent, Rules, decide, removable
 
 HOUR = 3_600_000_000
 
 
-def segments(count: int = 4, records: int = 10, size: int = 1000) -> list[Segment]:
+def segments(count: int = 4, records: int = 10, size: int = 1000) -> list[Extent]:
     """Segments of `records` records and `size` bytes each; segment i ends at i + 1 hours."""
     return [
-        Segment(
+        Extent(
             base_seq=1 + 5 * i,
             last_seq=5 * i + 5,
             base_offset=records * i,
@@ -86,8 +86,8 @@ def test_only_whole_segments_before_the_first_offset_and_under_the_snapshot_are_
 
 
 def test_a_segment_of_state_alone_goes_with_its_neighbours() -> None:
-    state = Segment(base_seq=6, last_seq=9, base_offset=10, end_offset=10, record_bytes=0, last_time_us=2 * HOUR)
-    after = Segment(base_seq=10, last_seq=12, base_offset=10, end_offset=20, record_bytes=9, last_time_us=3 * HOUR)
+    state = Extent(base_seq=6, last_seq=9, base_offset=10, end_offset=10, record_bytes=0, last_time_us=2 * HOUR)
+    after = Extent(base_seq=10, last_seq=12, base_offset=10, end_offset=20, record_bytes=9, last_time_us=3 * HOUR)
     assert removable([segments()[0], state, after], 10, covered_seq=9) == [segments()[0], state]
 
 
@@ -111,11 +111,11 @@ def test_no_rule_ever_passes_a_pin_a_kept_cursor_or_the_active_segment(
     pins: list[int],
     now: int,
 ) -> None:
-    found: list[Segment] = []
+    found: list[Extent] = []
     offset = seq = time = 0
     for records, size, passed in sizes:
         time += passed
-        found.append(Segment(seq + 1, seq + 5, offset, offset + records, size, time))
+        found.append(Extent(seq + 1, seq + 5, offset, offset + records, size, time))
         offset, seq = offset + records, seq + 5
     rules = Rules(age_us=age, bytes=limit, finished=finished, keep_unread=keep_unread)
     first = decide(found, rules, first_offset=0, now_us=now, cursors=cursors, pins=pins).first_offset
