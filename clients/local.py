@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..broker.engine import Node, NodeConfig, Now
 from ..storage import lock
-from ..storage.errors import Poisoned
+from ..storage.errors import Closed, Poisoned
 from ..storage.memory_files import MemoryFiles
 from .errors import InvalidArgument
 from .local_store import LocalStore, claim, identify
@@ -29,11 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
     from ..storage.files import FileLock, Files
+    from ..storage.log import LogWriter
     from ..storage.reader import Chunk, Cursor
     from ..transport.messages import Answer, Deliver, Joined, Message, Topic, Welcome
     from .mapped import MappedSource
 
 Clock = Callable[[], Now]
+
+LAZY_S = 1.0
+"""How long records of a topic with commit="written" may stay unsynced."""
 
 
 def system_clock() -> Now:
@@ -85,6 +89,9 @@ class LocalBroker:
         config = NodeConfig(node=identity.node, cluster=identity.cluster, data=data, server="penstock, in process")
         self._store = LocalStore(data, files, max_batch_bytes=config.max_frame_bytes)
         self._node = Node(self._store, LocalPort(), randomness=os.urandom, config=config, now=self._clock())
+        self._store.opened()
+        self._lazy: dict[LogWriter, None] = {}
+        self._lazy_at = FOREVER
         self._pending = True
         self._due = 0.0
         self.driving: LocalChannel | None = None
@@ -124,9 +131,21 @@ class LocalBroker:
             for log in self._node.flush(now):
                 with suppress(Poisoned):  # the log keeps the reason, and the node answers with it
                     self._store.sync(log)
+                if log.options.commit == "written":
+                    self._lazy[log] = None
+                    self._lazy_at = min(self._lazy_at, now.monotonic_s + LAZY_S)
+            if now.monotonic_s >= self._lazy_at:
+                self._sync_lazy()
             self._node.advance(now)
             wait = self._node.tick(now)
-        self._due = now.monotonic_s + wait
+        self._due = min(now.monotonic_s + wait, self._lazy_at)
+
+    def _sync_lazy(self) -> None:
+        """Nobody waits for these, but snapshots, and with them retention, do; and so do open files of full segments."""
+        lazy, self._lazy, self._lazy_at = self._lazy, {}, FOREVER
+        for log in lazy:
+            with suppress(Poisoned, Closed):
+                self._store.make_durable(log)
 
     def due(self) -> float:
         """When `drive` has something to do by itself."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..storage.snapshots import Snapshot
 
 FORMAT = 1
-METADATA, TOPICS, TRASH = "metadata", "topics", "trash"
+METADATA, TOPICS, TRASH, DOUBTS = "metadata", "topics", "trash", "doubts"
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -77,7 +77,8 @@ class LocalStore:
 
     def __init__(self, data: str, files: Files, *, max_batch_bytes: int) -> None:
         self.files = files
-        self.board = None if isinstance(files, MemoryFiles) else LocalBoard.create(files, data)
+        self.board: LocalBoard | None = None
+        self._logs: list[LogWriter] | None = []  # until all are open
         self._data = data
         self._max_batch_bytes = max_batch_bytes
         self._promises = Promises(f"{data}/{layout.PROMISES}", files)
@@ -132,19 +133,41 @@ class LocalStore:
         return self._hold(log)
 
     def _hold(self, log: LogWriter) -> LogWriter:
-        if self.board is not None:
+        if self._logs is not None:
+            self._logs.append(log)
+        elif self.board is not None:
             self.board.hold(log)
         return log
 
+    def opened(self) -> None:
+        """Every log is open: what a dead broker left in doubt is settled, and its board may become ours."""
+        logs, self._logs = self._logs or [], None
+        if isinstance(self.files, MemoryFiles):
+            return
+        if self.files.exists(f"{self._data}/{DOUBTS}"):
+            self.files.unlink(f"{self._data}/{DOUBTS}")
+            self.files.sync_dir(self._data)
+        self.board = LocalBoard.create(self.files, self._data)
+        if self.board is not None:
+            for log in logs:
+                self.board.hold(log)
+
     def sync(self, log: LogWriter) -> None:
         """Make what was appended durable, when its topic asks for that, and say how far it is. Raises Poisoned."""
-        if log.options.commit == "durable" and log.poisoned is None:
-            if self.board is None:
-                log.sync()
-                return
-            self.board.sync(log)
-        if self.board is not None:
+        if log.options.commit == "durable":
+            self.make_durable(log)
+        elif self.board is not None:
             self.board.publish(log)
+
+    def make_durable(self, log: LogWriter) -> None:
+        """Sync a log, whatever its topic asks for, and say how far it is. Raises Poisoned."""
+        if self.board is None:
+            if log.poisoned is None:
+                log.sync()
+            return
+        if log.poisoned is None:
+            self.board.sync(log)
+        self.board.publish(log)
 
     def directory(self, topic: bytes, partition: int) -> str:
         """See Store."""

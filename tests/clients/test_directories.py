@@ -9,6 +9,7 @@ import sys
 import pytest
 from penstock.broker import ServeConfig
 from penstock.clients import TimedOut, connect
+from penstock.clients.local_store import LocalStore
 from penstock.clients.peek import Peek
 from penstock.storage import Files, LogWriter
 from penstock.storage.errors import AlreadyOpen, BadChecksum, ForeignDirectory, NewerFormat, OutOfBounds
@@ -180,3 +181,16 @@ def test_a_reader_beside_a_writer_sees_nothing_that_is_not_synced(data, monkeypa
         assert beside.topics(["t"])[0].partitions[0].end == 3
         beside.close()
     assert not [name for name in os.listdir("/dev/shm") if name == (data / "board").read_text().strip("/")]
+
+
+def test_what_a_dead_broker_left_in_doubt_is_remembered_until_every_log_is_open(filled):
+    """Its board and its list say which syncs never answered: a start that is killed half-way must not wipe them."""
+    (filled / "board").write_text("/of-the-dead-broker")
+    (filled / "doubts").write_text("[]")
+    LocalStore(str(filled), Files(), max_batch_bytes=1 << 20).close()  # dies before it has opened anything
+    assert (filled / "board").read_text() == "/of-the-dead-broker"
+    assert (filled / "doubts").exists()
+    with connect(f"file://{filled}") as client:
+        assert client.producer("t").send(b"more", partition=0) == len(MANY)
+        assert (filled / "board").read_text() != "/of-the-dead-broker"
+        assert not (filled / "doubts").exists()

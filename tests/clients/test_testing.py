@@ -60,6 +60,18 @@ def test_retention_is_tested_without_sleeping(penstock_broker):
         assert (partition.first, partition.end) == (10, 11)
 
 
+def test_retention_works_on_topics_that_nobody_waits_to_be_synced(penstock_broker):
+    with penstock_broker.connect() as client:
+        client.create_topic("t", commit="written", segment_bytes="64KB", retention_bytes="128KB")
+        with client.producer("t") as producer:
+            for _ in range(30):
+                producer.send(bytes(30_000))
+        penstock_broker.advance(30)
+        (partition,) = client.topic("t").partitions
+        assert partition.first > 20
+        assert partition.segments <= 4
+
+
 def test_the_broker_stamps_the_time_of_its_clock(penstock_broker):
     with penstock_broker.connect() as client:
         client.create_topic("t")
