@@ -57,7 +57,8 @@ class Driver:
         self.check_open()
         with self.lock:
             try:
-                self.check_open()
+                if self.closed:  # while the lock was another thread's
+                    self.check_open()
                 while True:
                     self._pause(next(steps))
             except StopIteration as done:
@@ -94,7 +95,7 @@ class Driver:
         """Raise Closed after `close`."""
         if self.closed:
             raise Closed(f"the client of {self.connection.url} was closed; connect again")
-        if self.ended:
+        if os.getpid() != self._pid:
             raise Closed(
                 f"the client of {self.connection.url} belongs to the process this one was forked from: connect anew"
             )
@@ -104,9 +105,9 @@ class Driver:
     def _pause(self, pause: Pause) -> None:
         """Take what has arrived; when that is nothing, wait for more."""
         connection = self.connection
-        self.check_open()
         if connection.turn():
             self.tell()
+            self.check_open()  # callbacks may have closed it
             return
         timeout = min(pause.until, connection.due()) - connection.clock()
         timeout = min(max(timeout, 0.0), WAIT_MAX_S)

@@ -171,7 +171,8 @@ class SlotWaiter:
         finally:
             with self._guard:
                 self._sleepers -= 1
-                self._release()
+                if self._closed:
+                    self._release()
 
     def _acquire(self, seconds: float) -> None:
         try:

@@ -37,13 +37,12 @@ class CreditWindow:
 
     def due(self) -> Credit | None:
         """The next grant, once it is worth a message. Every grant returned counts as sent."""
-        totals = (self._finished[0] + self._window[0], self._finished[1] + self._window[1])
-        if all(
-            2 * (total - granted) < window
-            for total, granted, window in zip(totals, self._granted, self._window, strict=True)
-        ):
+        window_bytes, window_records = self._window
+        granted_bytes, granted_records = self._granted
+        total_bytes, total_records = self._finished[0] + window_bytes, self._finished[1] + window_records
+        if 2 * (total_bytes - granted_bytes) < window_bytes and 2 * (total_records - granted_records) < window_records:
             return None
-        return self._grant(totals)
+        return self._grant((total_bytes, total_records))
 
     def current(self) -> Credit:
         """The grant as it stands, to be repeated as a sign of life."""
