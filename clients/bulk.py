@@ -10,7 +10,7 @@ lane's session gives the sequence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,8 @@ Encode = Callable[[int, int, int], "Buffer"]
 
 FIRST_COUNT = 256
 COUNT_MAX = 1 << 16
+
+INT64 = 1 << 63
 
 
 class Piece(msgspec.Struct):
@@ -100,7 +102,11 @@ def _split(
     if len(keyed) < len(keys):
         yield None, [value for value, key in zip(values, keys, strict=True) if key is None], None
     found = [key for key in keys if key is not None]
-    for number, positions in split_by_partition(found, partitions):
+    try:
+        split = split_by_partition(found, partitions)
+    except TypeError as error:
+        raise InvalidBatch(f"keys must be bytes ({error}); text needs .encode()") from None
+    for number, positions in split:
         taken = positions.tolist() if len(keyed) == len(keys) else [keyed[at] for at in positions.tolist()]
         yield number, _take(values, taken), list(_take(keys, taken))
 
@@ -156,6 +162,20 @@ def check_record(size: int, shape: Shape) -> None:
             f"a record of {size} bytes is over max_record_bytes={shape.max_record_bytes} of topic {shape.topic}: "
             "raise the setting or split the record"
         )
+
+
+def check_extras(key: Any, headers: Any, timestamp: Any) -> None:
+    """Raise InvalidBatch for what cannot go with a record, before it would spoil those it is gathered with."""
+    if key is not None and not isinstance(key, (bytes, bytearray, memoryview)):
+        raise InvalidBatch(f"a key must be bytes, not {type(key).__name__}; text needs .encode()")
+    if headers is not None:
+        if not isinstance(headers, Mapping):
+            raise InvalidBatch(f"headers must be names with values as bytes, not {type(headers).__name__}")
+        for name, value in headers.items():
+            if not isinstance(name, str) or not isinstance(value, bytes):
+                raise InvalidBatch(f"header {name!r} must be a str with a bytes value, not {type(value).__name__}")
+    if timestamp is not None and not (isinstance(timestamp, int) and -INT64 <= timestamp < INT64):
+        raise InvalidBatch(f"a timestamp must be whole microseconds UTC in 64 bits, not {timestamp!r}")
 
 
 # -- Arrow ----------------------------------------------------------------------------------------------

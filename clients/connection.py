@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..storage.errors import Error
-from ..transport.codec import VERSION
+from ..transport.codec import VERSION, check_request
 from ..transport.errors import ProtocolError
 from ..transport.failures import error_of
 from ..transport.messages import (
@@ -32,7 +32,7 @@ from ..transport.messages import (
     Topics,
     Welcome,
 )  # fmt: skip
-from .errors import TimedOut
+from .errors import InvalidArgument, TimedOut
 from .steps import FOREVER, Pause, Steps
 
 if TYPE_CHECKING:
@@ -104,6 +104,13 @@ class Question:
         self.request = request
         return True
 
+    def check(self) -> None:
+        """Raise InvalidArgument for fields that cannot be: a broker would count the client as hostile."""
+        try:
+            check_request(self._make(0))
+        except ProtocolError as error:
+            raise InvalidArgument(error.message) from None
+
     def answered(self, answer: Answer) -> None:
         self.answer = answer
         if self._then is not None:
@@ -156,7 +163,9 @@ class Connection:
         return True
 
     def post(self, question: Question) -> None:
-        """Send a question as soon as possible."""
+        """Send a question as soon as possible. Raises InvalidArgument for one that no broker would take."""
+        if not question.times_sent:
+            question.check()
         if self._unsent or not question.send():
             self._unsent.append(question)
 
@@ -197,7 +206,7 @@ class Connection:
 
     def due(self) -> float:
         """When to turn again at the latest."""
-        return min([self._greet_again, self.channel.due(), *(part.due() for part in self.parts)])
+        return min([self._greet_again, self.channel.due(), *[part.due() for part in self.parts]])
 
     @property
     def expecting(self) -> bool:

@@ -189,7 +189,7 @@ class DirectoryChannel:
             offset = given.get(partition.partition)
             if offset is None:
                 offset = self._peek.find(self._peek.reader(partition.directory), asked.start)
-            _check(partition.first, partition.end, offset, partition.directory)
+            _check(partition.first, partition.end, offset, f"partition {partition.partition} of topic {topic.name}")
             assignments.append(Assignment(partition.partition, 1, offset, 0))
         self._session += 1
         self._sessions[self._session] = {a.partition: a.epoch for a in assignments}
@@ -207,6 +207,6 @@ class DirectoryChannel:
         return Done(asked.request)
 
 
-def _check(first: int, end: int, offset: int, directory: str) -> None:
+def _check(first: int, end: int, offset: int, what: str) -> None:
     if not first <= offset <= end:
-        raise OutOfBounds(f"offset {offset} is outside {directory}, which holds {first} to {end}")
+        raise OutOfBounds(f"offset {offset} of {what} is out of range: {first} to {end} are valid")

@@ -21,8 +21,8 @@ from ..storage.errors import Closed, Error, InvalidBatch
 from ..transport.messages import Failure, ProducerOpened, Topic
 from ..transport.partitioner import Sticky
 from ..transport.producer_session import ProducerSession
-from .bulk import Piece, Shape, check_record
-from .errors import TimedOut
+from .bulk import Piece, Shape, check_extras, check_record
+from .errors import InvalidArgument, TimedOut
 from .lane import Lane
 from .pending import Future, Pending
 from .steps import Pause, Steps
@@ -50,10 +50,12 @@ class ProducerCore:
         now_us: Callable[[], int],
         future: type[Future] = Future,
     ) -> None:
+        if not isinstance(name, str):
+            raise InvalidArgument(f"name={name!r} is no name of a producer: give a str")
         self.connection = connection
         self.topic = topic
         self.name = name
-        self.codec = CODECS[str(topic.settings.get("codec", "none")) if codec is None else codec]
+        self.codec = _codec(str(topic.settings.get("codec", "none")) if codec is None else codec)
         self.closed = False
         self.jammed: Lane | None = None
         self.wait: Callable[[Pending, float | None], None] = _nobody_waits
@@ -103,6 +105,7 @@ class ProducerCore:
         if key is None and headers is None and timestamp is None and partition is None:
             lane = self._current
         else:
+            check_extras(key, headers, timestamp)
             lane = self._lane_of(key, partition)
         gather = lane.gather
         index = len(gather.values)
@@ -338,6 +341,13 @@ class Sent:
         self.waiting.append(pending)
         while self.waiting and self.waiting[0].settled:
             self.waiting.popleft().raise_error()
+
+
+def _codec(name: str) -> Codec:
+    found = CODECS.get(name)
+    if found is None:
+        raise InvalidArgument(f"codec={name!r} is none of {', '.join(CODECS)}")
+    return found
 
 
 def _as_bytes(value: Any) -> bytes:

@@ -10,6 +10,7 @@ Pure: bytes in, messages out. Knows no sockets and no sessions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,15 @@ def frames(message: messages.Message, payload: Buffer = b"") -> list[Buffer]:
     return [encode(message), payload] if len(payload) else [encode(message)]
 
 
+def check_request(message: messages.Request) -> None:
+    """Raise ProtocolError, which names the field, for what the other side would not take from anybody."""
+    try:
+        _requests.decode(_encoder.encode(message))
+    except (*_BAD_BYTES, TypeError, OverflowError) as error:
+        reason, _, place = str(error).partition(" - at ")
+        raise ProtocolError(f"{_field(message, place)}{reason}") from None
+
+
 def decode_request(received: Sequence[Buffer]) -> tuple[messages.Request, Buffer]:
     """A client's message and its batches (b"" without). Raises ProtocolError."""
     header, payload = _split(received, REQUEST_BYTES_MAX)
@@ -75,6 +85,12 @@ def decode_answer(received: Sequence[Buffer]) -> tuple[messages.Answer, Buffer]:
         raise ProtocolError(f"not an answer: {error}") from None
     _check_payload(message, payload)
     return message, payload
+
+
+def _field(message: messages.Message, place: str) -> str:
+    """The field that msgspec found at a place like `$[2][0]`, behind the tag; "" when it says none."""
+    found = re.match(r"`\$\[(\d+)\](.*)`", place)
+    return f"{message.__struct_fields__[int(found[1]) - 1]}{found[2]}: " if found else ""
 
 
 def _split(received: Sequence[Buffer], limit: int) -> tuple[Buffer, Buffer]:

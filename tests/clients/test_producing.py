@@ -150,8 +150,33 @@ def test_what_is_not_a_record_is_refused_at_the_call(client, topic):
             producer.send_many(pa.table({"other": pa.array([b"x"])}))
         with pytest.raises(InvalidBatch, match="must be a str"):
             producer.send(b"x", headers={"h": "text"})
+        with pytest.raises(InvalidBatch, match=r"keys must be bytes|a key must be bytes|encode"):
+            producer.send_many([b"x"], keys=["text"])
         assert producer.send(bytearray(b"fine")) == 1
     assert values(client, topic) == [b"a", b"fine"]  # the surplus of keys is found behind the records
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        ({"key": "text"}, "a key must be bytes, not str; text needs .encode()"),
+        ({"key": b"k", "headers": [1]}, "headers must be names with values as bytes, not list"),
+        ({"headers": {1: b"x"}}, "header 1 must be a str with a bytes value"),
+        ({"timestamp": "now"}, "a timestamp must be whole microseconds UTC in 64 bits, not 'now'"),
+        ({"timestamp": 1 << 63}, "a timestamp must be whole microseconds"),
+    ],
+)
+def test_what_cannot_go_with_a_record_spoils_none_that_are_gathered_with_it(client, topic, extra, says):
+    client.create_topic(topic)
+    with client.producer(topic) as producer:
+        futures = [producer.send_nowait(b"%d" % number) for number in range(3)]
+        with pytest.raises(InvalidBatch) as caught:
+            producer.send_nowait(b"bad", **extra)
+        assert says in caught.value.message
+        futures.append(producer.send_nowait(b"3", key=b"k"))
+        producer.flush()
+        assert [future.result() for future in futures] == [0, 1, 2, 3]
+    assert values(client, topic) == [b"0", b"1", b"2", b"3"]
 
 
 def test_an_error_that_no_future_was_asked_about_comes_out_of_flush(client, topic):
