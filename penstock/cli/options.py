@@ -129,7 +129,9 @@ ASSIGNMENT = Assignment()
 
 _CONFIG = click.option("--config", "config_file", type=click.Path(), metavar="FILE", help="Configuration file (TOML).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON lines instead of tables and sentences.")
-_URL = click.option("--url", metavar="URL", help="The broker: ipc:///path or tcp://host:port. Also PENSTOCK_URL.")
+_URL = click.option(
+    "--url", metavar="URL", help="ipc:///path, tcp://host:port, or file:///directory. Also PENSTOCK_URL."
+)
 
 
 def with_session(function: F) -> F:

@@ -77,13 +77,11 @@ class Output:
         self.console.print(table)
 
     def fields(self, pairs: Iterable[tuple[str, Any]]) -> None:
-        """Names and values, one pair a line."""
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=False)
-        for name, value in pairs:
-            table.add_row(name, _cell(value))
-        self.console.print(table)
+        """Names and values, one pair a line. A path or an address stays in one piece, to be copied."""
+        lines = [(name, _text(value)) for name, value in pairs]
+        width = max((len(name) for name, _ in lines), default=0)
+        for name, text in lines:
+            self.console.print(f"{name:<{width}}   {text}", markup=False, soft_wrap=True)
 
     def note(self, sentence: str) -> None:
         """Something worth knowing that is no result. Programs do not need it."""
@@ -106,10 +104,15 @@ def complain(code: str, message: str, *, as_json: bool) -> None:
 
 def _cell(value: Any) -> str:
     """A value as it stands in a table; rich must not read brackets in it as markup."""
+    return _text(value).replace("[", "\\[")
+
+
+def _text(value: Any) -> str:
+    """A value for people."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return str(value).replace("[", "\\[")
+    return str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -96,13 +97,15 @@ def show(name: str, session: Session) -> None:
     if session.output.as_json:
         session.output.json(_as_json(topic))
         return
-    session.output.fields([("topic", topic.name), ("id", topic.id)])
-    session.output.fields((setting, _setting_text(setting, value)) for setting, value in topic.settings.items())
+    directories = {str(Path(partition.directory).parent) for partition in topic.partitions if partition.directory}
+    settings = [(setting, _setting_text(setting, value)) for setting, value in topic.settings.items()]
+    places = [("directory", directory) for directory in sorted(directories)]
+    session.output.fields([("topic", topic.name), ("id", topic.id), *places, *settings])
     session.output.console.print()
     session.output.table(
-        [">partition", ">first", ">end", ">records", ">size", ">segments", "state", "directory"],
+        [">partition", ">first", ">end", ">records", ">size", ">segments", "state"],
         [
-            (p.partition, p.first, p.end, p.records, units.size_text(p.size_bytes), p.segments, p.state, p.directory)
+            (p.partition, p.first, p.end, p.records, units.size_text(p.size_bytes), p.segments, p.state)
             for p in topic.partitions
         ],
     )
