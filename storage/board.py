@@ -38,12 +38,11 @@ from .board_row import (
     VERSION,
     Level,
     Row,
-    committed,
 )
 from .errors import BoardUnavailable, NewerFormat
 from .layout import split, word
 
-__all__ = ["BOARD_HEADER", "ROW", "SLOT", "Board", "Level", "Row", "boot_id", "committed", "split", "word"]
+__all__ = ["BOARD_HEADER", "ROW", "SLOT", "Board", "Level", "Row", "boot_id", "split", "word"]
 
 
 class Board:

@@ -155,8 +155,3 @@ class Row:
             return None
         value = self.committed_word()
         return value if words[_LOG_HIGH] << 64 | words[_LOG_LOW] == log_id else None
-
-
-def committed(row: Row) -> tuple[int, int]:
-    """Generation and seq up to which readers of this row may see."""
-    return row.committed()

@@ -49,7 +49,12 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogWriter:
-    """An open log. Make one with `create`, `open` or `create_or_open`."""
+    """An open log. Make one with `create`, `open` or `create_or_open`.
+
+    Invariant: durable <= written, and `_open` holds every segment with batches above `durable`, oldest first, the
+    one that is written last. Nothing is open before the first append; then a failed append leaves the log to be cut:
+    the next one goes on in a new generation, from `_end_now`.
+    """
 
     on_segment: Callable[[SegmentRef], None] | None = None
     """Told of every segment that batches go to, before the append returns."""
@@ -338,12 +343,17 @@ class LogWriter:
 
     # -- durability -------------------------------------------------------------------------------
 
-    def sync(self) -> int:
-        """Make everything appended durable, here and now; returns its seq. Raises Poisoned, for good."""
+    def sync(self, *, mark: bool = True) -> int:
+        """Make everything appended durable, here and now; returns its seq. Raises Poisoned, for good.
+
+        Args:
+            mark: False leaves the mark to a `mark_durable` soon after, for which nobody has to wait.
+        """
         self._check_open()
         if self._durable < self._seq:
             self._sync_open()
-            self.mark_durable()
+            if mark:
+                self.mark_durable()
         return self._durable
 
     def _sync_open(self) -> None:

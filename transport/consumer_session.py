@@ -184,6 +184,7 @@ class ConsumerSession:
         view = self.partitions.get(delivery.partition)
         if view is not None and view.epoch == delivery.epoch:
             view.position = max(view.position, delivery.next_offset if next_offset is None else next_offset)
+            assert view.position <= view.fetched, f"partition {view.partition} was handed out before it was read"
 
     def finished(self, delivery: Delivery) -> None:
         """Its memory is free again, handed out or not. Exactly once per Delivery."""

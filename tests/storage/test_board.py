@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from penstock.storage import board as boards
 from penstock.storage import shared_block
-from penstock.storage.board import Board, Level, committed, split, word
+from penstock.storage.board import Board, Level, split, word
 from penstock.storage.errors import BoardUnavailable, NewerFormat, StorageFull
 
 
@@ -76,7 +76,7 @@ def test_committed_is_the_word_that_the_level_names(board: Board) -> None:
     seen = []
     for level in Level:
         row.level = level
-        seen.append(committed(row))
+        seen.append(row.committed())
     assert seen == [(2, 30), (2, 20), (2, 10)]
 
 
