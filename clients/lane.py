@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..storage import units
 from ..storage.batch import encode
-from ..storage.errors import Error, InvalidBatch
+from ..storage.errors import BatchTooLarge, Error, InvalidBatch
 from ..transport.failures import error_from
 from ..transport.messages import Answer, Failure, OpenProducer, Produce, Produced, ProducerOpened
 from ..transport.producer_session import TARGET_BYTES, ProducerSession, Settled
@@ -104,7 +105,16 @@ class Lane:
         self.add(batch, len(gathered.values), gathered)
 
     def add(self, batch: Buffer, count: int, pending: Pending) -> None:
-        """Put a batch on its way that was encoded for this lane's session."""
+        """Put a batch on its way that was encoded for this lane's session. One over the frame limit is refused here:
+        the broker would cut the client off, each time it was sent again."""
+        welcome = self._connection.welcome
+        if welcome is not None and len(batch) > welcome.max_frame_bytes:
+            refused = BatchTooLarge(
+                f"a batch of {len(batch)} bytes with {units.count_text(count, 'record')} is over "
+                f"max_frame_bytes={welcome.max_frame_bytes} of the broker: split the record, or raise the setting"
+            )
+            self._core.settle(pending, -1, 0, refused)
+            return
         session = self.session
         assert session is not None, "a batch is encoded for a session"
         if not len(session):

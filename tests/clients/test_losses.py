@@ -12,7 +12,7 @@ from penstock.broker.errors import Fenced, SessionReplaced, UnknownTopic
 from penstock.clients import TimedOut, connect, lane, session_life
 from penstock.clients.channel import ZmqChannel
 from penstock.clients.local import LocalChannel
-from penstock.storage.errors import StorageFull
+from penstock.storage.errors import BatchTooLarge, StorageFull
 from penstock.transport.errors import CannotListen
 from penstock.transport.messages import Deliver, Failure, Joined, Produced
 from support.processes import Serving
@@ -51,6 +51,23 @@ def kill_broker(serving):
     before = serving.ready
     os.kill(serving.pid("broker"), signal.SIGKILL)
     serving.wait_ready(other_than=before)
+
+
+# -- batches that no broker takes ---------------------------------------------------------------------------
+
+
+def test_a_batch_over_the_frame_limit_is_refused_here_and_the_producer_goes_on(tmp_path):
+    address = f"ipc://{tmp_path}/b.sock"
+    config = ServeConfig(data=str(tmp_path / "data"), listen=(address,), node={"max_frame_bytes": 1 << 20})
+    with Serving(config), connect(address) as client:
+        client.create_topic("t", max_record_bytes="16MB")
+        with client.producer("t") as producer:
+            with pytest.raises(BatchTooLarge, match="max_frame_bytes=1048576 of the broker: split the record"):
+                producer.send(bytes(3 << 20))
+            with pytest.raises(BatchTooLarge, match="with 1 record is over"):
+                producer.send_many([bytes(3 << 20)])
+            assert producer.send(b"after") == 0
+        assert [record.value for record in client.read("t", 0, 0)] == [b"after"]
 
 
 # -- brokers that go away -----------------------------------------------------------------------------------
