@@ -121,6 +121,7 @@ class Broker:
             self._settle(at)
             wait = self._node.tick(at)
         self._port.send_answers()
+        self._watermarks.mark_synced()
         return self._patience(wait, at)
 
     def _settle(self, at: Now) -> None:

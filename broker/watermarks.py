@@ -84,6 +84,7 @@ class Watermarks:
         self._free = list(range(board.rows - 1, -1, -1))
         self._forgetting: set[int] = set()
         self._pending: dict[LogWriter, Held] = {}
+        self._unmarked: dict[LogWriter, Held] = {}
 
     @property
     def board_name(self) -> str:
@@ -127,6 +128,7 @@ class Watermarks:
         log.on_segment = None
         del self._by_number[held.number]
         self._pending.pop(log, None)
+        self._unmarked.pop(log, None)
         held.row.release()
         if self._link is not None and not self._link.gone:
             self._forgetting.add(held.number)
@@ -161,7 +163,8 @@ class Watermarks:
             if held.rolls != held.rolls_seen:
                 self._rolled(held, now_s)
         if works and idle and len(dirty) == 1 and not self._pending and not dirty[0].lazy:
-            self._sync_inline(dirty[0])
+            self._sync_inline(dirty[0], mark=False)
+            self._unmarked[dirty[0].log] = dirty[0]
             return
         ring = False
         for held in dirty:
@@ -173,6 +176,16 @@ class Watermarks:
             self._expect(held, now_s)
         if ring and self._link is not None:
             self._link.ring()
+
+    def mark_synced(self) -> None:
+        """Write the marks of what was synced in this turn: who waited for the sync has its answer."""
+        while self._unmarked:
+            log, held = self._unmarked.popitem()
+            if log.poisoned is None and log.durable == log.written:
+                try:
+                    log.mark_durable()
+                except (StorageFull, OSError) as error:
+                    self._sync_failed(held, error)
 
     def sync_now(self, log: LogWriter) -> None:
         """Make this log durable at once."""
@@ -271,17 +284,21 @@ class Watermarks:
             self.progress_s = now_s
         self._pending[held.log] = held
 
-    def _sync_inline(self, held: Held, *, even_lazy: bool = False) -> None:
+    def _sync_inline(self, held: Held, *, even_lazy: bool = False, mark: bool = True) -> None:
         """Sync with the broker's own descriptors and publish. A failure poisons the log and the row."""
         if held.unsynced and (even_lazy or not held.lazy):
             self.inline_syncs += 1
             try:
-                held.log.sync()
-            except StorageFull as error:
-                # Copy-on-write file systems need room even for the mark. The bytes are synced.
-                print(f"penstock: no room for the mark of {held.log.path}: {error}", file=sys.stderr, flush=True)
-            except (Poisoned, OSError) as error:
-                held.log.poison(str(error))
-                held.row.poison = word(held.log.generation, held.log.written)
-                print(f"penstock: {error}", file=sys.stderr, flush=True)
+                held.log.sync(mark=mark)
+            except (StorageFull, Poisoned, OSError) as error:
+                self._sync_failed(held, error)
         held.publish()
+
+    def _sync_failed(self, held: Held, error: Exception) -> None:
+        if isinstance(error, StorageFull):
+            # Copy-on-write file systems need room even for the mark. The bytes are synced.
+            print(f"penstock: no room for the mark of {held.log.path}: {error}", file=sys.stderr, flush=True)
+            return
+        held.log.poison(str(error))
+        held.row.poison = word(held.log.generation, held.log.written)
+        print(f"penstock: {error}", file=sys.stderr, flush=True)

@@ -145,6 +145,25 @@ def test_an_idle_broker_syncs_a_single_record_itself(pair: Pair):
     assert mark_of(pair, log) == (1, 1)
 
 
+def test_the_mark_of_an_inline_sync_is_left_to_the_end_of_the_turn(pair: Pair):
+    log = pair.open("/a")
+    pair.append(log, 1)
+    pair.watermarks.flushed([log], idle=True, now_s=0.0)
+    assert log.durable == 1
+    assert mark_of(pair, log) == (1, 0)
+    pair.watermarks.mark_synced()
+    assert mark_of(pair, log) == (1, 1)
+
+
+def test_no_mark_is_left_for_a_log_that_was_closed_in_the_same_turn(pair: Pair):
+    log = pair.open("/a")
+    pair.append(log, 1)
+    pair.watermarks.flushed([log], idle=True, now_s=0.0)
+    pair.watermarks.let_go(log)
+    pair.watermarks.mark_synced()
+    assert mark_of(pair, log) == (1, 0)
+
+
 def test_inline_and_keeper_take_turns_without_undoing_each_other(pair: Pair):
     log = pair.open("/a")
     for turn in range(12):

@@ -80,6 +80,7 @@ class Core:
             self.watermarks.settle(self.now_s)
             self.node.advance(self.now)
         self.node.tick(self.now)
+        self.watermarks.mark_synced()
 
     def _deliver(self) -> None:
         commands, self.link.commands = self.link.commands, []

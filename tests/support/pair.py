@@ -104,6 +104,7 @@ class Pair:
     def publish(self, *logs: LogWriter, idle: bool = False, now_s: float = 0.0) -> None:
         """After an append: the broker publishes and rings, the keeper gets the commands."""
         self.watermarks.flushed(logs, idle=idle, now_s=now_s)
+        self.watermarks.mark_synced()
         self.deliver()
 
     def settle(self, now_s: float = 0.0) -> bool:
