@@ -9,13 +9,14 @@ two calls of the application, after what was handed out of it is committed when 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..broker.errors import Fenced, UnknownSession
 from ..storage.batch import Batch
-from ..storage.errors import Closed, Error
+from ..storage.errors import Closed, Diverged, Error
 from ..storage.record import Record, records
 from ..transport.consumer_session import ConsumerSession, Delivery
 from ..transport.messages import Answer, Commit, Done, FindOffsets, Leave, Offsets, Position, SeekTo, Topic
@@ -49,6 +50,9 @@ class ConsumerCore:
         self._one_by_one = False
         self._kept: dict[int, tuple[int, int]] = {}  # committed and position by partition, of a lost session
         self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
+        self._may_shrink = topic.settings.get("commit") == "written"  # by a power cut at the broker
+        self._terms: dict[int, deque[tuple[int, int]]] = {}  # offset and term of the last batches, where that matters
+        self._incarnation = 0
         every = options.auto_commit_s
         self._commit_at = FOREVER if every is None else connection.clock() + every
         self._committing: Question | None = None
@@ -71,11 +75,33 @@ class ConsumerCore:
 
     def gained(self, session: ConsumerSession) -> None:
         """See Reader. Go on where the application is, in partitions whose cursor nobody has moved meanwhile."""
+        if self._shrunk_perhaps():
+            self._check_positions(session)
         for partition, view in session.partitions.items():
             committed, position = self._kept.pop(partition, (-1, -1))
             if committed == view.committed and position > view.position and self.options.group:
                 view.position = view.fetched = position
         self._release_idle()
+
+    def _shrunk_perhaps(self) -> bool:
+        """Whether another start of the broker may have found less in the topic than we have read of it."""
+        welcome = self.connection.welcome
+        assert welcome is not None, "a session has a broker that welcomed us"
+        before, self._incarnation = self._incarnation, welcome.incarnation
+        return self._may_shrink and before not in (0, self._incarnation)
+
+    def _check_positions(self, session: ConsumerSession) -> None:
+        """Other records may have the offsets by now. A group goes on from its cursors; who reads alone is told."""
+        if self.options.group:
+            self._kept.clear()
+        for partition, (_, position) in self._kept.items():
+            known = [term for offset, term in self._terms.get(partition, ()) if offset < position]
+            view = session.partitions.get(partition)
+            if view is not None and view.term and known and known[-1] != view.term:
+                self.life.failure = Diverged(
+                    f"topic {self.topic.name} lost records of partition {partition} below {position} that were read "
+                    "here, and has others there now: read them from where you need them with another consumer"
+                )
 
     def received(self, deliveries: Iterable[Delivery]) -> None:
         """See Reader."""
@@ -159,6 +185,7 @@ class ConsumerCore:
                 delivery, batch = found
                 assert self.session is not None, "only a session delivers"
                 start = max(delivery.offset, batch.base_offset)
+                self._note_term(delivery.partition, start, batch.term)
                 self.session.handed_out(delivery, min(batch.end_offset, delivery.next_offset))
                 return batch, start, delivery.partition
             if looked and self.connection.clock() >= deadline:
@@ -190,6 +217,7 @@ class ConsumerCore:
 
     def _hand_out(self, delivery: Delivery, batch: Batch) -> Handout:
         start = max(delivery.offset, batch.base_offset)
+        self._note_term(delivery.partition, start, batch.term)
         found = records(batch, start=start, partition=delivery.partition, topic=self.topic.name)
         end = batch.end_offset
         if end > delivery.next_offset:
@@ -197,6 +225,11 @@ class ConsumerCore:
             end = delivery.next_offset
         self._handout = Handout(delivery, batch, found, end)
         return self._handout
+
+    def _note_term(self, partition: int, offset: int, term: int) -> None:
+        """Remember of which term what is handed out is, and what was before: the run may not be begun."""
+        if self._may_shrink and not self.options.group:
+            self._terms.setdefault(partition, deque(maxlen=2)).append((offset, term))
 
     def _note(self) -> None:
         """Tell the session how far the application is."""
