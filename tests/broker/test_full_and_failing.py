@@ -132,8 +132,8 @@ def test_a_snapshot_of_batches_that_were_given_up_does_not_come_back_when_others
     topic = core.create_topic("t", segment_bytes=64 << 10)
     for number in range(14):
         send(core, 5, number)
-    core.close()  # with a snapshot of all 14
     log = core.node.logs[1]
+    core.close()  # with a snapshot of all 14
     last = max(name for name in core.files.listdir(log.path) if name.endswith(".segment"))
     core.files.rename(f"{log.path}/{last}", f"{log.path}/{last}.lost")
     core = Core(core.files, config=config)
