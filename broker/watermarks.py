@@ -60,14 +60,9 @@ class Held:
         return self.log.durable < self.log.written and self.log.poisoned is None
 
     def publish(self) -> None:
-        """Say on the board how far the log is. Durable first: a row never looks dirty for bytes that are synced."""
-        log, row = self.log, self.row
-        generation = log.generation
-        if row.generation != generation:
-            row.generation = generation
-        row.durable = word(generation, log.durable)
-        row.written = word(generation, log.written)
-        row.first = log.first_offset
+        """Say on the board how far the log is."""
+        log = self.log
+        self.row.publish(log.generation, log.written, log.durable, log.first_offset)
 
 
 class Watermarks:

@@ -16,7 +16,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from .layout import split
+from .layout import split, word
 
 MAGIC = 0x44524F4253504E50  # b"PNPSBORD" as it lies in memory
 VERSION = 1
@@ -72,7 +72,8 @@ class Level(IntEnum):
     QUORUM = 2
 
 
-_LEVEL, _WRITTEN, _LOG_LOW, _LOG_HIGH = (ROW_WORD[name] for name in ("level", "written", "log_low", "log_high"))
+_LEVEL, _LOG_LOW, _LOG_HIGH = (ROW_WORD[name] for name in ("level", "log_low", "log_high"))
+_WRITTEN, _DURABLE, _FIRST, _GENERATION = (ROW_WORD[name] for name in ("written", "durable", "first", "generation"))
 _PLACE_OF_LEVEL = {int(Level.DURABLE): ROW_WORD["durable"], int(Level.QUORUM): ROW_WORD["quorum"]}
 
 
@@ -126,6 +127,18 @@ class Row:
         self.generation = generation
         self.log_high = log_id >> 64
         self.log_low = log_id & 0xFFFFFFFFFFFFFFFF
+
+    def publish(self, generation: int, written: int, durable: int, first: int) -> None:
+        """How far the log is, as seqs and its first offset.
+
+        Durable before written: a row never looks dirty for bytes that are synced.
+        """
+        words = self.words
+        if words[_GENERATION] != generation:
+            words[_GENERATION] = generation
+        words[_DURABLE] = word(generation, durable)
+        words[_WRITTEN] = word(generation, written)
+        words[_FIRST] = first
 
     def release(self) -> None:
         """Free the row: the log id goes first."""
