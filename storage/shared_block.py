@@ -39,7 +39,8 @@ def reserve(name: str, size: int, mode: int) -> int:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
             place = Path(name).parent if is_file(name) else "/dev/shm"
             raise StorageFull(
-                f"the board needs {size} bytes and {place} has no space for it: enlarge {place} or use a board file"
+                f"the board needs {size} bytes and {place} has no space for it: enlarge {place}, "
+                "or have fewer rows (board_rows)"
             ) from error
         raise
     return descriptor

@@ -43,7 +43,7 @@ def _shared(function: F) -> F:
     return function
 
 
-@command.command
+@command.command(short_help="Measure sending with one client.")
 @click.option("--records", type=click.IntRange(1), default=2_000_000, show_default=True)
 @_shared
 @with_session
@@ -54,7 +54,7 @@ def produce(records: int, size: int, partitions: int, commit: str, session: Sess
     _report(session, "produce", records, size, took)
 
 
-@command.command
+@command.command(short_help="Measure reading with one client.")
 @click.option("--records", type=click.IntRange(1), default=2_000_000, show_default=True)
 @click.option("--delivery", type=click.Choice(["push", "mapped", "control"]), default="push", show_default=True)
 @click.option("--as", "kind", type=click.Choice(["records", "arrow", "numpy"]), default="records", show_default=True)
@@ -75,7 +75,7 @@ def consume(
     _report(session, "consume", records, size, took)
 
 
-@command.command
+@command.command(short_help="Measure how long one record takes.")
 @click.option("--records", type=click.IntRange(1), default=2000, show_default=True)
 @click.option("--rate", type=float, help="Records per second, on a schedule; without: one after the other.")
 @_shared

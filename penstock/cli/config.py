@@ -19,7 +19,7 @@ def command() -> None:
     """Show the settings and where each comes from."""
 
 
-@command.command
+@command.command(short_help="Show every setting, its value, and its source.")
 @with_config
 def show(settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool) -> None:
     """Show every setting, its value, and its source: flag > environment > file > default."""

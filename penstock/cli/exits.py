@@ -20,6 +20,7 @@ _BY_CODE = {
         "invalid_config",
         "invalid_argument",
         "invalid_input",
+        "invalid_request",
         "invalid_url",
         "invalid_settings",
         "invalid_topic",

@@ -64,7 +64,7 @@ def show(topic: str, name: str, session: Session) -> None:
     )
 
 
-@command.command
+@command.command(short_help="Move the cursors of a group.")
 @click.argument("topic")
 @click.argument("name")
 @click.option("--to", "position", type=POSITION, required=True, help="earliest, latest, an offset, or a time.")
@@ -85,7 +85,7 @@ def reset(topic: str, name: str, position: Any, partitions: tuple[int, ...], ses
     session.output.say("reset", sentence, **_as_json(group))
 
 
-@command.command
+@command.command(short_help="Forget a group and its cursors.")
 @click.argument("topic")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")

@@ -45,7 +45,7 @@ def command() -> None:
     """
 
 
-@command.command
+@command.command(short_help="Say what is damaged.")
 @_PATHS
 @with_output
 def verify(paths: tuple[Path, ...], output: Output) -> int:
@@ -66,7 +66,7 @@ def verify(paths: tuple[Path, ...], output: Output) -> int:
     return exits.OK if all(report.ok for _, report in reports) else exits.DAMAGED
 
 
-@command.command
+@command.command(short_help="Put right what can be put right.")
 @_PATHS
 @click.option("--accept-loss", is_flag=True, help="Go on without what is damaged: those records are lost for good.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
@@ -91,7 +91,7 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
     return exits.OK if whole else exits.DAMAGED
 
 
-@command.command
+@command.command(short_help="Write logs as JSON lines.")
 @_PATHS
 @click.option("--records", "with_records", is_flag=True, help="One line per record too.")
 @click.option("--from", "start", type=int, default=0, metavar="OFFSET", help="Leave out what ends before this offset.")

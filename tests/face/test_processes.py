@@ -87,6 +87,8 @@ def test_serve_that_cannot_start_says_why_in_one_line(broker: Served, tmp_path: 
     (tmp_path / "file").write_text("not a directory")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "photo.jpg").write_text("")
+    (tmp_path / "newer").mkdir()
+    (tmp_path / "newer" / "node.json").write_text('{"format": 2, "node": "ab", "cluster": "cd", "more": 1}')
     cases = [
         (["--data", data, "--listen", ipc], exits.IN_USE, "pid"),
         (["--data", str(tmp_path / "a"), "--listen", broker.ipc], exits.IN_USE, "already listens"),
@@ -94,6 +96,9 @@ def test_serve_that_cannot_start_says_why_in_one_line(broker: Served, tmp_path: 
         (["--data", str(tmp_path / "c"), "--listen", "ftp://x"], exits.USAGE, "ipc://, tcp://"),
         (["--data", str(tmp_path / "file"), "--listen", ipc], exits.FAILED, "file"),
         (["--data", str(tmp_path / "foreign"), "--listen", ipc], exits.FAILED, "foreign"),
+        (["--data", str(tmp_path / "newer"), "--listen", ipc], exits.FAILED, "upgrade penstock"),
+        (["--data", str(tmp_path / "d"), "--listen", ipc, "--set", f"board_rows={10**10}"], exits.FULL, "(board_rows)"),
+        (["--data", str(tmp_path / "e"), "--set", "drian_s=4"], exits.USAGE, "did you mean 'drain_s'?"),
     ]
     for arguments, code, says in cases:
         found = run("serve", "--json", *arguments)
