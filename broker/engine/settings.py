@@ -8,7 +8,7 @@ Contract: `parse` and `altered` raise InvalidSettings with one sentence that nam
 from __future__ import annotations
 
 import difflib
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct, structs
@@ -67,12 +67,22 @@ def _checked(base: dict[str, Any], given: dict[str, Any]) -> TopicSettings:
     try:
         settings = msgspec.convert({**base, **given}, TopicSettings)
     except msgspec.ValidationError as error:
-        raise InvalidSettings(f"topic settings {given!r} are not allowed: {error}") from error
+        raise InvalidSettings(_refusal(given, str(error))) from None
     for name, (lowest, highest) in RANGES.items():
         value = getattr(settings, name)
         if value is not None and not lowest <= value <= highest:
             raise InvalidSettings(f"topic setting {name}={value} is not allowed: {lowest} to {highest}")
     return settings
+
+
+def _refusal(given: dict[str, Any], error: str) -> str:
+    """The sentence for what msgspec says like "Expected `int`, got `str` - at `$.segment_bytes`"."""
+    reason, _, place = error.partition(" - at `$.")
+    name = place.rstrip("`")
+    choices = get_args(next((field.type for field in structs.fields(TopicSettings) if field.name == name), None))
+    if choices and all(isinstance(choice, str) for choice in choices):
+        reason = " or ".join(choices)
+    return f"topic setting {name}={given.get(name)!r} is not allowed: {reason}"
 
 
 def _unknown(name: str) -> str:
