@@ -1,8 +1,9 @@
 """What a dead pair of broker and keeper leaves in doubt, kept until every such log is open again.
 
-Idea: the board says which syncs failed (poison) and which never answered (`sync_started` above what is
-synced). The next broker sets the board up anew, so it first writes the doubts into DATA/doubts: a crash in
-the middle of its start must not make them forgotten, since the kernel will not report a failed write-back twice.
+Idea: the board says which syncs failed (poison), and for which logs one may have begun and never answered: the
+keeper's (`sync_started`) or the broker's own, wherever anything is written that is not synced. The next broker
+sets the board up anew, so it first writes the doubts into DATA/doubts: a crash in the middle of its start must
+not make them forgotten, since the kernel will not report a failed write-back twice.
 
 Contract: a doubt goes only when its log was opened with it taken into account. A boot of the machine settles
 all doubts of `written` bytes by itself (the page cache is gone), but a doubt too many costs only a copy.
@@ -76,7 +77,7 @@ def doubts_of(board: Board) -> list[Doubt]:
     found: list[Doubt] = []
     for number in range(board.rows):
         row = board.row(number)
-        if row.log_id and (row.poison or row.sync_started > max(row.synced, row.durable)):
+        if row.log_id and (row.poison or max(row.written, row.sync_started) > max(row.synced, row.durable)):
             durable = split(max(row.synced, row.durable))[1]
             found.append(Doubt(row.log_id.to_bytes(16, "little").hex(), bool(row.poison), durable))
     return found

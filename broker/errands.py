@@ -31,16 +31,18 @@ class Errands:
         self._files = files
         self._link: KeeperLink | None = None
         self._last = 0
-        self._open: dict[int, tuple[Numbered, Callable[[int], None]]] = {}
+        self._open: dict[int, tuple[Numbered, Callable[[int], None], Callable[[], None]]] = {}
         self._trees: list[str] = []
 
-    def unlink(self, directory: str, names: Sequence[str], done: Callable[[int], None]) -> None:
-        """Remove files; `done(0)` when their names are durably gone."""
-        self._ask(messages.Unlink(self._number(), directory, list(names)), done)
+    def unlink(
+        self, directory: str, names: Sequence[str], done: Callable[[int], None], failed: Callable[[], None]
+    ) -> None:
+        """Remove files; `done(0)` when their names are durably gone, `failed()` when that could not be done."""
+        self._ask(messages.Unlink(self._number(), directory, list(names)), done, failed)
 
     def finish_snapshot(self, directory: str, seq: int, log_id: bytes, done: Callable[[int], None]) -> None:
         """Sync and name a prepared snapshot; `done(seq)` gets what the second-newest one covers."""
-        self._ask(messages.FinishSnapshot(self._number(), directory, seq, log_id), done)
+        self._ask(messages.FinishSnapshot(self._number(), directory, seq, log_id), done, lambda: None)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory in the trash."""
@@ -58,14 +60,16 @@ class Errands:
         elif isinstance(report, messages.SnapshotSaved):
             self._done(report.errand, report.covered)
         elif isinstance(report, messages.Refused):
-            self._open.pop(report.errand, None)
+            found = self._open.pop(report.errand, None)
+            if found is not None:
+                found[2]()
 
     def keeper_started(self, link: KeeperLink) -> None:
         """A keeper is there: give it all that is open."""
         self._link = link
         self._trees = [path for path in self._trees if self._files.exists(path)]
         self._send(
-            [*(messages.RemoveTree(path) for path in self._trees), *(errand for errand, _ in self._open.values())]
+            [*(messages.RemoveTree(path) for path in self._trees), *(errand for errand, _, _ in self._open.values())]
         )
 
     def keeper_lost(self) -> None:
@@ -74,7 +78,7 @@ class Errands:
 
     def do_the_rest(self) -> None:
         """The broker ends: do here what is open, and report what fails."""
-        for number, (errand, _) in list(self._open.items()):
+        for number, (errand, _, _) in list(self._open.items()):
             try:
                 result = self._do(errand)
             except (OSError, StorageError) as error:
@@ -93,8 +97,8 @@ class Errands:
         self._last += 1
         return self._last
 
-    def _ask(self, errand: Numbered, done: Callable[[int], None]) -> None:
-        self._open[errand.errand] = errand, done
+    def _ask(self, errand: Numbered, done: Callable[[int], None], failed: Callable[[], None]) -> None:
+        self._open[errand.errand] = errand, done, failed
         self._send([errand])
 
     def _done(self, number: int, result: int) -> None:

@@ -215,13 +215,16 @@ class DirectoryStore:
             return
         under_way.update(ref.path for ref in fresh)
 
-        def gone(_: int) -> None:
+        def over() -> None:
             under_way.difference_update(ref.path for ref in fresh)
+
+        def gone(_: int) -> None:
+            over()
             if self._watermarks.number_of(log) >= 0:  # not deleted meanwhile
                 log.forget(fresh)
 
         names = [name for ref in fresh for name in (ref.name.segment_file, ref.name.index_file)]
-        self._errands.unlink(log.path, names, gone)
+        self._errands.unlink(log.path, names, gone, over)
 
     # -- the end ----------------------------------------------------------------------------------
 

@@ -283,6 +283,7 @@ class Watermarks:
         """Sync with the broker's own descriptors and publish. A failure poisons the log and the row."""
         if held.unsynced and (even_lazy or not held.lazy):
             self.inline_syncs += 1
+            held.publish()  # if we die in the sync, this is what says that it may have failed
             try:
                 held.log.sync(mark=mark)
             except (StorageFull, Poisoned, OSError) as error:

@@ -87,15 +87,16 @@ def test_the_board_of_another_living_process_is_left_alone(tmp_path: Path):
 
 def test_doubts_are_what_never_answered_and_what_failed(tmp_path: Path):
     board = Board.private(5)
-    for number in range(4):
+    for number in range(5):
         board.row(number).assign(number + 1, generation=1, level=Level.DURABLE)
-    fine, unanswered, failed, inline = (board.row(number) for number in range(4))
+    fine, unanswered, failed, inline, alone = (board.row(number) for number in range(5))
     fine.sync_started = fine.synced = word(1, 5)
     unanswered.synced, unanswered.sync_started = word(1, 5), word(1, 9)
     failed.synced, failed.sync_started, failed.poison = word(1, 5), word(1, 9), word(1, 9)
     inline.sync_started, inline.durable = word(1, 5), word(1, 8)  # answered by the broker's own descriptor
-    ids = [(number + 1).to_bytes(16, "little").hex() for number in range(4)]
-    assert doubts_of(board) == [Doubt(ids[1], False, 5), Doubt(ids[2], True, 5)]
+    alone.durable, alone.written = word(1, 5), word(1, 7)  # the broker died in a sync of its own, without a keeper
+    ids = [(number + 1).to_bytes(16, "little").hex() for number in range(5)]
+    assert doubts_of(board) == [Doubt(ids[1], False, 5), Doubt(ids[2], True, 5), Doubt(ids[4], False, 5)]
 
 
 def test_doubts_wait_for_their_logs_over_any_number_of_starts(tmp_path: Path):

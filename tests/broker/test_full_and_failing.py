@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from penstock.broker import keeper_messages as messages
 from penstock.broker.engine import NodeConfig
 from penstock.storage.batch import encode
 from penstock.storage.board import split
@@ -143,3 +144,29 @@ def test_a_snapshot_of_batches_that_were_given_up_does_not_come_back_when_others
     (after,) = Core(core.files.power_cut(), config=config).node._house.partitions
     assert before.log.written == 15
     assert after.applied.encode() == before.applied.encode()
+
+
+def test_segments_that_could_not_be_unlinked_are_tried_again():
+    core = Core(WritebackFiles(), config=NodeConfig(snapshot_batches=2, housekeeping_s=1.0))
+    topic = core.create_topic("t", segment_bytes=64 << 10, retention_bytes=64 << 10)
+    unlink, refused = core.files.unlink, list[str]()
+
+    def failing(path: str) -> None:
+        if path.endswith(".segment") and len(refused) < 3:
+            refused.append(path)
+            raise OSError(5, "Input/output error")
+        unlink(path)
+
+    core.files.unlink = failing
+    core.idle_hands = True
+    for number in range(40):
+        core.now_s += 1.0
+        batch = encode([bytes(9000)], producer_id=5, first_sequence=number)
+        assert isinstance(core.ask(lambda request: m.Produce(request, topic, 0), bytes(batch)), m.Produced)
+        for errand in [errand for errand, *_ in core.errands._open.values()]:
+            try:
+                core.errands._done(errand.errand, core.errands._do(errand))
+            except OSError as error:
+                core.errands.answered(messages.Refused(-1, errand.errand, str(error)))
+    assert len(refused) == 3
+    assert len(core.node.logs[1].segments()) <= 3

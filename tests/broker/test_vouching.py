@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from penstock.broker import keeper_messages as messages
+from penstock.broker.doubts import doubts_of
 from penstock.storage.board import split
 from penstock.storage.errors import StorageFull
 from penstock.storage.files import File
@@ -93,4 +94,30 @@ def test_a_keeper_that_could_not_open_one_segment_does_not_vouch_for_the_ones_be
     assert Pair(files.power_cut()).open("/a").written >= log.durable
     pair.watermarks.refused(pair.watermarks.number_of(log))  # the report arrives: the broker does it by itself
     assert log.durable == 3
+    assert Pair(files.power_cut()).open("/a").written == 3
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+def killed(reason: str) -> None:
+    raise Killed(reason)
+
+
+def test_a_broker_that_dies_in_a_sync_of_its_own_leaves_a_doubt():
+    """The kernel told it that the write-back failed; it was killed before it could say so, and has no keeper."""
+    files = WritebackFiles()
+    pair = Pair(files)
+    log = pair.open("/a")
+    pair.append(log, 1)
+    pair.publish(log, idle=True)
+    pair.kill_keeper()
+    pair.append(log, 2)
+    files.fail_next(segment_of(log))
+    log.poison = killed
+    with pytest.raises(Killed):
+        pair.publish(log, idle=True)
+    assert [(doubt.poisoned, doubt.durable) for doubt in doubts_of(pair.board)] == [(False, 1)]
+    assert Pair(files).open("/a", suspect=True).written == 3
     assert Pair(files.power_cut()).open("/a").written == 3
