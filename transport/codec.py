@@ -56,7 +56,7 @@ def frames(message: messages.Message, payload: Buffer = b"") -> list[Buffer]:
     return [encode(message), payload] if len(payload) else [encode(message)]
 
 
-def check_request(message: messages.Request) -> None:
+def check_request(message: messages.Message) -> None:
     """Raise ProtocolError, which names the field, for what the other side would not take from anybody."""
     try:
         _requests.decode(_encoder.encode(message))

@@ -138,3 +138,22 @@ def test_views_decode_like_bytes():
     decoded, payload = codec.decode_request([memoryview(codec.encode(message)), memoryview(BATCH)])
     assert decoded == message
     assert bytes(payload) == BATCH
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (messages.CreateTopic(1, 7, 1, {}), "name: Expected `str`, got `int`"),
+        (messages.CreateTopic(1, "t", -1, {}), "partitions: Expected `int` >= 0"),
+        (messages.ListTopics(1, ["t", None]), "names[1]: Expected `str`"),
+        (messages.CreateTopic(1, "t", 1 << 70, {}), ""),
+    ],
+)
+def test_a_request_that_nobody_would_take_is_known_before_it_is_sent(message, says):
+    with pytest.raises(ProtocolError) as caught:
+        codec.check_request(message)
+    assert says in caught.value.message
+
+
+def test_a_request_that_can_be_taken_passes_the_check():
+    codec.check_request(messages.CreateTopic(1, "t", 1, {"codec": "lz4"}))
