@@ -191,9 +191,9 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         column = self.column(ColumnId.EVENT_TIME)
         return None if column is None else columns.decode_fixed(column, self.record_count, "<i8")
 
-    def value_lengths(self) -> np.ndarray:
-        """Bytes per record, int32, shape (record_count,)."""
-        column = self.column(ColumnId.VALUE)
+    def lengths(self, id_: int = ColumnId.VALUE) -> np.ndarray:
+        """Bytes per record in one variable column, int32, shape (record_count,); empty without the column."""
+        column = self.column(id_)
         return np.zeros(0, np.int32) if column is None else np.diff(columns.offsets_of(column, self.record_count))
 
     def effects(self) -> bytes | None:

@@ -20,6 +20,9 @@ ALLOWED = frozenset({
 })  # fmt: skip
 """Columns a producer may send. The others are the broker's, or wait for what they will mean."""
 
+SIZED = {ColumnId.VALUE: "a value", ColumnId.KEY: "a key", ColumnId.HEADERS: "headers"}
+"""What `max_record_bytes` limits, each by itself."""
+
 
 class Producing:
     """Handlers of Produce and OpenProducer."""
@@ -90,11 +93,11 @@ class Producing:
                     f"column {column.id} has {column.raw_bytes} bytes when inflated, "
                     f"the limit is {self._config.max_frame_bytes}: send smaller batches"
                 )
-            if column.id != ColumnId.VALUE or column.raw_bytes <= max_record_bytes:
-                continue  # no single record can be over the limit
-            largest = int(batch.value_lengths().max())
+            if column.id not in SIZED or column.raw_bytes <= max_record_bytes:
+                continue  # no single entry can be over the limit
+            largest = int(batch.lengths(column.id).max())
             if largest > max_record_bytes:
                 raise RecordTooLarge(
-                    f"a record of {largest} bytes is over the topic's max_record_bytes={max_record_bytes}: "
-                    "raise the setting or split the record"
+                    f"a record with {SIZED[column.id]} of {largest} bytes is over the topic's "
+                    f"max_record_bytes={max_record_bytes}: raise the setting or split the record"
                 )

@@ -74,7 +74,7 @@ def test_every_way_of_encoding_and_decoding_agrees(count: int, width: int | None
     batch = b.parse(b.encode(values))
     batch.check()
     assert batch.values() == values
-    assert batch.value_lengths().tolist() == [len(value) for value in values]
+    assert batch.lengths().tolist() == [len(value) for value in values]
 
 
 def test_a_state_batch_has_effects_and_no_records() -> None:

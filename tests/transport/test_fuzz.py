@@ -76,7 +76,7 @@ def everything(given: bytes) -> None:
     """Read a batch as a broker and then as a reader would, to the last column."""
     found = batch.parse(given)
     found.check()
-    for read in (found.values, found.keys, found.headers, found.event_times, found.value_lengths, found.effects):
+    for read in (found.values, found.keys, found.headers, found.event_times, found.lengths, found.effects):
         read()
 
 

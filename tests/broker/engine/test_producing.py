@@ -229,6 +229,19 @@ def test_a_record_over_the_limit_is_refused_and_its_neighbours_are_not_lost_sile
     assert rig.produce(topic, [b"x" * 100] * 50).offset == 0
 
 
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [({"keys": [b"k" * 101]}, "a key of 101"), ({"headers": [{"h": b"v" * 101}]}, "headers of 10")],
+)
+def test_keys_and_headers_are_held_to_the_limit_of_a_record_too(part: dict, named: str):
+    rig = Rig()
+    topic = rig.topic(max_record_bytes=100)
+    answer = rig.produce(topic, [b"x"], **part)
+    assert failure(answer) == "record_too_large"
+    assert named in answer.message
+    assert rig.partition(topic).end == 0
+
+
 def test_a_compressed_record_over_the_limit_is_refused():
     rig = Rig()
     topic = rig.topic(max_record_bytes=1000)
