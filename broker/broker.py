@@ -43,6 +43,9 @@ IDLE_MESSAGES = 8
 IDLE_BYTES = 64 << 10
 """A turn with at most so much is one of an idle broker: it may sync inline."""
 
+TELL_HOSTILE_S = 1.0
+"""Between two lines about peers that were cut off: a hostile one must not fill the log."""
+
 FLUSH_LINK_S = 0.005
 KEEPER_STOP_S = 20.0
 
@@ -73,6 +76,7 @@ class Broker:
         """`signals` becomes readable when a signal asks for the end; `lock` is the directory's, for keepers."""
         self.ended = False
         self.hostile = 0
+        self._tell_at_s = 0.0
         self._config = config
         self._node = node
         self._port = port
@@ -144,12 +148,19 @@ class Broker:
             try:
                 message, payload = codec.decode_request(frames)
             except ProtocolError as error:
-                self.hostile += 1
-                print(f"penstock: cut off {server.cut_off()}: {error}", file=sys.stderr, flush=True)
+                self._cut_off(server, error, at)
                 continue
             self._received += 1
             self._bytes += len(payload)
             self._node.receive(SocketPeer(number, identity), message, payload, at)
+
+    def _cut_off(self, server: ServerSocket, error: ProtocolError, at: Now) -> None:
+        """Close the connection of a peer that sent nonsense, and say so, not more often than people can read."""
+        self.hostile += 1
+        who = server.cut_off()
+        if at.monotonic_s >= self._tell_at_s:
+            self._tell_at_s = at.monotonic_s + TELL_HOSTILE_S
+            print(f"penstock: cut off {who}: {error} ({self.hostile} so far)", file=sys.stderr, flush=True)
 
     def _patience(self, wait: float, at: Now) -> float:
         link = self._link
