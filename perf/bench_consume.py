@@ -37,6 +37,13 @@ def rows(lab: Lab) -> Iterator[Row]:
                 limit=lambda: limits.push_pull_records_per_s(count),
                 limit_name="bare PUSH/PULL",
             )
+        yield Row(
+            "consume: mapped, as Arrow, verify=False",
+            "records/s",
+            lambda: _arrow(client, "mapped", count, verify=False),
+            limit=lambda: limits.push_pull_records_per_s(count),
+            limit_name="bare PUSH/PULL",
+        )
 
 
 def _objects(client: penstock.Client, delivery: str, count: int) -> float:
@@ -47,8 +54,8 @@ def _objects(client: penstock.Client, delivery: str, count: int) -> float:
         return count / (time.perf_counter() - begun)
 
 
-def _arrow(client: penstock.Client, delivery: str, count: int) -> float:
-    with client.consumer("consume", start="earliest", delivery=delivery) as consumer:
+def _arrow(client: penstock.Client, delivery: str, count: int, *, verify: bool = True) -> float:
+    with client.consumer("consume", start="earliest", delivery=delivery, verify=verify) as consumer:
         batches = consumer.batches("arrow")
         seen = begin = next(batches).num_rows
         begun = time.perf_counter()

@@ -20,7 +20,7 @@ ALLOWED = frozenset({
 })  # fmt: skip
 """Columns a producer may send. The others are the broker's, or wait for what they will mean."""
 
-SIZED = {ColumnId.VALUE: "a value", ColumnId.KEY: "a key", ColumnId.HEADERS: "headers"}
+SIZED: dict[int, str] = {ColumnId.VALUE: "a value", ColumnId.KEY: "a key", ColumnId.HEADERS: "headers"}
 """What `max_record_bytes` limits, each by itself."""
 
 
