@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from ..storage import layout
 from ..storage.board import Board
-from ..storage.errors import BoardUnavailable, ForeignDirectory, NewerFormat
+from ..storage.errors import BoardUnavailable, ForeignDirectory, NewerFormat, StorageFull
 
 if TYPE_CHECKING:
     from ..storage.files import Files
@@ -120,8 +120,26 @@ def open_board(files: Files, data: str, *, rows: int, slots: int) -> Board:
     else:
         fresh = name or f"/penstock-{uuid.uuid4().hex[:16]}"
         board = Board.create(rows, slots=slots, name=fresh, file=f"{data}/board.shared")
-    files.rewrite(f"{data}/{layout.BOARD}", board.name.encode())
+    _note_board(files, f"{data}/{layout.BOARD}", board.name.encode())
     return board
+
+
+def _note_board(files: Files, path: str, name: bytes) -> None:
+    """Write down where the board is. A disk that is full has room for that where the last one stands."""
+    before = files.read(path) if files.exists(path) else b""
+    if before == name:
+        return
+    try:
+        files.rewrite(path, name)
+    except StorageFull:
+        if len(before) != len(name):
+            raise
+        file = files.open(path, write=True)
+        try:
+            file.pwritev([name], 0)
+            file.sync()
+        finally:
+            file.close()
 
 
 def previous_board(files: Files, data: str) -> Board | None:

@@ -45,7 +45,13 @@ class LocalBoard:
         except (BoardUnavailable, StorageFull):
             # No shared memory here. It is a help for readers of other processes, not a part of the log.
             return None
-        replace_small(files, data, layout.BOARD, board.name.encode())
+        try:
+            replace_small(files, data, layout.BOARD, board.name.encode())
+        except StorageFull:
+            # A full disk: nobody would find it, and reading goes on without.
+            board.retire()
+            board.close()
+            return None
         return cls(board)
 
     def hold(self, log: LogWriter) -> None:

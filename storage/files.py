@@ -155,8 +155,8 @@ class FileLock:
 
     def note(self, text: bytes) -> None:
         """Replace the file's content: who holds it, for those who come second."""
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, text, 0)
+        os.pwrite(self._descriptor, text, 0)  # before anything is given back: on a full disk somebody else takes it
+        os.ftruncate(self._descriptor, len(text))
 
     def release(self) -> None:
         """Give the lock up; may be called twice."""

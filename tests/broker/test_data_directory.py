@@ -11,7 +11,7 @@ import pytest
 from penstock.broker.data_directory import identify, open_board
 from penstock.broker.doubts import Doubt, Doubts, doubts_of
 from penstock.storage.board import Board, Level, word
-from penstock.storage.errors import ForeignDirectory, NewerFormat
+from penstock.storage.errors import ForeignDirectory, NewerFormat, StorageFull
 from penstock.storage.files import Files
 
 IDS = ("a" * 32, "b" * 32)
@@ -108,3 +108,26 @@ def test_doubts_wait_for_their_logs_over_any_number_of_starts(tmp_path: Path):
     doubts.settled(b"\x01" * 16)
     doubts.save()
     assert not (tmp_path / "doubts").exists()
+
+
+class FullFiles(Files):
+    """A disk without room for another file."""
+
+    def rewrite(self, path: str, content: object) -> None:
+        raise StorageFull(f"cannot write to {path}.new: no space is left on the device")
+
+
+def test_a_broker_starts_on_a_full_disk_whether_its_board_has_a_new_name_or_the_old_one(tmp_path: Path):
+    data = str(tmp_path)
+    first = open_board(Files(), data, rows=4, slots=2)
+    name = (tmp_path / "board").read_text()
+    again = open_board(FullFiles(), data, rows=4, slots=2)  # as after a crash: the board is there
+    assert again.name == name == (tmp_path / "board").read_text()
+    first.retire()  # as after a good end, or a boot
+    fresh = open_board(FullFiles(), data, rows=4, slots=2)
+    assert fresh.name != name
+    assert (tmp_path / "board").read_text() == fresh.name
+    fresh.retire()
+    (tmp_path / "board").unlink()
+    with pytest.raises(StorageFull):
+        open_board(FullFiles(), data, rows=4, slots=2)
