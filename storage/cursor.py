@@ -18,7 +18,7 @@ import msgspec
 
 from . import index
 from .batch import HEADER_BYTES, Batch, parse
-from .errors import Corrupt, Diverged, InvalidBatch, StorageError
+from .errors import Corrupt, Diverged, InvalidBatch, OutOfBounds, StorageError
 from .layout import DATA_START, SEQ_LIMIT, SegmentName
 from .recovery import declared_bytes, end_offset_of
 from .segment_reader import SegmentReader
@@ -82,6 +82,7 @@ class Cursor:
         Raises:
             Corrupt: the next batch is damaged; `next_offset` says where a new cursor can go on.
             Diverged: what was read before is void by now; the message names the valid end.
+            OutOfBounds: retention took it.
         """
         known = self._known_limit(self.seq if limit_seq is None else limit_seq)
         limit = known if limit_seq is None else limit_seq
@@ -110,11 +111,26 @@ class Cursor:
         return reader.segment(name)
 
     def _move_to(self, name: SegmentName) -> None:
-        """Go on at the start of the next segment."""
-        if name.base_seq != self.seq:
+        """Go on in the next segment: at its start, or where what was read already was written anew."""
+        if name.base_seq > self.seq:
+            first = self._reader.first_offset
+            raise OutOfBounds(f"offset {self.offset} of {self.path} is gone; the log begins at offset {first}")
+        position = DATA_START if name.base_seq == self.seq else self._behind_copy(name)
+        if position is None:
             end = self._reader.base_offset(self._reader.place_of(name.base_seq))
             raise Diverged(f"{self.path} was cut: what was read of it from offset {end}, its valid end then, is void")
-        self._name, self.position = name, DATA_START
+        self._name, self.position = name, position
+
+    def _behind_copy(self, name: SegmentName) -> int | None:
+        """Where this place is in a segment that begins before it; None when that has other batches there.
+
+        A writer that finds syncs in doubt writes verified batches again, byte for byte.
+        """
+        row = self._reader.segment(name).row(self.seq - 1)
+        if row is None:
+            return None
+        same = row.end_offset <= self.offset if self._checksum is None else row.header_checksum == self._checksum
+        return row.end_position if same else None
 
     def _last_in_segment(self) -> int:
         names = self._reader.names
