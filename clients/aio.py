@@ -254,7 +254,7 @@ class AsyncConsumer:
             yield convert(*found, topic)
 
     async def commit(self, positions: Mapping[int, int] | None = None) -> None:
-        """Make the group's cursor durable: everything handed out so far, or next offsets by partition."""
+        """Commit the group's cursor, at the topic's level: all handed out so far, or next offsets by partition."""
         core = self._core
         core.check_open()
         await self._driver.run(core.commit(positions, core.connection.deadline()))

@@ -118,7 +118,7 @@ class Consumer:
     # -- places -----------------------------------------------------------------------------------------
 
     def commit(self, positions: Mapping[int, int] | None = None) -> None:
-        """Make the group's cursor durable: everything handed out so far, to the record, or next offsets by partition.
+        """Commit the group's cursor, at the topic's level: all handed out so far, or next offsets by partition.
 
         Raises: NoGroup; Fenced when a partition went to another member, who reads those records again.
         """
