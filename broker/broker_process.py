@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..storage import layout, lock
-from ..storage.board import boot_id
+from ..storage.board import boot_id, is_alive
 from ..storage.errors import AlreadyOpen, Error
 from ..storage.files import Files
 from ..storage.promises import Promises
@@ -30,7 +30,7 @@ from ..transport.zmq_sockets import Context, Poller
 from . import control
 from .broker import Broker, now
 from .cold_reads import Warmer
-from .data_directory import identify, is_alive, open_board
+from .data_directory import identify, open_board
 from .doubts import Doubts
 from .engine import Node, NodeConfig
 from .errands import Errands

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from ..storage import layout
-from ..storage.board import Board
+from ..storage.board import Board, is_alive
 from ..storage.errors import BoardUnavailable, ForeignDirectory, NewerFormat, StorageFull
 
 if TYPE_CHECKING:
@@ -152,14 +152,3 @@ def previous_board(files: Files, data: str) -> Board | None:
     except (BoardUnavailable, NewerFormat, UnicodeDecodeError):
         # Gone with a boot, retired, or not ours: there is nothing to learn from it.
         return None
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process of this machine has that id."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

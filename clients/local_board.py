@@ -10,12 +10,11 @@ killed in between knows which logs are in doubt. Where no board can be had, read
 
 from __future__ import annotations
 
-import os
 import uuid
 from typing import TYPE_CHECKING
 
 from ..storage import layout
-from ..storage.board import Board, Level, Row
+from ..storage.board import Board, Level, Row, is_alive
 from ..storage.errors import BoardUnavailable, NewerFormat, StorageFull
 from ..storage.layout import log_number, word
 
@@ -46,7 +45,7 @@ class LocalBoard:
             # No shared memory here. It is a help for readers of other processes, not a part of the log.
             return None
         try:
-            replace_small(files, data, layout.BOARD, board.name.encode())
+            files.rewrite(f"{data}/{layout.BOARD}", board.name.encode())
         except StorageFull:
             # A full disk: nobody would find it, and reading goes on without.
             board.retire()
@@ -101,11 +100,7 @@ def _left_behind(files: Files, data: str) -> str | None:
     path = f"{data}/{layout.BOARD}"
     if not files.exists(path):
         return None
-    file = files.open(path)
-    try:
-        name = file.pread(file.size(), 0).decode(errors="replace")
-    finally:
-        file.close()
+    name = files.read(path).decode(errors="replace")
     try:
         board = Board.attach(name)
     except (BoardUnavailable, NewerFormat):
@@ -115,29 +110,3 @@ def _left_behind(files: Files, data: str) -> str | None:
         return name if name.count("/") == 1 and not is_alive(board.owner_pid) else None
     finally:
         board.close()
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process of this machine has that id."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return pid > 0
-
-
-def replace_small(files: Files, data: str, name: str, text: bytes) -> None:
-    """Replace a small file of a directory, durably."""
-    temporary = f"{data}/{name}.new"
-    if files.exists(temporary):
-        files.unlink(temporary)
-    file = files.create(temporary, len(text))
-    try:
-        file.pwritev([text], 0)
-        file.sync()
-    finally:
-        file.close()
-    files.replace(temporary, f"{data}/{name}")
-    files.sync_dir(data)

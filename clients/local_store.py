@@ -23,7 +23,7 @@ from ..storage.log import LogOptions, LogWriter
 from ..storage.memory_files import MemoryFiles
 from ..storage.promises import Promises
 from ..storage.segment_reader import SegmentCache
-from .local_board import LocalBoard, replace_small
+from .local_board import LocalBoard
 
 if TYPE_CHECKING:
     from ..broker.engine import TopicSettings
@@ -53,13 +53,10 @@ def identify(files: Files, data: str) -> Identity | None:
                 f"{data} is no penstock data directory (it holds {min(others)}): choose an empty one"
             )
         return None
-    file = files.open(path)
     try:
-        found = msgspec.json.decode(file.pread(file.size(), 0), type=Identity)
+        found = msgspec.json.decode(files.read(path), type=Identity)
     except msgspec.MsgspecError as error:
         raise ForeignDirectory(f"{path} cannot be read as a penstock node file: {error}") from None
-    finally:
-        file.close()
     if found.format > FORMAT:
         raise NewerFormat(f"{path} has format {found.format}, this penstock reads up to {FORMAT}: upgrade penstock")
     return found
@@ -68,7 +65,7 @@ def identify(files: Files, data: str) -> Identity | None:
 def claim(files: Files, data: str) -> Identity:
     """Make a new directory ours, durably."""
     found = Identity(FORMAT, uuid.uuid4().hex, uuid.uuid4().hex)
-    replace_small(files, data, layout.NODE, msgspec.json.encode(found))
+    files.rewrite(f"{data}/{layout.NODE}", msgspec.json.encode(found))
     return found
 
 

@@ -18,14 +18,13 @@ from ..broker.engine.catalogue import CatalogueState, TopicEntry
 from ..broker.engine.ledger import entry_of
 from ..broker.errors import UnknownTopic
 from ..storage import layout, snapshots
-from ..storage.board import Board, Row, boot_id
+from ..storage.board import Board, Row, boot_id, is_alive
 from ..storage.errors import BoardUnavailable, Error, NewerFormat
 from ..storage.files import Files
 from ..storage.layout import log_number, word
 from ..storage.opening import find_end
 from ..storage.reader import LogReader
 from ..transport.messages import EARLIEST, LATEST, Partition, Topic
-from .local_board import is_alive
 from .local_store import METADATA, TOPICS
 
 
@@ -140,10 +139,7 @@ class Peek:
         if not self.files.exists(path):
             return None
         try:
-            file = self.files.open(path)
-            name = file.pread(file.size(), 0).decode()
-            file.close()
-            board = Board.attach(name)
+            board = Board.attach(self.files.read(path).decode())
         except (BoardUnavailable, NewerFormat, FileNotFoundError, UnicodeDecodeError):
             # Retired, of another boot, or just being set up: the log is read as far as it verifies.
             return None

@@ -42,7 +42,7 @@ from .board_row import (
 from .errors import BoardUnavailable, NewerFormat
 from .layout import split, word
 
-__all__ = ["BOARD_HEADER", "ROW", "SLOT", "Board", "Level", "Row", "boot_id", "split", "word"]
+__all__ = ["BOARD_HEADER", "ROW", "SLOT", "Board", "Level", "Row", "boot_id", "is_alive", "split", "word"]
 
 
 class Board:
@@ -229,6 +229,17 @@ def boot_id() -> int:
         return uuid.UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).int
     except OSError:
         return 0
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine has that id; 0, the owner of a retired board, is nobody."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return pid > 0
 
 
 def _map(descriptor: int, size: int, access: int) -> mmap.mmap:
