@@ -1,0 +1,41 @@
+"""What every embedded store in the six-way table can do: append records in order, read them back in order.
+
+Contract:
+- `append` writes all values one after the other through the way its users would write many (a transaction, a write
+  batch), and at `durable` returns when they are synced: once per `batch` values. At `written` nothing is synced.
+- `read` returns how many values it saw, each as a `bytes` object in Python (or in the store's own language, for those
+  that are not Python), from the oldest.
+- `checks` says whether reading verifies the bytes against a checksum: rows that do not are not raced against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+
+class Store(Protocol):
+    """One embedded store."""
+
+    name: str
+    """As it stands in tables: "LevelDB (plyvel)"."""
+
+    checks: bool
+    """Whether `read` verifies what it reads."""
+
+    def absent(self) -> str:
+        """Why it cannot run on this machine, as a sentence; "" when it can."""
+        ...
+
+    def versions(self) -> dict[str, str]:
+        """Of the library and its binding."""
+        ...
+
+    def append_ns(self, directory: Path, values: Sequence[bytes], batch: int, *, durable: bool) -> float:
+        """Nanoseconds per value of appending all to a store in `directory`, empty before; opening is not counted."""
+        ...
+
+    def read_ns(self, directory: Path, count: int) -> float:
+        """Nanoseconds per value of reading `count` values that `append_ns` wrote there; opening is not counted."""
+        ...

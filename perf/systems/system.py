@@ -1,0 +1,71 @@
+"""What every message system in the lab can do, so that one load drives all of them.
+
+Idea: a system is started in a directory at one durability, gives an address, and is driven through the Python
+client that its users would use, in the way that is fastest there (pipelines, batches, confirms in a window). The
+server runs in processes of its own; the functions run in the process that measures, or in an agent (../agents.py).
+
+Contract:
+- `durable`: what is acknowledged has been fsynced. `written`: it is in the page cache of a server that another
+  process's death does not touch. `durabilities` names the levels a system really has; nothing is compared across them.
+- `serve` binds loopback or a Unix socket only, on a free port, keeps everything under `directory`, and stops what it
+  started by its process id, however the block ends.
+- `produce` returns when every value is acknowledged. `consume` returns when that many have been received, from the
+  oldest, as objects an application could use (bytes at least), and acknowledged where the system wants that.
+- A `Sender` takes values that are due now, as one batch where the client can; it waits for no acknowledgement if the client
+  can pipeline. A `Receiver` waits for at least one value and returns what has arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+Sender = Callable[[Sequence[bytes]], None]
+Receiver = Callable[[], Sequence[bytes]]
+
+
+class System(Protocol):
+    """One message system."""
+
+    name: str
+    """As it stands in tables: "Redis Streams"."""
+
+    durabilities: frozenset[str]
+    """Of {"durable", "written"}."""
+
+    chunk: int
+    """100-byte records that one `produce` or `consume` takes about half a second for."""
+
+    def absent(self) -> str:
+        """Why it cannot run on this machine, as a sentence; "" when it can."""
+        ...
+
+    def versions(self) -> dict[str, str]:
+        """Of the server and of the Python client."""
+        ...
+
+    def serve(self, directory: Path, durability: str) -> AbstractContextManager[str]:
+        """A server of its own for the time of the block; gives its address."""
+        ...
+
+    def create(self, address: str, stream: str) -> None:
+        """An empty stream (topic, queue, tube) of one partition."""
+        ...
+
+    def produce(self, address: str, stream: str, values: Sequence[bytes]) -> None:
+        """Send all and wait until all are acknowledged."""
+        ...
+
+    def consume(self, address: str, stream: str, count: int) -> None:
+        """Receive `count` values from the oldest on."""
+        ...
+
+    def sender(self, address: str, stream: str) -> AbstractContextManager[Sender]:
+        """A connected sender."""
+        ...
+
+    def receiver(self, address: str, stream: str) -> AbstractContextManager[Receiver]:
+        """A connected receiver of what is sent from now on."""
+        ...
