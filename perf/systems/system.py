@@ -9,10 +9,11 @@ Contract:
   process's death does not touch. `durabilities` names the levels a system really has; nothing is compared across them.
 - `serve` binds loopback or a Unix socket only, on a free port, keeps everything under `directory`, and stops what it
   started by its process id, however the block ends.
-- `produce` returns when every value is acknowledged. `consume` returns when that many have been received, from the
-  oldest, as objects an application could use (bytes at least), and acknowledged where the system wants that.
-- A `Sender` takes values that are due now, as one batch where the client can; it waits for no acknowledgement if the client
-  can pipeline. A `Receiver` waits for at least one value and returns what has arrived.
+- `produce` returns when every value is acknowledged. `consume` returns when at least that many have been received, from
+  the oldest that is there, as objects an application could use (bytes at least), and acknowledged where the system
+  wants that. A queue forgets what was consumed; a log gives the same values again.
+- A `Sender` takes values that are due now, as one batch where the client can; it waits for no acknowledgement if the
+  client can pipeline. A `Receiver` waits for at least one value and returns what has arrived.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class System(Protocol):
         """Send all and wait until all are acknowledged."""
         ...
 
-    def consume(self, address: str, stream: str, count: int) -> None:
-        """Receive `count` values from the oldest on."""
+    def consume(self, address: str, stream: str, count: int) -> Sequence[bytes]:
+        """Receive `count` values from the oldest on; gives the values, which every client has in hand anyway."""
         ...
 
     def sender(self, address: str, stream: str) -> AbstractContextManager[Sender]:
