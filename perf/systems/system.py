@@ -14,6 +14,7 @@ Contract:
   wants that. A queue forgets what was consumed; a log gives the same values again.
 - A `Sender` takes values that are due now, as one batch where the client can; it waits for no acknowledgement if the
   client can pipeline. A `Receiver` waits for at least one value and returns what has arrived.
+- The sender of `acknowledged` returns when every value it was given is acknowledged: one record, closed loop.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ class System(Protocol):
 
     def sender(self, address: str, stream: str) -> AbstractContextManager[Sender]:
         """A connected sender."""
+        ...
+
+    def acknowledged(self, address: str, stream: str) -> AbstractContextManager[Sender]:
+        """A connected sender that waits for the acknowledgement of what it is given."""
         ...
 
     def receiver(self, address: str, stream: str) -> AbstractContextManager[Receiver]:
