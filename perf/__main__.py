@@ -6,69 +6,92 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from . import harness, machine, report
+from . import archive, harness, machine, report
+from .measured import Measured
 
-HERE = Path(__file__).parent
-BUILD = HERE.parent / "build"
+PAGE = Path(__file__).parent / "RESULTS.md"
+BUILD = Path(__file__).parents[1] / "build"
 
 
 def _terminate(signum: int, _frame: object) -> None:
-    sys.exit(128 + signum)  # runs every finally: brokers are stopped, directories removed
+    sys.exit(128 + signum)  # runs every finally: servers are stopped, directories removed
 
 
 @click.command()
 @click.argument("benches", nargs=-1, type=click.Choice(harness.names()))
 @click.option("--repeat", default=5, show_default=True, help="Samples per figure; the median is reported.")
 @click.option("--scale", default=1.0, show_default=True, help="Amount of work, in parts of the stated one.")
+@click.option("--full", is_flag=True, help="Every row, also those that take long: about an hour.")
 @click.option("--quick", is_flag=True, help="A look, not a result: --repeat 1 --scale 0.1.")
 @click.option("--directory", type=click.Path(path_type=Path), default=BUILD, help="On the disk to be measured.")
-@click.option("--write", is_flag=True, help="Put the results into perf/README.md and perf/results.json.")
+@click.option("--write", is_flag=True, help="Replace the committed results of these benches, and RESULTS.md.")
+@click.option("--report", "only_report", is_flag=True, help="Make RESULTS.md and its plots from what is committed.")
 @click.option("--list", "listing", is_flag=True, help="List the benches and end.")
 def main(
-    benches: tuple[str, ...], repeat: int, scale: float, quick: bool, directory: Path, write: bool, listing: bool
+    benches: tuple[str, ...],
+    repeat: int,
+    scale: float,
+    full: bool,
+    quick: bool,
+    directory: Path,
+    write: bool,
+    only_report: bool,
+    listing: bool,
 ) -> None:
-    """Every figure penstock states, beside this machine's own limits in the same run."""
+    """Every figure penstock states, beside this machine's own limits and its peers, in the same run."""
     if listing:
         click.echo("\n".join(harness.names()))
         return
-    signal.signal(signal.SIGTERM, _terminate)
-    directory.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix="perf-", dir=directory))
-    try:
-        lab = harness.Lab(place, 1 if quick else repeat, 0.1 if quick else scale)
-        results, failed = _run(benches or tuple(harness.names()), lab)
-        facts = machine.facts(place)
-    finally:
-        shutil.rmtree(place)
-    report.write_json(BUILD / "perf.json", results, facts)
-    if write:
-        report.write_json(HERE / "results.json", results, facts)
-        report.write_readme(HERE / "README.md", results, facts)
+    failed: list[str] = []
+    if not only_report:
+        signal.signal(signal.SIGTERM, _terminate)
+        repeat, scale = (1, 0.1) if quick else (repeat, scale)
+        failed = _run(benches or tuple(harness.names()), directory, repeat, scale, full, write)
+    if only_report or write:
+        report.write(PAGE, archive.read_all(archive.COMMITTED))
     if failed:
         raise click.ClickException(f"not measured to the end: {', '.join(failed)}; the reasons are above")
 
 
-def _run(benches: tuple[str, ...], lab: harness.Lab) -> tuple[list[harness.Result], list[str]]:
-    """Everything that could be measured, and the benches that ended early: one must not cost the others' results."""
-    console = Console(width=None if sys.stdout.isatty() else 180)
-    results: list[harness.Result] = []
-    failed: list[str] = []
-    with console.status("starting") as status:
-        for bench in benches:
+def _run(benches: tuple[str, ...], directory: Path, repeat: int, scale: float, full: bool, write: bool) -> list[str]:
+    """Measure and keep; which benches ended early. One must not cost the others' results."""
+    console = Console(width=None if sys.stdout.isatty() else 180, log_path=False)
+    directory.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix="perf-", dir=directory))
+    lab = harness.Lab(place, repeat, scale, full, outcome=BUILD / "perf")
+    failed = []
+    try:
+        for number, bench in enumerate(benches, 1):
             try:
-                for result in harness.run(bench, lab, status.update):
-                    results.append(result)
-                    console.log(*report.cells(result), sep="  ")
+                _measure(bench, lab, console, f"[{number} of {len(benches)}]")
             except Exception as error:
                 failed.append(f"{bench} ({error})")
                 console.print_exception()
-    console.print(report.table(results))
-    return results, failed
+            else:
+                if write:
+                    archive.publish(bench, lab.outcome, archive.COMMITTED)
+    finally:
+        shutil.rmtree(place)
+    return failed
+
+
+def _measure(bench: str, lab: harness.Lab, console: Console, turn: str) -> None:
+    """One bench; what is measured is on disk after every row."""
+    begun = time.monotonic()
+    measured = Measured(bench, harness.about(bench), machine.facts(lab.directory))
+    with console.status("starting") as status:
+        for result in harness.run(bench, lab, lambda text: status.update(f"{turn} {text}")):
+            measured.add(result)
+            measured.peers = machine.versions_of(measured.names_beside())
+            measured.facts["minutes"] = round((time.monotonic() - begun) / 60, 1)
+            archive.write(lab.outcome, measured)
+            console.log(report.line(result))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from itertools import islice
 import penstock
 
 from . import limits
-from .harness import Lab, Row
+from .harness import Lab
+from .rows import Row
 from .served import serve
 
 GOALS = {("push", "objects"): 3e6, ("push", "Arrow"): 10e6, ("mapped", "objects"): 4e6, ("mapped", "Arrow"): 50e6}
@@ -23,6 +24,7 @@ GOALS = {("push", "objects"): 3e6, ("push", "Arrow"): 10e6, ("mapped", "objects"
 def rows(lab: Lab) -> Iterator[Row]:
     batches = lab.count(1_200_000) // limits.RECORDS or 1
     count = batches * limits.RECORDS
+    bare = {"bare PUSH/PULL": lambda: limits.push_pull_records_per_s(count)}
     with lab.place() as place, serve(place) as broker, penstock.connect(broker.url) as client:
         client.create_topic("consume", segment_bytes="256MB")
         with client.producer("consume") as producer:
@@ -34,15 +36,13 @@ def rows(lab: Lab) -> Iterator[Row]:
                 "records/s",
                 lambda read=read, delivery=delivery: read(client, delivery, count),
                 goal=goal,
-                limit=lambda: limits.push_pull_records_per_s(count),
-                limit_name="bare PUSH/PULL",
+                limits=bare,
             )
         yield Row(
             "consume: mapped, as Arrow, verify=False",
             "records/s",
             lambda: _arrow(client, "mapped", count, verify=False),
-            limit=lambda: limits.push_pull_records_per_s(count),
-            limit_name="bare PUSH/PULL",
+            limits=bare,
         )
 
 

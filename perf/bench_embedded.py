@@ -16,10 +16,14 @@ from typing import Literal
 import penstock
 
 from . import limits
-from .harness import Lab, Row
+from .harness import Lab
+from .rows import Row
 
 BULK = 10_000
 BUFFERED = 1000
+Commit = Literal["durable", "written"]
+WRITE_GOALS: dict[Commit, float | None] = {"written": 322.0, "durable": None}
+APPEND_GOALS: dict[Commit, float | None] = {"written": 200.0, "durable": None}
 
 
 def rows(lab: Lab) -> Iterator[Row]:
@@ -31,24 +35,24 @@ def rows(lab: Lab) -> Iterator[Row]:
 
 
 def _appends(lab: Lab, values: list[bytes]) -> Iterator[Row]:
-    def write(commit: Literal["durable", "written"]) -> float:
+    def write(commit: Commit) -> float:
         with lab.place() as place:
             return _buffered(place, values, commit)
 
-    def bulk(commit: Literal["durable", "written"]) -> float:
+    def bulk(commit: Commit) -> float:
         with lab.place() as place:
             return _bulk(place, values, commit)
 
-    pwrite = {"limit": lambda: limits.pwrite_ns_per_record(lab.directory), "limit_name": "pwrite"}
-    for commit, goal in (("written", 322.0), ("durable", None)):
+    pwrite = {"pwrite": lambda: limits.pwrite_ns_per_record(lab.directory)}
+    for commit, goal in WRITE_GOALS.items():
         name = f"embedded: write() one by one, flushed every {BUFFERED:,}"
-        yield Row(name, "ns/record", lambda c=commit: write(c), False, goal, durability=commit, **pwrite)
-    for commit, goal in (("written", 200.0), ("durable", None)):
+        yield Row(name, "ns/record", lambda c=commit: write(c), False, goal, pwrite, durability=commit)
+    for commit, goal in APPEND_GOALS.items():
         name = f"embedded: append() of {BULK:,} at a time"
-        yield Row(name, "ns/record", lambda c=commit: bulk(c), False, goal, durability=commit, **pwrite)
+        yield Row(name, "ns/record", lambda c=commit: bulk(c), False, goal, pwrite, durability=commit)
 
 
-def _buffered(place: Path, values: list[bytes], commit: Literal["durable", "written"]) -> float:
+def _buffered(place: Path, values: list[bytes], commit: Commit) -> float:
     with penstock.Log(place / "log", commit=commit, flush_records=BUFFERED) as log:
         begun = time.perf_counter()
         write = log.write
@@ -58,7 +62,7 @@ def _buffered(place: Path, values: list[bytes], commit: Literal["durable", "writ
         return (time.perf_counter() - begun) / len(values) * 1e9
 
 
-def _bulk(place: Path, values: list[bytes], commit: Literal["durable", "written"]) -> float:
+def _bulk(place: Path, values: list[bytes], commit: Commit) -> float:
     with penstock.Log(place / "log", commit=commit) as log:
         begun = time.perf_counter()
         for first in range(0, len(values), BULK):
@@ -84,10 +88,10 @@ def _reads(place: Path) -> Iterator[Row]:
             count = sum(batch.num_rows for batch in log.batches("arrow"))
             return (time.perf_counter() - begun) / count * 1e9
 
-        memcpy = {"limit": limits.memcpy_ns_per_record, "limit_name": "memcpy"}
-        yield Row("embedded: iterate values as bytes", "ns/record", as_bytes, False, 150.0, **memcpy)
-        yield Row("embedded: iterate records as objects", "ns/record", as_records, False, **memcpy)
-        yield Row("embedded: read Arrow batches, mapped", "ns/record", as_arrow, False, 15.0, **memcpy)
+        memcpy = {"memcpy": limits.memcpy_ns_per_record}
+        yield Row("embedded: iterate values as bytes", "ns/record", as_bytes, False, 150.0, memcpy)
+        yield Row("embedded: iterate records as objects", "ns/record", as_records, False, limits=memcpy)
+        yield Row("embedded: read Arrow batches, mapped", "ns/record", as_arrow, False, 15.0, memcpy)
 
 
 def _drained(items: Iterator[object], log: penstock.Log) -> float:

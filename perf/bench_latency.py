@@ -13,17 +13,17 @@ from collections.abc import Iterator
 import penstock
 
 from . import limits
-from .harness import Lab, Row
+from .harness import Lab
+from .rows import Row
 from .served import Served, serve
 
 PACE_S = 0.001
+SAME_PACE = "fdatasync at the same pace"
+BARE = "bare ZeroMQ ipc one way"
 
 
 def rows(lab: Lab) -> Iterator[Row]:
     rounds = lab.count(1000, least=100)
-    for pause_s, name in ((0.0, "back to back"), (PACE_S, "1 ms apart")):
-        measure = lambda pause_s=pause_s: limits.fdatasync_us(lab.directory, pause_s)  # noqa: E731
-        yield Row(f"machine: pwrite and fdatasync, {name}", "us", measure, False)
     with lab.place() as place, serve(place) as broker, penstock.connect(broker.url) as client:
         client.create_topic("durable")
         client.create_topic("written", commit="written")
@@ -39,10 +39,10 @@ def rows(lab: Lab) -> Iterator[Row]:
                 "us",
                 durable,
                 False,
-                limit=lambda: limits.fdatasync_us(lab.directory, taken[-1] / 1e6),
-                limit_name="fdatasync at the same pace",
-                ratio_goal=4.0,
+                limits={SAME_PACE: lambda: limits.fdatasync_us(lab.directory, taken[-1] / 1e6)},
+                ratio_goals={SAME_PACE: 1.5},
                 durability="durable",
+                stated="durable record",
             )
         yield from _idle_reader(broker, client, rounds)
 
@@ -56,9 +56,8 @@ def _idle_reader(broker: Served, client: penstock.Client, rounds: int) -> Iterat
                 "us",
                 lambda producer=producer, delivery=delivery: _one_way_us(broker, producer, delivery, rounds) - 40,
                 False,
-                limit=limits.one_way_us,
-                limit_name="bare ZeroMQ ipc one way",
-                ratio_goal=goal,
+                limits={BARE: limits.one_way_us},
+                ratio_goals={} if goal is None else {BARE: goal},
                 durability="written",
             )
 

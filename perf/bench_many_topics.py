@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import penstock
 
-from .harness import Lab, Row
+from .harness import Lab
+from .rows import Row
 from .served import Served, serve
 
 WATCHED_S = 5.0

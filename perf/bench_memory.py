@@ -12,7 +12,8 @@ from itertools import islice
 
 import penstock
 
-from .harness import Lab, Row
+from .harness import Lab
+from .rows import Row
 from .served import Served, serve
 
 BOUND_MIB = 32.0

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 import penstock
 
 from . import limits
-from .harness import Lab, Row
+from .harness import Lab
+from .rows import Row
 from .served import serve
 
 VALUE = b"x" * 100
@@ -29,10 +30,10 @@ def rows(lab: Lab) -> Iterator[Row]:
                 "records/s",
                 lambda: _many(producer, values),
                 goal=2.5e6,
-                limit=lambda: limits.dealer_router_records_per_s(values),
-                limit_name="bare DEALER/ROUTER",
-                ratio_goal=0.6,
+                limits={"bare DEALER/ROUTER": lambda: limits.dealer_router_records_per_s(values)},
+                ratio_goals={"bare DEALER/ROUTER": 0.8},
                 durability="durable",
+                stated="produce",
             )
             count = lab.count(400_000)
             yield Row(
@@ -40,8 +41,7 @@ def rows(lab: Lab) -> Iterator[Row]:
                 "records/s",
                 lambda: _nowait(producer, count),
                 goal=1e6,
-                limit=lambda: 1e9 / limits.empty_loop_ns(),
-                limit_name="empty loop",
+                limits={"empty loop": lambda: 1e9 / limits.empty_loop_ns()},
                 durability="durable",
             )
 

@@ -7,8 +7,11 @@ import platform
 import subprocess
 import sys
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
 
 LIBRARIES = ("penstock", "pyzmq", "numpy", "pyarrow", "msgspec", "msgpack", "xxhash", "posix-ipc")
 
@@ -29,6 +32,23 @@ def facts(directory: Path) -> dict[str, object]:
         "commit": commit(),
         "command": " ".join(["python -m perf", *sys.argv[1:]]),
     }
+
+
+def versions_of(names: set[str]) -> dict[str, str]:
+    """Of the systems and stores that stood beside a figure under these names, and of their clients."""
+    found = {}
+    for package in ("systems", "stores"):
+        for module in iter_modules([str(Path(__file__).parent / package)]):
+            for one in _drivers(import_module(f"{__package__}.{package}.{module.name}")):
+                if one.name in names and not one.absent():
+                    found |= one.versions()
+    return found
+
+
+def _drivers(module: object) -> list[Any]:
+    """What a module of systems/ or stores/ offers under the names agreed there."""
+    single = [getattr(module, name) for name in ("SYSTEM", "STORE") if hasattr(module, name)]
+    return [*single, *getattr(module, "SYSTEMS", [])]
 
 
 def filesystem(directory: Path) -> str:

@@ -1,25 +1,26 @@
-"""What can be measured: a figure, a latency, a curve; and what came out of measuring one.
+"""What can be measured: a figure, a latency, a curve.
 
 Idea: a bench says what to measure and what stands beside it; the harness decides in which order and how often.
 Beside penstock stand *limits* (what this machine does without any system: bare ZeroMQ, memcpy, fdatasync) and
 *peers* (what users would pick instead). A limit is sampled at once; a peer is started before its first sample and
-stopped after its last, so that no two servers share the machine while a figure is taken.
+stopped after its last, so that no two peers share the machine while a figure is taken.
 
-Contract: values only; nothing here runs, waits or prints. Knows no system and not penstock.
+Contract: values only; nothing here runs, waits or prints. Knows no system and not penstock. What came out of
+measuring is in measured.py.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import TypeVar
+
+T = TypeVar("T")
 
 Sample = Callable[[], float]
 """One measurement, in the unit of its row. Starts and stops what it needs."""
 
-T = TypeVar("T")
 Beside = Callable[[], AbstractContextManager[T]]
 """A peer: entered once before its samples, left after them. Raises Absent when it cannot run here."""
 
@@ -28,7 +29,7 @@ BEST_PEER = "best peer"
 
 
 class Absent(Exception):
-    """A peer cannot run on this machine; the text says why. It is reported as absent, never guessed."""
+    """A limit or peer cannot run on this machine; the text says why. It is reported as absent, never guessed."""
 
 
 @dataclass
@@ -45,6 +46,7 @@ class Row:
     ratio_goals: Mapping[str, float] = field(default_factory=dict)  # by name of a limit or peer, or BEST_PEER
     durability: str = ""  # what an acknowledgement meant: durable, written, or nothing to acknowledge
     note: str = ""
+    stated: str = ""  # the goal of goals.py that this row answers
     full: bool = False  # only in `make bench-full`
 
 
@@ -64,45 +66,38 @@ LatencySample = Callable[[], Percentiles]
 
 @dataclass
 class Latency:
-    """Latency at one load, from the moment each message was due. Less is better."""
+    """Latency at one load, from the moment each message was due. Less is better.
+
+    Rows of one name at several loads make one table and one plot.
+    """
 
     name: str
+    load: str  # as people say it: "1 k/s", "50 %"
     measure: LatencySample
     limits: Mapping[str, LatencySample] = field(default_factory=dict)
     peers: Mapping[str, Beside[LatencySample]] = field(default_factory=dict)
     ratio_goals: Mapping[tuple[str, str], float] = field(default_factory=dict)  # ("p99", name or BEST_PEER) -> most
     durability: str = ""
     note: str = ""
+    stated: str = ""
     full: bool = False
 
 
 @dataclass
 class Curve:
-    """How a cost grows: one value for each `x`. One plot."""
+    """How a cost grows: one value for each `x`, in the order given. One plot.
+
+    `measure(x)` is called `turns` times running for each x, in turn with `beside`, after one warming turn where there
+    are several; what it sets up for an x it may keep.
+    """
 
     name: str
     unit: str
     x_name: str
     xs: Sequence[float]
     measure: Callable[[float], float]
-    beside: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
+    beside: Mapping[str, Callable[[float], float]] = field(default_factory=dict)  # may raise Absent for an x
+    turns: int = 3
     durability: str = ""
     note: str = ""
     full: bool = False
-
-
-@dataclass
-class Compared(Generic[T]):
-    """One limit or peer: its samples, and the samples of penstock that were taken in turn with them."""
-
-    name: str
-    is_peer: bool
-    samples: list[T] = field(default_factory=list)
-    ours: list[T] = field(default_factory=list)
-    absent: str = ""  # why there are none
-
-
-def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """Median of the ratios of pairs that were measured one after the other."""
-    pairs = [a / b for a, b in zip(ours, theirs, strict=True) if b]
-    return statistics.median(pairs) if pairs else None

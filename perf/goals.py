@@ -1,0 +1,20 @@
+"""What penstock has set out to reach, path by path, at equal durability and as ratios of one run on two cores.
+
+A row names its path in `stated` and has the bounds in figures; RESULTS.md opens with every path listed here, those
+that no row has answered yet included.
+"""
+
+from __future__ import annotations
+
+STATED = {
+    "produce": "produce 100 B, batched, durable: 5 times the best peer through its Python client,"
+    " 80 % of bare ZeroMQ with the same encode",
+    "consume": "consume 100 B, batched: 5 times the best peer as objects, 20 times as Arrow",
+    "mapped": "consume 64 KiB records, mapped: 50 % of memcpy speed",
+    "send to receive": "send to receive, 1 k/s and 10 k/s open loop, written, local:"
+    " p50 and p99 at most half of the best peer",
+    "durable record": "one durable record, closed loop, local: 1.5 times the machine's fdatasync p50 at the same pace",
+    "embedded": "embedded append and read: ahead of every store that checks its data; 322 and 150 ns a record",
+    "tail": "p99.9 at 50 % load, keeper and retention running: 3 times that of a bare Unix-socket ping-pong"
+    " at the same rate",
+}
