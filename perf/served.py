@@ -42,10 +42,10 @@ class Served:
 
 
 @contextmanager
-def serve(directory: Path) -> Iterator[Served]:
-    """`penstock serve` until the block ends."""
+def serve(directory: Path, scheme: str = "ipc") -> Iterator[Served]:
+    """`penstock serve` until the block ends, listening on a Unix socket in the way that `scheme` names."""
     with tempfile.TemporaryDirectory(prefix="penstock-perf-") as sockets:
-        url = f"ipc://{sockets}/s"
+        url = f"{scheme}://{sockets}/s"
         command = [sys.executable, "-c", START, "serve", "--json", "--data", str(directory / "data"), "--listen", url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout

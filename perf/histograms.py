@@ -1,0 +1,60 @@
+"""HdrHistograms of latencies: made from ages, read as percentiles, kept as .hlog files that other tools read.
+
+Contract: values are nanoseconds, three digits of each are kept, and nothing is dropped: what is longer than the
+longest counts as the longest.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .rows import Percentiles
+
+if TYPE_CHECKING:
+    from hdrh.histogram import HdrHistogram
+
+LONGEST_NS = 3600 * 1_000_000_000
+DIGITS = 3
+
+
+def histogram(ages_ns: np.ndarray) -> HdrHistogram:
+    """All ages in one histogram."""
+    from hdrh.histogram import HdrHistogram
+
+    filled = HdrHistogram(1, LONGEST_NS, DIGITS)
+    for age, count in zip(*np.unique(np.clip(ages_ns, 1, LONGEST_NS), return_counts=True), strict=True):
+        filled.record_value(int(age), int(count))
+    return filled
+
+
+def decoded(text: str) -> HdrHistogram:
+    """A histogram out of what its `encode` gave."""
+    from hdrh.histogram import HdrHistogram
+
+    return HdrHistogram.decode(text)
+
+
+def percentiles(filled: HdrHistogram) -> Percentiles:
+    """What stands in tables."""
+    at = {percent: filled.get_value_at_percentile(percent) / 1e3 for percent in (50.0, 90.0, 99.0, 99.9)}
+    return Percentiles(at[50.0], at[90.0], at[99.0], at[99.9], filled.get_max_value() / 1e3)
+
+
+def keep(path: Path, filled: HdrHistogram, seconds: float, about: str) -> None:
+    """Write one histogram as a log of one interval that ends now."""
+    from hdrh.log import HistogramLogWriter
+
+    now_ms = time.time_ns() // 1_000_000
+    filled.set_start_time_stamp(now_ms - int(seconds * 1000))
+    filled.set_end_time_stamp(now_ms)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        writer = HistogramLogWriter(file)
+        writer.output_comment(about)
+        writer.output_log_format_version()
+        writer.output_legend()
+        writer.output_interval_histogram(filled)

@@ -1,0 +1,118 @@
+"""penstock as a system of the lab: one broker and its keeper, driven through the Python client.
+
+Contract: the address carries the commit level of topics, which is a topic's own setting: `ipc:///path#written`. One
+system for each way in which records reach a consumer; producing is the same in all of them.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ..served import serve
+from .system import Receiver, Sender
+
+if TYPE_CHECKING:
+    import penstock
+
+SCHEMES = ("ipc",)
+DELIVERIES: tuple[Literal["push", "mapped"], ...] = ("push", "mapped")
+AT_ONCE = 10_000
+
+
+class Penstock:
+    """One scheme and one delivery of penstock."""
+
+    durabilities = frozenset({"durable", "written"})
+    chunk = 1_200_000
+
+    def __init__(self, scheme: str, delivery: Literal["push", "mapped"]) -> None:
+        self.name = f"penstock ({scheme}, {delivery})"
+        self.scheme = scheme
+        self.delivery: Literal["push", "mapped"] = delivery
+
+    def absent(self) -> str:
+        return ""
+
+    def versions(self) -> dict[str, str]:
+        import penstock
+
+        return {"penstock": penstock.__version__, "python": platform.python_version()}
+
+    @contextmanager
+    def serve(self, directory: Path, durability: str) -> Iterator[str]:
+        with serve(directory, self.scheme) as broker:
+            yield f"{broker.url}#{durability}"
+
+    def create(self, address: str, stream: str) -> None:
+        with connected(address) as client:
+            client.create_topic(stream, commit=address.partition("#")[2], segment_bytes="256MB")
+
+    def produce(self, address: str, stream: str, values: Sequence[bytes]) -> None:
+        with connected(address) as client, client.producer(stream) as producer:
+            producer.send_many(values)
+
+    def consume(self, address: str, stream: str, count: int) -> Sequence[bytes]:
+        values: list[bytes] = []
+        with connected(address) as client, self._consumer(client, stream, "earliest") as consumer:
+            for records in consumer.batches():
+                values += [record.value for record in records]
+                if len(values) >= count:
+                    break
+        return values
+
+    @contextmanager
+    def sender(self, address: str, stream: str) -> Iterator[Sender]:
+        """The first of what is due goes at once; the client batches the others while that is on its way."""
+        with connected(address) as client, client.producer(stream) as producer:
+            send_nowait = producer.send_nowait
+
+            def send(values: Sequence[bytes]) -> None:
+                for value in values:
+                    send_nowait(value)
+
+            yield send
+
+    @contextmanager
+    def acknowledged(self, address: str, stream: str) -> Iterator[Sender]:
+        with connected(address) as client, client.producer(stream) as producer:
+
+            def send(values: Sequence[bytes]) -> None:
+                if len(values) == 1:
+                    producer.send(values[0])
+                else:
+                    producer.send_many(values)
+
+            yield send
+
+    @contextmanager
+    def receiver(self, address: str, stream: str) -> Iterator[Receiver]:
+        with connected(address) as client, self._consumer(client, stream, "latest") as consumer:
+
+            def receive() -> list[bytes]:
+                while not (records := consumer.fetch(AT_ONCE, wait=1.0)):
+                    pass
+                return [record.value for record in records]
+
+            consumer.fetch(1, wait=0.0)  # what has to be set up before the first record is
+            yield receive
+
+    def _consumer(
+        self, client: penstock.Client, stream: str, start: Literal["earliest", "latest"]
+    ) -> penstock.Consumer:
+        return client.consumer(stream, start=start, delivery=self.delivery)
+
+
+@contextmanager
+def connected(address: str) -> Iterator[penstock.Client]:
+    """A client of the broker at the address of a system."""
+    import penstock
+
+    with penstock.connect(address.partition("#")[0]) as client:
+        yield client
+
+
+SYSTEMS = [Penstock(scheme, delivery) for scheme in SCHEMES for delivery in DELIVERIES]
