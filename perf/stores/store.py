@@ -2,10 +2,12 @@
 
 Contract:
 - `append` writes all values one after the other through the way its users would write many (a transaction, a write
-  batch), and at `durable` returns when they are synced: once per `batch` values. At `written` nothing is synced.
+  batch), and at `durable` returns when they are synced: once per `batch` values. At `written` nothing is synced, and
+  the bytes are with the kernel, where the death of this process does not reach them.
 - `read` returns how many values it saw, each as a `bytes` object in Python (or in the store's own language, for those
   that are not Python), from the oldest.
 - `checks` says whether reading verifies the bytes against a checksum: rows that do not are not raced against.
+- `durabilities` names the levels a store really has; nothing is compared across them.
 """
 
 from __future__ import annotations
@@ -24,8 +26,14 @@ class Store(Protocol):
     checks: bool
     """Whether `read` verifies what it reads."""
 
+    durabilities: frozenset[str]
+    """Of {"durable", "written"}."""
+
+    chunk: int
+    """100-byte records that one `append_ns` takes about half a second for."""
+
     def absent(self) -> str:
-        """Why it cannot run on this machine, as a sentence; "" when it can."""
+        """Why it cannot run on this machine, as a sentence; "" when it can. May build it, once."""
         ...
 
     def versions(self) -> dict[str, str]:
@@ -38,4 +46,8 @@ class Store(Protocol):
 
     def read_ns(self, directory: Path, count: int) -> float:
         """Nanoseconds per value of reading `count` values that `append_ns` wrote there; opening is not counted."""
+        ...
+
+    def read(self, directory: Path, count: int) -> list[bytes]:
+        """The same values, for who wants to see that they are what was appended."""
         ...

@@ -1,0 +1,3 @@
+module penstock.invalid/queuefka
+
+go 1.21
