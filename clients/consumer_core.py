@@ -51,6 +51,7 @@ class ConsumerCore:
         self._kept: dict[int, tuple[int, int]] = {}  # committed and position by partition, of a lost session
         self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
         self._may_shrink = topic.settings.get("commit") == "written"  # by a power cut at the broker
+        self._notes_terms = self._may_shrink and not options.group
         self._terms: dict[int, deque[tuple[int, int]]] = {}  # offset and term of the last batches, where that matters
         self._incarnation = 0
         every = options.auto_commit_s
@@ -136,62 +137,84 @@ class ConsumerCore:
         """
         self._enter()
         self._one_by_one = one_by_one
-        looked = False
-        while True:
-            self.check_open()
-            if self._handout is not None and self._handout.left:
-                return self._handout
-            found = self._feed.next()
-            if found is not None:
-                return self._hand_out(*found)
-            if looked and self.connection.clock() >= deadline:
-                return None
-            looked = True
+        found = self._run_there()
+        while found is None:
             yield self._pause(deadline)
+            found = self._run_there()
+            if found is None and self.connection.clock() >= deadline:
+                return None
+        return found
+
+    def _run_there(self) -> Handout | None:
+        """What is left of the run in hand, or the next one that is there."""
+        self.check_open()
+        handout = self._handout
+        if handout is not None and handout.left:
+            return handout
+        found = self._feed.next()
+        return None if found is None else self._hand_out(*found)
 
     def fetch(self, max_records: int, deadline: float) -> Steps[list[Record]]:
         """At most `max_records` records: what is there, or what comes first by the deadline."""
-        taken: list[Record] = []
-        run = yield from self.next_list(deadline, one_by_one=False)
-        while run is not None and len(taken) < max_records:
-            taken += run.take(max_records - len(taken))
-            if run.left:
+        self._enter()
+        self._one_by_one = False
+        taken = self._records_there(max_records)
+        while not taken and max_records > 0:
+            yield self._pause(deadline)
+            taken = self._records_there(max_records)
+            if not taken and self.connection.clock() >= deadline:
                 break
-            self._note()
-            run = self._run_after(taken) if len(taken) < max_records else None
-        self._note()
         return taken
 
-    def _run_after(self, taken: list[Record]) -> Handout | None:
-        """The next run that is there. An error of it must not take the records along that are `taken` already."""
-        try:
-            found = self._feed.next()
-            return None if found is None else self._hand_out(*found)
-        except Error as error:
-            self._deferred = error
-            return None
+    def _records_there(self, most: int) -> list[Record]:
+        """At most `most` records of those that are there: they are handed out."""
+        self.check_open()
+        taken: list[Record] = []
+        handout = self._handout
+        while len(taken) < most:
+            if handout is None:
+                try:
+                    found = self._feed.next()
+                except Error as error:
+                    if not taken:
+                        raise
+                    self._deferred = error  # it must not take along what is taken already
+                    break
+                if found is None:
+                    break
+                handout = self._hand_out(*found)
+            taken += handout.take(most - len(taken))
+            self._note()
+            handout = self._handout
+        return taken
 
     def next_batch(self, deadline: float) -> Steps[tuple[Batch, int, int] | None]:
         """The next batch, the offset it is to be read from, and its partition. Its records count as handed out."""
+        found = self.batch_there()
+        while found is None:
+            yield self._pause(deadline)
+            found = self.batch_there()
+            if found is None and self.connection.clock() >= deadline:
+                return None
+        return found
+
+    def batch_there(self) -> tuple[Batch, int, int] | None:
+        """As `next_batch`, without waiting."""
         self._enter()
         self._one_by_one = False
-        looked = False
-        while True:
-            self.check_open()
-            if self._handout is not None and self._handout.left:
-                return self._rest_of(self._handout)
-            found = self._feed.next()
-            if found is not None:
-                delivery, batch = found
-                assert self.session is not None, "only a session delivers"
-                start = max(delivery.offset, batch.base_offset)
-                self._note_term(delivery.partition, start, batch.term)
-                self.session.handed_out(delivery, min(batch.end_offset, delivery.next_offset))
-                return batch, start, delivery.partition
-            if looked and self.connection.clock() >= deadline:
-                return None
-            looked = True
-            yield self._pause(deadline)
+        self.check_open()
+        if self._handout is not None and self._handout.left:
+            return self._rest_of(self._handout)
+        found = self._feed.next()
+        if found is None:
+            return None
+        delivery, batch = found
+        assert self.session is not None, "only a session delivers"
+        start, end = max(delivery.offset, batch.base_offset), batch.base_offset + batch.record_count
+        if self._notes_terms:
+            self._note_term(delivery.partition, start, batch.term)
+        self.session.handed_out(delivery, min(end, delivery.next_offset))
+        return batch, start, delivery.partition
 
     def _rest_of(self, handout: Handout) -> tuple[Batch, int, int]:
         """What is left of a run that was begun record by record, as a batch."""
@@ -207,38 +230,41 @@ class ConsumerCore:
 
     def _enter(self) -> None:
         """The application calls: what it was given before, it is done with."""
-        self._note()
+        if self._handout is not None:
+            self._note()
         self.life.touched = self.connection.clock()
         session = self.session
-        if session is not None:
+        if session is None:
+            return
+        if self.options.auto_commit_s is not None:
             self._safe = {view.partition: (view.epoch, view.position) for view in session.partitions.values()}
-            if session.revoked:
-                self._release(session.revoked)
+        if session.revoked:
+            self._release(session.revoked)
 
     def _hand_out(self, delivery: Delivery, batch: Batch) -> Handout:
-        start = max(delivery.offset, batch.base_offset)
-        self._note_term(delivery.partition, start, batch.term)
+        start, end = max(delivery.offset, batch.base_offset), batch.base_offset + batch.record_count
+        if self._notes_terms:
+            self._note_term(delivery.partition, start, batch.term)
         found = records(batch, start=start, partition=delivery.partition, topic=self.topic.name)
-        end = batch.end_offset
         if end > delivery.next_offset:
             del found[delivery.next_offset - start :]
             end = delivery.next_offset
-        self._handout = Handout(delivery, batch, found, end)
-        return self._handout
+        handout = self._handout = Handout(delivery, batch, found, end)
+        return handout
 
     def _note_term(self, partition: int, offset: int, term: int) -> None:
         """Remember of which term what is handed out is, and what was before: the run may not be begun."""
-        if self._may_shrink and not self.options.group:
-            self._terms.setdefault(partition, deque(maxlen=2)).append((offset, term))
+        self._terms.setdefault(partition, deque(maxlen=2)).append((offset, term))
 
     def _note(self) -> None:
         """Tell the session how far the application is."""
         handout = self._handout
         if handout is None:
             return
-        if self.session is not None:
-            self.session.handed_out(handout.delivery, handout.position)
-        if not handout.left:
+        session, left = self.life.session, handout.left
+        if session is not None:
+            session.handed_out(handout.delivery, handout.end - left)
+        if not left:
             self._handout = None
 
     def _drop_handout(self) -> None:
@@ -252,7 +278,7 @@ class ConsumerCore:
     def _release_idle(self) -> None:
         """Give back what was asked for and is not in the application's hands."""
         session = self.session
-        if session is None:
+        if session is None or not session.revoked:
             return
         self._note()
         partitions = session.partitions

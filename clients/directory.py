@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ from ..transport.messages import (
     ListTopics,
     Message,
     Offsets,
+    Partition,
     Ping,
     Release,
     SeekTo,
@@ -44,9 +45,10 @@ from ..transport.messages import (
 from .errors import InvalidArgument
 from .local import LocalChannel, directory_channel, is_held
 from .local_store import identify
-from .mapped import MappedSource
+from .mapped import MappedLog, MappedSource
 from .peek import Peek
 from .steps import FOREVER
+from .watch import Blind, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -112,7 +114,7 @@ class DirectoryChannel:
 
     def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
         """See Channel."""
-        return MappedSource(topic, lambda partition: self._peek.reader(partition.directory, mapped=True))
+        return MappedSource(topic, PeekedLogs(self._peek))
 
     def due(self) -> float:
         if self._inbox:
@@ -205,6 +207,24 @@ class DirectoryChannel:
     def _leave(self, asked: Leave) -> Answer:
         self._sessions.pop(asked.session, None)
         return Done(asked.request)
+
+
+class PeekedLogs:
+    """The logs of a directory, with or without a broker beside us. As mapped.Source."""
+
+    def __init__(self, peek: Peek) -> None:
+        self._peek = peek
+
+    def open(self, partition: Partition) -> MappedLog:
+        """See mapped.Source: how far it may be read, the reader finds out for itself."""
+        return MappedLog(self._peek.reader(partition.directory, mapped=True), lambda: None)
+
+    def watch(self, partitions: Sequence[Partition]) -> Watch:
+        """See mapped.Source."""
+        return Blind([partition.partition for partition in partitions])
+
+    def close(self) -> None:
+        """See mapped.Source: the peek belongs to the channel."""
 
 
 def _check(first: int, end: int, offset: int, what: str) -> None:

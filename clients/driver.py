@@ -104,6 +104,9 @@ class Driver:
 
     def _pause(self, pause: Pause) -> None:
         """Take what has arrived; when that is nothing, wait for more."""
+        if pause.sleeper is not None:
+            self._sleep(pause.sleeper, pause.until)
+            return
         connection = self.connection
         if connection.turn():
             self.tell()
@@ -111,9 +114,7 @@ class Driver:
             return
         timeout = min(pause.until, connection.due()) - connection.clock()
         timeout = min(max(timeout, 0.0), WAIT_MAX_S)
-        if pause.sleeper is not None:
-            self._sleep(pause.sleeper, timeout)
-        elif self._leader:
+        if self._leader:
             self._follow(timeout)
         else:
             self._lead(timeout)
@@ -122,14 +123,22 @@ class Driver:
     def _lead(self, timeout: float) -> None:
         self._leader, self._leader_turns = True, self.connection.turns
         try:
-            self._unlocked(lambda: self._poll.poll(timeout * 1000))
+            arrived = self._wait(timeout)
         finally:
             self._leader = False
         self.check_open()
-        if timeout >= WAIT_MAX_S:
+        if not arrived and timeout >= WAIT_MAX_S:
             self.connection.channel.look_again()
         self.connection.turn()
         self.tell()
+
+    def _wait(self, timeout: float) -> bool:
+        """Whether anything arrived at the channel in time. Without the lock, which this thread holds exactly once."""
+        self.lock.release()
+        try:
+            return bool(self._poll.poll(timeout * 1000))
+        finally:
+            self.lock.acquire()
 
     def _follow(self, timeout: float) -> None:
         self._followers += 1
@@ -138,13 +147,20 @@ class Driver:
         finally:
             self._followers -= 1
 
-    def _sleep(self, sleeper: Sleeper, timeout: float) -> None:
-        """Wait for a semaphore; what arrives meanwhile is the pump's."""
+    def _sleep(self, sleeper: Sleeper, until: float) -> None:
+        """Wait for a semaphore. What arrives or is due is the pump's: waking up does not wait for it."""
+        if self.pump_idle:
+            self.need_pump()
+        timeout = min(max(until - self.connection.clock(), 0.0), WAIT_MAX_S)
         self._sleepers.append(sleeper)
+        self.lock.release()
         try:
-            self._unlocked(lambda: sleeper.sleep(timeout))
+            sleeper.sleep(timeout)
         finally:
+            self.lock.acquire()
             self._sleepers.remove(sleeper)
+        if self.closed:
+            self.check_open()
 
     def _unlocked(self, wait: Callable[[], object]) -> None:
         """Wait without the lock, which this thread holds exactly once."""

@@ -42,18 +42,19 @@ class Feed:
         if session is None:
             return None
         while True:
-            delivery = self._delivery
-            if delivery is not None and self._batches and session.is_current(delivery):
-                batch = self._batches.popleft()
-                if not self._batches:
+            delivery, left = self._delivery, self._batches
+            if delivery is None:
+                if not self._begin(session):
+                    return None
+            elif left and session.is_current(delivery):
+                batch = left.popleft()
+                if not left:
                     self._finish(session, delivery)
                 if self._verify_all:
                     self._verify(batch, delivery)
                 return delivery, batch
-            if delivery is not None:
+            else:
                 self._finish(session, delivery)
-            if not self._begin(session):
-                return None
 
     def _begin(self, session: ConsumerSession) -> bool:
         """Go on with the next delivery. False when there is none."""
@@ -67,7 +68,7 @@ class Feed:
             delivery, found = read
         self._delivery = delivery
         try:
-            self._batches = deque(_of_stream(delivery, found))
+            self._batches = _of_stream(delivery, found)
         except Error as error:
             self._life.failure = error
             raise
@@ -88,18 +89,20 @@ class Feed:
         """A delivery is used up, or void."""
         self._delivery = None
         self._batches.clear()
-        if delivery.records:  # what a mapped session read by itself cost no credit
-            session.finished(delivery)
+        if session.finished(delivery):
             self._life.send_credit(session.credit_due())
 
 
-def _of_stream(delivery: Delivery, found: Iterable[Batch]) -> Iterable[Batch]:
+def _of_stream(delivery: Delivery, found: Iterable[Batch]) -> deque[Batch]:
     """Of all batches of a delivery those with records for the application. Raises InvalidBatch, NewerFormat."""
+    kept: deque[Batch] = deque()
+    offset, next_offset = delivery.offset, delivery.next_offset
     for batch in found:
         if batch.kind not in KINDS_OF_STREAMS:
             if batch.kind not in Kind._value2member_map_:
                 raise NewerFormat(
                     f"batch {batch.seq} is of kind {batch.kind}, unknown to this version; upgrade penstock"
                 )
-        elif batch.end_offset > delivery.offset and batch.base_offset < delivery.next_offset:
-            yield batch
+        elif batch.base_offset + batch.record_count > offset and batch.base_offset < next_offset:
+            kept.append(batch)
+    return kept

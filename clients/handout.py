@@ -25,7 +25,7 @@ class Handout:
         self.delivery = delivery
         self.batch = batch
         self.iterator: Iterator[Record] = iter(found)
-        self._end = end
+        self.end = end
 
     @property
     def left(self) -> int:
@@ -35,11 +35,11 @@ class Handout:
     @property
     def position(self) -> int:
         """The next offset to be handed out."""
-        return self._end - self.left
+        return self.end - self.left
 
     def take(self, count: int) -> list[Record]:
         """Hand out at most `count` records."""
-        return list(islice(self.iterator, count))
+        return list(self.iterator if self.left <= count else islice(self.iterator, count))
 
     def drop(self) -> None:
         """Hand out no more, whoever holds the iterator."""

@@ -3,7 +3,8 @@
     set the slot -> look once more -> sleep on the semaphore         (the broker posts only where a slot is set)
 
 Idea: the board says how far each partition is committed; whatever lies below is mapped and handed on without a
-copy and without asking. The broker assigns partitions and keeps cursors as for any other member.
+copy and without asking. The broker assigns partitions and keeps cursors as for any other member. A watch says
+which partitions moved; one that moved by one batch has it right behind the last one, mapped already.
 
 Contract: nothing above the committed word of the log's own row is read. `sleep` may run beside everything else;
 what it uses is closed when it is back.
@@ -13,20 +14,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 import posix_ipc
 
 from ..storage.batch import Batch
 from ..storage.board import Board, boot_id
-from ..storage.board_row import Row
 from ..storage.errors import Corrupt, Error, OutOfBounds
 from ..storage.files import Files
 from ..storage.layout import log_number
 from ..storage.reader import Cursor, LogReader
+from ..storage.segment_reader import SegmentCache
 from .errors import MappedUnavailable
+from .watch import Blind, Watch, watch
 
 if TYPE_CHECKING:
     from ..transport.consumer_session import ConsumerSession, Delivery, PartitionView
@@ -36,53 +39,99 @@ CHUNK_BYTES = 1 << 20
 POLL_S = 0.002
 """How often a reader without a semaphore looks."""
 
+OPEN_SEGMENTS = 64
+"""Segments that one session keeps open, two descriptors each. At the end of a log its mapping is enough."""
+
 
 class Followed(msgspec.Struct, eq=False):
     """One partition being read under one epoch."""
 
-    reader: LogReader
+    log: MappedLog
     cursor: Cursor
     epoch: int
 
 
-class MappedSource:
-    """The files of one mapped session; `open_reader` gives the reader of a partition, `waiter` what to sleep on."""
+class MappedLog(NamedTuple):
+    """One log's reader, and its committed word as of now; None where no board has it."""
 
-    def __init__(
-        self, topic: Topic, open_reader: Callable[[Partition], LogReader], waiter: SlotWaiter | None = None
-    ) -> None:
+    reader: LogReader
+    committed: Callable[[], int | None]
+
+
+class Source(Protocol):
+    """Where a mapped session finds its logs."""
+
+    def open(self, partition: Partition) -> MappedLog:
+        """One partition's log. Raises MappedUnavailable."""
+        ...
+
+    def watch(self, partitions: Sequence[Partition]) -> Watch:
+        """What tells which of them moved."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class MappedSource:
+    """The files of one mapped session: `logs` finds them, `waiter` is what to sleep on."""
+
+    def __init__(self, topic: Topic, logs: Source, waiter: SlotWaiter | None = None) -> None:
         self._topic = topic
-        self._open_reader = open_reader
+        self._logs = logs
         self._waiter = waiter
+        self._watch: Watch = Blind(())
+        self._changes = -1  # of the session, that the watch is made for
+        self._ready: dict[int, None] = {}  # partitions that may have more, each in its turn
         self._followed: dict[int, Followed] = {}
-        self._turn = 0
 
     # -- reading ----------------------------------------------------------------------------------------
 
     def next(self, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:
         """The next batches of any partition of `session`, each in its turn; None when all are at their end."""
-        if self._waiter is not None:
-            self._waiter.look()
-        views = [view for view in session.partitions.values() if not view.revoked]
-        for step in range(len(views)):
-            view = views[(self._turn + step) % len(views)]
-            found = self._next_of(session, view)
+        if self._changes != session.changes:
+            self._watch_all(session)
+        ready = self._ready
+        for partition in self._watch.moved():
+            ready[partition] = None
+        while ready:
+            partition = next(iter(ready))
+            found = self._next_of(session, session.partitions[partition])  # what it raises, the next look raises again
+            del ready[partition]
             if found is not None:
-                self._turn = (self._turn + step + 1) % len(views)
+                if not self._followed[partition].cursor.at_limit:
+                    ready[partition] = None  # the others come first
                 return found
         return None
+
+    def _watch_all(self, session: ConsumerSession) -> None:
+        """The session reads other partitions than before: look at each of them."""
+        self._changes = session.changes
+        self._ready.clear()
+        reading = [self._topic.partitions[view.partition] for view in session.partitions.values() if not view.revoked]
+        self._watch = self._logs.watch(reading)
 
     def _next_of(self, session: ConsumerSession, view: PartitionView) -> tuple[Delivery, list[Batch]] | None:
         followed = self._followed.get(view.partition)
         if followed is None or followed.epoch != view.epoch:
             followed = self._follow(view)
+        committed = followed.log.committed()
+        batch = None if committed is None else followed.cursor.follow(committed)
+        if batch is None:
+            return self._next_chunk(session, view, followed)
+        end = batch.base_offset + batch.record_count
+        return session.take(view, view.fetched, end, batch.buffer), [batch]
+
+    def _next_chunk(
+        self, session: ConsumerSession, view: PartitionView, followed: Followed
+    ) -> tuple[Delivery, list[Batch]] | None:
+        """As many batches as are read at once, wherever they are."""
         while True:
-            if self._waiter is not None:
-                self._waiter.looked(view.partition)
             try:
                 chunk = followed.cursor.next(CHUNK_BYTES)
             except OutOfBounds:
-                followed = self._move(view, followed.reader.first_offset)
+                followed = self._move(view, followed.log.reader.first_offset)
                 continue
             except Corrupt as damage:
                 if damage.next_offset is None or damage.next_offset <= view.fetched:
@@ -92,19 +141,19 @@ class MappedSource:
             if chunk is None:
                 return None
             if chunk.next_offset > view.fetched:
-                offset, end = max(chunk.offset, view.fetched), chunk.next_offset
-                return session.take(view.partition, offset, end, end, chunk.buffer), chunk.batches
+                offset = max(chunk.offset, view.fetched)
+                return session.take(view, offset, chunk.next_offset, chunk.buffer), chunk.batches
 
     def _follow(self, view: PartitionView) -> Followed:
         """Begin to read a partition where its view stands."""
         known = self._followed.pop(view.partition, None)
-        reader = known.reader if known is not None else self._open_reader(self._topic.partitions[view.partition])
+        log = known.log if known is not None else self._logs.open(self._topic.partitions[view.partition])
         try:
-            cursor = reader.cursor(view.fetched)
+            cursor = log.reader.cursor(view.fetched)
         except OutOfBounds:
-            view.fetched = max(view.fetched, reader.first_offset)
-            cursor = reader.cursor(view.fetched)
-        followed = self._followed[view.partition] = Followed(reader, cursor, view.epoch)
+            view.fetched = max(view.fetched, log.reader.first_offset)
+            cursor = log.reader.cursor(view.fetched)
+        followed = self._followed[view.partition] = Followed(log, cursor, view.epoch)
         return followed
 
     def _move(self, view: PartitionView, offset: int) -> Followed:
@@ -120,7 +169,7 @@ class MappedSource:
         if self._waiter is None:
             time.sleep(min(seconds, POLL_S))
         else:
-            self._waiter.sleep(seconds)
+            self._waiter.sleep(seconds, self._watch)
 
     def wake(self) -> None:
         """See Sleeper."""
@@ -130,8 +179,9 @@ class MappedSource:
     def close(self) -> None:
         """Let go of everything; batches handed out stay good. Repeating it does nothing."""
         for followed in self._followed.values():
-            followed.reader.close()
+            followed.log.reader.close()
         self._followed.clear()
+        self._logs.close()
         if self._waiter is not None:
             self._waiter.close()
 
@@ -139,46 +189,33 @@ class MappedSource:
 class SlotWaiter:
     """A slot on a broker's board and its semaphore. Closed only when nobody sleeps on it any more."""
 
-    def __init__(self, board: Board, slot: int, semaphore: posix_ipc.Semaphore, rows: dict[int, Row]) -> None:
+    def __init__(self, board: Board, slot: int, semaphore: posix_ipc.Semaphore) -> None:
         self._board = board
-        self._slot = slot
+        self._slot = board.slot_words(slot)
         self._semaphore = semaphore
-        self._rows = rows
-        self._seen: dict[int, int] = {}
         self._guard = threading.Lock()
         self._sleepers = 0
         self._closed = False
 
-    def look(self) -> None:
-        """All partitions are about to be looked at. One that is not, because it was given back, wakes nobody."""
-        self._seen.clear()
-
-    def looked(self, partition: int) -> None:
-        """What is committed now is about to be read."""
-        self._seen[partition] = self._rows[partition].committed_word()
-
-    def sleep(self, seconds: float) -> None:
-        """Until the broker posts, unless something was committed since it was looked at."""
+    def sleep(self, seconds: float, watch: Watch) -> None:
+        """Until the broker posts, unless something was committed since `watch` told what moved."""
         with self._guard:
             if self._closed:
                 return
             self._sleepers += 1
+            # Releasing the lock is a fence: the flag is seen before the words are looked at again.
+            self._slot[0] = 1
         try:
-            self._board.set_slot(self._slot, 1)
-            if all(self._rows[partition].committed_word() == seen for partition, seen in list(self._seen.items())):
-                self._acquire(seconds)
-            self._board.set_slot(self._slot, 0)
+            if watch.still():
+                self._semaphore.acquire(seconds)
+        except posix_ipc.BusyError:
+            pass  # nothing came in time
         finally:
+            self._slot[0] = 0
             with self._guard:
                 self._sleepers -= 1
                 if self._closed:
                     self._release()
-
-    def _acquire(self, seconds: float) -> None:
-        try:
-            self._semaphore.acquire(seconds)
-        except posix_ipc.BusyError:
-            return  # nothing came in time
 
     def wake(self) -> None:
         """End a sleep."""
@@ -198,8 +235,52 @@ class SlotWaiter:
         """Lock held."""
         if self._closed and not self._sleepers:
             self._semaphore.close()
-            self._rows.clear()
+            self._slot.release()
             self._board.close()
+
+
+class BoardLogs:
+    """The logs of a broker's topic, found over its board. As Source."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._files = Files()
+        self._cache = SegmentCache(self._files, OPEN_SEGMENTS)
+
+    def open(self, partition: Partition) -> MappedLog:
+        """See Source. The log says itself how far it may be read as long as the row is its own."""
+        log_id = log_number(partition.log_id)
+        row = self._board.row(partition.row) if partition.row >= 0 else None
+        if row is None or row.committed_of(log_id) is None:
+            raise MappedUnavailable(
+                f"partition {partition.partition} is not on the broker's board, use delivery='auto'"
+            )
+        committed = partial(row.committed_word_of, log_id)
+        last = 0
+
+        def limit() -> int:
+            """A row that changed hands says nothing any more: the session that it belongs to is about to be lost."""
+            nonlocal last
+            found = committed()
+            if found is not None:
+                last = found
+            return last
+
+        try:
+            reader = LogReader(partition.directory, self._files, mapped=True, limit=limit, cache=self._cache)
+        except (Error, OSError) as error:
+            raise MappedUnavailable(f"{partition.directory} cannot be read, use delivery='auto': {error}") from error
+        return MappedLog(reader, committed)
+
+    def watch(self, partitions: Sequence[Partition]) -> Watch:
+        """See Source."""
+        return watch(
+            self._board, {partition.partition: partition.row for partition in partitions if partition.row >= 0}
+        )
+
+    def close(self) -> None:
+        """See Source; the board is closed with whoever sleeps on it."""
+        self._cache.close()
 
 
 def board_source(welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
@@ -213,35 +294,11 @@ def board_source(welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource
         )
     try:
         board = Board.attach(welcome.board, write=bool(joined.semaphore))
-        rows = {partition.partition: board.row(partition.row) for partition in topic.partitions if partition.row >= 0}
         waiter = None
         if joined.semaphore:
-            waiter = SlotWaiter(board, joined.slot, posix_ipc.Semaphore(joined.semaphore), rows)
+            waiter = SlotWaiter(board, joined.slot, posix_ipc.Semaphore(joined.semaphore))
     except (Error, OSError, posix_ipc.Error) as error:
         raise MappedUnavailable(
             f"the broker's board {welcome.board} cannot be opened, use delivery='auto': {error}"
         ) from error
-    files = Files()
-    return MappedSource(topic, lambda partition: _reader(files, partition, rows), waiter)
-
-
-def _reader(files: Files, partition: Partition, rows: dict[int, Row]) -> LogReader:
-    log_id = log_number(partition.log_id)
-    row = rows.get(partition.partition)
-    if row is None or row.committed_of(log_id) is None:
-        raise MappedUnavailable(f"partition {partition.partition} is not on the broker's board, use delivery='auto'")
-
-    last = 0
-
-    def limit() -> int:
-        """A row that changed hands says nothing any more: the session that it belongs to is about to be lost."""
-        nonlocal last
-        found = row.committed_word_of(log_id)
-        if found is not None:
-            last = found
-        return last
-
-    try:
-        return LogReader(partition.directory, files, mapped=True, limit=limit)
-    except (Error, OSError) as error:
-        raise MappedUnavailable(f"{partition.directory} cannot be read, use delivery='auto': {error}") from error
+    return MappedSource(topic, BoardLogs(board), waiter)

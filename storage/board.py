@@ -150,6 +150,11 @@ class Board:
         """Raise or lower a waiter's flag (needs a board attached with `write`)."""
         self._words[self._slot_place(index)] = value
 
+    def slot_words(self, index: int) -> memoryview:
+        """A waiter's words as a view, its flag first: keep it, it costs nothing."""
+        start = self._slot_place(index)
+        return self._words[start : start + SLOT_WORDS]
+
     def slots(self) -> NDArray[np.uint64]:
         """All waiters' flags as a live array."""
         start = HEADER_BYTES + self.rows * ROW_BYTES

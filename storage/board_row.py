@@ -151,6 +151,11 @@ class Row:
         """Generation and seq up to which readers may see."""
         return split(self.committed_word())
 
+    @property
+    def committed_place(self) -> int:
+        """Which of `words` the row's commit level names: it stays that one as long as the row is one log's."""
+        return _PLACE_OF_LEVEL.get(self.words[_LEVEL], _WRITTEN)
+
     def committed_word(self) -> int:
         """The word that this row's commit level names."""
         words = self.words  # mapped readers ask whenever they look for more
@@ -166,5 +171,5 @@ class Row:
         words = self.words
         if words[_LOG_HIGH] << 64 | words[_LOG_LOW] != log_id:
             return None
-        value = self.committed_word()
+        value = words[_PLACE_OF_LEVEL.get(words[_LEVEL], _WRITTEN)]
         return value if words[_LOG_HIGH] << 64 | words[_LOG_LOW] == log_id else None

@@ -4,6 +4,9 @@ Idea: the cursor knows the next seq, where it lies, and what it must follow; the
 read at once. A batch that is not where it belongs is looked for in a segment that is new meanwhile before
 it counts as damaged.
 
+A mapped reader that keeps up with a writer finds one batch right where it stands: `follow` takes that without
+looking at anything else, and leaves all other cases to `next`.
+
 Contract: every batch handed out has its header, seq and chain verified; columns are verified by whoever decodes
 them. Damage is raised as Corrupt with the offset where good records go on; a cut that took back what was read is
 Diverged. After an error the cursor stays where it was.
@@ -17,9 +20,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from . import index
-from .batch import HEADER_BYTES, Batch, parse
+from .batch import HEADER_BYTES, Batch, Kind, parse
 from .errors import Corrupt, Diverged, InvalidBatch, OutOfBounds, StorageError
-from .layout import DATA_START, SEQ_LIMIT, SegmentName
+from .layout import DATA_START, SEQ_LIMIT, SegmentName, word
 from .recovery import declared_bytes, end_offset_of
 from .segment_reader import SegmentReader
 
@@ -56,13 +59,15 @@ class Chunk(msgspec.Struct, gc=False):
 class Cursor:
     """A place in a log: the next batch is `seq`, at `position` of segment `name`; `offset` is the next record."""
 
-    __slots__ = ("_checksum", "_limit", "_name", "_reader", "offset", "position", "seq")
+    __slots__ = ("_ahead", "_checksum", "_limit", "_mapping", "_name", "_reader", "offset", "position", "seq")
 
     def __init__(self, reader: LogReader, name: SegmentName, seq: int, position: int, offset: int) -> None:
         self._reader = reader
         self._name = name
         self._checksum: int | None = None
         self._limit = -1
+        self._mapping: Buffer = b""  # of the segment that was read last, all of it
+        self._ahead = -1  # the word that commits exactly the next batch; -1 while `follow` cannot take it
         self.seq = seq
         self.position = position
         self.offset = offset
@@ -71,6 +76,11 @@ class Cursor:
     def path(self) -> str:
         """The log's directory."""
         return self._reader.path
+
+    @property
+    def at_limit(self) -> bool:
+        """Whether all is read that the limit allowed when it was last asked."""
+        return self.seq > self._limit
 
     def next(self, max_bytes: int = CHUNK_BYTES, limit_seq: int | None = None, *, cached: bool = False) -> Chunk | None:
         """The next whole batches, at least one and about `max_bytes` of them; None at the limit.
@@ -96,6 +106,26 @@ class Cursor:
         if not batches:
             data, batches = self._insist(last, data, cached)
         return self._advance(data, batches)
+
+    def follow(self, committed: int) -> Batch | None:
+        """The next batch, when it is the last one that the board word `committed` says, and mapped already.
+
+        None, and nothing has happened, when that is not so: `next` knows what is.
+        """
+        if committed != self._ahead:
+            return None
+        try:
+            batch = parse(self._mapping, self.position)
+        except InvalidBatch:
+            return None  # in a new segment, or behind what is mapped
+        if batch.seq != self.seq or batch.previous != self._checksum or batch.kind != Kind.RECORDS:
+            return None
+        self.seq += 1
+        self._ahead += 1
+        self.position += batch.batch_bytes
+        self._checksum = batch.header_checksum
+        self.offset = batch.base_offset + batch.record_count
+        return batch
 
     def _known_limit(self, wanted: int) -> int:
         """The reader's limit, asked for anew when `wanted` is beyond it: so the reader learns of a cut before that."""
@@ -147,7 +177,9 @@ class Cursor:
 
     def _fetch(self, segment: SegmentReader, size: int, cached: bool) -> Buffer:
         if not cached:
-            return segment.read_on(size, self.position)
+            data = segment.read_on(size, self.position)
+            self._mapping = segment.mapping
+            return data
         data = segment.file.pread_cached(size, self.position)
         if data is None:
             raise NotCached(f"offset {self.offset} of {self.path} is not in memory")
@@ -209,6 +241,8 @@ class Cursor:
         )  # fmt: skip
         self.seq, self.position, self._checksum = last.seq + 1, self.position + size, last.header_checksum
         self.offset = max(end, self.offset)
+        if self._reader.mapped:
+            self._ahead = word(self._reader.generation, self.seq)
         return chunk
 
 

@@ -52,7 +52,8 @@ class LogReader:
         self._owns_cache = cache is None
         self._limit = limit
         self._first = first
-        self._generation = 0
+        self.generation = 0
+        """That of the last limit."""
         self._end: int = -1
         self.names: list[SegmentName] = []
         self.refresh()
@@ -72,8 +73,8 @@ class LogReader:
         if value is None:
             return self._verified_end()
         generation, seq = layout.split(value)
-        if generation != self._generation:
-            self._generation = generation
+        if generation != self.generation:
+            self.generation = generation
             self.refresh()
         return seq
 

@@ -80,6 +80,11 @@ class SegmentReader:
             return self._view[position : position + size]
         return self.read(size, position)
 
+    @property
+    def mapping(self) -> memoryview:
+        """What is mapped of the file, from its first byte on; it may have grown since."""
+        return self._view
+
     def map_again(self) -> None:
         """Forget the mapping: for a reader that misses what it was told is there."""
         self._view = memoryview(b"")

@@ -71,6 +71,9 @@ class ConsumerSession:
         self.partitions: dict[int, PartitionView] = {}
         self.ended: Evicted | None = None
         self.dropped = 0  # deliveries that were stale or repeated
+        self.changes = 0  # how often the partitions that may be read, or their epochs, became others
+        self.revoked: list[int] = []
+        """Partitions to give back once the application is between records and its position is committed."""
         self._credit = CreditWindow(joined.session, window_bytes, window_records)
         self._number = 0
         self._epochs: dict[int, int] = {}  # newest seen of every partition ever assigned
@@ -88,6 +91,7 @@ class ConsumerSession:
         for partition in message.revoked:
             if partition in self.partitions:
                 self.partitions[partition].revoked = True
+        self._changed()
         return self._retry_early()
 
     def evicted(self, message: Evicted) -> bool:
@@ -96,19 +100,20 @@ class ConsumerSession:
             return False
         self.ended = message
         self.partitions.clear()
+        self._changed()
         return True
-
-    @property
-    def revoked(self) -> list[int]:
-        """Partitions to give back once the application is between records and its position is committed."""
-        return [view.partition for view in self.partitions.values() if view.revoked]
 
     def release(self, partitions: Iterable[int]) -> Release:
         """Give partitions back: the message to send. What is still queued of them is stale from now on."""
         released = list(partitions)
         for partition in released:
             self.partitions.pop(partition, None)
+        self._changed()
         return Release(self.session, released)
+
+    def _changed(self) -> None:
+        self.changes += 1
+        self.revoked = [view.partition for view in self.partitions.values() if view.revoked]
 
     def _assign(self, assignments: Iterable[Assignment]) -> None:
         for given in assignments:
@@ -143,12 +148,12 @@ class ConsumerSession:
         self._credit.received(len(payload), message.records)
         return self._sort(message, payload)
 
-    def take(self, partition: int, offset: int, next_offset: int, end: int, payload: Buffer) -> Delivery:
-        """What a mapped member read by itself: from `fetched`, or what follows it, to `next_offset`. No credit."""
-        view = self.partitions[partition]
-        taken = Delivery(partition, view.epoch, max(offset, view.fetched), next_offset, payload, 0)
-        view.fetched = max(view.fetched, next_offset)
-        view.end = max(view.end, end, next_offset)
+    def take(self, view: PartitionView, offset: int, next_offset: int, payload: Buffer) -> Delivery:
+        """What a mapped member read by itself: from `offset`, which is `fetched` or follows it. No credit."""
+        taken = Delivery(view.partition, view.epoch, offset, next_offset, payload, 0)
+        view.fetched = next_offset
+        if next_offset > view.end:
+            view.end = next_offset
         return taken
 
     def _sort(self, message: Deliver, payload: Buffer) -> list[Delivery]:
@@ -183,13 +188,14 @@ class ConsumerSession:
         """The application was given the records of `delivery` below `next_offset` (all, when None)."""
         view = self.partitions.get(delivery.partition)
         if view is not None and view.epoch == delivery.epoch:
-            view.position = max(view.position, delivery.next_offset if next_offset is None else next_offset)
+            position = delivery.next_offset if next_offset is None else next_offset
+            if position > view.position:
+                view.position = position
             assert view.position <= view.fetched, f"partition {view.partition} was handed out before it was read"
 
-    def finished(self, delivery: Delivery) -> None:
-        """Its memory is free again, handed out or not. Exactly once per Delivery."""
-        if delivery.records:
-            self._credit.finished(len(delivery.payload), delivery.records)
+    def finished(self, delivery: Delivery) -> bool:
+        """Its memory is free again, handed out or not. Exactly once per Delivery. Returns whether credit is due."""
+        return delivery.records > 0 and self._credit.finished(len(delivery.payload), delivery.records)
 
     def credit_due(self) -> Credit | None:
         """A Credit worth sending now, else None."""

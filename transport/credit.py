@@ -17,37 +17,41 @@ class CreditWindow:
     def __init__(self, session: int, window_bytes: int, window_records: int) -> None:
         assert window_bytes > 0 < window_records, "a window without credit never receives anything"
         self._session = session
-        self._window = (window_bytes, window_records)
-        self._granted = self._window
-        self._finished = (0, 0)
-        self._received = (0, 0)
+        self._window_bytes, self._window_records = window_bytes, window_records
+        self._finished_bytes = self._finished_records = 0
+        self._received_bytes = self._received_records = 0
+        self._grant()
 
     @property
     def outstanding(self) -> tuple[int, int]:
         """Bytes and records received and not yet finished: what this consumer holds."""
-        return self._received[0] - self._finished[0], self._received[1] - self._finished[1]
+        return self._received_bytes - self._finished_bytes, self._received_records - self._finished_records
 
     def received(self, size_bytes: int, records: int) -> None:
         """A delivery came in; it stays on the account until `finished`, whether it is used or dropped."""
-        self._received = (self._received[0] + size_bytes, self._received[1] + records)
+        self._received_bytes += size_bytes
+        self._received_records += records
 
-    def finished(self, size_bytes: int, records: int) -> None:
-        """A delivery was handed out or dropped."""
-        self._finished = (self._finished[0] + size_bytes, self._finished[1] + records)
+    def finished(self, size_bytes: int, records: int) -> bool:
+        """A delivery was handed out or dropped. Returns whether a grant is due."""
+        self._finished_bytes += size_bytes
+        self._finished_records += records
+        return self._finished_bytes >= self._due_bytes or self._finished_records >= self._due_records
 
     def due(self) -> Credit | None:
         """The next grant, once it is worth a message. Every grant returned counts as sent."""
-        window_bytes, window_records = self._window
-        granted_bytes, granted_records = self._granted
-        total_bytes, total_records = self._finished[0] + window_bytes, self._finished[1] + window_records
-        if 2 * (total_bytes - granted_bytes) < window_bytes and 2 * (total_records - granted_records) < window_records:
+        if self._finished_bytes < self._due_bytes and self._finished_records < self._due_records:
             return None
-        return self._grant((total_bytes, total_records))
+        self._grant()
+        return self.current()
 
     def current(self) -> Credit:
         """The grant as it stands, to be repeated as a sign of life."""
-        return Credit(self._session, *self._granted)
+        return Credit(self._session, self._granted_bytes, self._granted_records)
 
-    def _grant(self, totals: tuple[int, int]) -> Credit:
-        self._granted = totals
-        return self.current()
+    def _grant(self) -> None:
+        """A window beyond what is finished; the next one is due when half of it is used up."""
+        self._granted_bytes = self._finished_bytes + self._window_bytes
+        self._granted_records = self._finished_records + self._window_records
+        self._due_bytes = self._finished_bytes + (self._window_bytes + 1) // 2
+        self._due_records = self._finished_records + (self._window_records + 1) // 2

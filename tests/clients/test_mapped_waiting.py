@@ -5,6 +5,7 @@ from __future__ import annotations
 import posix_ipc
 import pytest
 from penstock.clients.mapped import SlotWaiter
+from penstock.clients.watch import watch
 from penstock.storage.board import Board
 
 
@@ -30,24 +31,39 @@ def board() -> Board:
     return Board.private(2, slots=1)
 
 
+def waiter_of(board: Board, semaphore: Semaphore) -> SlotWaiter:
+    return SlotWaiter(board, 0, semaphore)  # pyright: ignore[reportArgumentType]
+
+
 def test_what_was_committed_after_the_look_keeps_a_reader_awake(board: Board) -> None:
     semaphore = Semaphore()
-    waiter = SlotWaiter(board, 0, semaphore, {0: board.row(0)})  # pyright: ignore[reportArgumentType]
-    waiter.look()
-    waiter.looked(0)
+    waiter, watching = waiter_of(board, semaphore), watch(board, {0: 0})
+    watching.moved()
     board.row(0).written = 7
-    waiter.sleep(1.0)
+    waiter.sleep(1.0, watching)
     assert semaphore.slept == 0
-
-
-def test_a_partition_that_was_given_back_keeps_nobody_awake(board: Board) -> None:
-    semaphore = Semaphore()
-    waiter = SlotWaiter(board, 0, semaphore, {0: board.row(0), 1: board.row(1)})  # pyright: ignore[reportArgumentType]
-    waiter.look()
-    waiter.looked(0)
-    waiter.looked(1)
-    waiter.look()
-    waiter.looked(0)
-    board.row(1).written = 7
-    waiter.sleep(1.0)
+    assert list(watching.moved()) == [0]
+    waiter.sleep(1.0, watching)
     assert semaphore.slept == 1
+
+
+def test_the_flag_is_up_only_while_a_reader_sleeps(board: Board) -> None:
+    class Looking(Semaphore):
+        def acquire(self, seconds: float) -> None:
+            assert board.slot(0) == 1
+            super().acquire(seconds)
+
+    semaphore, watching = Looking(), watch(board, {0: 0})
+    watching.moved()
+    waiter_of(board, semaphore).sleep(1.0, watching)
+    assert (semaphore.slept, board.slot(0)) == (1, 0)
+
+
+def test_a_closed_one_lets_nobody_sleep(board: Board) -> None:
+    semaphore = Semaphore()
+    waiter, watching = waiter_of(board, semaphore), watch(board, {0: 0})
+    watching.moved()
+    waiter.close()
+    waiter.close()
+    waiter.sleep(1.0, watching)
+    assert semaphore.slept == 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from penstock.storage.batch import encode
-from penstock.storage.errors import Diverged, OutOfBounds
+from penstock.storage.batch import encode, encode_state
+from penstock.storage.errors import Corrupt, Diverged, OutOfBounds
 from penstock.storage.layout import word
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
@@ -97,4 +97,97 @@ def test_a_reader_that_retention_overtook_is_told_so_also_when_the_writer_is_ano
     served.append(b"more")
     served.reader.refresh()
     with pytest.raises(OutOfBounds):
+        cursor.next()
+
+
+def follow_or_read(served: Served, cursor: Cursor) -> tuple[bool, list[bytes]]:
+    """Whether `follow` had the next batch, and the values of what came."""
+    batch = cursor.follow(served.committed())
+    if batch is not None:
+        return True, [value[:5] for value in batch.values()]
+    return False, rest(cursor)
+
+
+def test_a_mapped_reader_that_keeps_up_finds_each_batch_where_it_stands():
+    served = Served(mapped=True)
+    served.append(b"first")
+    cursor = served.reader.cursor(0)
+    assert follow_or_read(served, cursor) == (False, [b"first"])  # where it lies has to be found once
+    for number in range(5):
+        served.append(b"%d" % number)
+        assert follow_or_read(served, cursor) == (True, [b"%d" % number])
+        assert cursor.follow(served.committed()) is None
+        assert cursor.next() is None
+        assert cursor.offset == number + 2
+
+
+def test_more_than_one_batch_is_not_followed_but_read():
+    served = Served(mapped=True)
+    served.append(b"first")
+    cursor = served.reader.cursor(0)
+    assert rest(cursor) == [b"first"]
+    served.append(b"1", b"2")
+    assert follow_or_read(served, cursor) == (False, [b"1", b"2"])
+    served.append(b"3")
+    assert follow_or_read(served, cursor) == (True, [b"3"])
+
+
+def test_nothing_that_is_not_committed_is_followed():
+    served = Served(mapped=True)
+    served.append(b"first")
+    cursor = served.reader.cursor(0)
+    assert rest(cursor) == [b"first"]
+    before = served.committed()
+    served.append(b"next")
+    assert cursor.follow(before) is None
+    assert cursor.follow(served.committed() + 1) is None
+    assert cursor.follow(word(served.writer.generation + 1, served.writer.committed)) is None
+    assert rest(cursor) == [b"next"]
+
+
+def test_a_reader_that_copies_follows_nothing():
+    served = Served(mapped=False)
+    served.append(b"first")
+    cursor = served.reader.cursor(0)
+    assert rest(cursor) == [b"first"]
+    served.append(b"next")
+    assert follow_or_read(served, cursor) == (False, [b"next"])
+
+
+def test_the_first_batch_of_a_new_segment_is_found_and_the_ones_after_it_are_followed():
+    served = Served(mapped=True)
+    served.append(b"first" + bytes(15_000))
+    cursor = served.reader.cursor(0)
+    assert rest(cursor) == [b"first"]
+    served.append(b"new" + bytes(15_000))
+    assert len(served.writer.segments()) == 2
+    followed, found = follow_or_read(served, cursor)
+    assert (followed, found[0][:3]) == (False, b"new")
+    served.append(b"on")
+    assert follow_or_read(served, cursor) == (True, [b"on"])
+
+
+def test_a_batch_of_state_is_read_over_and_the_next_one_followed():
+    served = Served(mapped=True)
+    served.append(b"first")
+    cursor = served.reader.cursor(0)
+    assert rest(cursor) == [b"first"]
+    served.writer.append([encode_state(b"state")], 1)
+    assert cursor.follow(served.committed()) is None
+    assert rest(cursor) == []
+    served.append(b"next")
+    assert follow_or_read(served, cursor) == (True, [b"next"])
+
+
+def test_a_batch_that_does_not_follow_the_one_before_is_left_to_next():
+    served = Served(mapped=True)
+    served.append(b"first")
+    cursor = served.reader.cursor(0)
+    assert rest(cursor) == [b"first"]
+    position = cursor.position
+    served.append(b"next")
+    path = served.reader.segment_of(1).ref.path
+    served.files.open(path, write=True).pwritev([b"\xff"], position + 40)
+    assert cursor.follow(served.committed()) is None
+    with pytest.raises(Corrupt):
         cursor.next()

@@ -168,12 +168,13 @@ def test_an_evicted_session_has_nothing_left():
 
 def test_a_mapped_member_reads_by_itself_through_the_same_positions():
     consumer = session()
-    first = consumer.take(0, 10, 30, 100, b"mapped")
-    second = consumer.take(0, 35, 40, 100, b"after retention")
+    view = consumer.partitions[0]
+    first = consumer.take(view, 10, 30, b"mapped")
+    second = consumer.take(view, 35, 40, b"after retention")
     assert spans([first, second]) == [(0, 10, 30), (0, 35, 40)]
     consumer.handed_out(first)
-    consumer.finished(first)
-    assert consumer.partitions[0].lag == 70
+    assert not consumer.finished(first)
+    assert (view.fetched, view.lag) == (40, 10)
     assert consumer.to_commit() == [Position(0, 30, 5)]
     assert consumer.credit_due() is None
     assert consumer.positions() == [(0, 30)]
