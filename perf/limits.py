@@ -115,7 +115,7 @@ def endpoint() -> Iterator[str]:
         yield f"ipc://{directory}/s"
 
 
-def dealer_router_records_per_s(values: Sequence[bytes]) -> float:
+def dealer_router_records_per_s(values: Sequence[bytes], batch: int = RECORDS) -> float:
     """The same batches, encoded by the same encoder, to a ROUTER that answers each and does nothing else."""
     with endpoint() as address, peer("router", address), zmq.Context() as context:
         socket = context.socket(zmq.DEALER)
@@ -125,11 +125,11 @@ def dealer_router_records_per_s(values: Sequence[bytes]) -> float:
         socket.recv_multipart()
         begun = time.perf_counter()
         flying = 0
-        for first in range(0, len(values), RECORDS):
+        for first in range(0, len(values), batch):
             if flying == WINDOW:
                 socket.recv_multipart()
                 flying -= 1
-            socket.send_multipart([b"produce", encode(values[first : first + RECORDS])])
+            socket.send_multipart([b"produce", encode(values[first : first + batch])])
             flying += 1
         for _ in range(flying):
             socket.recv_multipart()
