@@ -51,7 +51,7 @@ def pieces(values: Sequence[bytes]) -> Pieces:
     try:
         offsets, data_bytes = _offsets(values)
     except TypeError as error:
-        raise _not_bytes(error) from None
+        raise not_bytes(error) from None
     start = data_start(len(values))
     return Pieces([offsets, bytes(start - len(offsets)), *values], start + data_bytes)
 
@@ -61,14 +61,20 @@ def join(parts: list[Buffer], size: int) -> bytearray:
     try:
         block = bytearray().join(parts)
     except TypeError as error:
-        raise _not_bytes(error) from None
+        raise not_bytes(error) from None
     if len(block) != size:
-        raise InvalidBatch("a memoryview in the records is not of single bytes; cast it with .cast('B')")
+        raise not_single_bytes()
     return block
 
 
-def _not_bytes(error: TypeError) -> InvalidBatch:
+def not_bytes(error: TypeError) -> InvalidBatch:
+    """The error for records that have no bytes."""
     return InvalidBatch(f"records must be bytes ({error}); text needs .encode()")
+
+
+def not_single_bytes() -> InvalidBatch:
+    """The error for records whose length is not that of their bytes."""
+    return InvalidBatch("a memoryview in the records is not of single bytes; cast it with .cast('B')")
 
 
 def _offsets(values: Sequence[bytes]) -> tuple[bytes, int]:

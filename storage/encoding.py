@@ -17,6 +17,7 @@ from xxhash import xxh3_64_intdigest
 from . import columns
 from .codecs import Codec, compress
 from .errors import InvalidBatch
+from .few import encode_few
 from .header import (
     ALIGNMENT,
     CHECKSUM_STRUCT,
@@ -46,7 +47,7 @@ def encode(
     producer_id: int = 0,
     producer_epoch: int = 0,
     first_sequence: int = 0,
-) -> bytearray:
+) -> bytes | bytearray:
     """Encode records as a batch without a place in a log.
 
     `keys`, `headers` and `event_times` (microseconds UTC) are as long as `values` or None; single keys and
@@ -54,11 +55,9 @@ def encode(
     """
     if not values:
         raise InvalidBatch("a batch needs at least one record")
-    column = columns.pieces(values)
-    if keys is headers is event_times is None and not codec:  # one record at a time has no time for more
-        plain = (ColumnId.VALUE, Codec.NONE, column, column.size)
-        return lay_out(Kind.RECORDS, len(values), (plain,), producer_id, producer_epoch, first_sequence)
-    found: list[tuple[int, int, Raw]] = [(ColumnId.VALUE, codec, column)]
+    if keys is headers is event_times is None and not codec and len(values) <= columns.FEW:
+        return encode_few(values, producer_id, producer_epoch, first_sequence)
+    found: list[tuple[int, int, Raw]] = [(ColumnId.VALUE, codec, columns.pieces(values))]
     if keys is not None:
         found += _key_columns(_same_length("keys", keys, values), codec)
     if headers is not None:

@@ -23,7 +23,7 @@ def full_batch(**options: object) -> bytes:
     return placed(batch)
 
 
-def placed(batch: bytearray, **place: object) -> bytes:
+def placed(batch: bytes | bytearray, **place: object) -> bytes:
     fields = {"seq": 7, "base_offset": 40, "term": 2, "log_id": b"L" * 16, "append_time_us": 99, "previous": 0} | place
     header = b.stamp(batch, b.Stamp(**fields))  # type: ignore[arg-type]
     return bytes(header) + bytes(batch[len(header) :])
