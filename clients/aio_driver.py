@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING, TypeVar
 
 from ..storage.errors import Closed
+from .connection import LOOK_PERIOD_S
 from .steps import FOREVER, Pause, Steps
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WAIT_MAX_S = 1.0
+WAIT_MAX_S = LOOK_PERIOD_S
 """As in driver.py: the longest that is slept without looking."""
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..storage.errors import Error
@@ -46,6 +47,10 @@ GREETING_PATIENCE_S = 5.0
 """A greeting without an answer is sent again after so long."""
 
 
+LOOK_PERIOD_S = 1.0
+"""How often askers whose answers are out are told so."""
+
+
 class Asker(Protocol):
     """Whoever waits for an answer."""
 
@@ -55,6 +60,10 @@ class Asker(Protocol):
 
     def lost(self) -> None:
         """The answer may never come: the connection is another one. Its requests are no longer registered."""
+        ...
+
+    def unanswered(self, now: float) -> None:
+        """The answer is still out; said every LOOK_PERIOD_S."""
         ...
 
 
@@ -67,7 +76,7 @@ class Session(Protocol):
 
 
 class Part(Protocol):
-    """A producer or consumer: something that keeps itself going."""
+    """A consumer, or a producer's lane with something to try again: what has to be kept going."""
 
     def turn(self, now: float) -> None:
         """Do what can be done now."""
@@ -98,7 +107,7 @@ class Question:
     def send(self) -> bool:
         """Send it, under a fresh id. False when the channel cannot take it now."""
         request = self._connection.next_request()
-        if not self._connection.send(self._make(request), asker=self, request=request):
+        if not self._connection.send(self._make(request), asker=self):
             return False
         self.times_sent += 1
         self.request = request
@@ -119,6 +128,9 @@ class Question:
     def lost(self) -> None:
         self._connection.post(self)
 
+    def unanswered(self, now: float) -> None:
+        """See Asker: a broker may take its time, and whoever waits knows for how long."""
+
     def cancel(self) -> None:
         """Nobody wants the answer any more."""
         self._connection.forget(self)
@@ -134,6 +146,8 @@ class Connection:
         self.clock = clock
         self.welcome: Welcome | None = None
         self.turns = 0
+        self.now = clock()  # when the latest turn began
+        self.next_request = count(1).__next__  # an id that was never used on this connection
         self.finished: list[Callable[[], None]] = []
         self.parts: dict[Part, None] = {}
         self.sessions: dict[int, Session] = {}
@@ -142,24 +156,19 @@ class Connection:
         self._refused: Error | None = None
         self._greeted = 0  # the connection we greeted on
         self._greeting = 0  # request of the latest Hello
-        self._greet_again = FOREVER
-        self._request = 0
+        self._greet_again = 0.0  # at the first turn
+        self._look_at = 0.0
         self._asked: dict[int, Asker] = {}
         self._unsent: deque[Question] = deque()
 
     # -- sending --------------------------------------------------------------------------------------
 
-    def next_request(self) -> int:
-        """An id that was never used on this connection."""
-        self._request += 1
-        return self._request
-
-    def send(self, message: Message, payload: Buffer = b"", *, asker: Asker | None = None, request: int = 0) -> bool:
-        """Send now, if the broker has greeted us; `asker` is told the answer to `request`."""
+    def send(self, message: Message, payload: Buffer = b"", *, asker: Asker | None = None) -> bool:
+        """Send now, if the broker has greeted us; `asker` is told the answer to the message, a request."""
         if not self._ready or not self.channel.send(message, payload):
             return False
         if asker is not None:
-            self._asked[request] = asker
+            self._asked[message.request] = asker  # pyright: ignore[reportAttributeAccessIssue]
         return True
 
     def post(self, question: Question) -> None:
@@ -185,28 +194,39 @@ class Connection:
     def turn(self) -> bool:
         """Take what has arrived, do what is due. True when anything arrived: look again before waiting."""
         self.turns += 1
+        now = self.now = self.clock()
         arrived = False
-        receive = self.channel.receive
+        channel = self.channel
         while True:
-            found = receive()
-            if self.channel.connections != self._greeted:
+            found = channel.receive()
+            if channel.connections != self._greeted:
                 self._greet()
             if found is None:
                 break
             arrived = True
             self._take(*found)
-        now = self.clock()
         if now >= self._greet_again:
             self._greet()
+        if now >= self._look_at:
+            self._look(now)
         while self._unsent and self._unsent[0].send():
             self._unsent.popleft()
-        for part in list(self.parts):
-            part.turn(now)
+        if self.parts:
+            for part in list(self.parts):
+                part.turn(now)
         return arrived
 
     def due(self) -> float:
-        """When to turn again at the latest."""
-        return min([self._greet_again, self.channel.due(), *[part.due() for part in self.parts]])
+        """When there is something to do at the latest; whoever is `expecting` turns every LOOK_PERIOD_S anyway."""
+        due = min(self.channel.due(), self._greet_again)
+        for part in self.parts:
+            due = min(due, part.due())
+        return due
+
+    def _look(self, now: float) -> None:
+        self._look_at = now + LOOK_PERIOD_S
+        for asker in dict.fromkeys(self._asked.values()):
+            asker.unanswered(now)
 
     @property
     def expecting(self) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ..storage.errors import Closed
+from .connection import LOOK_PERIOD_S
 from .steps import FOREVER, Pause, Sleeper, Steps
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ T = TypeVar("T")
 PUMP_PERIOD_S = 0.002
 """How long gathered records wait at most while the application is away."""
 
-WAIT_MAX_S = 1.0
+WAIT_MAX_S = LOOK_PERIOD_S
 """No wait is longer, whatever was promised: a wake-up lost in a library costs a second, not a stand-still."""
 
 
@@ -103,42 +104,37 @@ class Driver:
     # -- waiting ----------------------------------------------------------------------------------------
 
     def _pause(self, pause: Pause) -> None:
-        """Take what has arrived; when that is nothing, wait for more."""
+        """Wait until something arrives or is due, and take it. A leader finds what has arrived by waiting for it."""
         if pause.sleeper is not None:
             self._sleep(pause.sleeper, pause.until)
             return
         connection = self.connection
-        if connection.turn():
+        timeout = min(min(pause.until, connection.due()) - connection.clock(), WAIT_MAX_S)
+        if timeout <= 0.0:
+            connection.turn()
             self.tell()
-            self.check_open()  # callbacks may have closed it
-            return
-        timeout = min(pause.until, connection.due()) - connection.clock()
-        timeout = min(max(timeout, 0.0), WAIT_MAX_S)
-        if self._leader:
+        elif self._leader:
             self._follow(timeout)
         else:
             self._lead(timeout)
-        self.check_open()
+        if self.closed:
+            self.check_open()  # by a callback, or meanwhile
 
     def _lead(self, timeout: float) -> None:
-        self._leader, self._leader_turns = True, self.connection.turns
-        try:
-            arrived = self._wait(timeout)
-        finally:
-            self._leader = False
-        self.check_open()
-        if not arrived and timeout >= WAIT_MAX_S:
-            self.connection.channel.look_again()
-        self.connection.turn()
-        self.tell()
-
-    def _wait(self, timeout: float) -> bool:
-        """Whether anything arrived at the channel in time. Without the lock, which this thread holds exactly once."""
+        connection = self.connection
+        self._leader, self._leader_turns = True, connection.turns
         self.lock.release()
         try:
-            return bool(self._poll.poll(timeout * 1000))
+            arrived = self._poll.poll(timeout * 1000)
         finally:
             self.lock.acquire()
+            self._leader = False
+        if self.closed:
+            return
+        if not arrived and timeout >= WAIT_MAX_S:
+            connection.channel.look_again()
+        connection.turn()
+        self.tell()
 
     def _follow(self, timeout: float) -> None:
         self._followers += 1

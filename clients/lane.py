@@ -5,7 +5,8 @@ them. Nothing in flight: a record goes at once. Something in flight: records gat
 batch, or until an answer comes back, so batches grow with load and nothing waits when there is none.
 
 Contract: never waits. A batch that cannot be sent now stays in the session and is tried at every turn; what
-the broker may have forgotten or never got is sent again with the same sequences, which is harmless.
+the broker may have forgotten or never got is sent again with the same sequences, which is harmless. Only while
+there is something to try a lane is among the connection's parts, so that lanes at rest cost a turn nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..storage.batch import encode
 from ..storage.errors import BatchTooLarge, Error, InvalidBatch
 from ..transport.failures import error_from
 from ..transport.messages import Answer, Failure, OpenProducer, Produce, Produced, ProducerOpened
-from ..transport.producer_session import TARGET_BYTES, ProducerSession, Settled
+from ..transport.producer_session import TARGET_BYTES, InFlight, ProducerSession
 from .connection import Question, raised
 from .pending import Pending
 from .steps import FOREVER
@@ -46,6 +47,7 @@ class Lane:
         self.trouble: Failure | None = None  # what a retry is waiting to get over
         self._core = core
         self._connection = core.connection
+        self._topic = core.topic.topic
         self._opening: Question | None = None
         self._backoff_s = 0.0
         self._retry_at = 0.0
@@ -63,23 +65,27 @@ class Lane:
     @property
     def is_empty(self) -> bool:
         """Nothing gathered, nothing in flight."""
-        return not self.gather.values and not (self.session is not None and len(self.session))
+        return not self.gather.values and not (self.session is not None and self.session.in_flight)
 
     def has_room(self, size: int) -> bool:
         """Whether a batch can be added now. Raises what ended the lane."""
         if self.ended is not None:
             raise self.ended
-        if self.session is None:
+        session = self.session
+        if session is None:
             self.open()
             return False
-        if self.session.broken is not None and not self._renew():
+        if session.broken is not None and not self._renew():
             return False
-        return self.session.has_room(size)
+        return not session.in_flight or session.has_room(size)
 
     def ship(self) -> None:
-        """Make a batch of what is gathered, if there is room for it."""
+        """Make a batch of what is gathered, if there is room for it. Refuses it once the lane has ended."""
         gathered = self.gather
         if not gathered.values:
+            return
+        if self.ended is not None:
+            self._refuse_gathered(self.ended)
             return
         if not self.has_room(gathered.size):
             self.trigger = TARGET_BYTES
@@ -100,7 +106,7 @@ class Lane:
             )
         except (InvalidBatch, TypeError) as error:
             refused = error if isinstance(error, Error) else InvalidBatch(f"records that cannot be encoded: {error}")
-            self._core.settle(gathered, -1, 0, refused)
+            gathered.settle(-1, 0, refused)
             return
         self.add(batch, len(gathered.values), gathered)
 
@@ -113,44 +119,53 @@ class Lane:
                 f"a batch of {len(batch)} bytes with {units.count_text(count, 'record')} is over "
                 f"max_frame_bytes={welcome.max_frame_bytes} of the broker: split the record, or raise the setting"
             )
-            self._core.settle(pending, -1, 0, refused)
+            pending.settle(-1, 0, refused)
             return
         session = self.session
         assert session is not None, "a batch is encoded for a session"
-        if not len(session):
+        if not session.in_flight:
             self._progress_at = self._connection.clock()
         session.add(batch, count, pending)
         self.trigger = TARGET_BYTES
         self._push(session)
 
     def _push(self, session: ProducerSession) -> None:
+        """Send what is not sent. What is left is tried again at the next turn."""
         connection = self._connection
-        if self._retry_at and connection.clock() < self._retry_at:
-            return
-        self._retry_at = 0.0
-        topic = self._core.topic.topic
-        while (batch := session.to_send()) is not None:
-            request = connection.next_request()
-            message = Produce(request, topic, self.partition)
-            if not connection.send(message, batch.batch, asker=self, request=request):
-                return
-            session.sent(batch, request)
+        if not self._retry_at or connection.clock() >= self._retry_at:
+            self._retry_at = 0.0
+            while session.unsent and (batch := session.to_send()) is not None:
+                message = Produce(connection.next_request(), self._topic, self.partition)
+                if not connection.send(message, batch.batch, asker=self):
+                    break
+                session.sent(batch, message.request)
+        if session.unsent:
+            self._try_later()
+
+    def _try_later(self) -> None:
+        """Have `turn` called until there is nothing to try."""
+        self._connection.parts[self] = None
+
+    def _refuse_gathered(self, error: Error) -> None:
+        gathered, self.gather = self.gather, Pending(self._core, self.partition)
+        if gathered.values:
+            gathered.settle(-1, 0, error)
 
     # -- answers --------------------------------------------------------------------------------------
 
     def answered(self, answer: Answer) -> None:
         session = self.session
         assert session is not None, "an answer needs a question"
-        self._progress_at = self._connection.clock()
+        self._progress_at = self._connection.now
         if isinstance(answer, Produced):
             self.trouble, self._backoff_s = None, 0.0
-            self._settle(session.produced(answer))
+            _settle(session.produced(answer))
         else:
             assert isinstance(answer, Failure), f"a batch was answered with {type(answer).__name__}"
             self._failed(session, answer)
         if self.gather.values:
             self.ship()
-        elif not len(session):
+        if not session.in_flight:
             self.trigger = 0
 
     def _failed(self, session: ProducerSession, failure: Failure) -> None:
@@ -160,16 +175,9 @@ class Lane:
             self._retry_at = self._connection.clock() + self._backoff_s
         elif failure.code == "fenced":
             self.ended = raised(failure)
-        self._settle(session.failed(failure))
-
-    def _settle(self, settled: list[Settled]) -> None:
-        for each in settled:
-            if each.produced is not None:
-                self._core.settle(each.handle, each.produced.offset, each.produced.time_us, None)
-            else:
-                assert each.failure is not None, "a batch settles one way or the other"
-                error = error_from(each.failure.code, each.failure.message, retry=each.failure.retry)
-                self._core.settle(each.handle, -1, 0, error)
+        _settle(session.failed(failure))
+        if session.unsent:
+            self._try_later()
 
     def lost(self) -> None:
         """The connection is another one: the broker may not have got what is in flight."""
@@ -178,25 +186,26 @@ class Lane:
             self._progress_at = self._connection.clock()
             self._push(self.session)
 
+    def unanswered(self, now: float) -> None:
+        """See Asker."""
+        if now - self._progress_at > PATIENCE_S:
+            self._connection.forget_asker(self)
+            self.lost()
+
     def turn(self, now: float) -> None:
-        """Send what could not be sent before."""
+        """Send what could not be sent before. See Part."""
         session = self.session
-        if session is None:
-            return
-        if len(session):
-            if now - self._progress_at > PATIENCE_S:
-                self._connection.forget_asker(self)
-                self.lost()
-            else:
-                self._push(session)
-        elif self.gather.values:
-            self.ship()
+        if session is not None:
+            self._push(session)
+        if session is None or not session.unsent:
+            del self._connection.parts[self]
 
     def due(self) -> float:
-        """When `turn` has something to do."""
-        if self.session is None or not len(self.session):
-            return FOREVER
-        return self._retry_at or self._progress_at + PATIENCE_S
+        """When `turn` has something to do: the next try; else with whatever arrives. See Part."""
+        return self._retry_at or FOREVER
+
+    def restored(self) -> None:
+        """See Part: a lane hears of it as an asker."""
 
     def abandon(self, failure: Failure) -> None:
         """Give up on everything: it may or may not have been appended."""
@@ -204,10 +213,9 @@ class Lane:
         if self._opening is not None:
             self._opening.cancel()
         if self.session is not None:
-            self._settle(self.session.abandon(failure))
-        if self.gather.values:
-            gathered, self.gather = self.gather, Pending(self._core, self.partition)
-            self._core.settle(gathered, -1, 0, error_from(failure.code, failure.message, retry=failure.retry))
+            _settle(self.session.abandon(failure))
+        self._connection.parts.pop(self, None)
+        self._refuse_gathered(error_from(failure.code, failure.message, retry=failure.retry))
 
     # -- the session ----------------------------------------------------------------------------------
 
@@ -215,7 +223,7 @@ class Lane:
         """Go on after a failure as a new producer; a named one claims its name again. False until that is done."""
         session = self.session
         assert session is not None, "only a session can be broken"
-        if len(session):
+        if session.in_flight:
             return False
         if self._core.name:
             self.session = None
@@ -245,6 +253,15 @@ class Lane:
         self.trouble = answer
         if not answer.retry:
             self.ended = raised(answer)
-        if self.gather.values:
-            gathered, self.gather = self.gather, Pending(self._core, self.partition)
-            self._core.settle(gathered, -1, 0, raised(answer))
+        self._refuse_gathered(raised(answer))
+
+
+def _settle(settled: list[InFlight]) -> None:
+    for batch in settled:
+        pending: Pending = batch.handle
+        if batch.produced is not None:
+            pending.settle(batch.produced.offset, batch.produced.time_us, None)
+        else:
+            assert batch.failure is not None, "a batch settles one way or the other"
+            failure = batch.failure
+            pending.settle(-1, 0, error_from(failure.code, failure.message, retry=failure.retry))

@@ -46,9 +46,14 @@ class Pending:
         self.callbacks: list[Callable[[], None]] | None = None
 
     def settle(self, offset: int, time_us: int, error: Error | None) -> None:
-        """The outcome is known; the records are not needed any more."""
+        """The outcome is known; the records are not needed any more. Callbacks are left to the connection."""
         self.offset, self.time_us, self.error, self.settled = offset, time_us, error, True
         self.values, self.keys, self.headers, self.times = [], None, None, None
+        if error is not None:
+            self.owner.failed.append(self)
+        if self.callbacks is not None:
+            self.owner.connection.finished += self.callbacks
+            self.callbacks = None
 
     def raise_error(self) -> None:
         """Raise the error, if there is one."""
@@ -83,7 +88,8 @@ class Future(msgspec.Struct, eq=False, gc=False):
         pending = self._pending
         if not pending.settled:
             pending.owner.wait(pending, timeout)
-        pending.raise_error()
+        if pending.error is not None:
+            pending.raise_error()
         return pending.offset + self._index
 
     def exception(self, timeout: float | None = None) -> Error | None:

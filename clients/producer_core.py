@@ -17,10 +17,10 @@ from xxhash import xxh3_64_intdigest
 
 from ..broker.errors import UnknownPartition
 from ..storage.batch import Codec
-from ..storage.errors import Closed, Error, InvalidBatch
+from ..storage.errors import Closed, InvalidBatch
 from ..transport.messages import Failure, ProducerOpened, Topic
 from ..transport.partitioner import Sticky
-from ..transport.producer_session import ProducerSession
+from ..transport.producer_session import TARGET_BYTES, ProducerSession
 from .bulk import Piece, Shape, check_extras, check_record
 from .errors import InvalidArgument, TimedOut
 from .lane import Lane
@@ -68,11 +68,10 @@ class ProducerCore:
         self._window_bytes = window_bytes
         self._now_us = now_us
         self._future = future
-        self._failed: list[Pending] = []
+        self.failed: list[Pending] = []  # what `flush` raises when nobody asked for it
         self.lanes = [Lane(self, number) for number in range(count)]
         self._sticky = Sticky(count, int.from_bytes(os.urandom(2), "little"))
         self._current = self.lanes[self._sticky.partition]
-        connection.parts[self] = None
 
     # -- sessions of lanes ----------------------------------------------------------------------------
 
@@ -102,7 +101,8 @@ class ProducerCore:
         partition: int | None,
     ) -> Future:
         """Take one record. It goes at once when nothing is in flight, else with others."""
-        if key is None and headers is None and timestamp is None and partition is None:
+        plain = key is None and headers is None and timestamp is None
+        if plain and partition is None:
             lane = self._current
         else:
             check_extras(key, headers, timestamp)
@@ -114,7 +114,7 @@ class ProducerCore:
         size = len(value)
         if size > self._largest:
             check_record(size, self.shape)
-        if gather.has_columns or key is not None or headers is not None or timestamp is not None:
+        if not plain or gather.has_columns:
             self._append_extras(gather, index, key, headers, timestamp)
         gather.values.append(value)
         gather.size = size = gather.size + size + OVERHEAD_BYTES
@@ -134,7 +134,8 @@ class ProducerCore:
         """Take one record and wait until it is committed."""
         if self.jammed is not None:
             yield from self.unjam(deadline)
-        self.check_open()
+        if self.closed:
+            self.check_open()
         future = self.append(value, key, headers, timestamp, partition)
         yield from self.settled(future._pending, deadline)
         return future.result()
@@ -171,13 +172,11 @@ class ProducerCore:
 
     def _ship(self, lane: Lane) -> None:
         lane.ship()
-        if lane.full:
+        gathered = lane.gather.size
+        if not gathered and lane is self._current:
+            self._current = self.lanes[self._sticky.next_batch()]
+        elif gathered >= TARGET_BYTES:
             self.jammed = lane
-        elif lane is self._current and not lane.gather.values:
-            self._next_lane()
-
-    def _next_lane(self) -> None:
-        self._current = self.lanes[self._sticky.next_batch()]
 
     def lane(self, partition: int) -> Lane:
         """A lane by number. Raises UnknownPartition."""
@@ -216,7 +215,7 @@ class ProducerCore:
         lane.add(piece.encode(session.producer_id, session.epoch, session.next_sequence), piece.count, pending)
         pending.count = piece.count
         if lane is self._current:
-            self._next_lane()
+            self._current = self.lanes[self._sticky.next_batch()]
         self.connection.turn()
         return pending
 
@@ -228,15 +227,6 @@ class ProducerCore:
 
     # -- outcomes -------------------------------------------------------------------------------------
 
-    def settle(self, pending: Pending, offset: int, time_us: int, error: Error | None) -> None:
-        """The outcome of a batch."""
-        pending.settle(offset, time_us, error)
-        if error is not None:
-            self._failed.append(pending)
-        if pending.callbacks is not None:
-            self.connection.finished += pending.callbacks
-            pending.callbacks = None
-
     def call_when_settled(self, pending: Pending, callback: Callable[[], None]) -> bool:
         """Have `callback` called, without the lock, when `pending` is settled. False when it is already."""
         with self.lock:
@@ -247,11 +237,15 @@ class ProducerCore:
 
     def settled(self, pending: Pending, deadline: float) -> Steps[None]:
         """Wait until a batch is settled."""
-        while not pending.settled:
-            lane = self.lanes[pending.partition]
-            lane.ship()
+        pause = Pause(deadline)
+        lane = self.lanes[pending.partition]
+        while True:
+            if lane.gather is pending:
+                lane.ship()
+            if pending.settled:
+                return
             self._check(lane, deadline)
-            yield Pause(deadline)
+            yield pause
 
     def flush(self, deadline: float) -> Steps[None]:
         """Wait until nothing is gathered or in flight. Raises the first error nobody was told of."""
@@ -263,24 +257,12 @@ class ProducerCore:
                 self._check(lane, deadline)
                 yield Pause(deadline)
         self.jammed = None
-        failed, self._failed = self._failed, []
+        failed, self.failed = self.failed, []
         for pending in failed:
             if not pending.seen:
                 pending.raise_error()
 
-    # -- going on -------------------------------------------------------------------------------------
-
-    def turn(self, now: float) -> None:
-        """See Part."""
-        for lane in self.lanes:
-            lane.turn(now)
-
-    def due(self) -> float:
-        """See Part."""
-        return min([lane.due() for lane in self.lanes])
-
-    def restored(self) -> None:
-        """See Part: lanes hear of it themselves, as askers."""
+    # -- the end --------------------------------------------------------------------------------------
 
     def check_open(self) -> None:
         """Raise Closed after `close`."""
@@ -304,7 +286,6 @@ class ProducerCore:
             yield from self.flush(deadline)
         finally:
             self.closed = True
-            self.connection.parts.pop(self, None)
             for lane in self.lanes:
                 lane.abandon(
                     Failure(0, Closed.code, f"the producer of topic {self.topic.name} was closed before it was known")

@@ -11,7 +11,9 @@ runs, and not while it pauses. Resuming early is harmless: a step looks again at
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
@@ -28,7 +30,7 @@ class Sleeper(Protocol):
         ...
 
 
-class Pause(NamedTuple):
+class Pause(msgspec.Struct, frozen=True, gc=False):
     """Nothing can be done before something arrives, or before `until` on the client's clock."""
 
     until: float

@@ -40,29 +40,26 @@ TARGET_BYTES = 256 << 10
 
 
 class InFlight(Struct, eq=False):
-    """One batch on its way. `handle` is the caller's and comes back when it settles."""
+    """One batch on its way. `handle` is the caller's.
+
+    Once it is settled, `produced` says where it stands, or `failure` why it could not be appended.
+    """
 
     batch: Buffer
     first_sequence: int
     count: int
     handle: Any
     request: int = 0  # of its latest sending, 0 while it waits to be sent
-    answer: Produced | None = None
+    produced: Produced | None = None
+    failure: Failure | None = None
     after_gap: bool = False  # refused because of one before it whose answer is still to come
 
 
-class Settled(Struct, frozen=True):
-    """The end of one batch: where it stands, or why it could not be appended."""
-
-    handle: Any
-    first_sequence: int
-    count: int
-    produced: Produced | None
-    failure: Failure | None = None
-
-
 class ProducerSession:
-    """See the module. `next_sequence` is what the next batch must carry as its first sequence."""
+    """See the module. `next_sequence` is what the next batch must carry as its first sequence.
+
+    Invariant: `unsent` of the batches `in_flight` have no request; the others are known by theirs.
+    """
 
     def __init__(
         self,
@@ -79,20 +76,21 @@ class ProducerSession:
         self.next_sequence = next_sequence
         self.broken: Failure | None = None
         self.bytes_in_flight = 0
+        self.in_flight: deque[InFlight] = deque()
+        self.unsent = 0
         self._window_bytes = window_bytes
         self._window_batches = window_batches
-        self._in_flight: deque[InFlight] = deque()
         self._by_request: dict[int, InFlight] = {}
 
     def __len__(self) -> int:
         """Batches in flight."""
-        return len(self._in_flight)
+        return len(self.in_flight)
 
     def has_room(self, size: int) -> bool:
         """Whether a batch of `size` bytes fits into the window now. A batch that is alone always does."""
-        if not self._in_flight:
+        if not self.in_flight:
             return True
-        return len(self._in_flight) < self._window_batches and self.bytes_in_flight + size <= self._window_bytes
+        return len(self.in_flight) < self._window_batches and self.bytes_in_flight + size <= self._window_bytes
 
     def add(self, batch: Buffer, count: int, handle: Any = None) -> InFlight:
         """Take a batch of `count` records that was encoded with `next_sequence`. Raises SessionBroken."""
@@ -101,17 +99,21 @@ class ProducerSession:
         added = InFlight(batch, self.next_sequence, count, handle)
         self.next_sequence += count
         self.bytes_in_flight += len(batch)
-        self._in_flight.append(added)
+        self.in_flight.append(added)
+        self.unsent += 1
         return added
 
     def to_send(self) -> InFlight | None:
         """The next batch to send, in order; None when all are sent."""
-        if len(self._by_request) == len(self._in_flight):
+        if not self.unsent:
             return None
+        newest = self.in_flight[-1]
+        if self.unsent == 1 and not newest.request and not newest.after_gap:
+            return newest
         before: InFlight | None = None
-        for batch in self._in_flight:
+        for batch in self.in_flight:
             if not batch.request:
-                waits = batch.after_gap and before is not None and before.answer is None
+                waits = batch.after_gap and before is not None and before.produced is None
                 return None if waits else batch
             before = batch
         return None
@@ -122,28 +124,31 @@ class ProducerSession:
         assert not batch.request, "a batch is sent once at a time"
         batch.request = request
         self._by_request[request] = batch
+        self.unsent -= 1
 
-    def produced(self, answer: Produced) -> list[Settled]:
+    def produced(self, answer: Produced) -> list[InFlight]:
         """The broker's yes. Returns what is settled by it; answers to older sendings settle nothing."""
         batch = self._by_request.get(answer.request)
         if batch is None:
             return []
-        batch.answer = answer
-        settled: list[Settled] = []
-        while self._in_flight and (first := self._in_flight[0]).answer is not None:
-            self._drop(self._in_flight.popleft())
-            settled.append(Settled(first.handle, first.first_sequence, first.count, first.answer))
+        batch.produced = answer
+        settled: list[InFlight] = []
+        in_flight = self.in_flight
+        while in_flight and in_flight[0].produced is not None:
+            first = in_flight.popleft()
+            self._drop(first)
+            settled.append(first)
         return settled
 
-    def failed(self, failure: Failure) -> list[Settled]:
+    def failed(self, failure: Failure) -> list[InFlight]:
         """The broker's no. With `retry` the batch and all after it wait to be sent again, without it they end here."""
         batch = self._by_request.get(failure.request)
         if batch is None:
             return []
-        index = self._in_flight.index(batch)
+        index = self.in_flight.index(batch)
         if failure.retry:
             self._send_again_from(index)
-        elif failure.code in GAPS and any(each.answer is None for each in list(self._in_flight)[:index]):
+        elif failure.code in GAPS and any(each.produced is None for each in list(self.in_flight)[:index]):
             self._send_again_from(index)
             batch.after_gap = True
         else:
@@ -154,34 +159,37 @@ class ProducerSession:
         """The connection was lost, or the broker started anew: all in flight wait to be sent again."""
         self._send_again_from(0)
 
-    def abandon(self, failure: Failure) -> list[Settled]:
+    def abandon(self, failure: Failure) -> list[InFlight]:
         """Give up on everything in flight (a time-out, a close). It may or may not have been appended."""
         return self._break(failure, 0)
 
     def restart(self, producer_id: int, *, epoch: int = 0, next_sequence: int = 0) -> None:
         """Go on as another producer after being broken; nothing may be in flight."""
-        assert not self._in_flight, "batches of the old producer are still in flight"
+        assert not self.in_flight, "batches of the old producer are still in flight"
         self.producer_id, self.epoch, self.next_sequence = producer_id, epoch, next_sequence
         self.broken = None
 
     def _send_again_from(self, index: int) -> None:
-        for batch in list(self._in_flight)[index:]:
-            if batch.answer is None and batch.request:
+        for batch in list(self.in_flight)[index:]:
+            if batch.produced is None and batch.request:
                 del self._by_request[batch.request]
                 batch.request = 0
+                self.unsent += 1
             batch.after_gap = False
 
-    def _break(self, failure: Failure, index: int) -> list[Settled]:
+    def _break(self, failure: Failure, index: int) -> list[InFlight]:
         self.broken = failure
-        settled: list[Settled] = []
-        while len(self._in_flight) > index:
-            batch = self._in_flight.pop()
+        settled: list[InFlight] = []
+        while len(self.in_flight) > index:
+            batch = self.in_flight.pop()
             self._drop(batch)
-            outcome = None if batch.answer else failure
-            settled.append(Settled(batch.handle, batch.first_sequence, batch.count, batch.answer, outcome))
+            if batch.produced is None:
+                batch.failure = failure
+            settled.append(batch)
         settled.reverse()
         return settled
 
     def _drop(self, batch: InFlight) -> None:
         self.bytes_in_flight -= len(batch.batch)
-        self._by_request.pop(batch.request, None)
+        if self._by_request.pop(batch.request, None) is None:
+            self.unsent -= 1

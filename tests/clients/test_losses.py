@@ -9,7 +9,7 @@ import threading
 import pytest
 from penstock.broker import ServeConfig
 from penstock.broker.errors import Fenced, SessionReplaced, UnknownTopic
-from penstock.clients import TimedOut, connect, lane, session_life
+from penstock.clients import TimedOut, connect, connection, driver, lane, session_life
 from penstock.clients.channel import ZmqChannel
 from penstock.clients.local import LocalChannel
 from penstock.storage.errors import BatchTooLarge, StorageFull
@@ -128,6 +128,8 @@ def test_a_client_outlives_a_broker_that_comes_back(tmp_path):
 
 def test_a_batch_whose_answer_was_lost_is_sent_again_and_stands_once(penstock_client, losing, monkeypatch):
     monkeypatch.setattr(lane, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(connection, "LOOK_PERIOD_S", 0.01)
+    monkeypatch.setattr(driver, "WAIT_MAX_S", 0.01)
     penstock_client.create_topic("t")
     losing(Produced, 1, 3)
     with penstock_client.producer("t") as producer:

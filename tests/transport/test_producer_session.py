@@ -242,6 +242,7 @@ def test_a_broker_that_answers_loses_and_restarts_at_random_gets_every_batch_onc
             line.session.lost()
             answers.clear()
             wire = wire[: rng.randrange(len(wire) + 1)]  # some of it had arrived
+        assert line.session.unsent == sum(not batch.request for batch in line.session.in_flight)
     assert line.session.broken is None
     assert [(each.first_sequence, each.count) for each in told] == log
     assert len(log) == 40
