@@ -1,7 +1,11 @@
-"""Time for one record: acknowledged as durable in a closed loop, and delivered to an idle mapped reader.
+"""Time for one record: until it is acknowledged, until an idle reader has it, and until a reader has it under load.
 
-The disk is measured at the same pace: an fdatasync right after another is cheaper than one after a pause, so the
-limit beside a round trip of L is the median fdatasync of a loop that makes one every L.
+Closed loops first. The disk is measured at the same pace: an fdatasync right after another is cheaper than one after a
+pause, so the limit beside a round trip of L is the median fdatasync of a loop that makes one every L.
+
+Then open loops, from the moment each record was due to the moment a consumer in another process had it. At the lowest
+rate everything sleeps in between, and what is measured is waking up. The tail is that of a broker at half of the rate
+that it sustains, while its keeper syncs and retention removes segments.
 """
 
 from __future__ import annotations
@@ -12,39 +16,78 @@ from collections.abc import Iterator
 
 import penstock
 
-from . import limits
+from . import capacity, limits, loads, peers
 from .harness import Lab
-from .rows import Row
+from .loads import Load
+from .rows import BEST_PEER, Latency, Row
 from .served import Served, serve
+from .systems import bare
+from .systems.penstock import DELIVERIES, SCHEMES, Penstock, connected
 
 PACE_S = 0.001
 SAME_PACE = "fdatasync at the same pace"
-BARE = "bare ZeroMQ ipc one way"
+BARE_ZEROMQ = "bare ZeroMQ ipc one way"
+PING_PONG = "bare Unix socket, ping-pong"
+IDLE = 20
+RATES = {"1 k/s": 1_000, "10 k/s": 10_000}
+STATED = "mapped"
+"""The delivery that local readers are for; peers stand beside it always, and beside the other in the full run."""
+SEGMENT, RETAINED = "4MB", "16MB"
+TAIL_S = 5.5
+"""Long enough for one pass of retention, which a broker makes every five seconds."""
 
 
-def rows(lab: Lab) -> Iterator[Row]:
+def rows(lab: Lab) -> Iterator[Row | Latency]:
+    yield from _closed_loops(lab)
+    runs = loads.Runs(lab)
+    with lab.place() as place, bare.SYSTEM.serve(place, "") as socket:
+        for delivery in DELIVERIES:
+            system = Penstock(SCHEMES[-1], delivery)
+            with peers.served(lab, system, "written") as address:
+                yield from _open_loops(lab, runs, system, address, socket)
+        yield from _tail(lab, runs, socket)
+
+
+# -- closed loops ---------------------------------------------------------------------------------
+
+
+def _closed_loops(lab: Lab) -> Iterator[Row]:
     rounds = lab.count(1000, least=100)
-    with lab.place() as place, serve(place) as broker, penstock.connect(broker.url) as client:
+    with lab.place() as place, serve(place, SCHEMES[-1]) as broker, penstock.connect(broker.url) as client:
         client.create_topic("durable")
         client.create_topic("written", commit="written")
         with client.producer("durable") as producer:
-            taken = [_closed_loop_us(producer, 100)]
-
-            def durable() -> float:
-                taken.append(_closed_loop_us(producer, rounds))
-                return taken[-1]
-
-            yield Row(
-                "latency: one durable record, closed loop",
-                "us",
-                durable,
-                False,
-                limits={SAME_PACE: lambda: limits.fdatasync_us(lab.directory, taken[-1] / 1e6)},
-                ratio_goals={SAME_PACE: 1.5},
-                durability="durable",
-                stated="durable record",
-            )
+            yield _durable(lab, producer, rounds)
         yield from _idle_reader(broker, client, rounds)
+
+
+def _durable(lab: Lab, producer: penstock.Producer, rounds: int) -> Row:
+    taken = [_closed_loop_us(producer, 100)]
+
+    def durable() -> float:
+        taken.append(_closed_loop_us(producer, rounds))
+        return taken[-1]
+
+    return Row(
+        "latency: one durable record, closed loop",
+        "us",
+        durable,
+        False,
+        limits={SAME_PACE: lambda: limits.fdatasync_us(lab.directory, taken[-1] / 1e6)},
+        peers=peers.acknowledging(lab, "durable", rounds // 4),
+        ratio_goals={SAME_PACE: 1.5},
+        durability="durable",
+        stated="durable record",
+    )
+
+
+def _closed_loop_us(producer: penstock.Producer, rounds: int) -> float:
+    took = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        producer.send(bytes(peers.RECORD_BYTES))
+        took.append(time.perf_counter() - begun)
+    return statistics.median(took) * 1e6
 
 
 def _idle_reader(broker: Served, client: penstock.Client, rounds: int) -> Iterator[Row]:
@@ -56,19 +99,10 @@ def _idle_reader(broker: Served, client: penstock.Client, rounds: int) -> Iterat
                 "us",
                 lambda producer=producer, delivery=delivery: _one_way_us(broker, producer, delivery, rounds) - 40,
                 False,
-                limits={BARE: limits.one_way_us},
-                ratio_goals={} if goal is None else {BARE: goal},
+                limits={BARE_ZEROMQ: limits.one_way_us},
+                ratio_goals={} if goal is None else {BARE_ZEROMQ: goal},
                 durability="written",
             )
-
-
-def _closed_loop_us(producer: penstock.Producer, rounds: int) -> float:
-    took = []
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        producer.send(b"x" * 100)
-        took.append(time.perf_counter() - begun)
-    return statistics.median(took) * 1e6
 
 
 def _one_way_us(broker: Served, producer: penstock.Producer, delivery: str, rounds: int) -> float:
@@ -79,3 +113,64 @@ def _one_way_us(broker: Served, producer: penstock.Producer, delivery: str, roun
             producer.send(time.perf_counter_ns().to_bytes(8, "little") + bytes(92))
         assert reader.stdout
         return float(reader.stdout.readline())
+
+
+# -- open loops -----------------------------------------------------------------------------------
+
+
+def _open_loops(lab: Lab, runs: loads.Runs, system: Penstock, address: str, socket: str) -> Iterator[Latency]:
+    seconds = 3.0 if lab.full else 1.0
+    name = f"send to receive, {system.delivery}"
+    yield _latency(runs, f"wake-up, {system.delivery}", "20/s", Load(IDLE, 2 * seconds), system, address, socket)
+    for text, rate in RATES.items():
+        load = Load(rate, seconds, warm_s=0.3)
+        row = _latency(runs, name, text, load, system, address, socket)
+        if system.delivery == STATED or lab.full:
+            told = lambda peer, outcome, text=text: runs.kept(f"{peer.name}, written, {text}", outcome)  # noqa: E731
+            row.peers = peers.delivering(lab, "written", load, told)
+        if system.delivery == STATED:
+            row.ratio_goals = {("p50", BEST_PEER): 0.5, ("p99", BEST_PEER): 0.5}
+            row.stated = "send to receive"
+        yield row
+
+
+def _latency(
+    runs: loads.Runs, name: str, text: str, load: Load, system: Penstock, address: str, socket: str
+) -> Latency:
+    forwarded = f"{bare.SYSTEM.name}, {text}"
+    return Latency(
+        name,
+        text,
+        lambda: runs.kept(f"{system.name}, written, {text}", loads.run(system, address, load)),
+        limits={bare.SYSTEM.name: lambda: runs.kept(forwarded, loads.run(bare.SYSTEM, socket, load))},
+        durability="written",
+    )
+
+
+def _tail(lab: Lab, runs: loads.Runs, socket: str) -> Iterator[Latency]:
+    """The rate is searched for first; then penstock and the ping-pong are offered half of it."""
+    system = Penstock(SCHEMES[-1], STATED, segment_bytes=SEGMENT, retention_bytes=RETAINED)
+    with peers.served(lab, system, "written") as address:
+        rate = capacity.rate_of(system, address, precision=0.1 if lab.full else 0.3)
+        if not rate:
+            raise RuntimeError(f"{system.name} sustains no rate at all")
+        load = Load(rate // 2, 2 * TAIL_S if lab.full else TAIL_S)
+        yield Latency(
+            "send to receive at half of the sustained rate, keeper and retention running",
+            "50 %",
+            lambda: runs.kept(f"{system.name}, written, half load", _retained(system, address, load)),
+            limits={PING_PONG: lambda: runs.kept(f"{PING_PONG}, half load", loads.ping_pong(socket, load))},
+            ratio_goals={("p999", PING_PONG): 3.0},
+            durability="written",
+            note=f"{rate // 2:,} records/s; segments of {SEGMENT}, {RETAINED} kept",
+            stated="tail",
+        )
+
+
+def _retained(system: Penstock, address: str, load: Load) -> loads.Outcome:
+    """A run during which retention did its work; it is no figure otherwise."""
+    outcome = loads.run(system, address, load)
+    with connected(address) as client:
+        if not client.offsets(outcome.stream, "earliest")[0]:
+            raise RuntimeError("retention removed nothing during the run: it was too short or too slow")
+    return outcome

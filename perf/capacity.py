@@ -10,12 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .loads import Outcome
+from . import loads
+from .loads import Load, Outcome
+from .systems.system import System
 
+FIRST = 20_000
+SECONDS = 1.0
 TRIES_MAX = 32
 P99_MOST_US = 100_000.0
 GROWTH_MOST = 0.02
 """Seconds of latency per second: at this, the system does 2 % less than what is offered."""
+
+
+def rate_of(system: System, address: str, size: int = 100, precision: float = 0.1) -> int:
+    """What a running system sustains, in messages of `size` bytes per second."""
+    return sustained(lambda rate: loads.run(system, address, Load(rate, SECONDS, size)), FIRST, precision)
 
 
 def keeps_up(outcome: Outcome) -> bool:

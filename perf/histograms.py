@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from .rows import Percentiles
 
 if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
+    from hdrh.log import HistogramLogWriter
 
 LONGEST_NS = 3600 * 1_000_000_000
 DIGITS = 3
@@ -44,17 +45,29 @@ def percentiles(filled: HdrHistogram) -> Percentiles:
     return Percentiles(at[50.0], at[90.0], at[99.0], at[99.9], filled.get_max_value() / 1e3)
 
 
-def keep(path: Path, filled: HdrHistogram, seconds: float, about: str) -> None:
-    """Write one histogram as a log of one interval that ends now."""
+class Log:
+    """One .hlog file: an interval for every run of one kind."""
+
+    def __init__(self, path: Path, about: str) -> None:
+        """Begins a new file, in place of one of an earlier measurement."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        with self._path.open("w") as file:
+            writer = _writer(file)
+            writer.output_comment(about)
+            writer.output_log_format_version()
+            writer.output_legend()
+
+    def add(self, filled: HdrHistogram, seconds: float) -> None:
+        """A run that has just ended."""
+        now_ms = time.time_ns() // 1_000_000
+        filled.set_start_time_stamp(now_ms - int(seconds * 1000))
+        filled.set_end_time_stamp(now_ms)
+        with self._path.open("a") as file:
+            _writer(file).output_interval_histogram(filled)
+
+
+def _writer(file: TextIO) -> HistogramLogWriter:
     from hdrh.log import HistogramLogWriter
 
-    now_ms = time.time_ns() // 1_000_000
-    filled.set_start_time_stamp(now_ms - int(seconds * 1000))
-    filled.set_end_time_stamp(now_ms)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        writer = HistogramLogWriter(file)
-        writer.output_comment(about)
-        writer.output_log_format_version()
-        writer.output_legend()
-        writer.output_interval_histogram(filled)
+    return HistogramLogWriter(file)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import select
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import histograms
 from .agents import Plan
+from .harness import Lab
 from .openloop import SECOND_NS
 from .rows import Percentiles
 from .systems.system import System
@@ -59,16 +61,32 @@ class Outcome:
     lateness: HdrHistogram | None  # of the sender, which is part of the latency; None where sender and receiver are one
     missing: int  # not received when the run ended
     growth: float  # seconds of latency gained per second
+    stream: str = ""
 
     @property
     def percentiles(self) -> Percentiles:
         return histograms.percentiles(self.latency)
 
-    def keep(self, path: Path, about: str) -> None:
-        """Keep the histograms beside each other: latency, and how late the sender was."""
-        histograms.keep(path.with_suffix(".hlog"), self.latency, self.load.seconds, about)
-        if self.lateness is not None:
-            histograms.keep(path.with_suffix(".sender.hlog"), self.lateness, self.load.seconds, f"{about}; sender")
+
+class Runs:
+    """Keeps the histograms of runs beside the results: a file for each kind of run, and one for its sender."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._logs: dict[str, histograms.Log] = {}
+
+    def kept(self, about: str, outcome: Outcome) -> Percentiles:
+        """Keep a run and say what came out. Runs that are told about in the same words are of one kind."""
+        self._log(about).add(outcome.latency, outcome.load.seconds)
+        if outcome.lateness is not None:
+            self._log(f"{about}, how late the sender was").add(outcome.lateness, outcome.load.seconds)
+        return histograms.percentiles(outcome.latency)
+
+    def _log(self, about: str) -> histograms.Log:
+        if about not in self._logs:
+            name = re.sub(r"[^a-z0-9]+", "-", about.lower()).strip("-")
+            self._logs[about] = histograms.Log(self._lab.kept(f"{name}.hlog"), about)
+        return self._logs[about]
 
 
 def run(system: System, address: str, load: Load) -> Outcome:
@@ -77,9 +95,13 @@ def run(system: System, address: str, load: Load) -> Outcome:
     system.create(address, stream)
     plan = _plan(type(system).__module__, system.name, address, stream, load)
     with _agent("receive", plan) as receiver, _agent("send", plan) as sender:
+        receiver.hear(START_S)
+        sender.hear(START_S)
+        sender.tell("probe")
         _start(receiver, sender)
         offered, received = sender.result(plan), receiver.result(plan)
-    return _outcome(load, received, histograms.decoded(offered["lateness"]))
+    lateness = histograms.decoded(offered["lateness"])
+    return Outcome(load, _latency(received), lateness, received["missing"], received["growth"], stream)
 
 
 def ping_pong(address: str, load: Load) -> Outcome:
@@ -88,7 +110,7 @@ def ping_pong(address: str, load: Load) -> Outcome:
     with _agent("ping", plan) as pinger:
         _start(pinger)
         received = pinger.result(plan)
-    return _outcome(load, received, None)
+    return Outcome(load, _latency(received), None, received["missing"], received["growth"])
 
 
 class Agent:
@@ -141,7 +163,7 @@ def _dismiss(process: subprocess.Popen[str]) -> None:
 
 
 def _start(*agents: Agent) -> None:
-    """Once all of them are connected."""
+    """Once values can go through all of them."""
     for agent in agents:
         agent.hear(START_S)
     start_ns = time.perf_counter_ns() + int(LEAD_S * SECOND_NS)
@@ -155,6 +177,5 @@ def _plan(module: str, system: str, address: str, stream: str, load: Load) -> Pl
     return Plan(module, system, address, stream, load.rate, total, warm, load.size, GRACE_S)
 
 
-def _outcome(load: Load, received: dict[str, Any], lateness: HdrHistogram | None) -> Outcome:
-    latency = histograms.decoded(received["latency"])
-    return Outcome(load, latency, lateness, received["missing"], received["growth"])
+def _latency(received: dict[str, Any]) -> HdrHistogram:
+    return histograms.decoded(received["latency"])

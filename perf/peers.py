@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from . import loads, systems
 from .harness import Lab
-from .rows import Absent, Beside, LatencySample, Sample
+from .rows import Absent, Beside, LatencySample, Percentiles, Sample
 from .systems.system import System
 
 T = TypeVar("T")
@@ -67,9 +67,11 @@ def acknowledging(lab: Lab, durability: str, rounds: int) -> dict[str, Beside[Sa
     return _beside(lab, durability, lambda system, address: _acknowledged(system, address, rounds))
 
 
-def delivering(lab: Lab, durability: str, load: loads.Load) -> dict[str, Beside[LatencySample]]:
-    """Latency from due to received."""
-    return _beside(lab, durability, lambda system, address: loads.run(system, address, load).percentiles)
+def delivering(
+    lab: Lab, durability: str, load: loads.Load, told: Callable[[System, loads.Outcome], Percentiles]
+) -> dict[str, Beside[LatencySample]]:
+    """Latency from due to received; `told` keeps each run."""
+    return _beside(lab, durability, lambda system, address: told(system, loads.run(system, address, load)))
 
 
 @contextmanager

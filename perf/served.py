@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,11 +42,12 @@ class Served:
 
 
 @contextmanager
-def serve(directory: Path, scheme: str = "ipc") -> Iterator[Served]:
+def serve(directory: Path, scheme: str = "ipc", settings: Mapping[str, str] | None = None) -> Iterator[Served]:
     """`penstock serve` until the block ends, listening on a Unix socket in the way that `scheme` names."""
     with tempfile.TemporaryDirectory(prefix="penstock-perf-") as sockets:
         url = f"{scheme}://{sockets}/s"
         command = [sys.executable, "-c", START, "serve", "--json", "--data", str(directory / "data"), "--listen", url]
+        command += [part for name, value in (settings or {}).items() for part in ("--set", f"{name}={value}")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout
             try:

@@ -29,9 +29,11 @@ class Penstock:
     durabilities = frozenset({"durable", "written"})
     chunk = 1_200_000
 
-    def __init__(self, scheme: str, delivery: Literal["push", "mapped"]) -> None:
+    def __init__(self, scheme: str, delivery: Literal["push", "mapped"], **settings: str) -> None:
+        """`settings` are those of the topics that it creates."""
         self.name = f"penstock ({scheme}, {delivery})"
         self.scheme = scheme
+        self.settings = {"segment_bytes": "256MB", **settings}
         self.delivery: Literal["push", "mapped"] = delivery
 
     def absent(self) -> str:
@@ -49,7 +51,7 @@ class Penstock:
 
     def create(self, address: str, stream: str) -> None:
         with connected(address) as client:
-            client.create_topic(stream, commit=address.partition("#")[2], segment_bytes="256MB")
+            client.create_topic(stream, commit=address.partition("#")[2], **self.settings)
 
     def produce(self, address: str, stream: str, values: Sequence[bytes]) -> None:
         with connected(address) as client, client.producer(stream) as producer:

@@ -28,12 +28,16 @@ def test_nothing_measured_is_nothing():
     assert histograms.percentiles(histograms.histogram(np.array([], dtype=np.int64))).most == 0
 
 
-def test_a_kept_histogram_is_read_by_the_format_s_own_reader(tmp_path):
+def test_kept_histograms_are_read_by_the_format_s_own_reader(tmp_path):
     path = tmp_path / "deep" / "run.hlog"
-    histograms.keep(path, histograms.histogram(AGES), 2.5, "penstock at 1 k/s")
-    reference = HdrHistogram(1, histograms.LONGEST_NS, histograms.DIGITS)
-    found = HistogramLogReader(str(path), reference).get_next_interval_histogram()
-    assert found.get_total_count() == 5
-    assert found.get_value_at_percentile(50) == pytest.approx(1_000_000, rel=1e-3)
+    histograms.Log(path, "of an earlier measurement").add(histograms.histogram(AGES), 1.0)
+    log = histograms.Log(path, "penstock at 1 k/s")
+    log.add(histograms.histogram(AGES), 2.5)
+    log.add(histograms.histogram(AGES[:1]), 2.5)
+    reader = HistogramLogReader(str(path), HdrHistogram(1, histograms.LONGEST_NS, histograms.DIGITS))
+    found = [reader.get_next_interval_histogram(), reader.get_next_interval_histogram()]
+    assert [interval.get_total_count() for interval in found] == [5, 1]
+    assert reader.get_next_interval_histogram() is None
+    assert found[0].get_value_at_percentile(50) == pytest.approx(1_000_000, rel=1e-3)
+    assert found[0].get_end_time_stamp() - found[0].get_start_time_stamp() == pytest.approx(2500, abs=2)
     assert path.read_text().startswith("#penstock at 1 k/s\n")
-    assert found.get_end_time_stamp() - found.get_start_time_stamp() == pytest.approx(2500, abs=2)

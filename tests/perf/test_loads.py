@@ -9,6 +9,7 @@ import time
 import pytest
 
 from perf import agents, loads
+from perf.harness import Lab
 from perf.loads import Load
 from perf.openloop import Over
 from perf.systems import bare
@@ -35,15 +36,27 @@ def test_a_ping_pong_counts_every_message_that_came_back(address):
     assert outcome.missing == 0
 
 
+def test_a_ping_pong_that_falls_behind_still_gets_everything_back(address):
+    """Both sides would wait for each other if the one that sends did not read meanwhile."""
+    outcome = loads.ping_pong(address, Load(20_000_000, 0.01, warm_s=0.0))
+    assert outcome.latency.get_total_count() == 200_000
+    assert outcome.missing == 0
+
+
 def test_a_rate_that_nothing_keeps_up_with_ends_as_a_latency_that_grows(address):
     outcome = loads.run(bare.SYSTEM, address, Load(20_000_000, 0.05, warm_s=0.0))
     assert outcome.latency.get_total_count() == 1_000_000
     assert outcome.growth > 1.0
 
 
-def test_the_histograms_of_a_run_are_kept_beside_each_other(address, tmp_path):
-    loads.run(bare.SYSTEM, address, Load(200, 0.1, warm_s=0.0)).keep(tmp_path / "run", "bare")
-    assert {path.name for path in tmp_path.iterdir()} == {"run.hlog", "run.sender.hlog"}
+def test_the_histograms_of_runs_are_kept_by_kind_beside_the_results(address, tmp_path):
+    runs = loads.Runs(Lab(tmp_path, 1, 1.0, bench="made-up", outcome=tmp_path / "kept"))
+    for _ in range(2):
+        outcome = loads.run(bare.SYSTEM, address, Load(200, 0.1, warm_s=0.0))
+        assert runs.kept("bare, 200/s", outcome) == outcome.percentiles
+    kept = {path.name: path.read_text().splitlines() for path in (tmp_path / "kept").iterdir()}
+    assert kept.keys() == {"made-up-bare-200-s.hlog", "made-up-bare-200-s-how-late-the-sender-was.hlog"}
+    assert [len(lines) for lines in kept.values()] == [5, 5], "three lines of heading, and one for each run"
 
 
 def test_an_agent_that_cannot_connect_is_an_error_and_not_a_wait(address, capfd):
@@ -60,6 +73,22 @@ def test_the_end_of_a_run_interrupts_a_call_that_waits_for_ever():
     finally:
         os.close(readable)
         os.close(writable)
+
+
+def test_what_a_library_makes_of_the_end_is_the_end_and_other_errors_are_its_own():
+    def waits() -> None:
+        try:
+            select.select([], [], [], 60)
+        except Over:
+            raise OSError("interrupted") from None
+
+    def breaks() -> None:
+        raise OSError("broken")
+
+    with pytest.raises(Over), agents._until(time.perf_counter_ns()) as ending:
+        ending(waits)()
+    with pytest.raises(OSError, match="broken"), agents._until(time.perf_counter_ns() + 10**12) as ending:
+        ending(breaks)()
 
 
 def test_a_system_is_found_by_where_it_stands():

@@ -10,7 +10,9 @@ import pytest
 
 from perf import peers
 from perf.harness import Lab
+from perf.loads import Load
 from perf.rows import Absent
+from perf.systems.bare import Bare
 
 
 class Kept:
@@ -114,6 +116,23 @@ def test_acknowledgements_are_waited_for_one_by_one(monkeypatch, lab):
     with peers.acknowledging(lab, "written", 7)["kept"]() as sample:
         assert sample() > 0
     assert kept.sends == 7
+
+
+def test_a_peer_under_load_is_told_with_its_system(monkeypatch, lab):
+    """The peer here is a bare socket that claims a level."""
+    bare = Bare()
+    monkeypatch.setattr(peers, "peers", lambda durability: [bare])
+    told = []
+
+    def keep(system, outcome):
+        told.append((system, outcome.stream))
+        return outcome.percentiles
+
+    with peers.delivering(lab, "written", Load(200, 0.2, warm_s=0.0), keep)[bare.name]() as sample:
+        assert sample().p50 > 0
+        sample()
+    assert [system for system, _ in told] == [bare, bare]
+    assert len({stream for _, stream in told}) == 2
 
 
 def test_a_peer_that_is_not_installed_is_absent_with_its_reason(monkeypatch, lab):

@@ -1,0 +1,59 @@
+"""What grows in bench_growth.py has grown when it is measured."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import penstock
+import pytest
+
+from perf import bench_growth, harness
+from perf.bench_growth import Backlog, GrowingConsumers, GrowingLog, GrowingTopics
+from perf.harness import Lab
+from perf.served import serve
+
+
+def test_a_growing_log_has_the_size_and_as_many_samples_as_the_harness_asks_for(tmp_path):
+    log = GrowingLog(tmp_path / "log")
+    for size in (1 << 20, 4 << 20):
+        for what in ("append", "open", "seek and read one record"):
+            samples = [log.figure(what, size) for _ in range(bench_growth.TURNS + 1)]
+            assert min(samples) > 0
+        with penstock.Log(tmp_path / "log", read_only=True) as grown:
+            assert grown.end_offset * bench_growth.BIG >= size
+    with pytest.raises(IndexError):
+        log.figure("append", 1 << 20)
+
+
+def test_the_curves_over_a_log_are_measured_in_one_pass(tmp_path, monkeypatch):
+    monkeypatch.setattr(bench_growth, "LOG_SIZES", (1 << 20, 2 << 20))
+    curves = list(
+        harness.measure_all(bench_growth._log(Lab(tmp_path, 5, 1.0)), Lab(tmp_path, 5, 1.0), lambda text: None)
+    )
+    assert [curve.series[0].xs for curve in curves] == [[1 << 20, 2 << 20]] * 3
+    assert {len(samples) for curve in curves for samples in curve.series[0].samples} == {bench_growth.TURNS}
+
+
+def test_topics_consumers_and_backlog_are_as_many_as_asked_for(tmp_path):
+    with ExitStack() as stack:
+        topics = GrowingTopics(stack, tmp_path / "topics", 3).of(2).of(3)
+        assert len(topics._client.topics()) == 3
+        assert topics.send_us() > 0
+        consumers = GrowingConsumers(stack, tmp_path / "consumers").of(3)
+        assert len(consumers._consumers) == 3
+        assert consumers.delivered_us() > 0
+    with serve(tmp_path / "backlog") as broker, penstock.connect(broker.url) as client:
+        backlog = Backlog(broker, client).of(1000)
+        assert backlog.read_ns() > 0
+        assert backlog.lag_us() > 0
+        backlog._count += 1
+        with pytest.raises(RuntimeError, match="the lag says 1000"):
+            backlog.lag_us()
+
+
+def test_a_window_of_one_waits_for_every_record(tmp_path):
+    with serve(tmp_path) as broker, penstock.connect(broker.url) as client:
+        client.create_topic("in-flight", commit="written")
+        with client.producer("in-flight") as producer:
+            assert bench_growth._windowed_us(producer, 1) > 0
+        assert client.offsets("in-flight", "latest") == {0: 300}
