@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from ..storage import columns
+from ..storage.arrow import record_batch
 from ..storage.batch import Batch, ColumnId
 from ..storage.record import Record, records
 from .errors import InvalidArgument
@@ -57,8 +58,6 @@ def as_records(batch: Batch, start: int, partition: int, topic: str) -> list[Rec
 
 def as_arrow(batch: Batch, start: int, partition: int, topic: str) -> pa.RecordBatch:
     """Columns value, key, offset and timestamp; topic and partition stand in the schema's metadata."""
-    from ..storage.arrow import record_batch
-
     found = record_batch(batch, ARROW_COLUMNS, _schema(topic, partition))
     return found.slice(start - batch.base_offset) if start > batch.base_offset else found
 

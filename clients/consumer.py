@@ -99,16 +99,19 @@ class Consumer:
         Args:
             wait: end after so many seconds without a record; None waits for ever.
         """
-        core, run, convert = self._core, self._driver.run, converter(format)
-        patience = None if wait is None else seconds(wait, "wait")
-        core.check_open()
-        return self._batches(core, run, convert, patience)
+        convert = converter(format)
+        patience = FOREVER if wait is None else seconds(wait, "wait")
+        self._core.check_open()
+        return self._batches(convert, patience)
 
-    def _batches(self, core: ConsumerCore, run: Any, convert: Any, patience: float | None) -> Iterator[Any]:
-        topic, clock = core.topic.name, core.connection.clock
+    def _batches(self, convert: Any, patience: float) -> Iterator[Any]:
+        core, driver = self._core, self._driver
+        topic, clock, there, look = core.topic.name, core.connection.clock, core.batch_there, driver.look
         while True:
             try:
-                found = run(core.next_batch(FOREVER if patience is None else clock() + patience))
+                found = look(there)
+                if found is None:
+                    found = driver.run(core.next_batch(clock() + patience))
             except Closed:
                 return
             if found is None:

@@ -68,6 +68,12 @@ class Driver:
                 steps.close()
                 self.tell()
 
+    def look(self, there: Callable[[], T]) -> T:
+        """Take what is there without waiting or turning. Raises what `there` raises, and Closed."""
+        self.check_open()
+        with self.lock:
+            return there()
+
     def do(self, call: Callable[[], T]) -> T:
         """Run what does not wait."""
         with self.lock:

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from ..transport.consumer_session import ConsumerSession, Delivery, PartitionView
     from ..transport.messages import Joined, Partition, Topic, Welcome
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 8 << 20
+"""Looked at in one go; nothing is copied, and what is checked is checked when it is handed out."""
+
 POLL_S = 0.002
 """How often a reader without a semaphore looks."""
 

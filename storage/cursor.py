@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .reader import LogReader
 
 CHUNK_BYTES = 1 << 20
+CHUNK_BATCHES = 1024
+"""However small they are: parsing so many takes 2 ms."""
 
 
 class NotCached(StorageError):
@@ -197,7 +199,7 @@ class Cursor:
             if batch.seq != seq or (checksum is not None and batch.previous != checksum):
                 break
             position += batch.batch_bytes
-            if found and position > max_bytes:
+            if found and (position > max_bytes or len(found) == CHUNK_BATCHES):
                 break
             found.append(batch)
             seq, checksum = seq + 1, batch.header_checksum

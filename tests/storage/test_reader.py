@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from penstock.storage import layout
 from penstock.storage.batch import encode, encode_state
-from penstock.storage.cursor import Chunk, Cursor, NotCached
+from penstock.storage.cursor import CHUNK_BATCHES, Chunk, Cursor, NotCached
 from penstock.storage.errors import Corrupt, Diverged, InvalidTopic, OutOfBounds
 from penstock.storage.files import File, Files
 from penstock.storage.log import LogOptions, LogWriter
@@ -44,6 +44,21 @@ def fill(writer: LogWriter, batches: int = 40, start: int = 0) -> None:
 def values(chunk: Chunk | None) -> list[bytes]:
     assert chunk is not None
     return [value.rstrip(b"_") for batch in chunk.batches for value in batch.values()]
+
+
+def test_a_chunk_has_a_bounded_number_of_batches_however_small_they_are() -> None:
+    files = MemoryFiles()
+    files.mkdir(PATH)
+    options = LogOptions(segment_bytes=4 << 20, allocate_bytes=1 << 20, commit="written")
+    writer = LogWriter.create_or_open(
+        PATH, files=files, log_id=LOG_ID, promises=Promises("/promises", files), options=options
+    )
+    writer.append([encode([b"x"])] * (CHUNK_BATCHES + 100), 1)
+    cursor = writer.reader(mapped=True).cursor(0)
+    chunks = []
+    while (chunk := cursor.next(1 << 30)) is not None:
+        chunks.append((chunk.offset, chunk.next_offset, len(chunk.batches)))
+    assert chunks == [(0, CHUNK_BATCHES, CHUNK_BATCHES), (CHUNK_BATCHES, CHUNK_BATCHES + 100, 100)]
 
 
 def read_to_the_end(cursor: Cursor) -> None:
