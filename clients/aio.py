@@ -360,12 +360,16 @@ class AsyncClient:
         window_records: int = 1 << 18,
         verify: bool = True,
     ) -> AsyncConsumer:
-        """A consumer of one topic, which has joined when this returns. See `Client.consumer`."""
+        """A consumer of one topic, which has joined when this returns. See `Client.consumer`.
+
+        With delivery="auto" nothing is mapped: an event loop has no thread to sleep until the broker wakes it.
+        """
         self._driver.check_open()
         options = consumer_options(
             self._connection, group=group, member=member, start=start, positions=positions,
-            delivery=delivery or self._delivery, auto_commit=auto_commit, session_timeout=session_timeout,
-            max_processing=max_processing, window_bytes=window_bytes, window_records=window_records, verify=verify,
+            delivery=delivery or self._delivery, may_map=False, auto_commit=auto_commit,
+            session_timeout=session_timeout, max_processing=max_processing, window_bytes=window_bytes,
+            window_records=window_records, verify=verify,
         )  # fmt: skip
         deadline = self._connection.deadline()
         found = await self._driver.run(self._connection.find_topic(topic, deadline))

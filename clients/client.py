@@ -37,7 +37,8 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
         timeout: seconds any verb waits for the broker, unless told otherwise.
         name: of this client, for people who look at the broker.
         delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),
-            "mapped" (read the broker's files directly), or "auto": push, and control when that does not get through.
+            "mapped" (read the broker's files directly), or "auto": mapped where the broker runs on this machine and
+            lets us, else push, and control when that does not get through.
 
     Raises: InvalidUrl; TimedOut when no broker answers; AlreadyOpen, ForeignDirectory, NewerFormat for file://.
     """
@@ -124,7 +125,7 @@ class Client:
         self._driver.check_open()
         options = consumer_options(
             self._connection, group=group, member=member, start=start, positions=positions,
-            delivery=delivery or self._delivery, auto_commit=auto_commit, session_timeout=session_timeout,
+            delivery=delivery or self._delivery, may_map=True, auto_commit=auto_commit, session_timeout=session_timeout,
             max_processing=max_processing, window_bytes=window_bytes, window_records=window_records, verify=verify,
         )  # fmt: skip
         deadline = self._connection.deadline()

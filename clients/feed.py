@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from ..storage.batch import KINDS_OF_STREAMS, Batch, Kind, batches
 from ..storage.errors import BadChecksum, Error, InvalidBatch, NewerFormat
 from ..transport.consumer_session import ConsumerSession, Delivery
+from .errors import MappedUnavailable
 from .session_life import SessionLife
 
 
@@ -62,7 +63,7 @@ class Feed:
             delivery = self._queue.popleft()
             found: Iterable[Batch] = batches(delivery.payload)
         else:
-            read = None if self._life.mapped is None else self._life.mapped.next(session)
+            read = self._read(session)
             if read is None:
                 return False
             delivery, found = read
@@ -73,6 +74,18 @@ class Feed:
             self._life.failure = error
             raise
         return True
+
+    def _read(self, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:
+        """What a mapped session finds by itself. Raises MappedUnavailable when there is no other way."""
+        mapped = self._life.mapped
+        if mapped is None:
+            return None
+        try:
+            return mapped.next(session)
+        except MappedUnavailable:
+            if not self._life.fall_back():
+                raise
+            return None
 
     def _verify(self, batch: Batch, delivery: Delivery) -> None:
         """Check every column."""

@@ -42,7 +42,7 @@ POLL_S = 0.002
 """How often a reader without a semaphore looks."""
 
 OPEN_SEGMENTS = 64
-"""Segments that one session keeps open, two descriptors each. At the end of a log its mapping is enough."""
+"""Segments that one session keeps open, two descriptors each. Every mapping in use has one more."""
 
 
 class Followed(msgspec.Struct, eq=False):
@@ -91,7 +91,10 @@ class MappedSource:
     # -- reading ----------------------------------------------------------------------------------------
 
     def next(self, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:
-        """The next batches of any partition of `session`, each in its turn; None when all are at their end."""
+        """The next batches of any partition of `session`, each in its turn; None when all are at their end.
+
+        Raises MappedUnavailable, and what reading a log raises; the next call raises it again.
+        """
         if self._changes != session.changes:
             self._watch_all(session)
         ready = self._ready
@@ -99,7 +102,12 @@ class MappedSource:
             ready[partition] = None
         while ready:
             partition = next(iter(ready))
-            found = self._next_of(session, session.partitions[partition])  # what it raises, the next look raises again
+            try:
+                found = self._next_of(session, session.partitions[partition])
+            except OSError as error:  # out of descriptors, mostly
+                raise MappedUnavailable(
+                    f"partition {partition} cannot be mapped, use delivery='auto': {error}"
+                ) from error
             del ready[partition]
             if found is not None:
                 if not self._followed[partition].cursor.at_limit:
@@ -270,6 +278,7 @@ class BoardLogs:
 
         try:
             reader = LogReader(partition.directory, self._files, mapped=True, limit=limit, cache=self._cache)
+            reader.segment(reader.names[-1])
         except (Error, OSError) as error:
             raise MappedUnavailable(f"{partition.directory} cannot be read, use delivery='auto': {error}") from error
         return MappedLog(reader, committed)
@@ -285,12 +294,17 @@ class BoardLogs:
         self._cache.close()
 
 
+def is_local(welcome: Welcome | None) -> bool:
+    """Whether a broker runs on this machine and shows a board."""
+    return welcome is not None and bool(welcome.board) and welcome.boot_id == f"{boot_id():032x}"
+
+
 def board_source(welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
     """The source of a session with a broker on this machine.
 
     Raises MappedUnavailable, with the reason, when its files cannot be read from here.
     """
-    if welcome.boot_id != f"{boot_id():032x}" or not welcome.board:
+    if not is_local(welcome):
         raise MappedUnavailable(
             'delivery="mapped" reads the files of a broker on this machine, and this one runs on another: use "auto"'
         )

@@ -2,9 +2,9 @@
 
     joining -> reading -> (connection lost, evicted, a delivery lost, a silent endpoint) -> joining ...
 
-Idea: whoever reads should never notice. A lost session is joined again by itself, over the control port when
-the push endpoint turned out to be a dead end; only what cannot be mended (replaced by another consumer under
-our name, topic deleted) becomes `failure`, which every verb raises.
+Idea: whoever reads should never notice. A lost session is joined again by itself, by another way when files
+cannot be mapped or a push endpoint turned out to be a dead end; only what cannot be mended (replaced by another
+consumer under our name, topic deleted) becomes `failure`, which every verb raises.
 
 Contract: the reader is told before a session is dropped and after one is there. Signs of life are sent only
 while the application has called within `max_processing_s`.
@@ -37,6 +37,7 @@ from ..transport.messages import (
     Topics,
 )
 from .connection import Question, raised
+from .errors import MappedUnavailable
 from .steps import FOREVER
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ SILENCE_S = 2.0
 it has not come after as long again, the endpoint is given up."""
 
 
+MAPPED_PARTITIONS = 256
+"""Each costs the application a descriptor: who reads more, and did not ask for it, is better served by the broker."""
+
+
 class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a consumer reads. `group` is "" for one that reads alone."""
 
@@ -64,7 +69,7 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     positions: dict[int, int]
     delivery: str  # push, control or mapped
-    may_fall_back: bool  # to control, when push stays silent
+    fallbacks: tuple[str, ...]  # the ways to take instead, one after the other, when the one before does not work
     auto_commit_s: float | None
     session_timeout_s: float
     max_processing_s: float
@@ -102,6 +107,7 @@ class SessionLife:
         self.session: ConsumerSession | None = None
         self.failure: Error | None = None
         self.delivery = options.delivery
+        self._fallbacks = list(options.fallbacks)
         self.mapped: MappedSource | None = None
         self.touched = connection.clock()
         """When the application last called."""
@@ -162,9 +168,7 @@ class SessionLife:
             self._open_sources(answer)
         except Error as error:
             self._connection.post(Question(self._connection, lambda request: Leave(request, answer.session)))
-            if answer.endpoint and self.options.may_fall_back:
-                self._fall_back()
-            else:
+            if not self.fall_back():
                 self.failure = error
             return
         options, now = self.options, self._connection.clock()
@@ -180,6 +184,8 @@ class SessionLife:
         if self.delivery == "mapped":
             welcome = self._connection.welcome
             assert welcome is not None, "a session has a broker that welcomed us"
+            if self._fallbacks:
+                _check_worth_mapping(joined)
             self.mapped = channel.open_source(welcome, self.topic, joined)
         elif joined.endpoint:
             channel.listen(joined.endpoint)
@@ -305,13 +311,24 @@ class SessionLife:
         # What was missing a silence ago has had all that time to come; what is missing since may be on its way.
         reading = [view for view in session.partitions.values() if not view.revoked]
         if any(view.fetched < self._missed.get(view.partition, 0) for view in reading):
-            self._fall_back()
+            if not self.fall_back():
+                self.rejoin()
         else:
             self._missed = {found.partition: found.end for found in answer.topics[0].partitions}
 
-    def _fall_back(self) -> None:
-        """The broker has records for us that do not come: take the way that works for questions and answers."""
+    def fall_back(self) -> bool:
+        """Records do not come this way: join again by the next one. False when there is none."""
         self._missed = {}
-        if self.options.may_fall_back:
-            self.delivery = "control"
+        if not self._fallbacks:
+            return False
+        self.delivery = self._fallbacks.pop(0)
         self.rejoin()
+        return True
+
+
+def _check_worth_mapping(joined: Joined) -> None:
+    """Raise MappedUnavailable when another way is better, as far as a session knows that."""
+    if not joined.semaphore:
+        raise MappedUnavailable("all of the broker's places for mapped readers are taken: this one would poll")
+    if len(joined.assignments) > MAPPED_PARTITIONS:
+        raise MappedUnavailable(f"{len(joined.assignments)} partitions are many to map, over {MAPPED_PARTITIONS}")

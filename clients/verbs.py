@@ -33,6 +33,7 @@ from ..transport.messages import (
 )  # fmt: skip
 from .connection import Connection, Question
 from .errors import InvalidArgument
+from .mapped import is_local
 from .quantities import Duration, Size, Start, seconds, setting_values, size_bytes, start_time
 from .session_life import ConsumerOptions
 from .steps import Steps
@@ -216,6 +217,7 @@ def consumer_options(
     start: Start,
     positions: Mapping[int, int] | None,
     delivery: Delivery,
+    may_map: bool,
     auto_commit: Duration | None,
     session_timeout: Duration,
     max_processing: Duration,
@@ -223,20 +225,21 @@ def consumer_options(
     window_records: int,
     verify: bool,
 ) -> ConsumerOptions:
-    """Check and complete the arguments of `consumer`."""
+    """Check and complete the arguments of `consumer`; `may_map`: its shell has a thread that may sleep in `fetch`."""
     if delivery not in DELIVERIES:
         raise InvalidArgument(f"delivery={delivery!r} is none of {', '.join(DELIVERIES)}")
     if auto_commit is not None and not group:
         raise InvalidArgument("auto_commit needs a group: a consumer that reads alone has no cursor to commit")
     if positions and group:
         raise InvalidArgument("positions are for a consumer without a group; with one, use seek or reset_group")
+    ways = _ways(connection, group or "", delivery, may_map)
     return ConsumerOptions(
         group=group or "",
         member=member or f"{socket.gethostname()[:60]}-{os.getpid()}-{os.urandom(4).hex()}",
         start=start_time(start),
         positions=dict(positions or {}),
-        delivery=connection.channel.choose_delivery(group or "", delivery),
-        may_fall_back=delivery == "auto",
+        delivery=ways[0],
+        fallbacks=tuple(ways[1:]),
         auto_commit_s=None if auto_commit is None else seconds(auto_commit, "auto_commit"),
         session_timeout_s=seconds(session_timeout, "session_timeout"),
         max_processing_s=seconds(max_processing, "max_processing"),
@@ -244,3 +247,12 @@ def consumer_options(
         window_records=window_records,
         verify=verify,
     )
+
+
+def _ways(connection: Connection, group: str, wanted: Delivery, may_map: bool) -> list[str]:
+    """How records may travel, the best way first."""
+    chosen = connection.channel.choose_delivery(group, wanted)
+    if wanted != "auto":
+        return [chosen]
+    ways = [chosen, "control"] if chosen == "push" else [chosen]
+    return ["mapped", *ways] if may_map and is_local(connection.welcome) else ways

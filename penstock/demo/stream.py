@@ -74,7 +74,7 @@ class Stream:
         display.phase("mapped", "mapped delivery", self.flights, [self.mapped])
         started = time.perf_counter()
         for role in self.members:
-            role.tell(Go(broker.tcp, topic, self.flights, group=GROUP, report=str(self._report(role))))
+            role.tell(Go(broker.tcp, topic, self.flights, group=GROUP, delivery="push", report=str(self._report(role))))
         for role in self.producers:
             role.tell(Go(broker.ipc, topic, self.flights))
         self._listen(display, self.producers, until=_all_done)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from penstock.broker import ServeConfig
-from penstock.clients import Client, connect
+from penstock.clients import Client, connect, verbs
 from penstock.clients.testing import MemoryBroker, penstock_broker, penstock_client
 from support.awaited import connect_awaited
 from support.processes import Serving
@@ -78,3 +78,9 @@ def topic() -> str:
 def ipc(serving: Serving) -> str:
     """The ipc address of the real broker."""
     return serving.ready["listen"][0]
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker seems to run on another machine."""
+    monkeypatch.setattr(verbs, "is_local", lambda welcome: False)

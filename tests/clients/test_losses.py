@@ -202,7 +202,7 @@ def test_a_lost_delivery_is_noticed_and_read_again(penstock_client, losing, grou
     assert seen == MANY[:30]
 
 
-def test_a_push_endpoint_that_stays_silent_is_given_up_for_the_control_port(ipc, topic, monkeypatch):
+def test_a_push_endpoint_that_stays_silent_is_given_up_for_the_control_port(ipc, topic, elsewhere, monkeypatch):
     monkeypatch.setattr(ZmqChannel, "listen", lambda channel, endpoint: None)
     with connect(ipc, timeout=60) as client:
         client.create_topic(topic)
@@ -217,7 +217,7 @@ def test_a_push_endpoint_that_stays_silent_is_given_up_for_the_control_port(ipc,
     assert seen == MANY
 
 
-def test_a_push_endpoint_that_cannot_be_opened_is_given_up_for_the_control_port(ipc, topic, monkeypatch):
+def test_a_push_endpoint_that_cannot_be_opened_is_given_up_for_the_control_port(ipc, topic, elsewhere, monkeypatch):
     def refuse(channel, endpoint):
         raise CannotListen("no socket left")
 
@@ -232,7 +232,7 @@ def test_a_push_endpoint_that_cannot_be_opened_is_given_up_for_the_control_port(
             client.consumer(topic, group="g", delivery="push")
 
 
-def test_silence_at_the_end_of_the_log_is_no_reason_to_give_up_push(ipc, topic, monkeypatch):
+def test_silence_at_the_end_of_the_log_is_no_reason_to_give_up_push(ipc, topic, elsewhere, monkeypatch):
     monkeypatch.setattr(session_life, "SILENCE_S", 0.1)
     with connect(ipc, timeout=60) as client:
         client.create_topic(topic)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
+import os
 import threading
 
 import pytest
-from penstock.clients import InvalidArgument, MappedUnavailable, aio, connect
+from penstock.broker import ServeConfig
+from penstock.clients import InvalidArgument, MappedUnavailable, aio, connect, mapped, session_life
+from penstock.storage.files import File
 from penstock.transport.messages import Welcome
-from support.reading import until
+from support.processes import Serving
+from support.reading import rows, until
 
 MANY = [b"%06d" % number for number in range(10_000)]
 PATIENCE_S = 60.0
@@ -130,6 +135,106 @@ def test_a_broker_of_another_machine_cannot_be_mapped(local, filled):
     )
     with pytest.raises(MappedUnavailable, match="another"):
         local.consumer(filled)
+
+
+def test_a_local_client_maps_unless_told_otherwise(ipc, filled):
+    with connect(ipc, timeout=PATIENCE_S) as client, client.consumer(filled) as consumer:
+        assert consumer.delivery == "mapped"
+        assert sum(map(rows, until(2 * len(MANY), consumer.batches("arrow")))) == 2 * len(MANY)
+
+
+def test_an_event_loop_has_no_thread_to_sleep_with_and_is_pushed_to(ipc, filled):
+    async def delivery():
+        async with await aio.connect(ipc, timeout=PATIENCE_S) as client, await client.consumer(filled) as consumer:
+            return consumer.delivery
+
+    assert asyncio.run(delivery()) == "push"
+
+
+def test_a_client_elsewhere_is_pushed_to(ipc, filled, elsewhere):
+    with connect(ipc, timeout=PATIENCE_S) as client, client.consumer(filled) as consumer:
+        assert consumer.delivery == "push"
+
+
+def test_files_that_may_not_be_read_are_left_to_the_broker(ipc, topic, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError("not yours")
+
+    with connect(ipc, timeout=PATIENCE_S) as client:
+        client.create_topic(topic)
+        client.producer(topic).send_many(MANY[:10])
+        monkeypatch.setattr(mapped, "LogReader", refuse)
+        with client.consumer(topic, group="g") as consumer:
+            assert [record.value for record in consumer.fetch(wait=PATIENCE_S)] == MANY[:10]
+            assert consumer.delivery == "push"
+        with client.consumer(topic, delivery="mapped") as consumer, pytest.raises(MappedUnavailable, match="not yours"):
+            consumer.fetch(wait=PATIENCE_S)
+
+
+def test_a_board_that_may_not_be_written_is_left_to_the_broker(ipc, topic, monkeypatch):
+    def refuse(name, *, write):
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(mapped.Board, "attach", refuse)
+    with connect(ipc, timeout=PATIENCE_S) as client:
+        client.create_topic(topic)
+        with client.consumer(topic) as consumer:
+            assert consumer.delivery == "push"
+        with pytest.raises(MappedUnavailable, match="not yours"):
+            client.consumer(topic, delivery="mapped")
+
+
+def test_a_consumer_of_very_many_partitions_leaves_the_files_to_the_broker(ipc, topic, monkeypatch):
+    monkeypatch.setattr(session_life, "MAPPED_PARTITIONS", 2)
+    with connect(ipc, timeout=PATIENCE_S) as client:
+        client.create_topic(topic, partitions=3)
+        with client.consumer(topic) as consumer, client.consumer(topic, delivery="mapped") as told:
+            assert (consumer.delivery, told.delivery) == ("push", "mapped")
+
+
+def test_without_descriptors_left_a_consumer_goes_on_over_the_broker(ipc, topic, monkeypatch):
+    def refuse(file):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with connect(ipc, timeout=PATIENCE_S) as client:
+        client.create_topic(topic)
+        client.producer(topic).send_many(MANY[:10])
+        with client.consumer(topic, group="g") as consumer, client.consumer(topic, delivery="mapped") as told:
+            monkeypatch.setattr(File, "map", refuse)
+            assert [record.value for record in consumer.fetch(wait=PATIENCE_S)] == MANY[:10]
+            assert consumer.delivery == "push"
+            for _ in range(2):  # what is wrong is said as long as it is
+                with pytest.raises(MappedUnavailable, match="too many open files"):
+                    told.fetch(wait=PATIENCE_S)
+
+
+def test_without_a_place_among_the_mapped_readers_a_consumer_is_pushed_to_rather_than_polling(tmp_path):
+    listen = f"ipc://{tmp_path}/s"
+    config = ServeConfig(data=str(tmp_path / "data"), listen=(listen,), mapped_readers=1)
+    with Serving(config), connect(listen, timeout=PATIENCE_S) as client:
+        client.create_topic("t")
+        client.producer("t").send_many(MANY[:10])
+        with client.consumer("t") as first, client.consumer("t") as second:
+            assert (first.delivery, second.delivery) == ("mapped", "push")
+            for consumer in (first, second):
+                assert [record.value for record in consumer.fetch(wait=PATIENCE_S)] == MANY[:10]
+
+
+def test_many_partitions_cost_a_descriptor_each_and_a_bounded_number_beside(local, topic):
+    partitions = 2 * mapped.OPEN_SEGMENTS
+    local.create_topic(topic, partitions=partitions, commit="written")
+    with local.consumer(topic) as consumer, local.producer(topic) as producer:
+        before = len(os.listdir("/proc/self/fd"))
+        for turn in range(2):
+            for partition in range(partitions):
+                producer.send_nowait(b"%d" % turn, partition=partition)
+            producer.flush()
+            seen = []
+            while len(seen) < partitions:
+                seen += consumer.fetch(wait=PATIENCE_S)
+            assert sorted(record.partition for record in seen) == list(range(partitions))
+            assert {record.value for record in seen} == {b"%d" % turn}
+        assert len(os.listdir("/proc/self/fd")) - before <= partitions + 2 * mapped.OPEN_SEGMENTS
 
 
 def test_memory_cannot_be_mapped(penstock_client):
