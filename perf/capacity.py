@@ -14,7 +14,9 @@ from . import loads
 from .loads import Load, Outcome
 from .systems.system import System
 
-FIRST = 20_000
+FIRST_BYTES = 20_000_000
+"""What the first rate that is tried comes to, in bytes per second, each record counted as RECORD_COSTS_BYTES longer."""
+RECORD_COSTS_BYTES = 900
 SECONDS = 1.0
 TRIES_MAX = 32
 P99_MOST_US = 100_000.0
@@ -24,7 +26,8 @@ GROWTH_MOST = 0.02
 
 def rate_of(system: System, address: str, size: int = 100, precision: float = 0.1) -> int:
     """What a running system sustains, in messages of `size` bytes per second."""
-    return sustained(lambda rate: loads.run(system, address, Load(rate, SECONDS, size)), FIRST, precision)
+    first = FIRST_BYTES // (size + RECORD_COSTS_BYTES)
+    return sustained(lambda rate: loads.run(system, address, Load(rate, SECONDS, size)), first, precision)
 
 
 def keeps_up(outcome: Outcome) -> bool:
