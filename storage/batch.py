@@ -57,6 +57,8 @@ __all__ = [
 ]  # fmt: skip
 
 _KINDS_WITH_RECORDS = frozenset({Kind.RECORDS, Kind.STAGED, Kind.KEPT})
+_VALUE = int(ColumnId.VALUE)
+_HEADER_BYTES_OF = [aligned(HEADER_BYTES + DIRECTORY_STRUCT.size * count) for count in range(COLUMNS_MAX + 1)]
 
 KINDS_OF_STREAMS = frozenset({Kind.RECORDS})
 """Kinds a stream reader hands out; it skips the other known ones and stops at unknown ones."""
@@ -125,16 +127,15 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
         Raises BadChecksum or InvalidBatch. A broker calls it on what it is given; a reader above the mark.
         """
-        directory = self.directory()
-        seen = {column.id for column in directory}
-        if len(seen) != len(directory):
+        directory, has_value, compressed = self.directory(), False, False
+        if len(directory) > 1 and len({column.id for column in directory}) != len(directory):
             raise InvalidBatch("a column stands in the directory twice")
-        compressed = False
         for column in directory:
             self._check_column(column)
-            compressed = compressed or column.codec != Codec.NONE
+            has_value = has_value or column.id == _VALUE
+            compressed = compressed or column.codec != 0
         has_records = self.kind in _KINDS_WITH_RECORDS
-        if has_records != (ColumnId.VALUE in seen) or has_records != (self.record_count > 0):
+        if has_records != has_value or has_records != (self.record_count > 0):
             raise InvalidBatch(f"a batch of kind {self.kind} with {self.record_count} records does not fit its columns")
         self.checked = not compressed
 
@@ -239,12 +240,10 @@ def parse(buffer: Buffer, position: int = 0, *, available: int | None = None) ->
     if available is None:
         available = held
     fields = HEADER_STRUCT.unpack_from(view, position)
-    checksum, magic, version, kind, flags, header_bytes, batch_bytes, *rest = fields
+    checksum, magic, version, _, _, header_bytes, batch_bytes, _, column_count = fields[:9]
     if magic != MAGIC:
         raise InvalidBatch(f"no batch at {position}")
-    column_count = rest[1]
-    least = HEADER_BYTES + DIRECTORY_STRUCT.size * column_count
-    if column_count > COLUMNS_MAX or header_bytes != aligned(least):
+    if column_count > COLUMNS_MAX or header_bytes != _HEADER_BYTES_OF[column_count]:
         raise InvalidBatch(f"the header at {position} says {header_bytes} bytes for {column_count} columns")
     if not header_bytes <= batch_bytes <= available or batch_bytes % ALIGNMENT:
         raise InvalidBatch(f"the header at {position} says {batch_bytes} bytes, {available} are there")
@@ -252,7 +251,7 @@ def parse(buffer: Buffer, position: int = 0, *, available: int | None = None) ->
         raise BadChecksum(f"the header at {position} does not match its checksum", position=position)
     if version != VERSION:
         raise NewerFormat(f"the batch at {position} has version {version}, this penstock reads {VERSION}; upgrade it")
-    return Batch(view[position : position + batch_bytes], checksum, kind, flags, header_bytes, batch_bytes, *rest)
+    return Batch(view[position : position + batch_bytes], checksum, *fields[3:])
 
 
 def batches(buffer: Buffer) -> Iterator[Batch]:

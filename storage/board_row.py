@@ -16,7 +16,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from .layout import split, word
+from .layout import SEQ_LIMIT, split, word
 
 MAGIC = 0x44524F4253504E50  # b"PNPSBORD" as it lies in memory
 VERSION = 1
@@ -133,11 +133,12 @@ class Row:
 
         Durable before written: a row never looks dirty for bytes that are synced.
         """
-        words = self.words
+        words, base = self.words, word(generation, 0)
+        assert 0 <= durable <= written < SEQ_LIMIT, (durable, written)
         if words[_GENERATION] != generation:
             words[_GENERATION] = generation
-        words[_DURABLE] = word(generation, durable)
-        words[_WRITTEN] = word(generation, written)
+        words[_DURABLE] = base | durable
+        words[_WRITTEN] = base | written
         words[_FIRST] = first
 
     def release(self) -> None:

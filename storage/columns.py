@@ -30,6 +30,8 @@ COLUMN_BYTES_MAX = 2**31 - 1
 FEW = 64
 """Below this many values the struct module beats numpy's start-up cost."""
 
+_FEW_OFFSETS = [struct.Struct(f"<{count + 1}i") for count in range(FEW + 1)]
+
 
 def data_start(count: int) -> int:
     """Position of the first data byte in a variable column of `count` values."""
@@ -116,7 +118,7 @@ def check_variable(column: Buffer, count: int) -> None:
 
 def _check_few(column: Buffer, count: int) -> tuple[int, ...]:
     data_bytes = _data_bytes(column, count)
-    offsets = struct.unpack_from(f"<{count + 1}i", column)
+    offsets = _FEW_OFFSETS[count].unpack_from(column)
     if offsets[0] != 0 or offsets[-1] != data_bytes:
         raise _bad_ends(offsets[0], offsets[-1], data_bytes)
     if count > 1 and sorted(offsets) != list(offsets):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -24,8 +24,9 @@ from . import segment as segments
 from .errors import Closed, OutOfBounds, Poisoned
 from .extents import Extents
 from .files import Files
+from .header import Stamp
 from .layout import DATA_START
-from .plan import Appended, Plan
+from .plan import Appended, Plan, inspect, settled
 from .promises import Promises
 from .reader import LogReader
 from .recovery import NOTHING, Damage, End
@@ -50,6 +51,9 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 class LogWriter:
     """An open log. Make one with `create`, `open` or `create_or_open`.
+
+    `written` is the seq of the last appended batch, `durable` of the last one known to be synced, `end_offset` the next
+    offset to be given out: only this class sets them.
 
     Invariant: durable <= written, and `_open` holds every segment with batches above `durable`, oldest first, the
     one that is written last. Nothing is open before the first append; then a failed append leaves the log to be cut:
@@ -88,8 +92,8 @@ class LogWriter:
         self._open: list[Segment] = []
         self._end = found.end
         self._end_name = found.end_name
-        self._seq = self._durable = found.end.seq
-        self._offset, self._checksum = found.end.offset, found.end.checksum
+        self.written = self.durable = found.end.seq
+        self.end_offset, self._checksum = found.end.offset, found.end.checksum
         self._ends: dict[int, int] = {found.end.seq: found.end.offset}
         self._spare: str | None = None
         self._reader: LogReader | None = None
@@ -152,24 +156,9 @@ class LogWriter:
         return self._files
 
     @property
-    def written(self) -> int:
-        """Seq of the last appended batch."""
-        return self._seq
-
-    @property
-    def durable(self) -> int:
-        """Seq of the last batch known to be synced."""
-        return self._durable
-
-    @property
     def committed(self) -> int:
         """Seq of the last batch that readers may see."""
-        return self._seq if self.options.commit == "written" else self._durable
-
-    @property
-    def end_offset(self) -> int:
-        """The next offset to be given out."""
-        return self._offset
+        return self.written if self.options.commit == "written" else self.durable
 
     @property
     def first_offset(self) -> int:
@@ -198,6 +187,39 @@ class LogWriter:
         if not batches:
             return []
         time_us = max(now_us, self.last_time_us)
+        if len(batches) == 1:
+            stood = self._append_one(batches[0], time_us)
+            if stood is not None:
+                return [stood]
+        return self._append_planned(batches, time_us)
+
+    def _append_one(self, batch: Buffer, time_us: int) -> Appended | None:
+        """The usual append: one batch into room that is there, without a plan. None: it takes more than that."""
+        segment, size = self._open[-1], len(batch)
+        position, seq, offset = segment.position, self.written + 1, self.end_offset
+        end = position + size
+        if end > segment.allocated or end > self.options.segment_bytes:
+            return None
+        found = inspect(batch, size, self.options.max_batch_bytes)
+        place = Stamp(seq, offset, self.term, self.log_id, time_us, self._checksum)
+        entry = settled(batch, found, position, place)
+        try:
+            segment.write_rows(seq, (entry.row,))
+        except BaseException as error:
+            self._give_up([], error, interrupted=not isinstance(error, Exception))
+        try:
+            segment.file.pwritev(entry.buffers, position)
+            segment.position, segment.last_seq = end, seq
+        except BaseException as error:
+            self._give_up([], error, interrupted=True)
+        self.written, self.end_offset, self._checksum = seq, entry.end_offset, entry.checksum
+        self.last_time_us = time_us
+        self._ends[seq] = entry.end_offset
+        self._trim_ends()
+        return Appended(seq, offset, position)
+
+    def _append_planned(self, batches: Sequence[Buffer], time_us: int) -> list[Appended]:
+        """Any append: over as many segments as it takes."""
         plan = Plan(self._open[-1], self._end_now())
         options, made = self.options, []
 
@@ -214,13 +236,11 @@ class LogWriter:
                 piece.segment.reserve(piece.end, options.allocate_bytes, max(options.segment_bytes, piece.end))
                 piece.segment.write_rows(piece.first_seq, piece.rows)
         except BaseException as error:
-            self._abandon(made, interrupted=not isinstance(error, Exception))
-            if isinstance(error, OSError):
-                raise self._poisoned_by(error) from error
-            raise
+            self._give_up(made, error, interrupted=not isinstance(error, Exception))
         self._write(plan, made)
         self.last_time_us = time_us
-        self._remember(plan.ends)
+        self._ends.update(plan.ends)
+        self._trim_ends()
         for segment in made:
             self._announce(segment)
         return plan.appended
@@ -237,14 +257,11 @@ class LogWriter:
                 piece.segment.position = piece.end
                 piece.segment.last_seq = piece.first_seq + len(piece.rows) - 1
         except BaseException as error:
-            self._abandon(made, interrupted=True)
-            if isinstance(error, OSError):
-                raise self._poisoned_by(error) from error
-            raise
+            self._give_up(made, error, interrupted=True)
         self._open += made
-        self._seq, self._offset, self._checksum = plan.seq, plan.offset, plan.checksum
+        self.written, self.end_offset, self._checksum = plan.seq, plan.offset, plan.checksum
 
-    def _abandon(self, made: list[Segment], *, interrupted: bool) -> None:
+    def _give_up(self, made: list[Segment], error: BaseException, *, interrupted: bool) -> NoReturn:
         """The log ends where it did, whatever files and bytes lie behind that: the next generation makes them void.
 
         Segments of a plan that failed are empty. They are removed so that nobody takes them for the log's, but a
@@ -259,11 +276,13 @@ class LogWriter:
             for path in (segment.ref.path, segment.ref.index_path):
                 with suppress(OSError):  # then the next generation removes it
                     self._files.unlink(path)
+        if isinstance(error, OSError):
+            raise self._poisoned_by(error) from error
+        raise error
 
-    def _remember(self, ends: dict[int, int]) -> None:
+    def _trim_ends(self) -> None:
         """Keep the end offsets of the newest batches at hand; older ones are in the index."""
         known = self._ends
-        known.update(ends)
         if len(known) > 2 * _ENDS_KEPT:
             self._ends = dict(islice(known.items(), len(known) - _ENDS_KEPT, None))
 
@@ -339,7 +358,7 @@ class LogWriter:
 
     def dirty_segments(self) -> list[SegmentRef]:
         """The segments that hold batches not known to be durable."""
-        return [segment.ref for segment in self._open if segment.last_seq > self._durable]
+        return [segment.ref for segment in self._open if segment.last_seq > self.durable]
 
     # -- durability -------------------------------------------------------------------------------
 
@@ -350,17 +369,17 @@ class LogWriter:
             mark: False leaves the mark to a `mark_durable` soon after, for which nobody has to wait.
         """
         self._check_open()
-        if self._durable < self._seq:
+        if self.durable < self.written:
             self._sync_open()
             if mark:
                 self.mark_durable()
-        return self._durable
+        return self.durable
 
     def _sync_open(self) -> None:
-        seq = self._seq
+        seq = self.written
         try:
             for segment in self._open:
-                if segment.last_seq > self._durable:
+                if segment.last_seq > self.durable:
                     segment.sync()
         except OSError as error:
             raise self._poisoned_by(error) from error
@@ -368,30 +387,30 @@ class LogWriter:
 
     def settle(self, generation: int, seq: int) -> None:
         """A sync of everything up to `seq` succeeded. One that began in another generation says nothing."""
-        if generation != self.generation or not self._durable < seq <= self._seq:
+        if generation != self.generation or not self.durable < seq <= self.written:
             return
-        self._durable = seq
+        self.durable = seq
         while len(self._open) > 1 and self._open[0].last_seq <= seq:
             self._open.pop(0).close()
 
     def mark_durable(self) -> None:
         """Write the mark for what is durable into the segment that holds it; the next sync carries it."""
-        if self._durable == self._seq and self._open:
+        if self.durable == self.written and self._open:
             active = self._open[-1]
             segments.write_mark(active.file, self._end_now().mark(self.log_id, active.ref.generation))
             return
         reader = self._own_reader()
-        row = reader.row(self._durable)
+        row = reader.row(self.durable)
         if row is not None:
-            name = reader.segment_of(self._durable).name
+            name = reader.segment_of(self.durable).name
             file = self._files.open(reference(self.path, name).path, write=True)
-            word = layout.word(name.generation, self._durable)
+            word = layout.word(name.generation, self.durable)
             segments.write_mark(file, layout.mark_from_row(self.log_id, word, row))
             file.close()
 
     def _end_now(self) -> End:
         position = self._open[-1].position if self._open else self._end.position
-        return End(self._seq, position, self._offset, self._checksum, self.last_time_us, self.term)
+        return End(self.written, position, self.end_offset, self._checksum, self.last_time_us, self.term)
 
     def _poisoned_by(self, error: OSError) -> Poisoned:
         self.poison(str(error))
@@ -401,7 +420,7 @@ class LogWriter:
         """No more appends, no more acks: a sync failed. Written to the disk too, so that it survives a restart."""
         if self.poisoned is None:
             self.poisoned = reason  # first of all: nothing that interrupts us may leave it open
-            self.poisoned = opening.poison(self._files, self.path, reason, durable=self._durable)
+            self.poisoned = opening.poison(self._files, self.path, reason, durable=self.durable)
         self._ready = False
 
     def _check_open(self) -> None:
@@ -450,14 +469,14 @@ class LogWriter:
 
     def _own_reader(self) -> LogReader:
         if self._reader is None:
-            self._reader = LogReader(self.path, self._files, cache=self._cache, limit=lambda: self._seq)
+            self._reader = LogReader(self.path, self._files, cache=self._cache, limit=lambda: self.written)
             self._extents = Extents(self._reader)
         return self._reader
 
     def set_first(self, offset: int) -> None:
         """Retention took effect: nothing before `offset` is kept any more."""
-        if offset > self._offset:
-            raise OutOfBounds(f"{self.path} cannot begin at {offset}, it ends at {self._offset}")
+        if offset > self.end_offset:
+            raise OutOfBounds(f"{self.path} cannot begin at {offset}, it ends at {self.end_offset}")
         self._first = max(offset, self.first_offset)
 
     def segments(self) -> list[Extent]:
@@ -465,11 +484,11 @@ class LogWriter:
         reader = self._own_reader()
         if reader.names != self._names:
             reader.refresh()
-        return self._extents.all(self._seq, self._offset, self.last_time_us)
+        return self._extents.all(self.written, self.end_offset, self.last_time_us)
 
     def expired(self, covered_seq: int) -> list[SegmentRef]:
         """Segments wholly before the first offset, durable, and covered by a snapshot of `covered_seq`."""
-        gone = removable(self.segments(), self.first_offset, min(covered_seq, self._durable))
+        gone = removable(self.segments(), self.first_offset, min(covered_seq, self.durable))
         return [reference(self.path, name) for name in self._names[: len(gone)]]
 
     def forget(self, gone: Sequence[SegmentRef]) -> None:

@@ -81,25 +81,47 @@ class Plan:
         piece, seq, offset, checksum, last = self.pieces[-1], self.seq, self.offset, self.checksum, self._last
         for batch in batches:
             size = len(batch)
-            kind, header_bytes, count, columns = _inspect(batch, size, max_batch_bytes)
+            found = inspect(batch, size, max_batch_bytes)
             if piece.end + size > segment_bytes and piece.end > DATA_START:
                 piece = Piece(room(End(seq, piece.end, offset, checksum, *last), size), seq + 1)
                 self.pieces.append(piece)
             seq += 1
-            header = stamp(batch, Stamp(seq, offset, term, log_id, time_us, checksum))
-            (checksum,) = CHECKSUM_STRUCT.unpack_from(header)
-            piece.buffers += (header, memoryview(batch)[header_bytes:])
-            row = (offset, piece.end, time_us, term, 0, checksum, count, size, kind, 0, 0, 0, 0)
-            piece.rows.append(INDEX_ROW_STRUCT.pack(*(_with_extras(row, batch, columns) if columns > 1 else row)))
+            entry = settled(batch, found, piece.end, Stamp(seq, offset, term, log_id, time_us, checksum))
+            checksum = entry.checksum
+            piece.buffers += entry.buffers
+            piece.rows.append(entry.row)
             self.appended.append(Appended(seq, offset, piece.end))
             piece.end += size
-            if kind == Kind.RECORDS:
-                offset += count
+            offset = entry.end_offset
             self.ends[seq], last = offset, (time_us, term)
         self.seq, self.offset, self.checksum = seq, offset, checksum
 
 
-def _inspect(batch: Buffer, size: int, max_batch_bytes: int) -> tuple[int, int, int, int]:
+class Settled(NamedTuple):
+    """A batch with its place: what to write for it, and what the next one follows."""
+
+    buffers: tuple[bytearray, memoryview]
+    row: bytes
+    checksum: int
+    end_offset: int
+
+
+def settled(batch: Buffer, found: tuple[int, int, int, int], position: int, place: Stamp) -> Settled:
+    """Stamp a batch that `inspect` found good, to stand at `position` of its segment."""
+    kind, header_bytes, count, columns = found
+    header = stamp(batch, place)
+    (checksum,) = CHECKSUM_STRUCT.unpack_from(header)
+    offset = place.base_offset
+    row = (
+        offset, position, place.append_time_us, place.term, 0, checksum, count, len(batch), kind, 0, 0, 0, 0,
+    )  # fmt: skip
+    if columns > 1:
+        row = _with_extras(row, batch, columns)
+    end_offset = offset + count if kind == Kind.RECORDS else offset
+    return Settled((header, memoryview(batch)[header_bytes:]), INDEX_ROW_STRUCT.pack(*row), checksum, end_offset)
+
+
+def inspect(batch: Buffer, size: int, max_batch_bytes: int) -> tuple[int, int, int, int]:
     """Kind, header bytes, record count and columns of a batch whose columns somebody else has checked."""
     if size < HEADER_BYTES:
         raise InvalidBatch(f"{size} bytes are too few for a batch")

@@ -74,7 +74,8 @@ class Segment:
 
     def write_rows(self, seq: int, rows: Sequence[Buffer]) -> None:
         """Write the index rows of `seq` and those after it."""
-        self.index.pwritev([b"".join(rows)], layout.index_position(self.ref.base_seq, seq))
+        whole = rows if len(rows) == 1 else (b"".join(rows),)
+        self.index.pwritev(whole, layout.index_position(self.ref.base_seq, seq))
 
     def sync(self) -> None:
         """Make every batch written so far durable. Raises OSError; see `File.sync`."""

@@ -85,13 +85,14 @@ class Producing:
         return batch
 
     def _check_columns(self, batch: Batch, max_record_bytes: int) -> None:
+        most = self._config.max_frame_bytes
         for column in batch.directory():
             if column.id not in ALLOWED:
                 raise InvalidBatch(f"column {column.id} cannot be produced")
-            if column.raw_bytes > self._config.max_frame_bytes:
+            if column.raw_bytes > most:
                 raise BatchTooLarge(
                     f"column {column.id} has {column.raw_bytes} bytes when inflated, "
-                    f"the limit is {self._config.max_frame_bytes}: send smaller batches"
+                    f"the limit is {most}: send smaller batches"
                 )
             if column.id not in SIZED or column.raw_bytes <= max_record_bytes:
                 continue  # no single entry can be over the limit

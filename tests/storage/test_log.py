@@ -57,6 +57,21 @@ def test_batches_get_seq_offset_and_position_in_order() -> None:
     assert [writer.end_offset_at(seq) for seq in range(5)] == [0, 2, 2, 2, 3]
 
 
+def test_batches_appended_one_by_one_and_together_are_the_same_bytes() -> None:
+    batches = [encode([b"a", b"b"], keys=[b"k", None]), encode_state(b"s"), encode([b"c" * 3000]), encode_raft()]
+    batches += [encode([bytes(9000)]) for _ in range(3)]  # over the end of a segment
+    alone, together = make(), make()
+    one_by_one = [alone.append([batch], 7)[0] for batch in batches]
+    assert one_by_one == together.append(batches, 7)
+    assert names(alone) == names(together)
+    assert len(names(alone)) > 1
+    for name in names(alone):
+        for path in (f"{PATH}/{name.segment_file}", f"{PATH}/{name.index_file}"):
+            assert alone.files.read(path).rstrip(b"\0") == together.files.read(path).rstrip(b"\0"), path
+    assert (alone.written, alone.end_offset) == (together.written, together.end_offset)
+    assert [alone.end_offset_at(seq) for seq in range(8)] == [together.end_offset_at(seq) for seq in range(8)]
+
+
 def test_appending_nothing_changes_nothing() -> None:
     writer = make()
     assert writer.append([], 5) == []
