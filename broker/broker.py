@@ -125,7 +125,7 @@ class Broker:
             self._settle(at)
             wait = self._node.tick(at)
         self._port.send_answers()
-        self._watermarks.mark_synced()
+        wait = min(wait, self._watermarks.after_answers(at.monotonic_s) - at.monotonic_s)
         return self._patience(wait, at)
 
     def _settle(self, at: Now) -> None:

@@ -18,6 +18,7 @@ Must not know: sockets of clients, topics, how the keeper works.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 BUSY_S = 60.0
 """A log that fills segments faster than this gets spares."""
+
+MARK_S = 0.05
+"""So long may the mark of an inline sync wait. Each dirties a page that the next sync has to write as well: with one
+after every record, a third of the broker's turn and a sixth of its fdatasync. Recovery verifies what lies above it."""
 
 
 class Held:
@@ -78,8 +83,11 @@ class Watermarks:
         self._by_number: dict[int, Held] = {}
         self._free = list(range(board.rows - 1, -1, -1))
         self._forgetting: set[int] = set()
-        self._pending: dict[LogWriter, Held] = {}
+        self._pending: dict[LogWriter, Held] = {}  # what the keeper owes, and somebody waits for
+        self._pending_lazily: dict[LogWriter, Held] = {}  # what it owes and nobody waits for
+        self._ring_due = False
         self._unmarked: dict[LogWriter, Held] = {}
+        self._marks_due_s = 0.0
 
     @property
     def board_name(self) -> str:
@@ -123,6 +131,7 @@ class Watermarks:
         log.on_segment = None
         del self._by_number[held.number]
         self._pending.pop(log, None)
+        self._pending_lazily.pop(log, None)
         self._unmarked.pop(log, None)
         held.row.release()
         if self._link is not None and not self._link.gone:
@@ -152,28 +161,43 @@ class Watermarks:
 
         `idle` says that nothing else waits to be done, so that a sync in the loop delays nobody.
         """
-        dirty = [self._held[log] for log in logs if log in self._held]
+        dirty = [held for log in logs if (held := self._held.get(log)) is not None]
         works = self._keeper_works
         for held in dirty:
             if held.rolls != held.rolls_seen:
                 self._rolled(held, now_s)
         if works and idle and len(dirty) == 1 and not self._pending and not dirty[0].lazy:
-            self._sync_inline(dirty[0], mark=False)
-            self._unmarked[dirty[0].log] = dirty[0]
+            self._sync_alone(dirty[0], now_s)
             return
         ring = False
         for held in dirty:
             if held.inline_only or not works:
                 self._sync_inline(held, even_lazy=held.inline_only)
                 continue
-            ring = ring or not held.lazy or held.log not in self._pending
             held.publish()
             self._expect(held, now_s)
+            ring = ring or not held.lazy
         if ring and self._link is not None:
             self._link.ring()
+            self._ring_due = False
 
-    def mark_synced(self) -> None:
-        """Write the marks of what was synced in this turn: who waited for the sync has its answer."""
+    def _sync_alone(self, held: Held, now_s: float) -> None:
+        """Sync for whoever waits, and leave the mark to `after_answers`."""
+        self._sync_inline(held, mark=False)
+        if not self._unmarked:
+            self._marks_due_s = now_s + MARK_S
+        self._unmarked[held.log] = held
+
+    def after_answers(self, now_s: float) -> float:
+        """What nobody waits for: rings for lazy logs, and the marks of inline syncs. Returns when the next are due."""
+        if self._ring_due and self._link is not None:
+            self._link.ring()
+        self._ring_due = False
+        if self._unmarked and now_s >= self._marks_due_s:
+            self._mark_synced()
+        return self._marks_due_s if self._unmarked else math.inf
+
+    def _mark_synced(self) -> None:
         while self._unmarked:
             log, held = self._unmarked.popitem()
             if log.poisoned is None and log.durable == log.written:
@@ -191,7 +215,7 @@ class Watermarks:
     def settle(self, now_s: float) -> bool:
         """The bell rang: take over what the keeper synced. Returns whether anything moved."""
         moved = again = False
-        for log, held in list(self._pending.items()):
+        for log, held in [*self._pending.items(), *self._pending_lazily.items()]:
             before = log.durable
             if held.row.poison and split(held.row.poison)[0] == log.generation and log.poisoned is None:
                 log.poison("the keeper's sync failed")
@@ -205,8 +229,8 @@ class Watermarks:
             if held.unsynced:
                 again = again or (held.lazy and log.durable != before)
             else:
-                del self._pending[log]
-        if moved or not self._pending:
+                del (self._pending_lazily if held.lazy else self._pending)[log]
+        if moved or not self.waiting:
             self.progress_s = now_s
         if again and self._link is not None:
             self._link.ring()
@@ -214,12 +238,12 @@ class Watermarks:
 
     def stuck(self, now_s: float, timeout_s: float) -> bool:
         """Whether the keeper has owed something for so long that it must be replaced."""
-        return bool(self._pending) and self._keeper_works and now_s - self.progress_s > timeout_s
+        return self.waiting and self._keeper_works and now_s - self.progress_s > timeout_s
 
     @property
     def waiting(self) -> bool:
         """Whether the keeper owes us something."""
-        return bool(self._pending)
+        return bool(self._pending or self._pending_lazily)
 
     # -- keepers ----------------------------------------------------------------------------------
 
@@ -238,6 +262,7 @@ class Watermarks:
         for held in list(self._pending.values()):
             self._sync_inline(held)
         self._pending.clear()
+        self._pending_lazily.clear()
 
     def sync_all(self) -> None:
         """Make everything durable here and now. For the end, when there is no keeper any more."""
@@ -275,9 +300,13 @@ class Watermarks:
         held.rolls_seen, held.rolled_s = held.rolls, now_s
 
     def _expect(self, held: Held, now_s: float) -> None:
-        if not self._pending:
+        if not self.waiting:
             self.progress_s = now_s
-        self._pending[held.log] = held
+        if not held.lazy:
+            self._pending[held.log] = held
+        elif held.log not in self._pending_lazily:
+            self._pending_lazily[held.log] = held
+            self._ring_due = True
 
     def _sync_inline(self, held: Held, *, even_lazy: bool = False, mark: bool = True) -> None:
         """Sync with the broker's own descriptors and publish. A failure poisons the log and the row."""

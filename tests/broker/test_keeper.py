@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from penstock.broker.config import KeeperOptions
+from penstock.broker.watermarks import MARK_S
 from penstock.storage.board import split, word
 from penstock.storage.log import LogWriter
 from penstock.storage.segment import read_page
@@ -145,23 +148,50 @@ def test_an_idle_broker_syncs_a_single_record_itself(pair: Pair):
     assert mark_of(pair, log) == (1, 1)
 
 
-def test_the_mark_of_an_inline_sync_is_left_to_the_end_of_the_turn(pair: Pair):
+def test_the_mark_of_inline_syncs_waits_until_it_is_due_and_is_written_once_for_all_of_them(pair: Pair):
+    log = pair.open("/a")
+    for number in range(3):
+        pair.append(log, 1)
+        pair.watermarks.flushed([log], idle=True, now_s=number / 1000)
+        assert log.durable == number + 1
+        assert pair.watermarks.after_answers(number / 1000) == MARK_S
+        assert mark_of(pair, log) == (1, 0)
+    assert pair.watermarks.after_answers(MARK_S) == math.inf
+    assert mark_of(pair, log) == (1, 3)
+
+
+def test_a_keeper_that_syncs_before_the_mark_is_due_writes_it(pair: Pair):
     log = pair.open("/a")
     pair.append(log, 1)
     pair.watermarks.flushed([log], idle=True, now_s=0.0)
-    assert log.durable == 1
+    pair.append(log, 1)
+    pair.watermarks.flushed([log], idle=False, now_s=0.0)
+    assert pair.watermarks.after_answers(MARK_S) == math.inf  # not before the keeper: more is written than is durable
     assert mark_of(pair, log) == (1, 0)
-    pair.watermarks.mark_synced()
-    assert mark_of(pair, log) == (1, 1)
+    pair.deliver()
+    pair.round()
+    assert mark_of(pair, log) == (1, 2)
 
 
-def test_no_mark_is_left_for_a_log_that_was_closed_in_the_same_turn(pair: Pair):
+def test_no_mark_is_left_for_a_log_that_was_closed_before_it_was_due(pair: Pair):
     log = pair.open("/a")
     pair.append(log, 1)
     pair.watermarks.flushed([log], idle=True, now_s=0.0)
     pair.watermarks.let_go(log)
-    pair.watermarks.mark_synced()
+    assert pair.watermarks.after_answers(MARK_S) == math.inf
     assert mark_of(pair, log) == (1, 0)
+
+
+def test_a_log_that_nobody_waits_for_rings_after_the_answers_and_does_not_keep_others_from_inline_syncs(pair: Pair):
+    lazy, log = pair.open("/lazy", commit="written"), pair.open("/a")
+    pair.append(lazy, 1)
+    pair.watermarks.flushed([lazy], idle=True, now_s=0.0)
+    assert (pair.link.rings, pair.board.row(pair.watermarks.number_of(lazy)).written) == (0, word(1, 1))
+    pair.watermarks.after_answers(0.0)
+    assert pair.link.rings == 1
+    pair.append(log, 1)
+    pair.watermarks.flushed([log], idle=True, now_s=0.0)
+    assert (log.durable, pair.link.rings) == (1, 1)
 
 
 def test_inline_and_keeper_take_turns_without_undoing_each_other(pair: Pair):

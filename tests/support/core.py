@@ -10,6 +10,7 @@ turn of the broker's loop and one round of the keeper, unless `hold` keeps the k
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -80,7 +81,7 @@ class Core:
             self.watermarks.settle(self.now_s)
             self.node.advance(self.now)
         self.node.tick(self.now)
-        self.watermarks.mark_synced()
+        self.watermarks.after_answers(math.inf)
 
     def _deliver(self) -> None:
         commands, self.link.commands = self.link.commands, []

@@ -12,6 +12,7 @@ Contract: real code on both sides; only the link is a list, delivered when the t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -104,7 +105,7 @@ class Pair:
     def publish(self, *logs: LogWriter, idle: bool = False, now_s: float = 0.0) -> None:
         """After an append: the broker publishes and rings, the keeper gets the commands."""
         self.watermarks.flushed(logs, idle=idle, now_s=now_s)
-        self.watermarks.mark_synced()
+        self.watermarks.after_answers(math.inf)
         self.deliver()
 
     def settle(self, now_s: float = 0.0) -> bool:
