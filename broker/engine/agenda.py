@@ -23,12 +23,13 @@ Marked = TypeVar("Marked")
 class Agenda:
     """Marks of one node."""
 
-    __slots__ = ("advanced", "dirty", "mail", "memberships", "ready", "unsettled")
+    __slots__ = ("advanced", "dirty", "grown", "mail", "memberships", "ready", "unsettled")
 
     def __init__(self) -> None:
         self.dirty: dict[Ledger[Any], None] = {}  # has proposals to append
         self.unsettled: dict[Ledger[Any], None] = {}  # has batches in flight
         self.advanced: dict[Ledger[Any], None] = {}  # has more committed than in the turn before
+        self.grown: dict[Ledger[Any], None] = {}  # has more committed than housekeeping has seen
         self.memberships: dict[Membership, None] = {}  # who should read what has to be computed again
         self.mail: dict[Session, None] = {}  # has news that it was not told yet
         self.ready: dict[Session, None] = {}  # may have something to be delivered

@@ -82,6 +82,7 @@ class House:
         self._told_end.pop(partition, None)
         self._agenda.dirty.pop(ledger, None)
         self._agenda.unsettled.pop(ledger, None)
+        self._agenda.grown.pop(ledger, None)
         idle = ledger.idle
         ledger.abandon(UnknownTopic(f"{partition!r} was closed before this was committed"))
         partition.close(clean=idle and keep)

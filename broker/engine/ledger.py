@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
+from msgspec import Struct
+
 from ...storage.batch import Batch, Kind, encode_state
 from ...storage.errors import Error, Poisoned, StorageError
 from . import effects as fx
@@ -53,20 +55,15 @@ class Waiter(Protocol):
         ...
 
 
-class Entry:
-    """One batch between proposal and commit."""
+class Entry(Struct, gc=False, eq=False):
+    """One batch between proposal and commit. Nobody it leads to leads back to it."""
 
-    __slots__ = ("batch", "effects", "epoch", "place", "producer_id", "waiters")
-
-    def __init__(
-        self, batch: Payload, place: Place, producer_id: int = 0, epoch: int = 0, effects: Sequence[fx.AnyEffect] = ()
-    ) -> None:
-        self.batch: Payload = batch
-        self.place = place
-        self.producer_id = producer_id
-        self.epoch = epoch
-        self.effects = effects
-        self.waiters: list[Waiter] = []
+    batch: Payload
+    place: Place
+    producer_id: int = 0
+    epoch: int = 0
+    effects: Sequence[fx.AnyEffect] = ()
+    waiters: list[Waiter] = []
 
     def apply(self, state: State, time_us: int) -> None:
         """Apply to a state."""
@@ -129,11 +126,10 @@ class Ledger(Generic[S]):
         if reason is not None:
             raise Poisoned(f"{self.log.path} takes no more writes since a sync failed ({reason}); reads go on")
 
-    def propose_records(self, batch: Payload, entry: Entry, waiter: Waiter) -> None:
+    def propose_records(self, entry: Entry) -> None:
         """Queue a records batch."""
-        entry.waiters.append(waiter)
-        entry.batch = batch
-        self.head.records(entry.producer_id, entry.epoch, entry.place, self.head.time_us)
+        head = self.head
+        head.records(entry.producer_id, entry.epoch, entry.place, head.time_us)
         self._queue.append(entry)
         self._on_work(self)
 
@@ -243,9 +239,9 @@ class Ledger(Generic[S]):
         except OSError as error:
             return StorageError(f"{log.path} could not be written: {error}")
         term, time_us = log.term, log.last_time_us
-        for entry, stood in zip(entries, appended, strict=True):
+        for entry, (seq, offset, _) in zip(entries, appended, strict=True):
             place = entry.place
-            place.offset, place.seq, place.term, place.time_us = stood.base_offset, stood.seq, term, time_us
+            place.offset, place.seq, place.term, place.time_us = offset, seq, term, time_us
             self.since_snapshot_bytes += len(entry.batch)
             entry.batch = b""
         self.in_flight.extend(entries)

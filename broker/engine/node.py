@@ -123,23 +123,31 @@ class Node:
     def advance(self, now: Now) -> None:
         """Answer for what `log.committed` has reached, fail what a poisoned log will never commit, and deliver."""
         agenda, port = self._agenda, self._port
+        if agenda.unsettled:
+            self._settle()
+        if agenda.memberships:
+            for membership in take(agenda.memberships):
+                membership.rebalance(now.monotonic_s)
+        if agenda.mail:
+            for session in take(agenda.mail):
+                session.send_news(port)
+        if agenda.ready:
+            for session in take(agenda.ready):
+                if session.pump(port) or session.outlet.blocked:
+                    agenda.ready[session] = None
+
+    def _settle(self) -> None:
+        """Apply what is committed, answer for it, and tell those who wait for the end to move."""
+        agenda = self._agenda
         for ledger in list(agenda.unsettled):
             if ledger.advance():
-                agenda.advanced[ledger] = None
-                self._housekeeping.advanced(ledger)
+                agenda.advanced[ledger] = agenda.grown[ledger] = None
             if not ledger.in_flight:
                 del agenda.unsettled[ledger]
         for partition in self._house.take_moved():
             self._fetching.end_moved(partition)
             for reader in list(partition.readers.values()):
-                reader.end_moved(port)
-        for membership in take(agenda.memberships):
-            membership.rebalance(now.monotonic_s)
-        for session in take(agenda.mail):
-            session.send_news(port)
-        for session in take(agenda.ready):
-            if session.pump(port) or session.outlet.blocked:
-                agenda.ready[session] = None
+                reader.end_moved(self._port)
 
     def tick(self, now: Now) -> float:
         """Do what is due by now. Returns the seconds until the next call is needed (an earlier one is harmless).
@@ -147,20 +155,24 @@ class Node:
         Due work may propose effects: flush and advance afterwards, as after `receive`. 0.0 says so.
         """
         agenda = self._agenda
+        if agenda.grown:
+            for ledger in take(agenda.grown):
+                self._housekeeping.advanced(ledger)
         if self._sessions.expire(now):
             self._hand_over(now)
-        deadlines = [self._fetching.tick(now), self._housekeeping.tick(now)]
+        due = self._fetching.tick(now)
+        wait = self._housekeeping.tick(now) - now.monotonic_s
         if agenda.dirty or agenda.mail or agenda.memberships:
             return 0.0
-        blocked = [session.outlet.blocked for session in agenda.ready]
-        if not all(blocked):
-            return 0.0
-        waits = [deadline - now.monotonic_s for deadline in deadlines if deadline is not None]
-        if blocked:
-            waits.append(RETRY_S)
+        if due is not None:
+            wait = min(wait, due - now.monotonic_s)
+        if agenda.ready:
+            if not all(session.outlet.blocked for session in agenda.ready):
+                return 0.0
+            wait = min(wait, RETRY_S)
         if self._sessions.by_id:
-            waits.append(EXPIRY_CHECK_S)
-        return max(0.0, min(waits))
+            wait = min(wait, EXPIRY_CHECK_S)
+        return max(0.0, wait)
 
     def warmed(self, token: Hashable) -> None:
         """Pages that `Port.read` called COLD under this token are in memory: the next `advance` reads again."""

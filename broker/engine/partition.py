@@ -115,7 +115,7 @@ class Partition:
             self._duplicate(place, first, waiter)
             return
         place = Place(first, batch.record_count)
-        ledger.propose_records(batch.buffer, Entry(b"", place, producer_id, epoch), waiter)
+        ledger.propose_records(Entry(batch.buffer, place, producer_id, epoch, (), [waiter]))
 
     def _duplicate(self, place: Place, first_sequence: int, waiter: Waiter) -> None:
         inner = first_sequence - place.first_sequence

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from ...storage.errors import Error
 from ...transport.messages import Answer, Failure, Produced
 from .ports import Peer, Port
@@ -20,21 +22,18 @@ def failure(request: int, error: Error) -> Failure:
     return Failure(request, error.code, error.message, error.retry, "", error.offset if offset is None else offset)
 
 
-class ProduceReply:
+class ProduceReply(Struct, gc=False, eq=False):
     """Answers one Produce."""
 
-    __slots__ = ("_peer", "_port", "_request")
-
-    def __init__(self, port: Port, peer: Peer, request: int) -> None:
-        self._port = port
-        self._peer = peer
-        self._request = request
+    port: Port
+    peer: Peer
+    request: int
 
     def committed(self, place: Place) -> None:
-        self._port.reply(self._peer, Produced(self._request, place.offset, place.term, place.time_us))
+        self.port.reply(self.peer, Produced(self.request, place.offset, place.term, place.time_us))
 
     def failed(self, error: Error) -> None:
-        self._port.reply(self._peer, failure(self._request, error))
+        self.port.reply(self.peer, failure(self.request, error))
 
 
 class Gather:
