@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from penstock.broker.engine import Now
+from penstock.broker.engine.housekeeping import STEP
 from penstock.transport import messages as m
 from support.engine import Rig
 
@@ -175,3 +177,33 @@ def test_an_idle_node_sleeps_until_housekeeping():
     assert rig.node.tick(rig.now) == pytest.approx(30.0)
     rig.join(rig.topic("u"), delivery="mapped")
     assert rig.node.tick(rig.now) == pytest.approx(0.25)
+
+
+def test_a_pass_over_many_partitions_takes_a_few_of_them_per_turn():
+    count = 2 * STEP + 3
+    rig = Rig(housekeeping_s=6.0, producer_expiry_s=1.0)
+    topic = rig.topic(partitions=count)
+    for number in range(count):
+        rig.produce(topic, [b"a"], number, producer_id=1)
+    rig.now = Now(rig.now.wall_us + 6_000_000, rig.now.monotonic_s + 6.0)
+    touched, waits = [], []
+    for _ in range(3):
+        assert rig.node.tick(rig.now) == 0.0  # expiries were proposed
+        touched.append(len(rig.node.flush(rig.now)))
+        rig.sync()
+        waits.append(rig.node.tick(rig.now))
+        rig.now = Now(rig.now.wall_us + round(waits[-1] * 1e6), rig.now.monotonic_s + waits[-1])
+    assert touched == [STEP, STEP, 3]
+    assert waits == pytest.approx([1.0, 1.0, 6.0])  # spread over half of the time, then a rest
+
+
+def test_a_topic_that_is_deleted_while_a_pass_goes_on_is_left_out():
+    rig = Rig(housekeeping_s=6.0, producer_expiry_s=1.0)
+    topic = rig.topic(partitions=STEP + 3)
+    for number in range(STEP + 3):
+        rig.produce(topic, [b"a"], number, producer_id=1)
+    rig.pass_time(6.0, step=6.0)
+    rig.ask(m.DeleteTopic, topic)
+    rig.now = Now(rig.now.wall_us + 3_000_000, rig.now.monotonic_s + 3.0)
+    assert rig.node.tick(rig.now) > 0.0
+    assert rig.node.flush(rig.now) == []
