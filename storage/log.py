@@ -200,9 +200,8 @@ class LogWriter:
         end = position + size
         if end > segment.allocated or end > self.options.segment_bytes:
             return None
-        found = inspect(batch, size, self.options.max_batch_bytes)
         place = Stamp(seq, offset, self.term, self.log_id, time_us, self._checksum)
-        entry = settled(batch, found, position, place)
+        entry = settled(batch, inspect(batch, size, self.options.max_batch_bytes), position, place)
         try:
             segment.write_rows(seq, (entry.row,))
         except BaseException as error:
@@ -213,8 +212,7 @@ class LogWriter:
         except BaseException as error:
             self._give_up([], error, interrupted=True)
         self.written, self.end_offset, self._checksum = seq, entry.end_offset, entry.checksum
-        self.last_time_us = time_us
-        self._ends[seq] = entry.end_offset
+        self.last_time_us, self._ends[seq] = time_us, entry.end_offset
         self._trim_ends()
         return Appended(seq, offset, position)
 
@@ -442,6 +440,8 @@ class LogWriter:
             self._close_open()
             if self._reader is not None:
                 self._reader.close()
+                self._reader = None  # it leads back here, as the extents do: no work for the collector
+                del self._extents
 
     def _leave_clean_mark(self) -> None:
         active = self._open[-1]

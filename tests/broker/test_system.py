@@ -1,0 +1,43 @@
+"""What the calm collector relies on: nothing that a broker does over and over leaves cycles behind."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+from penstock.storage.batch import encode
+from penstock.transport import messages as m
+from support.core import Core
+from support.writeback import WritebackFiles
+
+
+@pytest.fixture
+def core() -> Iterator[Core]:
+    """A node that has done everything once; the collector is off."""
+    core = Core(WritebackFiles())
+    use(core, "first")
+    gc.collect()
+    gc.disable()
+    yield core
+    gc.enable()
+
+
+def use(core: Core, name: str) -> None:
+    """Create, produce, be refused, fetch, join, commit, leave, delete."""
+    topic = core.create_topic(name)
+    for number in range(3):
+        core.ask(lambda request: m.Produce(request, topic, 0), bytes(encode([b"value"])))
+        core.ask(lambda request: m.Produce(request, topic, 9), b"x" * 200)
+        core.ask(lambda request, at=number: m.Fetch(request, topic, 0, at, -1, 1 << 20, 0))
+    joined = core.ask(lambda request: m.Join(request, topic, "g", "a", "control", -1, [], 10_000, 1 << 20, 1000))
+    place = m.Position(0, 2, joined.assignments[0].epoch)
+    core.ask(lambda request: m.Commit(request, joined.session, topic, "g", [place]))
+    core.ask(lambda request: m.Leave(request, joined.session))
+    core.ask(lambda request: m.DeleteTopic(request, topic))
+
+
+def test_nothing_a_broker_does_over_and_over_leaves_cycles(core: Core) -> None:
+    for number in range(3):
+        use(core, f"t{number}")
+    assert gc.collect() == 0
