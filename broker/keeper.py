@@ -1,10 +1,11 @@
 """The keeper's core: rounds of group commit over a board and the files behind it.
 
 Idea: a round looks at the board, and for every partition whose written word is beyond what is synced it
-says so on the board (`sync_started`), syncs the partition's dirty segments (old ones first), writes the mark
-of what is now durable into the segment, and says so on the board (`synced`). One fdatasync covers all that
-was written to the file before it, so a thousand producers share a round; above a few dirty files one syncfs
-does for all of them. The mark itself is carried by the next sync, or by one more when things are quiet.
+says so on the board (`sync_started`), syncs the partition's dirty segments (old ones first), and says so on the
+board (`synced`). One fdatasync covers all that was written to the file before it, so a thousand producers share a
+round; above a few dirty files one syncfs does for all of them. The mark of what is durable is written into the segment
+when whoever waited was told, and not after every round: it dirties a page that the next sync has to write as well.
+That sync carries it, or one more when things are quiet.
 
 Contract:
 - A segment is opened when it is registered and kept open until it is sealed and all of it is synced: only
@@ -32,6 +33,8 @@ from .config import KeeperOptions
 from .keeper_files import SegmentFiles
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ..storage.board import Board
     from ..storage.files import Files
     from ..storage.layout import IndexRow
@@ -108,10 +111,13 @@ class Keeper:
         self._sync_all = sync_all
         self._warn = warn
         self._tails: dict[int, Tail] = {}
+        self._unmarked: dict[int, Step] = {}  # vouched for, by row
+        self._marks_due_s = float("-inf")
         self._unsynced_marks: set[int] = set()
-        self._quiet_at: float | None = None
-        self._watched = np.empty(0, np.intp)
-        self._words = {name: board.words(name) for name in ("written", "durable", "synced")}
+        self._quiet_at = 0.0
+        self._watched: NDArray[np.intp] | None = None  # rows of all tails; None when it has to be made anew
+        self._clean = np.empty(0, np.uint64)  # of each of these, a written word of which nothing is left to sync
+        self._written = board.words("written")
 
     # -- what is watched --------------------------------------------------------------------------
 
@@ -125,7 +131,7 @@ class Keeper:
         if tail is None:
             tail = Tail(notice.row, self._board.row(notice.row), notice.log_id, notice.directory)
             self._tails[notice.row] = tail
-            self._watched = np.array(sorted(self._tails), np.intp)
+            self._watched = None
         if tail.silenced:
             return
         try:
@@ -144,7 +150,8 @@ class Keeper:
         if tail is not None:
             tail.close()
             self._unsynced_marks.discard(row)
-            self._watched = np.array(sorted(self._tails), np.intp)
+            self._unmarked.pop(row, None)
+            self._watched = None
 
     # -- a round ----------------------------------------------------------------------------------
 
@@ -198,26 +205,41 @@ class Keeper:
         return done
 
     def finish(self, steps: Sequence[Step]) -> None:
-        """Write the marks of what is durable and say so on the board."""
+        """Say on the board what is durable. Its marks are left to `write_marks`."""
         for step in steps:
             tail = step.tail
             if self._board.epoch != self._epoch or not tail.owns_row() or tail.row.synced >= step.target:
                 continue
-            if not tail.may_be_vouched_for():
-                continue
-            try:
-                if step.last is not None:
-                    step.files[-1].write_mark(step.target, step.last)
-                self._seal(tail, step.files[-1])
-            except StorageFull as error:
-                # Copy-on-write file systems need room even for this. The bytes are synced: vouch for them.
-                self._warn(f"no room for the mark of {tail.directory}: {error}")
-            except OSError as error:
-                self._poison(step, error)
-                continue
-            tail.row.synced = step.target
-            self._unsynced_marks.add(tail.number)
+            if tail.may_be_vouched_for():
+                tail.row.synced = step.target
+                self._unmarked[tail.number] = step
         self.rounds += 1
+
+    def write_marks(self, now_s: float) -> float | None:
+        """After a round, when its result was told. Returns in how many seconds marks are to be written or synced."""
+        due = now_s >= self._marks_due_s
+        for number, step in list(self._unmarked.items()):
+            if due or step.tail.segments[0] is not step.files[-1]:
+                del self._unmarked[number]
+                self._mark(step)
+        if due:
+            self._marks_due_s = now_s + self.options.mark_s
+        if self._unmarked:
+            return self._marks_due_s - now_s
+        return self._quiet_at - now_s if self._unsynced_marks else None
+
+    def _mark(self, step: Step) -> None:
+        """Write the mark of what was vouched for, and close what is sealed. Whatever fails here, it is synced."""
+        tail = step.tail
+        if self._board.epoch != self._epoch or not tail.owns_row():
+            return
+        try:
+            if step.last is not None:
+                step.files[-1].write_mark(step.target, step.last)
+            self._seal(tail, step.files[-1])
+        except (StorageFull, OSError) as error:
+            self._warn(f"the mark of {tail.directory} could not be written: {error}")
+        self._unsynced_marks.add(tail.number)
 
     def finish_all(self) -> None:
         """The broker is gone or stops: sync everything that was written, marks included, and close."""
@@ -225,6 +247,7 @@ class Keeper:
             tail.dirty_since = float("-inf")
         steps, _ = self.begin(float("inf"))
         self.finish(self.sync(steps))
+        self.write_marks(float("inf"))
         self._sync_marks()
         for tail in self._tails.values():
             tail.close()
@@ -233,13 +256,24 @@ class Keeper:
     # -- parts ------------------------------------------------------------------------------------
 
     def _dirty_rows(self) -> list[int]:
-        """Rows where something is written that neither the keeper nor the broker has synced."""
+        """Rows where something is written that neither the keeper nor the broker has synced.
+
+        Most rows have not moved since they were found clean, and one comparison of all says which.
+        """
         watched = self._watched
-        if not len(watched):
-            return []
-        written, durable, synced = (self._words[name][watched] for name in ("written", "durable", "synced"))
-        rows = watched[written > np.maximum(durable, synced)].tolist()
-        return [row for row in rows if self._tails[row].may_be_vouched_for()]
+        if watched is None:
+            watched = self._watched = np.array(sorted(self._tails), np.intp)
+            self._clean = np.zeros(len(watched), np.uint64)
+        dirty: list[int] = []
+        for place in np.flatnonzero(self._written[watched] != self._clean).tolist():
+            number = int(watched[place])
+            row = self._tails[number].row
+            written = row.written
+            if written <= max(row.durable, row.synced):
+                self._clean[place] = written
+            elif self._tails[number].may_be_vouched_for():
+                dirty.append(number)
+        return dirty
 
     def _due_in(self, tail: Tail, now_s: float) -> float:
         """Seconds a dirty partition may still wait: only those whose records are acknowledged unsynced may."""
@@ -296,7 +330,7 @@ class Keeper:
 
     def _quiet(self, now_s: float, wait: float | None) -> float | None:
         """Nothing was due: sync the last marks after a while. Returns the seconds until there is more to do."""
-        if self._unsynced_marks and self._quiet_at is not None:
+        if self._unsynced_marks:
             if now_s < self._quiet_at:
                 left = self._quiet_at - now_s
                 return left if wait is None else min(left, wait)

@@ -77,9 +77,13 @@ class KeeperProcess:
             self._drain_link()
         if self._keeper is None or self._stopping:
             return None
-        moved, wait = self._keeper.round(time.monotonic())
+        now_s = time.monotonic()
+        moved, wait = self._keeper.round(now_s)
         if moved:
             os.eventfd_write(self._bell_back, 1)
+        marks = self._keeper.write_marks(now_s)
+        if marks is not None:
+            wait = marks if wait is None else min(wait, marks)
         if self._errands:
             self._do(self._errands.popleft())
         return wait

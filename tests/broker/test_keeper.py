@@ -6,6 +6,7 @@ import math
 
 import pytest
 from penstock.broker.config import KeeperOptions
+from penstock.broker.keeper_files import SegmentFiles
 from penstock.broker.watermarks import MARK_S
 from penstock.storage.board import split, word
 from penstock.storage.log import LogWriter
@@ -269,3 +270,95 @@ def test_a_keeper_that_ends_syncs_what_was_written_and_its_marks(pair: Pair):
     after = Pair(pair.files.power_cut())
     assert after.open("/a").written == 2
     assert after.open("/b").written == 2
+
+
+def test_what_is_synced_is_told_before_its_mark_is_written(pair: Pair):
+    log = pair.open("/a")
+    pair.append(log, 3)
+    pair.publish(log)
+    assert pair.keeper.round(0.0)[0]
+    pair.settle()
+    assert (log.durable, mark_of(pair, log)) == (3, (1, 0))
+    pair.keeper.write_marks(0.0)
+    assert mark_of(pair, log) == (1, 3)
+
+
+def test_marks_are_written_now_and_then_and_the_last_one_is_synced_when_things_are_quiet(files: WritebackFiles):
+    pair = Pair(files, options=KeeperOptions(mark_s=0.05, quiet_s=0.5))
+    log = pair.open("/a")
+    marks = []
+    for now_s in (1.0, 1.01, 1.02, 1.06, 1.07):
+        pair.append(log, 1)
+        pair.publish(log)
+        assert pair.keeper.round(now_s)[0]
+        wait = pair.keeper.write_marks(now_s)
+        marks.append(mark_of(pair, log)[1])
+    assert marks == [1, 1, 1, 4, 4]
+    assert wait == pytest.approx(0.04)  # the mark of the last round
+    assert pair.keeper.round(1.11) == (False, pytest.approx(0.46))
+    assert pair.keeper.write_marks(1.11) == pytest.approx(0.46)
+    assert mark_of(pair, log) == (1, 5)
+    assert mark_of(Pair(pair.files.power_cut()), log) < (1, 5)
+    assert pair.keeper.round(1.58) == (False, None)
+    assert pair.keeper.write_marks(1.58) is None
+    assert mark_of(Pair(pair.files.power_cut()), log) == (1, 5)
+
+
+def test_segments_that_are_sealed_are_closed_before_a_mark_is_due(files: WritebackFiles):
+    pair = Pair(files, options=KeeperOptions(mark_s=5.0))
+    log = pair.open("/a", segment_bytes=64 << 10)
+    pair.append(log, 1)
+    pair.publish(log)
+    pair.round(0.0)
+    pair.append(log, 8, size=20_000)
+    pair.publish(log)
+    pair.round(0.1)
+    assert len(pair.keeper._tails[pair.watermarks.number_of(log)].segments) == 1
+    assert log.durable == 9
+
+
+def test_no_mark_is_left_for_a_log_that_was_forgotten_before_it_was_due(files: WritebackFiles):
+    pair = Pair(files, options=KeeperOptions(mark_s=5.0))
+    log, other = pair.open("/a"), pair.open("/b")
+    for each in (other, log):
+        pair.append(each, 1)
+        pair.publish(each)
+        pair.round(0.0 if each is other else 0.1)
+    pair.watermarks.let_go(log)
+    pair.deliver()
+    assert pair.keeper.write_marks(9.0) == pytest.approx(-8.4)  # only the other log's, which waits to be synced
+    assert mark_of(pair, log) == (1, 0)
+
+
+def test_a_mark_that_cannot_be_written_changes_nothing_about_what_is_synced(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+):
+    log = pair.open("/a")
+    pair.append(log, 1)
+    pair.publish(log)
+    monkeypatch.setattr(SegmentFiles, "write_mark", lambda *_: (_ for _ in ()).throw(OSError("no such luck")))
+    pair.round()
+    assert (log.durable, log.poisoned) == (1, None)
+    assert "no such luck" in pair.warnings[0]
+    monkeypatch.undo()
+    pair.append(log, 1)
+    pair.publish(log)
+    pair.round()
+    assert mark_of(pair, log) == (1, 2)
+
+
+def test_a_partition_that_was_clean_for_long_is_seen_when_it_moves_and_a_new_one_beside_it(pair: Pair):
+    logs = [pair.open(f"/{name}") for name in "abc"]
+    for turn in range(3):
+        for log in logs:
+            pair.append(log, 1)
+            pair.publish(log, idle=turn == 1)
+            pair.round(float(turn))
+            assert log.durable == log.written
+        assert pair.keeper._dirty_rows() == []
+    late = pair.open("/d")
+    pair.append(late, 1)
+    pair.append(logs[1], 1)
+    pair.publish(late, logs[1])
+    pair.round(9.0)
+    assert (late.durable, logs[1].durable) == (1, 4)

@@ -78,6 +78,7 @@ class Core:
         if not self.hold:
             self._deliver()
             self.keeper.round(self.now_s)
+            self.keeper.write_marks(self.now_s)
             self.watermarks.settle(self.now_s)
             self.node.advance(self.now)
         self.node.tick(self.now)

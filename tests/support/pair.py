@@ -53,7 +53,7 @@ class Pair:
     ) -> None:
         self.files = files
         self.board = board or Board.private(8)
-        self.options = options
+        self.options = options or KeeperOptions(mark_s=0.0)
         self.warnings: list[str] = []
         self.errands = Errands(files)
         self.watermarks = Watermarks(self.board, self.errands)
@@ -115,5 +115,6 @@ class Pair:
     def round(self, now_s: float = 0.0) -> tuple[bool, float | None]:
         """One round of the keeper, and the broker takes it over."""
         result = self.keeper.round(now_s)
+        self.keeper.write_marks(now_s)
         self.settle(now_s)
         return result
