@@ -27,12 +27,13 @@ from .packets import PeerGone
 from .port import SocketPeer
 
 if TYPE_CHECKING:
-    from ..transport.zmq_sockets import Poller, ServerSocket
+    from ..transport.sockets import Server
     from .cold_reads import Warmer
     from .config import ServeConfig
     from .engine import Node
     from .errands import Errands
     from .packets import PacketSocket
+    from .poller import Poller
     from .port import SocketPort
     from .watermarks import Watermarks
 
@@ -64,7 +65,7 @@ class Broker:
         *,
         node: Node,
         port: SocketPort,
-        servers: list[ServerSocket],
+        servers: list[Server],
         poller: Poller,
         watermarks: Watermarks,
         errands: Errands,
@@ -136,9 +137,11 @@ class Broker:
             self._watermarks.flushed(dirty, idle=idle, now_s=at.monotonic_s)
         self._node.advance(at)
 
-    def _drain(self, server: ServerSocket, at: Now) -> None:
+    def _drain(self, server: Server, at: Now) -> None:
         """Hand over what one socket has, as far as fairness allows."""
         number = self._port.asking = self._servers.index(server)
+        for identity in server.lost():
+            self._node.disconnect(SocketPeer(number, identity))
         for taken in range(DRAIN_MOST):
             # Receiving in vain costs an exception; after a single message, the usual turn, it pays to ask before.
             received = server.receive() if taken != 1 or server.readable else None
@@ -154,7 +157,7 @@ class Broker:
             self._bytes += len(payload)
             self._node.receive(SocketPeer(number, identity), message, payload, at)
 
-    def _cut_off(self, server: ServerSocket, error: ProtocolError, at: Now) -> None:
+    def _cut_off(self, server: Server, error: ProtocolError, at: Now) -> None:
         """Close the connection of a peer that sent nonsense, and say so, not more often than people can read."""
         self.hostile += 1
         who = server.cut_off()

@@ -26,7 +26,7 @@ from ..storage.board import boot_id, is_alive
 from ..storage.errors import AlreadyOpen, Error
 from ..storage.files import Files
 from ..storage.promises import Promises
-from ..transport.zmq_sockets import Context, Poller
+from ..transport.sockets import Sockets
 from . import control
 from .broker import Broker, now
 from .cold_reads import Warmer
@@ -37,6 +37,7 @@ from .errands import Errands
 from .frugal_files import FrugalFiles
 from .keeper_link import KeeperLink
 from .packets import PacketSocket
+from .poller import Poller
 from .port import SocketPort
 from .store import DirectoryStore
 from .system import calm_collector, die_with_parent, set_file_limit
@@ -54,7 +55,7 @@ LOCK_PATIENCE_S = 2.0
 
 FRAME_SPARE_BYTES = 1 << 20
 LAST_ANSWERS_S = 0.05
-"""Sockets drop what they hold when closed: the last answers get so long to leave."""
+"""ZeroMQ's sockets drop what they hold when closed: the last answers get so long to leave."""
 
 
 class Assembly:
@@ -77,8 +78,8 @@ class Assembly:
         files.mkdir(config.data)
         identity = identify(files, config.data, fresh_ids=(uuid.uuid4().hex, uuid.uuid4().hex), node=config.node_id)
         held = self._lock()
-        context = stack.enter_context(Context())
-        servers = [context.server([address], max_bytes=self._frame_bytes()) for address in addresses]
+        sockets = self._sockets = stack.enter_context(Sockets())
+        servers = [sockets.server(address, max_bytes=self._frame_bytes()) for address in addresses]
         self.listen = [endpoint for server in servers for endpoint in server.endpoints]
         held.note(msgspec.json.encode(lock.Holder(os.getpid(), self.listen[0], f"{boot_id():032x}")))
         doubts = Doubts(files, config.data)
@@ -88,15 +89,17 @@ class Assembly:
         stack.callback(wakes.close_all)
         warmer = Warmer()
         stack.callback(warmer.close)
-        port = SocketPort(context, servers, wakes, warmer)
+        port = SocketPort(sockets, servers, wakes, warmer)
         errands = Errands(files)
         watermarks = Watermarks(board, errands)
         store = self._store(watermarks, errands, doubts)
         node = Node(store, port, randomness=os.urandom, config=self._node_config(identity, board), now=now())
         doubts.save()
         store.empty_trash()
+        poller = Poller()
+        stack.callback(poller.close)
         broker = Broker(
-            config, node=node, port=port, servers=servers, poller=Poller(), watermarks=watermarks,
+            config, node=node, port=port, servers=servers, poller=poller, watermarks=watermarks,
             errands=errands, warmer=warmer, supervisor=supervisor, signals=signals,
             lock=held.fileno(),
         )  # fmt: skip
@@ -139,7 +142,8 @@ class Assembly:
 
     def close(self) -> None:
         """After the drain: let the last answers out, close sockets, retire the board, unlock."""
-        time.sleep(LAST_ANSWERS_S)
+        if self._sockets.has_threads:
+            time.sleep(LAST_ANSWERS_S)
         self._stack.close()
 
 

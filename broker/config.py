@@ -26,7 +26,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     """Settings of one node. Times in seconds, sizes in bytes."""
 
     data: str  # the data directory; made when missing
-    listen: tuple[str, ...] = ()  # ipc:// and tcp:// addresses; none means ipc://DATA/broker.sock
+    listen: tuple[str, ...] = ()  # unix://, ipc:// and tcp:// addresses; none means unix://DATA/broker.sock
     node_id: str = ""  # the node the directory must belong to; "" takes any
     insecure: bool = False  # allow tcp addresses that other machines can reach, without authentication
     board_rows: int = 8192  # most partitions; 256 bytes each in /dev/shm
@@ -46,7 +46,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
             InvalidUrl: an address that cannot be listened on.
             InsecureListen: one that other machines can reach, though nobody allowed it.
         """
-        found = self.listen or (f"ipc://{self.data}/broker.sock",)
+        found = self.listen or (f"unix://{self.data}/broker.sock",)
         for address in found:
             url = listen_url(address)
             if not url.is_local and not self.insecure:

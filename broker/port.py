@@ -1,6 +1,6 @@
-"""The port of a broker process: answers over ROUTER sockets, deliveries over PUSH, wake-ups over semaphores.
+"""The port of a broker process: answers and deliveries over its sockets, wake-ups over semaphores.
 
-Idea: one ROUTER per address the broker listens on, so that a delivery's own endpoint can be opened on the
+Idea: one socket per address the broker listens on, so that a delivery's own endpoint can be opened on the
 interface its client came through. A peer is (which server, identity).
 
 Contract: as `engine.ports.Port`; nothing here waits. Must not know: topics, partitions, logs.
@@ -22,7 +22,8 @@ from .engine import COLD, Cold
 if TYPE_CHECKING:
     from ..storage.reader import Chunk, Cursor
     from ..transport.messages import Answer
-    from ..transport.zmq_sockets import Context, PushSocket, ServerSocket
+    from ..transport.sockets import Server, Sockets
+    from ..transport.zmq_sockets import PushSocket
     from .cold_reads import Warmer
     from .engine import Payload
     from .wakes import Wakes
@@ -32,18 +33,18 @@ class SocketPeer(NamedTuple):
     """One connection."""
 
     server: int
-    identity: bytes
+    identity: Any
 
 
 class SocketPort:
     """All sockets of one broker."""
 
-    def __init__(self, context: Context, servers: Sequence[ServerSocket], wakes: Wakes, warmer: Warmer) -> None:
+    def __init__(self, sockets: Sockets, servers: Sequence[Server], wakes: Wakes, warmer: Warmer) -> None:
         self.asking = 0
         """Which server the request came through that is being handled."""
         self.dropped = 0
         """Answers that a peer was gone for, or too slow to take."""
-        self._context = context
+        self._sockets = sockets
         self._servers = servers
         self._wakes = wakes
         self._warmer = warmer
@@ -55,6 +56,8 @@ class SocketPort:
 
         False when the peer is gone or does not read; an answer is then dropped when its time comes.
         """
+        if isinstance(message, Deliver) and self._servers[peer.server].is_behind(peer.identity):
+            return False
         if len(payload) or isinstance(message, Deliver):
             self.send_answers()
             return self._send(peer, message, payload)
@@ -66,6 +69,8 @@ class SocketPort:
         unsent, self._unsent = self._unsent, []
         for peer, message, payload in unsent:
             self._send(peer, message, payload)
+        for server in self._servers:
+            server.flush()
 
     def _send(self, peer: Any, message: Answer, payload: Payload) -> bool:
         try:
@@ -80,11 +85,13 @@ class SocketPort:
     # -- deliveries -------------------------------------------------------------------------------
 
     def open_delivery(self, session: int) -> str:
-        """A PUSH of its own beside the address that the client used; "" when no socket is left."""
+        """A PUSH of its own beside the address that the client used; "" over unix, and when no socket is left."""
         try:
-            push = self._context.push(self._servers[self.asking].endpoints[0])
+            push = self._sockets.push(self._servers[self.asking])
         except TransportError as error:
             print(f"penstock: no socket for a delivery, it uses the control port: {error}", file=sys.stderr, flush=True)
+            return ""
+        if push is None:
             return ""
         self._pushes[session] = push
         return push.endpoint

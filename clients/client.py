@@ -1,11 +1,11 @@
 """The client for threads, and `connect`, where everything begins.
 
-    with penstock.connect("ipc:///run/penstock/broker.sock") as client:      # tcp://  file://  mem://
+    with penstock.connect("unix:///run/penstock/broker.sock") as client:      # ipc://  tcp://  file://  mem://
         client.create_topic("flights", partitions=4)
         with client.producer("flights") as producer: ...
         with client.consumer("flights", group="report") as consumer: ...
 
-Contract: the same verbs on all four schemes. Any number of threads may share a client; it does its work in
+Contract: the same verbs on all five schemes. Any number of threads may share a client; it does its work in
 the threads that call it (driver.py). Times are seconds or timedelta, sizes bytes or "64MB".
 """
 
@@ -33,12 +33,14 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
     """Connect to a broker, or open a data directory or a broker in memory.
 
     Args:
-        url: ipc:///path, tcp://host:port, file:///directory (embedded), or mem://name (shared in this process).
+        url: unix:///path, ipc:///path or tcp://host:port of a broker, file:///directory (embedded), or mem://name
+            (shared in this process).
         timeout: seconds any verb waits for the broker, unless told otherwise.
         name: of this client, for people who look at the broker.
         delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),
             "mapped" (read the broker's files directly), or "auto": mapped where the broker runs on this machine and
             lets us, else push, and control when that does not get through.
+            Over unix:// one connection is the fastest way, and "push" means control there.
 
     Raises: InvalidUrl; TimedOut when no broker answers; AlreadyOpen, ForeignDirectory, NewerFormat for file://.
     """

@@ -6,24 +6,29 @@ from collections.abc import Callable
 
 from ..transport.socket_options import MESSAGE_BYTES_MAX
 from ..transport.url import parse
-from .channel import Channel, ZmqChannel
+from .channel import Channel
 from .connection import Connection
 from .directory import DirectoryChannel
 from .local import memory_broker
+from .unix_channel import UnixChannel
 
 NAME = "penstock-python"
 
 
 def open_connection(url: str, *, timeout: float, name: str | None, clock: Callable[[], float]) -> Connection:
     """A connection over the channel that serves `url`. Raises InvalidUrl."""
-    return Connection(open_channel(url), url=url, name=name or NAME, timeout=timeout, clock=clock)
+    return Connection(open_channel(url, clock=clock), url=url, name=name or NAME, timeout=timeout, clock=clock)
 
 
-def open_channel(url: str) -> Channel:
-    """The channel that serves `url`."""
+def open_channel(url: str, *, clock: Callable[[], float]) -> Channel:
+    """The channel that serves `url`. ZeroMQ is loaded for addresses that need it."""
     found = parse(url)
     if found.scheme == "mem":
         return memory_broker(found.name).connect()
     if found.scheme == "file":
         return DirectoryChannel(found.path)
+    if found.scheme == "unix":
+        return UnixChannel(url, max_bytes=MESSAGE_BYTES_MAX, clock=clock)
+    from .zmq_channel import ZmqChannel
+
     return ZmqChannel(url, max_bytes=MESSAGE_BYTES_MAX)

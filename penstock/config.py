@@ -44,7 +44,9 @@ class Config(Struct, frozen=True, kw_only=True):
     timeout_s: Annotated[float, _about("How long a command waits for the broker.", "s")] = 10.0
 
     data: Annotated[str, _about("The broker's data directory; made when missing.")]
-    listen: Annotated[list[str], _about("Where the broker listens: ipc:///path, tcp://host:port; port 0: any.")]
+    listen: Annotated[
+        list[str], _about("Where the broker listens: unix:///path, ipc:///path, tcp://host:port (0: any).")
+    ]
     insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False
     drain_s: Annotated[float, _about("How long the broker may take to end in good order.", "s")] = 30.0
     board_rows: Annotated[int, _about("Most partitions of one broker; 256 bytes each in /dev/shm.")] = 8192
@@ -177,7 +179,7 @@ def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:
     own = {
         "url": "",
         "data": str(state_directory(environ)),
-        "listen": [f"ipc://{runtime_directory(environ)}/broker.sock"],
+        "listen": [f"unix://{runtime_directory(environ)}/broker.sock"],
     }
     return {field.name: own.get(field.name, field.default) for field in msgspec.structs.fields(Config)}
 

@@ -52,6 +52,7 @@ PURE = [
     "penstock.transport.codec",
     "penstock.transport.consumer_session",
     "penstock.transport.errors",
+    "penstock.transport.framing",
     "penstock.transport.messages",
     "penstock.transport.partitioner",
     "penstock.transport.producer_session",
@@ -69,6 +70,15 @@ LENT = {"penstock.broker.engine.replay": {"penstock.storage.scan"}}
 # One module each knows these libraries, so that another one could take their place.
 ONLY_IN = {
     "zmq": {"penstock.transport.zmq_sockets"},
+    "socket": {
+        "penstock.transport.connections",  # of libzmq
+        "penstock.transport.ipc_paths",
+        "penstock.transport.unix_client",
+        "penstock.transport.unix_connection",
+        "penstock.transport.unix_server",
+        "penstock.broker.packets",
+        "penstock.clients.verbs",  # for the machine's name
+    },
     "click": {"penstock.cli"},
     "rich": {"penstock.cli", "penstock.demo"},
 }
@@ -176,6 +186,7 @@ BROKEN = [
     (impure_imports, {"clients/rules.py": '"""Pure."""\nimport random'}),
     (leaked_libraries, {"broker/broker.py": "import zmq"}),
     (leaked_libraries, {"transport/url.py": "from zmq import Context"}),
+    (leaked_libraries, {"clients/client.py": "import socket"}),
     (eager_extras, {"storage/arrow.py": "import pyarrow"}),
     (absolute_imports, {"clients/client.py": "from penstock.storage import Log"}),
     (absolute_imports, {"clients/client.py": "import support.files"}),

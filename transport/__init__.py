@@ -1,7 +1,8 @@
 """penstock transport: the wire.
 
-`messages` and `codec` say what travels, the sessions what it means (all pure), `zmq_sockets` carries it.
-The sockets are not re-exported: who needs none should not load ZeroMQ.
+`messages` and `codec` say what travels, the sessions what it means (all pure). `sockets` finds
+what carries it: ZeroMQ over ipc and tcp, or plain Unix sockets. They are not re-exported: who needs none should not
+load any.
 """
 
 from .codec import VERSION, decode_answer, decode_request, encode, frames

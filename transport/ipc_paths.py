@@ -1,4 +1,4 @@
-"""Unix socket paths under ZeroMQ's ipc: created private, never stolen.
+"""The paths of Unix sockets, ours and those of ZeroMQ's ipc: created private, never stolen.
 
 libzmq unlinks whatever stands at the path and listens there, even when another process does so already. So
 a path is probed first: a live one is refused, what a killed process left behind is removed.
@@ -65,10 +65,10 @@ def _make_free(place: Path) -> None:
         raise CannotListen(f"{place} exists and is not a socket; remove it or choose another path")
     try:
         if is_live(str(place)):
-            raise AddressInUse(f"somebody already listens on ipc://{place}; stop it or choose another path")
+            raise AddressInUse(f"somebody already listens on {place}; stop it or choose another path")
         place.unlink(missing_ok=True)
     except OSError as error:
-        raise CannotListen(f"cannot listen on ipc://{place}: {error.strerror}") from error
+        raise CannotListen(f"cannot listen on {place}: {error.strerror}") from error
 
 
 def is_live(path: str) -> bool:

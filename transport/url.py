@@ -1,4 +1,4 @@
-"""Addresses: `ipc:///path`, `tcp://host:port`, `file:///directory`, `mem://name`.
+"""Addresses: `unix:///path`, `ipc:///path`, `tcp://host:port`, `file:///directory`, `mem://name`.
 
 Contract: `parse` accepts exactly what the sockets and the embedded clients can use, and says what is wrong
 with anything else. Pure: nothing is resolved, connected or looked up on disk.
@@ -12,7 +12,8 @@ import msgspec
 
 from .errors import InvalidUrl
 
-SCHEMES = ("ipc", "tcp", "file", "mem")
+SCHEMES = ("unix", "ipc", "tcp", "file", "mem")
+SOCKET_SCHEMES = ("unix", "ipc", "tcp")
 PATH_BYTES_MAX = 107
 """A Unix socket's path, without its closing zero."""
 
@@ -23,7 +24,7 @@ _LOOPBACK = frozenset({"localhost", "[::1]"})
 
 
 class Url(msgspec.Struct, frozen=True):
-    """One address. `host` and `port` are of tcp, `path` of ipc and file, `name` of mem."""
+    """One address. `host` and `port` are of tcp, `path` of unix, ipc and file, `name` of mem."""
 
     scheme: str
     host: str = ""
@@ -58,13 +59,13 @@ def parse(text: str, *, schemes: tuple[str, ...] = SCHEMES) -> Url:
 
 
 def listen_url(text: str) -> Url:
-    """An address to listen on: ipc, or tcp with any port (0: whatever is free). Raises InvalidUrl."""
-    return parse(text, schemes=("ipc", "tcp"))
+    """An address to listen on: unix, ipc, or tcp with any port (0: whatever is free). Raises InvalidUrl."""
+    return parse(text, schemes=SOCKET_SCHEMES)
 
 
 def connect_url(text: str) -> Url:
-    """An address to connect a socket to: ipc, or tcp of one host and port. Raises InvalidUrl."""
-    url = parse(text, schemes=("ipc", "tcp"))
+    """An address to connect a socket to: unix, ipc, or tcp of one host and port. Raises InvalidUrl."""
+    url = parse(text, schemes=SOCKET_SCHEMES)
     if url.is_wildcard:
         raise InvalidUrl(f"{text!r} names every interface; connect to one host")
     if url.scheme == "tcp" and not url.port:
@@ -74,8 +75,8 @@ def connect_url(text: str) -> Url:
 
 def reachable(endpoint: str, via: str) -> str:
     """`endpoint` as seen by a client connected to `via`: a wildcard host becomes the host it already talks to."""
-    url = parse(endpoint, schemes=("ipc", "tcp"))
-    seen = parse(via, schemes=("ipc", "tcp"))
+    url = parse(endpoint, schemes=SOCKET_SCHEMES)
+    seen = parse(via, schemes=SOCKET_SCHEMES)
     if not url.is_wildcard or seen.scheme != "tcp":
         return endpoint
     return f"tcp://{seen.host}:{url.port}"
@@ -90,11 +91,11 @@ def _tcp(text: str, rest: str) -> Url:
     return Url("tcp", host=host, port=int(port))
 
 
-def _ipc(text: str, rest: str) -> Url:
+def _socket_path(text: str, rest: str) -> Url:
     path = _absolute(text, rest)
     if len(path.encode()) > PATH_BYTES_MAX:
         raise InvalidUrl(f"{text!r} has a path over {PATH_BYTES_MAX} bytes, the limit of Unix sockets; shorten it")
-    return Url("ipc", path=path)
+    return Url(text.partition("://")[0], path=path)
 
 
 def _file(text: str, rest: str) -> Url:
@@ -118,4 +119,4 @@ def _absolute(text: str, path: str) -> str:
     return path
 
 
-_PARSERS = {"tcp": _tcp, "ipc": _ipc, "file": _file, "mem": _mem}
+_PARSERS = {"tcp": _tcp, "unix": _socket_path, "ipc": _socket_path, "file": _file, "mem": _mem}

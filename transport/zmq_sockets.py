@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Sequence
-from enum import Enum
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from . import connections, ipc_paths
 from .errors import AddressInUse, CannotListen, InvalidUrl
+from .sent import Sent
 from .socket_options import BINDING, CLIENT, COMMON, MESSAGE_BYTES_MAX, PULL, PUSH, SERVER, SOCKETS_MAX
 from .url import Url, connect_url, listen_url
 
@@ -37,22 +37,13 @@ _NOBLOCK = zmq.NOBLOCK
 _SNDMORE = zmq.NOBLOCK | zmq.SNDMORE
 _POLLIN = int(zmq.POLLIN)  # the operators of its enum cost as much as asking the socket
 
+_FOREVER = float("inf")
+
 FRAMES_MAX = 3
 """Frames of one message that are kept: one more than any message has, so that the codec can refuse it."""
 
 MUTED_MAX = 1024
 """Peers remembered as cut off; what they had sent before is dropped unread."""
-
-
-class Sent(Enum):
-    """What became of a send. True only when the message was taken."""
-
-    TAKEN = "taken"
-    FULL = "full"  # cannot be taken now: not connected yet, or it reads too slowly
-    GONE = "gone"  # no such peer
-
-    def __bool__(self) -> bool:
-        return self is Sent.TAKEN
 
 
 class Context:
@@ -140,7 +131,11 @@ class Socket:
         """What a poller has to watch on behalf of this socket."""
         return [self.raw]
 
-    def refresh(self, raw: zmq.Socket[bytes]) -> None:
+    def patience_s(self) -> float:
+        """In how many seconds to `refresh`, though `fd` says nothing: never."""
+        return _FOREVER
+
+    def refresh(self, raw: zmq.Socket[bytes] | None = None) -> None:
         """A poller found `raw` readable."""
 
     def close(self) -> None:
@@ -283,6 +278,17 @@ class ServerSocket(_Listening):
     def send(self, peer: bytes, frames: Sequence[Buffer]) -> Sent:
         """Send to one peer. A peer that stays FULL though it was waited for does not read: cut it off."""
         return self._send([peer, *frames])
+
+    def is_behind(self, peer: bytes) -> bool:
+        """Never, as far as libzmq tells: a peer that reads too slowly makes a send FULL."""
+        return False
+
+    def lost(self) -> list[bytes]:
+        """None, as far as libzmq tells: that a peer has left shows when something is sent to it."""
+        return []
+
+    def flush(self) -> None:
+        """The I/O threads do."""
 
     def cut_off(self) -> str:
         """Close the connection that the last received message came over; says whose it was, for the log.

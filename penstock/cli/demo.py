@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def command(data: Path | None, most: int | None, output: Output) -> int:
     """Stream 336,776 real flights through a broker and check every one.
 
-    Two producers over ipc, a group of three consumers over tcp, and once more by mapped delivery; then count, order
+    Two producers over unix, a group of three consumers over tcp, and once more by mapped delivery; then count, order
     per carrier and totals are compared with what numpy computes from the file. Exit code 5 when anything differs.
     """
     from ..demo.display import Display

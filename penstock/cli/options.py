@@ -56,7 +56,7 @@ class Session:
         scheme, _, path = self.url.partition("://")
         if not self.config.url and self.loaded.source("listen") == "default":
             check_private(Path(path).parent)
-        if scheme == "ipc" and not _listens(path):
+        if scheme in ("unix", "ipc") and not _listens(path):
             raise NoBroker(
                 f"no broker listens on {self.url}: start one with penstock serve, or name another with --url"
             )
@@ -130,7 +130,7 @@ ASSIGNMENT = Assignment()
 _CONFIG = click.option("--config", "config_file", type=click.Path(), metavar="FILE", help="Configuration file (TOML).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON lines instead of tables and sentences.")
 _URL = click.option(
-    "--url", metavar="URL", help="ipc:///path, tcp://host:port, or file:///directory. Also PENSTOCK_URL."
+    "--url", metavar="URL", help="unix:///path, ipc:///path, tcp://host:port, or file:///directory. Also PENSTOCK_URL."
 )
 
 

@@ -27,7 +27,9 @@ _ENGINE = (
 
 @click.command
 @click.option("--data", metavar="DIR", help="Data directory. Default: a directory of this user.")
-@click.option("--listen", metavar="URL", multiple=True, help="ipc:///path or tcp://host:port (0: any); repeatable.")
+@click.option(
+    "--listen", metavar="URL", multiple=True, help="unix:///path, ipc:///path or tcp://host:port (0: any); repeatable."
+)
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
 @click.option("--parent", type=int, metavar="PID", help="Drain when this process, which starts us, ends.")
 @with_config
@@ -41,7 +43,7 @@ def command(
     loaded = configuration.load(flags, path=config_file)
     output = Output(as_json=as_json)
     if loaded.source("listen") == "default":
-        _make_private(Path(loaded.config.listen[0].removeprefix("ipc://")).parent)
+        _make_private(Path(loaded.config.listen[0].removeprefix("unix://")).parent)
 
     from ..broker import Supervisor
     from ..broker.system import die_with_parent

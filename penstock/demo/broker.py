@@ -17,12 +17,12 @@ DRAIN_S = 30.0
 
 
 class Broker:
-    """A broker in processes of its own, listening on ipc and on a free tcp port of this machine."""
+    """A broker in processes of its own, listening on a Unix socket and on a free tcp port of this machine."""
 
     def __init__(self, data: Path) -> None:
         # Not below `data`: a socket's path may have at most 107 bytes.
         self._sockets = tempfile.TemporaryDirectory(prefix="penstock-")
-        listen = [f"ipc://{self._sockets.name}/broker.sock", "tcp://127.0.0.1:0"]
+        listen = [f"unix://{self._sockets.name}/broker.sock", "tcp://127.0.0.1:0"]
         command = [sys.executable, "-m", "penstock", "serve", "--json", "--data", str(data)]
         command += ["--parent", str(os.getpid())]
         for url in listen:
@@ -30,7 +30,7 @@ class Broker:
         self._said = Path(self._sockets.name, "said")
         with self._said.open("wb") as errors:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
-        self.ipc = self.tcp = ""
+        self.unix = self.tcp = ""
 
     def wait(self) -> None:
         """Until it serves. Raises DemoError, which says what the broker said."""
@@ -38,7 +38,7 @@ class Broker:
         line = self._process.stdout.readline()
         if not line:
             raise DemoError(f"the broker ended with exit code {self._process.wait()}: {self._last_words()}")
-        self.ipc, self.tcp = msgspec.json.decode(line)["listen"]
+        self.unix, self.tcp = msgspec.json.decode(line)["listen"]
 
     def drain(self) -> None:
         """End it in good order. Raises DemoError when it does not end so."""

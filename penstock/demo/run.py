@@ -61,7 +61,7 @@ def run(display: Display, *, data: Path | None = None, most: int | None = None) 
 
 
 def _play(stream: Stream, broker: Broker, display: Display) -> str:
-    with connect(broker.ipc) as client, display:
+    with connect(broker.unix) as client, display:
         topic = _free_name(client)
         stream.run(client, broker, topic, display)
     return topic

@@ -1,4 +1,4 @@
-"""The stream part of the demo: two producers over ipc, a group of three over tcp, one mapped reader.
+"""The stream part of the demo: two producers over unix, a group of three over tcp, one mapped reader.
 
 Idea: the processes are made while the broker starts; `run` gives the orders, shows what they say, and knows from the
 group's lag that everything was consumed.
@@ -69,21 +69,21 @@ class Stream:
     def run(self, client: Client, broker: Broker, topic: str, display: Display) -> None:
         """Everything, in order. The reports are then there to be read."""
         client.create_topic(topic, partitions=PARTITIONS)
-        display.phase("produce", "two producers over ipc", self.flights, self.producers)
+        display.phase("produce", "two producers over unix", self.flights, self.producers)
         display.phase("group", "a group of three over tcp", self.flights, self.members)
         display.phase("mapped", "mapped delivery", self.flights, [self.mapped])
         started = time.perf_counter()
         for role in self.members:
             role.tell(Go(broker.tcp, topic, self.flights, group=GROUP, delivery="push", report=str(self._report(role))))
         for role in self.producers:
-            role.tell(Go(broker.ipc, topic, self.flights))
+            role.tell(Go(broker.unix, topic, self.flights))
         self._listen(display, self.producers, until=_all_done)
-        self.measured.append(Measured("produced over ipc", self.flights, max(r.seconds for r in self.producers)))
+        self.measured.append(Measured("produced over unix", self.flights, max(r.seconds for r in self.producers)))
         self._listen(display, self.members, until=lambda roles: self._is_consumed(client, topic))
         self.measured.append(Measured("consumed over tcp", self.flights, time.perf_counter() - started))
         self._stop_members(display)
         report_to = str(self._report(self.mapped))
-        self.mapped.tell(Go(broker.ipc, topic, self.flights, delivery="mapped", report=report_to))
+        self.mapped.tell(Go(broker.unix, topic, self.flights, delivery="mapped", report=report_to))
         self._listen(display, [self.mapped], until=_all_done)
         self.measured.append(Measured("consumed mapped", self.mapped.records, self.mapped.seconds))
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 from penstock.broker import ServeConfig
 from penstock.transport import messages as m
 from support.processes import Serving, until
 from support.raw_client import RawClient
 
-NONSENSE = ([b"\xff" * 40], [b"", b"", b""], [b"\x93\x16\x01"], [b"not msgpack", b"payload"])
+NONSENSE = ([b"\xff" * 40], [b"", b""], [b"\x93\x16\x01"], [b"not msgpack", b"payload"])
 
 
-def test_hostile_peers_are_cut_off_in_one_line_while_others_are_served(tmp_path):
-    config = ServeConfig(data=str(tmp_path / "data"), listen=(f"ipc://{tmp_path}/b.sock",))
+@pytest.mark.parametrize("scheme", ["unix", "ipc"])
+def test_hostile_peers_are_cut_off_in_one_line_while_others_are_served(tmp_path, scheme):
+    config = ServeConfig(data=str(tmp_path / "data"), listen=(f"{scheme}://{tmp_path}/b.sock",))
     with Serving(config) as serving:
         good = RawClient(serving.url)
         topic = good.create_topic("t")

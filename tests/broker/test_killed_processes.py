@@ -30,13 +30,13 @@ WINDOW = CREDIT_RECORDS + CHUNK_BYTES // 10 + RECORDS
 class Scene:
     """Everything of one run."""
 
-    def __init__(self, folder: Path, seed: int, commit: str, delivery: str) -> None:
+    def __init__(self, folder: Path, seed: int, scheme: str, commit: str, delivery: str) -> None:
         self.random = random.Random(seed)
         self.folder = folder
         self.delivery = delivery
         self.disturbed = 0
         config = ServeConfig(
-            data=str(folder / "data"), listen=(f"ipc://{folder}/s",), restart_most_s=0.2, keeper_timeout_s=1.0,
+            data=str(folder / "data"), listen=(f"{scheme}://{folder}/s",), restart_most_s=0.2, keeper_timeout_s=1.0,
             board_rows=64, node={"chunk_bytes": CHUNK_BYTES, "session_timeout_min_s": 0.5},
         )  # fmt: skip
         self.serving = Serving(config)
@@ -138,15 +138,15 @@ class Scene:
         self.serving.close()
 
 
-def run(folder: Path, seed: int, disturbances: int, commit: str, delivery: str) -> None:
-    scene = Scene(folder, seed, commit, delivery)
+def run(folder: Path, seed: int, disturbances: int, scheme: str, commit: str, delivery: str) -> None:
+    scene = Scene(folder, seed, scheme, commit, delivery)
     try:
         for _ in range(disturbances):
             scene.serving.watch(scene.random.uniform(0.02, 0.4))
             scene.disturb()
         sent, logs = scene.rest()
         stored = check_stored(sent, logs)
-        print(f"seed {seed}, {commit}, {delivery}: {stored}")
+        print(f"seed {seed}, {scheme}, {commit}, {delivery}: {stored}")
         assert stored.lost == stored.duplicate == stored.reordered == stored.phantom == [], str(stored)
         assert stored.ok > 0
         for partition, log in enumerate(logs):
@@ -159,13 +159,16 @@ def run(folder: Path, seed: int, disturbances: int, commit: str, delivery: str) 
         scene.close()
 
 
-@pytest.mark.parametrize(("commit", "delivery"), [("durable", "push"), ("written", "control")])
-def test_nothing_acknowledged_is_lost(tmp_path: Path, seed: int, commit: str, delivery: str):
-    run(tmp_path, seed, 7, commit, delivery)
+@pytest.mark.parametrize(
+    ("scheme", "commit", "delivery"),
+    [("ipc", "durable", "push"), ("unix", "durable", "control"), ("unix", "written", "push")],
+)
+def test_nothing_acknowledged_is_lost(tmp_path: Path, seed: int, scheme: str, commit: str, delivery: str):
+    run(tmp_path, seed, 7, scheme, commit, delivery)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("round_", range(20))
 def test_nothing_acknowledged_is_lost_in_many_rounds(tmp_path: Path, seed: int, round_: int):
     commit, delivery = [("durable", "push"), ("written", "control"), ("durable", "control")][round_ % 3]
-    run(tmp_path, seed * 1000 + round_, 30, commit, delivery)
+    run(tmp_path, seed * 1000 + round_, 30, ["unix", "ipc"][round_ % 2], commit, delivery)

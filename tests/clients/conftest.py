@@ -1,4 +1,4 @@
-"""Clients of every kind: over memory, a directory, ipc and tcp, waiting in threads and on a loop."""
+"""Clients of every kind: over memory, a directory, unix, ipc and tcp, waiting in threads and on a loop."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ _numbers = itertools.count(1)
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """One real broker with its keeper, for all tests that only use it."""
     data = tmp_path_factory.mktemp("served")
-    config = ServeConfig(data=str(data / "data"), listen=(f"ipc://{data}/broker.sock", "tcp://127.0.0.1:0"))
+    config = ServeConfig(
+        data=str(data / "data"), listen=(f"unix://{data}/broker.sock", f"ipc://{data}/zmq.sock", "tcp://127.0.0.1:0")
+    )
     with Serving(config) as served:
         yield served
 
 
-@pytest.fixture(params=["mem", "file", "ipc", "tcp"])
+@pytest.fixture(params=["mem", "file", "unix", "ipc", "tcp"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An address of each kind, with a broker behind it."""
     if request.param == "mem":
@@ -77,6 +79,12 @@ def topic() -> str:
 @pytest.fixture
 def ipc(serving: Serving) -> str:
     """The ipc address of the real broker."""
+    return serving.ready["listen"][1]
+
+
+@pytest.fixture
+def unix(serving: Serving) -> str:
+    """The unix address of the real broker."""
     return serving.ready["listen"][0]
 
 

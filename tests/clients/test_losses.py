@@ -10,8 +10,8 @@ import pytest
 from penstock.broker import ServeConfig
 from penstock.broker.errors import Fenced, SessionReplaced, UnknownTopic
 from penstock.clients import TimedOut, connect, connection, driver, lane, session_life
-from penstock.clients.channel import ZmqChannel
 from penstock.clients.local import LocalChannel
+from penstock.clients.zmq_channel import ZmqChannel
 from penstock.storage.errors import BatchTooLarge, StorageFull
 from penstock.transport.errors import CannotListen
 from penstock.transport.messages import Deliver, Failure, Joined, Produced
@@ -20,10 +20,15 @@ from support.processes import Serving
 MANY = [b"%06d" % number for number in range(3000)]
 
 
+@pytest.fixture(params=["unix", "ipc"])
+def address(request, tmp_path):
+    return f"{request.param}://{tmp_path}/b.sock"
+
+
 @pytest.fixture
-def own(tmp_path):
+def own(tmp_path, address):
     """A broker of the test's own, to be killed."""
-    config = ServeConfig(data=str(tmp_path / "data"), listen=(f"ipc://{tmp_path}/b.sock",), restart_first_s=0.01)
+    config = ServeConfig(data=str(tmp_path / "data"), listen=(address,), restart_first_s=0.01)
     with Serving(config) as serving:
         yield serving
 
@@ -56,8 +61,7 @@ def kill_broker(serving):
 # -- batches that no broker takes ---------------------------------------------------------------------------
 
 
-def test_a_batch_over_the_frame_limit_is_refused_here_and_the_producer_goes_on(tmp_path):
-    address = f"ipc://{tmp_path}/b.sock"
+def test_a_batch_over_the_frame_limit_is_refused_here_and_the_producer_goes_on(tmp_path, address):
     config = ServeConfig(data=str(tmp_path / "data"), listen=(address,), node={"max_frame_bytes": 1 << 20})
     with Serving(config), connect(address) as client:
         client.create_topic("t", max_record_bytes="16MB")
@@ -102,13 +106,13 @@ def test_a_consumer_goes_on_over_the_death_of_its_broker_where_it_was(own, deliv
         assert client.group("t", "g").lag == 0
 
 
-def test_without_a_broker_verbs_time_out_and_say_so(tmp_path):
-    with pytest.raises(TimedOut, match=f"no connection to ipc://{tmp_path}/nobody"):
-        connect(f"ipc://{tmp_path}/nobody.sock", timeout=0.2)
+def test_without_a_broker_verbs_time_out_and_say_so(address):
+    with pytest.raises(TimedOut, match=f"no connection to {address}"):
+        connect(address, timeout=0.2)
 
 
-def test_a_client_outlives_a_broker_that_comes_back(tmp_path):
-    config = ServeConfig(data=str(tmp_path / "data"), listen=(f"ipc://{tmp_path}/b.sock",))
+def test_a_client_outlives_a_broker_that_comes_back(tmp_path, address):
+    config = ServeConfig(data=str(tmp_path / "data"), listen=(address,))
     with Serving(config) as first:
         client = connect(first.url, timeout=60)
         client.create_topic("t")

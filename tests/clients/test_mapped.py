@@ -21,8 +21,8 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture
-def local(ipc):
-    with connect(ipc, timeout=PATIENCE_S, delivery="mapped") as client:
+def local(unix):
+    with connect(unix, timeout=PATIENCE_S, delivery="mapped") as client:
         yield client
 
 
@@ -69,9 +69,9 @@ def test_a_reader_at_the_end_is_woken(local, topic):
             sender.join()
 
 
-def test_a_reader_on_an_event_loop_is_woken(ipc, topic):
+def test_a_reader_on_an_event_loop_is_woken(unix, topic):
     async def follow():
-        async with await aio.connect(ipc, timeout=PATIENCE_S) as client:
+        async with await aio.connect(unix, timeout=PATIENCE_S) as client:
             await client.create_topic(topic)
             producer = await client.producer(topic)
             async with await client.consumer(topic, delivery="mapped") as consumer:

@@ -15,13 +15,19 @@ from support.reading import until
 PATIENCE_S = 60.0
 
 
-@pytest.fixture(params=["mem", "ipc"])
+@pytest.fixture(params=["mem", "unix", "ipc"])
 def shared(request, penstock_broker, topic):
     """A client over memory and over a socket, with a topic."""
-    url = penstock_broker.url if request.param == "mem" else request.getfixturevalue("ipc")
+    url = penstock_broker.url if request.param == "mem" else request.getfixturevalue(request.param)
     with connect(url, timeout=PATIENCE_S) as client:
         client.create_topic(topic, partitions=2)
         yield client
+
+
+@pytest.fixture(params=["unix", "ipc"])
+def address(request):
+    """Of the real broker."""
+    return request.getfixturevalue(request.param)
 
 
 def run_all(*targets):
@@ -127,8 +133,8 @@ def test_a_consumer_may_feed_a_producer_of_the_same_client(shared, topic):
     assert shared.topic(topic + "-out").records == 1000
 
 
-def test_closing_ends_every_wait_and_every_thread(ipc, topic):
-    client = connect(ipc, timeout=PATIENCE_S)
+def test_closing_ends_every_wait_and_every_thread(address, topic):
+    client = connect(address, timeout=PATIENCE_S)
     client.create_topic(topic)
     waiting = threading.Barrier(3)
     ended: list[str] = []
@@ -152,17 +158,17 @@ def test_closing_ends_every_wait_and_every_thread(ipc, topic):
     assert [thread.name for thread in threading.enumerate() if thread.name == "penstock-pump"] == []
 
 
-def test_a_closed_client_leaves_no_descriptor_behind(ipc, topic):
+def test_a_closed_client_leaves_no_descriptor_behind(address, topic):
     def use():
-        with connect(ipc, timeout=PATIENCE_S) as client:
-            with client.producer("fds") as producer, client.consumer("fds") as consumer:
+        with connect(address, timeout=PATIENCE_S) as client:
+            with client.producer(topic) as producer, client.consumer("fds") as consumer:
                 producer.send(b"x")
                 consumer.fetch()
-            with client.consumer("fds", delivery="mapped") as consumer:
+            with client.consumer(topic, delivery="mapped") as consumer:
                 consumer.fetch()
 
-    with connect(ipc, timeout=PATIENCE_S) as client:
-        client.create_topic("fds")
+    with connect(address, timeout=PATIENCE_S) as client:
+        client.create_topic(topic)
     use()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
@@ -170,8 +176,8 @@ def test_a_closed_client_leaves_no_descriptor_behind(ipc, topic):
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_a_forked_child_is_told_to_connect_anew_and_ends_in_peace(ipc, topic):
-    with connect(ipc, timeout=PATIENCE_S) as client:
+def test_a_forked_child_is_told_to_connect_anew_and_ends_in_peace(address, topic):
+    with connect(address, timeout=PATIENCE_S) as client:
         client.create_topic(topic)
         producer = client.producer(topic)
         producer.send(b"parent")
@@ -190,12 +196,12 @@ def test_a_forked_child_is_told_to_connect_anew_and_ends_in_peace(ipc, topic):
 
 
 @pytest.mark.parametrize("tidy", [True, False])
-def test_a_program_that_forgets_to_close_ends_all_the_same(ipc, topic, tidy):
+def test_a_program_that_forgets_to_close_ends_all_the_same(address, topic, tidy):
     script = (
         "import sys\nfrom penstock.clients import connect\n"
         "client = connect(sys.argv[1])\nclient.create_topic(sys.argv[2])\n"
         "producer, consumer = client.producer(sys.argv[2]), client.consumer(sys.argv[2], group='g')\n"
         "producer.send(b'x')\nassert consumer.fetch()\n" + ("client.close()\n" if tidy else "")
     )
-    command = [sys.executable, "-c", script, ipc, topic]
+    command = [sys.executable, "-c", script, address, topic]
     assert subprocess.run(command, timeout=PATIENCE_S, capture_output=True).returncode == 0

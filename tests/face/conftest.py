@@ -43,8 +43,8 @@ class Served(NamedTuple):
     ready: dict[str, Any]
 
     @property
-    def ipc(self) -> str:
-        return next(url for url in self.ready["listen"] if url.startswith("ipc"))
+    def unix(self) -> str:
+        return next(url for url in self.ready["listen"] if url.startswith("unix"))
 
     @property
     def tcp(self) -> str:
@@ -63,7 +63,7 @@ class Served(NamedTuple):
 
 def serve(data: Path, sockets: str, *more: str) -> Served:
     """Start a broker and wait until it serves."""
-    listen = ["--listen", f"ipc://{sockets}/broker.sock", "--listen", "tcp://127.0.0.1:0"]
+    listen = ["--listen", f"unix://{sockets}/broker.sock", "--listen", "tcp://127.0.0.1:0"]
     command = [sys.executable, "-m", "penstock", "serve", "--json", "--data", str(data), *listen, *more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
@@ -114,7 +114,7 @@ def cli(clean: None, monkeypatch: pytest.MonkeyPatch) -> Cli:
 @pytest.fixture
 def on(cli: Cli, broker: Served, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """The same, talking to the broker of the tests."""
-    monkeypatch.setenv("PENSTOCK_URL", broker.ipc)
+    monkeypatch.setenv("PENSTOCK_URL", broker.unix)
     return cli
 
 

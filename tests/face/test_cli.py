@@ -52,7 +52,7 @@ def test_under_json_an_error_is_json_on_standard_error(cli: Cli) -> None:
     found = cli("topic", "create", "--json")
     assert (found.code, found.out) == (exits.USAGE, b"")
     assert json.loads(found.err)["error"] == "usage"
-    found = cli("topic", "list", "--url", "ipc:///nowhere/at/all", "--json")
+    found = cli("topic", "list", "--url", "unix:///nowhere/at/all", "--json")
     assert found.code == exits.UNAVAILABLE
     assert json.loads(found.err)["error"] == "no_broker"
 
@@ -60,7 +60,7 @@ def test_under_json_an_error_is_json_on_standard_error(cli: Cli) -> None:
 def test_without_a_broker_one_line_says_where_it_was_looked_for(cli: Cli, tmp_path: Path) -> None:
     found = cli("topic", "list")
     assert found.code == exits.UNAVAILABLE
-    assert found.err.startswith(f"penstock: no broker listens on ipc://{tmp_path}/home/penstock/broker.sock: ")
+    assert found.err.startswith(f"penstock: no broker listens on unix://{tmp_path}/home/penstock/broker.sock: ")
     assert cli("topic", "list", "--url", "gopher://x").code == exits.USAGE
 
 

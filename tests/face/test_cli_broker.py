@@ -217,5 +217,5 @@ def test_logs_of_a_running_broker_can_be_verified_and_dumped_but_not_repaired(
     assert [line["value"] for line in dumped if line["type"] == "record"] == ["one", "two"]
     found = on("log", "repair", directory)
     assert found.code == exits.IN_USE
-    assert str(os.path.basename(broker.ipc)) in found.err or "pid" in found.err
+    assert str(os.path.basename(broker.unix)) in found.err or "pid" in found.err
     assert directory.removeprefix(f"{broker.ready['data']}/") in on("log", "verify", broker.ready["data"]).text

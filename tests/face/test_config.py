@@ -25,8 +25,8 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
 
 
 def test_every_setting_has_a_sentence_and_can_come_from_each_source(tmp_path: Path) -> None:
-    texts = {str: "x", float: "2s", int: "3", bool: "yes", list: "ipc:///a,tcp://127.0.0.1:0"}
-    in_file = {str: '"x"', float: '"2s"', int: "3", bool: "true", list: '["ipc:///a"]'}
+    texts = {str: "x", float: "2s", int: "3", bool: "yes", list: "unix:///a,tcp://127.0.0.1:0"}
+    in_file = {str: '"x"', float: '"2s"', int: "3", bool: "true", list: '["unix:///a"]'}
     for sourced in load(environ={}).values:
         assert sourced.about.endswith(".")
         given = texts[type(sourced.value)]
@@ -44,16 +44,16 @@ def test_sizes_times_lists_and_switches_are_read_as_people_write_them() -> None:
     environ = {
         "PENSTOCK_MAX_FRAME_BYTES": "1MB",
         "PENSTOCK_GROUP_EXPIRY_S": "2d",
-        "PENSTOCK_LISTEN": "ipc:///a, tcp://127.0.0.1:0",
+        "PENSTOCK_LISTEN": "unix:///a, tcp://127.0.0.1:0",
         "PENSTOCK_INSECURE": "on",
     }
     config = load(environ=environ).config
     assert (config.max_frame_bytes, config.group_expiry_s, config.insecure) == (1 << 20, 172800.0, True)
-    assert config.listen == ["ipc:///a", "tcp://127.0.0.1:0"]
+    assert config.listen == ["unix:///a", "tcp://127.0.0.1:0"]
 
 
 def test_an_unknown_key_in_the_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
-    path = file(tmp_path, 'lisen = ["ipc:///a"]')
+    path = file(tmp_path, 'lisen = ["unix:///a"]')
     with pytest.raises(InvalidConfig) as caught:
         load(environ={}, path=path)
     assert caught.value.message == f"{path}: unknown key 'lisen': did you mean 'listen'?"
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_toml_is_said_to_be_so(tmp_path: Path) -> None:
 
 def test_defaults_follow_the_xdg_directories() -> None:
     config = load(environ={"XDG_STATE_HOME": "/state", "XDG_RUNTIME_DIR": "/run/user/7"}).config
-    assert (config.data, config.listen) == ("/state/penstock", ["ipc:///run/user/7/penstock/broker.sock"])
+    assert (config.data, config.listen) == ("/state/penstock", ["unix:///run/user/7/penstock/broker.sock"])
     config = load(environ={"HOME": "/home/eve", "XDG_STATE_HOME": "relative"}).config
     assert config.data == "/home/eve/.local/state/penstock"
 

@@ -49,19 +49,19 @@ def test_serve_says_that_it_is_ready_and_drains_on_sigterm(
     served = start()
     assert set(served.ready) == {"event", "listen", "data", "pids"}
     assert served.ready["event"] == "ready"
-    assert served.ipc == f"ipc://{sockets}/broker.sock"
+    assert served.unix == f"unix://{sockets}/broker.sock"
     assert int(served.tcp.rpartition(":")[2]) > 0
     assert served.ready["data"] == str(tmp_path / "data")
     for pid in served.ready["pids"].values():
         os.kill(pid, 0)
-    assert run("topic", "create", "t", "--url", served.ipc).returncode == exits.OK
+    assert run("topic", "create", "t", "--url", served.unix).returncode == exits.OK
     assert run("produce", "t", "--url", served.tcp, stdin=b"kept\n").returncode == exits.OK
     assert served.stop() == exits.OK
     for pid in served.ready["pids"].values():
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
     again = start()
-    assert run("consume", "t", "--until-end", "--url", again.ipc).stdout == b"kept\n"
+    assert run("consume", "t", "--until-end", "--url", again.unix).stdout == b"kept\n"
     assert again.stop() == exits.OK
 
 
@@ -69,7 +69,7 @@ def test_serve_says_that_it_is_ready_and_drains_on_sigterm(
 def test_serve_for_people_says_what_it_bound_and_where_the_data_is(
     tmp_path: Path, sockets: str, number: signal.Signals
 ) -> None:
-    listen = f"ipc://{sockets}/broker.sock"
+    listen = f"unix://{sockets}/broker.sock"
     command = [*PENSTOCK, "serve", "--data", str(tmp_path / "data"), "--listen", listen]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -83,21 +83,25 @@ def test_serve_for_people_says_what_it_bound_and_where_the_data_is(
 
 
 def test_serve_that_cannot_start_says_why_in_one_line(broker: Served, tmp_path: Path, sockets: str) -> None:
-    data, ipc = broker.ready["data"], f"ipc://{sockets}/x"
+    data, unix = broker.ready["data"], f"unix://{sockets}/x"
     (tmp_path / "file").write_text("not a directory")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "photo.jpg").write_text("")
     (tmp_path / "newer").mkdir()
     (tmp_path / "newer" / "node.json").write_text('{"format": 2, "node": "ab", "cluster": "cd", "more": 1}')
     cases = [
-        (["--data", data, "--listen", ipc], exits.IN_USE, "pid"),
-        (["--data", str(tmp_path / "a"), "--listen", broker.ipc], exits.IN_USE, "already listens"),
+        (["--data", data, "--listen", unix], exits.IN_USE, "pid"),
+        (["--data", str(tmp_path / "a"), "--listen", broker.unix], exits.IN_USE, "already listens"),
         (["--data", str(tmp_path / "b"), "--listen", "tcp://0.0.0.0:0"], exits.USAGE, "--insecure"),
-        (["--data", str(tmp_path / "c"), "--listen", "ftp://x"], exits.USAGE, "ipc://, tcp://"),
-        (["--data", str(tmp_path / "file"), "--listen", ipc], exits.FAILED, "file"),
-        (["--data", str(tmp_path / "foreign"), "--listen", ipc], exits.FAILED, "foreign"),
-        (["--data", str(tmp_path / "newer"), "--listen", ipc], exits.FAILED, "upgrade penstock"),
-        (["--data", str(tmp_path / "d"), "--listen", ipc, "--set", f"board_rows={10**10}"], exits.FULL, "(board_rows)"),
+        (["--data", str(tmp_path / "c"), "--listen", "ftp://x"], exits.USAGE, "unix://, ipc://, tcp://"),
+        (["--data", str(tmp_path / "file"), "--listen", unix], exits.FAILED, "file"),
+        (["--data", str(tmp_path / "foreign"), "--listen", unix], exits.FAILED, "foreign"),
+        (["--data", str(tmp_path / "newer"), "--listen", unix], exits.FAILED, "upgrade penstock"),
+        (
+            ["--data", str(tmp_path / "d"), "--listen", unix, "--set", f"board_rows={10**10}"],
+            exits.FULL,
+            "(board_rows)",
+        ),
         (["--data", str(tmp_path / "e"), "--set", "drian_s=4"], exits.USAGE, "did you mean 'drain_s'?"),
     ]
     for arguments, code, says in cases:
@@ -110,7 +114,7 @@ def test_serve_that_cannot_start_says_why_in_one_line(broker: Served, tmp_path: 
 def test_a_reader_that_has_seen_enough_ends_consume_quietly(broker: Served, on: Cli, topic: str) -> None:
     on("topic", "create", topic)
     on("produce", topic, stdin=b"".join(b"%d\n" % number for number in range(200_000)))
-    command = [*PENSTOCK, "consume", topic, "--group", "g", "--url", broker.ipc]
+    command = [*PENSTOCK, "consume", topic, "--group", "g", "--url", broker.unix]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -127,7 +131,7 @@ def test_interrupting_consume_ends_it_cleanly_and_commits_what_was_written(
 ) -> None:  # fmt: skip
     on("topic", "create", topic)
     on("produce", topic, stdin=b"1\n2\n")
-    command = [*PENSTOCK, "consume", topic, "--group", "g", "--url", broker.ipc]
+    command = [*PENSTOCK, "consume", topic, "--group", "g", "--url", broker.unix]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(2)] == [b"1\n", b"2\n"]
@@ -140,7 +144,7 @@ def test_interrupting_consume_ends_it_cleanly_and_commits_what_was_written(
 
 def test_what_a_slow_pipe_gives_is_sent_at_once(broker: Served, on: Cli, topic: str) -> None:
     on("topic", "create", topic)
-    command = [*PENSTOCK, "produce", topic, "--url", broker.ipc]
+    command = [*PENSTOCK, "produce", topic, "--url", broker.unix]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.write(b"early\n")
@@ -158,7 +162,7 @@ def test_members_of_a_group_share_a_topic_and_all_end_where_it_ends(
     on("topic", "create", topic, "--partitions", "4")
     content = b"".join(b"%d:%d\n" % (number % 50, number) for number in range(20_000))
     on("produce", topic, "--key-separator", ":", stdin=content)
-    command = [*PENSTOCK, "consume", topic, "--group", "g", "--until-end", "--url", broker.ipc]
+    command = [*PENSTOCK, "consume", topic, "--group", "g", "--until-end", "--url", broker.unix]
     outs = [tmp_path / f"member-{number}" for number in range(3)]  # files: a full pipe would stop a member
     members = [subprocess.Popen(command, stdout=out.open("wb")) for out in outs]
     assert [member.wait(60) for member in members] == [exits.OK] * 3
@@ -181,9 +185,9 @@ def test_the_demo_runs_and_finds_everything_equal(tmp_path: Path) -> None:
 
 def test_damage_is_exit_code_5_and_repair_can_accept_it(start: Callable[[], Served], tmp_path: Path) -> None:
     served = start()
-    run("topic", "create", "t", "--url", served.ipc)
+    run("topic", "create", "t", "--url", served.unix)
     for value in (b"first\n", b"second\n", b"third\n"):
-        run("produce", "t", "--url", served.ipc, stdin=value)
+        run("produce", "t", "--url", served.unix, stdin=value)
     served.stop()
     (segment,) = (tmp_path / "data" / "topics").rglob("*.segment")
     content = bytearray(segment.read_bytes())
@@ -199,7 +203,7 @@ def test_damage_is_exit_code_5_and_repair_can_accept_it(start: Callable[[], Serv
     assert found.returncode == exits.OK, found
     assert run("log", "verify", str(segment.parent)).returncode == exits.OK
     again = start()
-    found = run("consume", "t", "--until-end", "--url", again.ipc)
+    found = run("consume", "t", "--until-end", "--url", again.unix)
     assert (found.returncode, found.stdout) == (exits.DAMAGED, b"first\nthird\n")
     assert found.stderr.startswith(b"penstock: records 1 to 1 of partition 0 of topic t are damaged")
     assert again.stop() == exits.OK

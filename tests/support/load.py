@@ -22,7 +22,8 @@ from penstock.transport import messages as m
 from penstock.transport.consumer_session import ConsumerSession, Delivery
 from penstock.transport.errors import DeliveryGap
 from penstock.transport.producer_session import ProducerSession
-from penstock.transport.zmq_sockets import Context, Poller, PullSocket
+from penstock.transport.sockets import Sockets
+from penstock.transport.zmq_sockets import PullSocket
 from support.checker import name
 
 RECORDS = 10
@@ -31,6 +32,9 @@ RECORDS = 10
 CREDIT_RECORDS = 200
 CREDIT_BYTES = 64 << 10
 RETRY_S = 0.05
+PULL_S = 0.02
+"""How long a consumer waits for its socket before it looks at what was pushed."""
+
 SIGN_OF_LIFE_S = 0.5
 
 
@@ -59,7 +63,8 @@ class Producer:
     """Sends numbered records to one partition through a window, again after every new connection."""
 
     def __init__(self, url: str, topic: bytes, partition: int, label: str, journal: Journal) -> None:
-        self._socket = Context().client(url)
+        self._sockets = Sockets()
+        self._socket = self._sockets.client(url)
         self._session = ProducerSession(secrets.randbits(63) | 1, window_batches=16)
         self._topic, self._partition, self._label = topic, partition, label
         self._journal = journal
@@ -109,14 +114,12 @@ class Consumer:
     """Reads as one member, writes down what it was given, commits."""
 
     def __init__(self, url: str, topic: bytes, group: str, member: str, journal: Journal, delivery: str) -> None:
-        self._context = Context()
-        self._socket = self._context.client(url)
+        self._sockets = Sockets()
+        self._socket = self._sockets.client(url)
         self._topic, self._group, self._member, self._delivery = topic, group, member, delivery
         self._journal = journal
         self._session: ConsumerSession | None = None
         self._pull: PullSocket | None = None
-        self._poller = Poller()
-        self._poller.add(self._socket)
         self._connections = self._request = self._joining = 0
         self._commits: dict[int, list[m.Position]] = {}
         self._join_at = self._alive_at = 0.0
@@ -132,8 +135,9 @@ class Consumer:
             if self._session is not None and now >= self._alive_at:
                 self._alive_at = now + SIGN_OF_LIFE_S
                 self._send(self._session.sign_of_life())
-            for member in self._poller.poll(0.1):
-                self._drain(member)
+            self._socket.poll(PULL_S)
+            for socket in (self._socket, self._pull):
+                self._drain(socket)
 
     def _join(self, now: float) -> None:
         self._join_at = now + 1.0
@@ -150,7 +154,6 @@ class Consumer:
         self._session, self._join_at = None, 0.0
         self._commits.clear()
         if self._pull is not None:
-            self._poller.remove(self._pull)
             self._pull.close()
             self._pull = None
 
@@ -158,7 +161,9 @@ class Consumer:
         self._socket.send(codec.frames(message))
 
     def _drain(self, socket: Any) -> None:
-        while socket in (self._socket, self._pull) and (received := socket.receive()) is not None:
+        while (
+            socket is not None and socket in (self._socket, self._pull) and (received := socket.receive()) is not None
+        ):
             self._take(*codec.decode_answer(received))
 
     def _take(self, answer: Any, payload: Any) -> None:
@@ -166,8 +171,7 @@ class Consumer:
             self._forget()
             self._session = ConsumerSession(answer, window_bytes=CREDIT_BYTES, window_records=CREDIT_RECORDS)
             if answer.endpoint:
-                self._pull = self._context.pull(answer.endpoint)
-                self._poller.add(self._pull)
+                self._pull = self._sockets.zmq.pull(answer.endpoint)
             return
         session = self._session
         if isinstance(answer, m.Failure):

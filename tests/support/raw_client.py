@@ -1,4 +1,4 @@
-"""A client in the raw: a DEALER, the codec, and nothing in between, for tests of the broker itself."""
+"""A client in the raw: a socket, the codec, and nothing in between, for tests of the broker itself."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from penstock.storage.batch import batches
 from penstock.transport import codec
 from penstock.transport import messages as m
-from penstock.transport.zmq_sockets import Context
+from penstock.transport.sockets import Sockets
 
 
 class RawClient:
     """One connection. Requests are asked again when the connection was made anew meanwhile."""
 
     def __init__(self, url: str) -> None:
-        self.context = Context()
-        self.socket = self.context.client(url)
+        self.sockets = Sockets()
+        self.socket = self.sockets.client(url)
         self.unasked: list[tuple[Any, bytes]] = []
         self._last = 0
 
@@ -82,7 +82,7 @@ class RawClient:
                 return values
 
     def close(self) -> None:
-        self.context.close()
+        self.sockets.close()
 
     def __enter__(self) -> RawClient:
         return self

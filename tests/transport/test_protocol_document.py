@@ -15,7 +15,7 @@ import pytest
 from penstock.broker.engine import NodeConfig
 from penstock.broker.engine.producers import RECENT
 from penstock.storage.errors import Error
-from penstock.transport import codec, messages, socket_options
+from penstock.transport import codec, framing, messages, socket_options, unix_server
 from penstock.transport.producer_session import WINDOW_BATCHES_MAX
 from support.samples import REQUESTS
 
@@ -126,7 +126,19 @@ def test_the_limits_are_those_of_the_code():
     assert f"`max_frame_bytes` of Welcome, {NodeConfig().max_frame_bytes // mib} MiB by default" in table
     assert f"| one frame on the wire | {socket_options.MESSAGE_BYTES_MAX // mib} MiB by default" in table
     assert f"{NodeConfig().max_record_bytes // mib} MiB by default" in table
+    unread, behind = unix_server.UNREAD_BYTES_MAX // mib, unix_server.BEHIND_BYTES // mib
+    assert (
+        f"| unread by one peer of `unix://` | {unread} MiB and one message; deliveries pause at {behind} MiB |" in table
+    )
+    assert f"| connections of one `unix://` address | {socket_options.SOCKETS_MAX} |" in table
+    assert f"no message within {unix_server.SILENCE_S:g} s, and one whose peer leaves over {unread} MiB unread" in TEXT
     assert f"| batches of one producer in flight, per partition | {WINDOW_BATCHES_MAX} |" in table
+
+
+def test_the_example_of_a_framed_message_is_what_a_client_sends():
+    (ping,) = framing.framed(codec.frames(messages.Ping(7)))
+    shown = f"{ping[:4].hex()} {ping[4:8].hex()} {ping[8:].hex()}"
+    assert f"A client that sends `{shown}` has sent Ping(7)." in TEXT
 
 
 def test_what_producers_may_have_in_flight_is_what_brokers_remember():

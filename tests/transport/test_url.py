@@ -11,6 +11,7 @@ GOOD = {
     "tcp://broker.example.org:1": Url("tcp", host="broker.example.org", port=1),
     "tcp://[::1]:65535": Url("tcp", host="[::1]", port=65535),
     "tcp://*:0": Url("tcp", host="*", port=0),
+    "unix:///run/penstock/broker.sock": Url("unix", path="/run/penstock/broker.sock"),
     "ipc:///run/penstock/broker.sock": Url("ipc", path="/run/penstock/broker.sock"),
     "file:///var/lib/penstock": Url("file", path="/var/lib/penstock"),
     "mem://": Url("mem"),
@@ -25,7 +26,7 @@ def test_an_address_is_understood_and_written_back(text, url):
 
 
 BAD = {
-    "": "does not start with one of ipc://, tcp://, file://, mem://",
+    "": "does not start with one of unix://, ipc://, tcp://, file://, mem://",
     "http://x:1": "does not start with one of",
     "tcp:/127.0.0.1:1": "does not start with one of",
     "tcp://localhost": "is not tcp://HOST:PORT",
@@ -36,9 +37,11 @@ BAD = {
     "tcp://h:٣": "ports are 0 to 65535",
     "tcp://h:1/path": "ports are 0 to 65535",
     "ipc://relative/path": "needs an absolute path",
+    "unix://relative/path": "needs an absolute path",
     "ipc://@abstract": "needs an absolute path",
     "ipc://*": "needs an absolute path",
     "ipc:///" + "x" * 107: "over 107 bytes",
+    "unix:///" + "x" * 107: "over 107 bytes",
     "ipc:///a\0b": "characters that no path should have",
     "file://": "needs an absolute path",
     "file:///": "names the root directory",
@@ -55,8 +58,9 @@ def test_a_wrong_address_is_refused_with_the_reason(text, reason):
 
 def test_only_sockets_can_be_listened_on_and_connected_to():
     assert listen_url("tcp://127.0.0.1:0").port == 0
+    assert connect_url("unix:///a").path == "/a"
     for text in ("mem://x", "file:///x"):
-        with pytest.raises(InvalidUrl, match="ipc://, tcp://"):
+        with pytest.raises(InvalidUrl, match="unix://, ipc://, tcp://"):
             listen_url(text)
     with pytest.raises(InvalidUrl, match="every interface"):
         connect_url("tcp://0.0.0.0:7070")
@@ -65,7 +69,10 @@ def test_only_sockets_can_be_listened_on_and_connected_to():
 
 
 def test_local_addresses_are_told_from_wider_ones():
-    assert all(parse(text).is_local for text in ("ipc:///a", "tcp://127.1.2.3:1", "tcp://localhost:1", "tcp://[::1]:1"))
+    assert all(
+        parse(text).is_local
+        for text in ("unix:///a", "ipc:///a", "tcp://127.1.2.3:1", "tcp://localhost:1", "tcp://[::1]:1")
+    )
     assert not any(parse(text).is_local for text in ("tcp://0.0.0.0:1", "tcp://*:1", "tcp://10.0.0.1:1"))
 
 

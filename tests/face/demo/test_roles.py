@@ -12,7 +12,7 @@ from penstock.demo.errors import RoleFailed
 from penstock.demo.roles import Conductor, Done, Go, Part, Progress, Role, Stop
 
 Start = Callable[[Part], Role]
-GO = Go("ipc:///x", "t", 3, group="g", delivery="mapped", report="/r")
+GO = Go("unix:///x", "t", 3, group="g", delivery="mapped", report="/r")
 
 
 @pytest.fixture

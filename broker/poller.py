@@ -1,0 +1,76 @@
+"""Waiting for sockets and plain descriptors at once.
+
+Idea: one epoll. A socket may hold something that its descriptor does not tell of (a message taken from the kernel
+and not handed out, an event that libzmq has taken note of while it sent), so each is asked before the sleep.
+
+Contract: level-triggered: what was not drained is told again. A wait is never cut short by rounding.
+"""
+
+from __future__ import annotations
+
+import select
+from typing import Protocol
+
+_FOREVER = float("inf")
+
+
+class Member(Protocol):
+    """A socket."""
+
+    @property
+    def fd(self) -> int:
+        """Readable when `refresh` has news."""
+        ...
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is something to receive, as far as known without looking at `fd`."""
+        ...
+
+    def patience_s(self) -> float:
+        """In how many seconds to `refresh` though `fd` says nothing."""
+        ...
+
+    def refresh(self) -> None:
+        """Find out what has happened."""
+        ...
+
+
+class Poller:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._sockets: dict[int, Member] = {}
+
+    def add(self, member: Member | int) -> None:
+        """Watch a socket or a descriptor for something to read."""
+        descriptor = member if isinstance(member, int) else member.fd
+        self._epoll.register(descriptor, select.EPOLLIN)
+        if not isinstance(member, int):
+            self._sockets[descriptor] = member
+
+    def remove(self, descriptor: int) -> None:
+        """Stop watching a descriptor; call it before that is closed."""
+        self._epoll.unregister(descriptor)
+
+    def poll(self, timeout_s: float | None) -> list[Member | int]:
+        """The members that are readable, each once; [] after `timeout_s` seconds (None: wait for ever)."""
+        ready: dict[Member | int, None] = {}
+        for member in self._sockets.values():
+            if (patience_s := member.patience_s()) != _FOREVER:
+                timeout_s = patience_s if timeout_s is None else min(timeout_s, patience_s)
+                if patience_s <= 0.0:
+                    member.refresh()
+            if member.readable:
+                ready[member] = None
+        for descriptor, _ in self._epoll.poll(0.0 if ready else timeout_s):
+            member = self._sockets.get(descriptor)
+            if member is not None:
+                member.refresh()
+            ready[descriptor if member is None else member] = None
+        return list(ready)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._epoll.close()

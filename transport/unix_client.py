@@ -1,0 +1,191 @@
+"""The connecting side of `unix://`: one connection to one server, made anew by itself.
+
+Contract: the calls of zmq_sockets.ClientSocket; nothing here waits except `poll`, and nothing happens but in calls.
+One thread at a time; only `wake` is for any. Knows no messages.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from .errors import ProtocolError
+from .sent import Sent
+from .socket_options import CLIENT, MESSAGE_BYTES_MAX
+from .unix_connection import READ_BYTES, READING, Connection, Lost
+from .url import connect_url
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+UNSENT_BYTES_MAX = 4 << 20
+"""What waits for the server to read before no more is taken."""
+
+RETRY_MIN_S, RETRY_MAX_S = CLIENT["RECONNECT_IVL"] / 1000, CLIENT["RECONNECT_IVL_MAX"] / 1000
+"""Between two tries to connect; doubles."""
+
+_FOREVER = float("inf")
+
+
+class UnixClient:
+    """One connection to a server, made again by itself while it is asked for with `receive`, `refresh` or `poll`.
+
+    `connections` counts the connections made so far and `connected` says whether the last one stands. What was sent
+    over an older connection may never have arrived, so a client greets and sends again whenever `connections` moved.
+    """
+
+    def __init__(
+        self, url: str, *, max_bytes: int = MESSAGE_BYTES_MAX, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Raises InvalidUrl."""
+        self.connections = 0
+        self._path = connect_url(url).path
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._epoll = select.epoll()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wake, select.EPOLLIN)
+        self._spare = memoryview(bytearray(READ_BYTES))
+        self._connection: Connection | None = None
+        self._inbox: deque[list[Buffer]] = deque()
+        self._looked = False
+        self._retry_at = 0.0
+        self._retry_s = RETRY_MIN_S
+        self._connect()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the latest connection stands."""
+        return self._connection is not None
+
+    @property
+    def fd(self) -> int:
+        """For foreign event loops; level-triggered. Silent while there is no connection: see `due`."""
+        return self._epoll.fileno()
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is something to receive that `fd` does not tell of."""
+        return bool(self._inbox)
+
+    def due(self) -> float:
+        """When to `refresh`, though `fd` says nothing: the next try to connect, on the clock."""
+        return self._retry_at if self._connection is None else _FOREVER
+
+    # -- the connection ---------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            raw.connect(self._path)
+        except OSError:  # nobody there, or so many others that it has to be tried again
+            raw.close()
+            self._put_off()
+            return
+        self._connection = Connection(raw, max_bytes=self._max_bytes, spare=self._spare)
+        self._epoll.register(self._connection.fd, READING)
+        self.connections += 1
+
+    def _put_off(self) -> None:
+        self._retry_at = self._clock() + self._retry_s
+        self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
+
+    def _lose(self) -> None:
+        """The connection has ended. One that worked is made anew at once, others after a pause."""
+        connection, self._connection = self._connection, None
+        assert connection is not None, "a connection is lost once"
+        self._epoll.unregister(connection.fd)
+        connection.close()
+        if connection.heard:
+            self._retry_at, self._retry_s = self._clock(), RETRY_MIN_S
+        else:
+            self._put_off()
+
+    def refresh(self) -> None:
+        """Find out what has happened."""
+        for fd, event in self._epoll.poll(0):
+            if fd == self._wake:
+                os.eventfd_read(self._wake)
+                continue
+            if event & select.EPOLLOUT:
+                self._flush()
+            if event & ~select.EPOLLOUT and self._connection is not None:
+                self._read(self._connection)
+        if self._connection is None and self._clock() >= self._retry_at:
+            self._connect()
+
+    def _read(self, connection: Connection) -> None:
+        try:
+            self._inbox.extend(connection.receive())
+        except (Lost, ProtocolError):
+            self._lose()
+
+    def _flush(self) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        stalled = connection.stalled
+        try:
+            connection.flush()
+        except Lost:
+            return  # what the server said before it left is still to be read; reading comes to its end
+        if connection.stalled != stalled:
+            self._epoll.modify(connection.fd, connection.events)
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def send(self, frames: Sequence[Buffer]) -> Sent:
+        """FULL while there is no connection, or when the server reads more slowly than we send.
+
+        What was taken must not change before it has left.
+        """
+        connection = self._connection
+        if connection is None or connection.unsent > UNSENT_BYTES_MAX:
+            return Sent.FULL
+        connection.put(frames)
+        self._flush()
+        return Sent.TAKEN
+
+    def receive(self) -> list[Buffer] | None:
+        """The next message; None when none waits. Looks for more once per None."""
+        if not self._inbox:
+            if not self._looked:
+                self.refresh()
+            self._looked = bool(self._inbox)
+            if not self._looked:
+                return None
+        return self._inbox.popleft()
+
+    def poll(self, timeout_s: float | None) -> bool:
+        """Wait until a message can be received or the connection changed. False on timeout."""
+        deadline = _FOREVER if timeout_s is None else self._clock() + timeout_s
+        before = self.connections, self.connected
+        while True:
+            self.refresh()
+            if self._inbox or (self.connections, self.connected) != before:
+                return True
+            left = min(deadline, self.due()) - self._clock()
+            if deadline <= self._clock():
+                return False
+            self._epoll.poll(None if left == _FOREVER else max(left, 0.0))
+
+    def wake(self) -> None:
+        """Make `fd` readable until the next `refresh`, from any thread."""
+        if not self._epoll.closed:
+            os.eventfd_write(self._wake, 1)
+
+    def close(self) -> None:
+        """Drop the connection and what it holds. Repeating it does nothing."""
+        if self._epoll.closed:
+            return
+        self._epoll.close()
+        os.close(self._wake)
+        self._inbox.clear()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

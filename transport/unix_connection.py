@@ -1,0 +1,135 @@
+"""One connection over a Unix stream socket: messages out of it, messages into it, never waiting.
+
+Idea: what the kernel does not take waits in a queue, as it is, and leaves with as few calls as it fits in; one
+call brings what is there, up to the end of a large message and some way into the next.
+
+Contract: `Lost` is raised once the other side has ended; then `close` is all that is left to do. What was put must not
+change before it has left. Must not know: who the other side is, and what messages mean.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from .framing import Inflow, framed
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+READ_BYTES = 64 << 10
+"""Size of the memory that reads of unknown size share."""
+
+KERNEL_BYTES = 1 << 20
+"""Asked of the kernel for each direction (it gives at most net.core.wmem_max): some batches of 256 KiB on their way."""
+
+_READS_MOST = 16
+"""Reads of one connection in a row, for one large message."""
+
+_BUFFERS_MOST = 256
+"""In one call; the kernel takes up to 1024."""
+
+READING = select.EPOLLIN | select.EPOLLRDHUP
+"""What to watch a connection for."""
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Lost(Exception):
+    """The connection is over; the text says why."""
+
+
+class Connection:
+    """See the module. Takes over the socket."""
+
+    def __init__(self, raw: socket.socket, *, max_bytes: int, spare: memoryview) -> None:
+        """`spare` is memory that other connections of the same thread may use between two calls."""
+        raw.setblocking(False)
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            raw.setsockopt(socket.SOL_SOCKET, option, KERNEL_BYTES)
+        self.fd = raw.fileno()
+        self.heard = False  # a whole message came over it
+        self.unsent = 0  # bytes that wait for the other side to read
+        self.stalled = False  # the last flush left some of them
+        self._socket = raw
+        self._inflow = Inflow(max_bytes)
+        self._spare = spare
+        self._out: deque[Buffer] = deque()
+
+    def put(self, frames: Sequence[Buffer]) -> None:
+        """Queue one message for `flush`."""
+        for buffer in framed(frames):
+            self._out.append(buffer)
+            self.unsent += len(buffer)
+
+    def flush(self) -> None:
+        """Send what waits, as far as the kernel takes it. Raises Lost, and then nothing waits any more."""
+        out = self._out
+        self.stalled = False
+        try:
+            while out:
+                if len(out) == 1:
+                    self._sent(self._socket.send(out[0]))
+                else:
+                    self._sent(self._socket.sendmsg(list(islice(out, _BUFFERS_MOST))))
+        except BlockingIOError:
+            self.stalled = True
+        except OSError as error:
+            out.clear()
+            self.unsent = 0
+            raise Lost(error.strerror) from error
+
+    def _sent(self, count: int) -> None:
+        self.unsent -= count
+        out = self._out
+        while out and count >= len(out[0]):
+            count -= len(out.popleft())
+        if count:
+            out[0] = memoryview(out[0])[count:]
+
+    def receive(self) -> list[list[Buffer]]:
+        """The messages that have become whole, maybe none. Raises Lost, and ProtocolError for what is no framing."""
+        for _ in range(_READS_MOST):
+            places = self._inflow.places(self._spare)
+            try:
+                count = self._read(places)
+            except BlockingIOError:
+                return []
+            except OSError as error:
+                raise Lost(error.strerror) from error
+            if not count:
+                raise Lost("closed by the other side")
+            found = self._inflow.take(count, self._spare)
+            if found:
+                self.heard = True
+                return found
+            if count < sum([len(place) for place in places]):
+                return []
+        return []
+
+    def _read(self, places: list[memoryview]) -> int:
+        if len(places) == 1:
+            return self._socket.recv_into(places[0])
+        return self._socket.recvmsg_into(places)[0]
+
+    @property
+    def events(self) -> int:
+        """What to watch for now."""
+        return READING | select.EPOLLOUT if self.stalled else READING
+
+    def describe(self) -> str:
+        """Whose process is at the other end, for the log."""
+        pid, uid, _ = _CREDENTIALS.unpack(
+            self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        )
+        return f"process {pid} of user {uid}"
+
+    def close(self) -> None:
+        """End it; what waits is dropped. Repeating it does nothing."""
+        self._out.clear()
+        self._socket.close()

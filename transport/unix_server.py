@@ -1,0 +1,277 @@
+"""The listening side of `unix://`: the same messages as over ZeroMQ, without threads, library or handshake.
+
+Idea: all connections are behind one epoll descriptor, so whoever polls watches one more, however many there are. What
+is sent in one turn leaves together.
+
+Contract: the calls of zmq_sockets.ServerSocket; nothing here waits. `refresh` looks, `receive` hands out what was
+found. Everything is bounded: connections, the silence of new ones, what waits for a peer that does not read; who
+crosses a bound is cut off and counted. Knows no messages.
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from . import ipc_paths
+from .errors import AddressInUse, CannotListen, ProtocolError
+from .sent import Sent
+from .socket_options import BINDING, COMMON, MESSAGE_BYTES_MAX, SOCKETS_MAX
+from .unix_connection import READ_BYTES, READING, Connection, Lost
+from .url import listen_url
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+UNREAD_BYTES_MAX = 64 << 20
+"""What may wait for one peer. One more message, and it is cut off: it does not read."""
+
+BEHIND_BYTES = 1 << 20
+"""With more than this waiting, deliveries to a peer pause."""
+
+FLUSH_BYTES = 64 << 10
+"""Answers of one turn leave together, but not later than at so many bytes."""
+
+SILENCE_S = COMMON["HANDSHAKE_IVL"] / 1000
+"""A new connection that says nothing for so long is closed."""
+
+ACCEPT_PAUSE_S = 1.0
+"""Without descriptors left, nobody is let in for so long."""
+
+_ACCEPTS_MOST = 64
+_EVENTS_MOST = 256
+_FOREVER = float("inf")
+
+
+class UnixServer:
+    """Listens at one path. A peer is the number of one connection: whoever connects again is another peer."""
+
+    def __init__(
+        self, url: str, *, max_bytes: int = MESSAGE_BYTES_MAX, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Raises AddressInUse, CannotListen or InvalidUrl."""
+        found = listen_url(url)
+        self.cut: Counter[str] = Counter()
+        """Connections that were closed from here, by reason."""
+        self.endpoints = [str(found)]
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._listener, self._bound = _listen(found.path)
+        self._epoll = select.epoll()
+        self._epoll.register(self._listener, select.EPOLLIN)
+        self._spare = memoryview(bytearray(READ_BYTES))
+        self._number = 0
+        self._peers: dict[int, Connection] = {}
+        self._numbers: dict[int, int] = {}  # peer by descriptor
+        self._silent: dict[int, float] = {}  # peers that said nothing yet, oldest first, and when they must have
+        self._ready: dict[int, None] = {}  # peers to read from
+        self._inbox: deque[tuple[int, list[Buffer]]] = deque()
+        self._dirty: dict[int, None] = {}  # peers with something to flush
+        self._lost: list[int] = []
+        self._last = 0
+        self._accept_at = _FOREVER
+
+    # -- looking ----------------------------------------------------------------------------------
+
+    @property
+    def fd(self) -> int:
+        """For a poller; level-triggered."""
+        return self._epoll.fileno()
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is something to receive that `fd` does not tell of."""
+        return bool(self._inbox or self._ready)
+
+    def patience_s(self) -> float:
+        """In how many seconds to `refresh`, though `fd` says nothing."""
+        if not self._silent and self._accept_at == _FOREVER:
+            return _FOREVER
+        first = next(iter(self._silent.values()), _FOREVER)
+        return max(0.0, min(first, self._accept_at) - self._clock())
+
+    def refresh(self) -> None:
+        """Find out what has happened: call it when `fd` is readable, and when patience is over."""
+        for fd, event in self._epoll.poll(0, _EVENTS_MOST):
+            if fd == self._listener.fileno():
+                self._accept()
+                continue
+            peer = self._numbers[fd]
+            if event & select.EPOLLOUT:
+                self._dirty[peer] = None
+            if event & ~select.EPOLLOUT:
+                self._ready[peer] = None
+        self.flush()
+        if self._silent or self._accept_at != _FOREVER:
+            self._expire(self._clock())
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTS_MOST):
+            try:
+                raw, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:
+                # No descriptor or memory left: the connection stays readable, so looking at once would spin.
+                self._epoll.unregister(self._listener)
+                self._accept_at = self._clock() + ACCEPT_PAUSE_S
+                return
+            self._admit(raw)
+
+    def _admit(self, raw: socket.socket) -> None:
+        if len(self._peers) >= SOCKETS_MAX:
+            self.cut["too many"] += 1
+            raw.close()
+            return
+        connection = Connection(raw, max_bytes=self._max_bytes, spare=self._spare)
+        self._number = peer = self._number + 1
+        self._peers[peer] = connection
+        self._numbers[connection.fd] = peer
+        self._silent[peer] = self._clock() + SILENCE_S
+        self._epoll.register(connection.fd, READING)
+
+    def _expire(self, now: float) -> None:
+        if now >= self._accept_at:
+            self._accept_at = _FOREVER
+            self._epoll.register(self._listener, select.EPOLLIN)
+        for peer in [peer for peer, deadline in self._silent.items() if deadline <= now]:
+            self._cut(peer, "silent")
+
+    # -- receiving --------------------------------------------------------------------------------
+
+    def receive(self) -> tuple[int, list[Buffer]] | None:
+        """The next message and its peer; None when all that `refresh` found has been handed out."""
+        while True:
+            if self._inbox:
+                found = self._inbox.popleft()
+                self._last = found[0]
+                return found
+            elif self._ready:
+                peer = next(iter(self._ready))
+                del self._ready[peer]
+                self._read(peer)
+            else:
+                return None
+
+    def _read(self, peer: int) -> None:
+        connection = self._peers.get(peer)
+        if connection is None:
+            return
+        try:
+            for frames in connection.receive():
+                self._inbox.append((peer, frames))
+        except Lost:
+            self._drop(peer)
+        except ProtocolError:
+            self._cut(peer, "broken framing")
+        else:
+            if connection.heard:
+                self._silent.pop(peer, None)
+
+    def lost(self) -> list[int]:
+        """Peers whose connection has ended since the last call."""
+        lost, self._lost = self._lost, []
+        return lost
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    def send(self, peer: int, frames: Sequence[Buffer]) -> Sent:
+        """Take one message for a peer. It leaves at the next `flush`, a large one now; it must not change before."""
+        connection = self._peers.get(peer)
+        if connection is None:
+            return Sent.GONE
+        if connection.unsent > UNREAD_BYTES_MAX:
+            self._cut(peer, "does not read")
+            return Sent.GONE
+        connection.put(frames)
+        if connection.unsent >= FLUSH_BYTES:
+            self._flush(peer, connection)
+        else:
+            self._dirty[peer] = None
+        return Sent.TAKEN
+
+    def is_behind(self, peer: int) -> bool:
+        """Whether a peer has so much to read already that what can wait should."""
+        connection = self._peers.get(peer)
+        return connection is not None and connection.unsent > BEHIND_BYTES
+
+    def flush(self) -> None:
+        """Let go what was sent."""
+        while self._dirty:
+            peer, _ = self._dirty.popitem()
+            connection = self._peers.get(peer)
+            if connection is not None:
+                self._flush(peer, connection)
+
+    def _flush(self, peer: int, connection: Connection) -> None:
+        stalled = connection.stalled
+        try:
+            connection.flush()
+        except Lost:
+            self._ready[peer] = None  # it may have sent something before it left; reading comes to its end
+        if connection.stalled != stalled:
+            self._epoll.modify(connection.fd, connection.events)
+
+    # -- the end of a connection ------------------------------------------------------------------
+
+    def cut_off(self) -> str:
+        """Close the connection that the last received message came over; says whose it was, for the log."""
+        assert self._last, "nothing was received yet"
+        connection = self._peers.get(self._last)
+        if connection is None:
+            return "a process that has left"
+        who = connection.describe()
+        self._cut(self._last, "nonsense")
+        return who
+
+    def _cut(self, peer: int, reason: str) -> None:
+        """Close a connection, and hand out nothing more that came over it."""
+        self.cut[reason] += 1
+        self._drop(peer)
+        self._inbox = deque(each for each in self._inbox if each[0] != peer)
+
+    def _drop(self, peer: int) -> None:
+        connection = self._peers.pop(peer)
+        self._silent.pop(peer, None)
+        self._ready.pop(peer, None)
+        self._dirty.pop(peer, None)
+        del self._numbers[connection.fd]
+        self._epoll.unregister(connection.fd)
+        connection.close()
+        self._lost.append(peer)
+
+    def close(self) -> None:
+        """Stop listening and drop the connections; the path goes first. Repeating it does nothing."""
+        if self._epoll.closed:
+            return
+        self._bound.remove()
+        self._listener.close()
+        for peer in list(self._peers):
+            self._drop(peer)
+        self._epoll.close()
+
+
+def _listen(path: str) -> tuple[socket.socket, ipc_paths.Bound]:
+    """A listener at a path that becomes ours, and only ours."""
+    try:
+        raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    except OSError as error:
+        raise CannotListen(f"no socket left ({error.strerror}); raise ulimit -n or close some") from error
+    try:
+        with ipc_paths.claimed(path):
+            raw.bind(path)
+            raw.listen(BINDING["BACKLOG"])
+            return raw, ipc_paths.Bound(path)
+    except OSError as error:
+        raw.close()
+        if error.errno == errno.EADDRINUSE:
+            raise AddressInUse(f"somebody already listens on unix://{path}; stop it or choose another path") from error
+        raise CannotListen(f"cannot listen on unix://{path}: {error.strerror}") from error
+    except BaseException:
+        raw.close()
+        raise
