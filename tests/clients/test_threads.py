@@ -161,7 +161,7 @@ def test_closing_ends_every_wait_and_every_thread(address, topic):
 def test_a_closed_client_leaves_no_descriptor_behind(address, topic):
     def use():
         with connect(address, timeout=PATIENCE_S) as client:
-            with client.producer(topic) as producer, client.consumer("fds") as consumer:
+            with client.producer(topic) as producer, client.consumer(topic) as consumer:
                 producer.send(b"x")
                 consumer.fetch()
             with client.consumer(topic, delivery="mapped") as consumer:

@@ -48,7 +48,7 @@ def read(pieces: Iterable[bytes], *, max_bytes: int = 1 << 20) -> list[list[byte
 
 
 def test_the_bytes_are_those_of_the_protocol():
-    assert stream([[b"\x92\x04\x07"]]) == bytes.fromhex("03000000 00000000 920407")
+    assert stream([[b"\x93\x04\x07\x00"]]) == bytes.fromhex("04000000 00000000 93040700")
     assert stream([[b"\x92\x16", b"batch"]]) == bytes.fromhex("02000000 05000000 9216") + b"batch"
     assert stream([[bytes(0x01020304)]])[:PREFIX_BYTES] == bytes.fromhex("04030201 00000000")
 
