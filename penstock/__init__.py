@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors
-    from .clients import Client, Consumer, Producer, connect
+    from .clients import Client, Consumer, Producer
+    from .connecting import connect
     from .storage.embedded import Log
     from .storage.errors import Error
     from .storage.record import Record
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "connect": ".clients",
+    "connect": ".connecting",
     "Client": ".clients",
     "Producer": ".clients",
     "Consumer": ".clients",

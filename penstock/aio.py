@@ -1,10 +1,11 @@
 """The asyncio twin of `penstock`: the same names, awaited.
 
-async with await aio.connect("ipc:///run/penstock/broker.sock") as client: ...
+async with await aio.connect("unix:///run/penstock/broker.sock") as client: ...
 """
 
 from __future__ import annotations
 
-from .clients.aio import AsyncClient, AsyncConsumer, AsyncProducer, connect
+from .clients.aio import AsyncClient, AsyncConsumer, AsyncProducer
+from .connecting import connect_async as connect
 
 __all__ = ["AsyncClient", "AsyncConsumer", "AsyncProducer", "connect"]

@@ -7,16 +7,14 @@ Idea: a command takes a `Session`: its configuration, its output, and the way to
 from __future__ import annotations
 
 import functools
-import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from .. import config as configuration
+from .. import connecting
 from ..storage import units
 from ..storage.errors import Error
 from ..transport import ipc_paths
@@ -46,21 +44,16 @@ class Session:
     @property
     def url(self) -> str:
         """The broker to talk to: as told, or the one this user runs by default."""
-        return self.config.url or self.config.listen[0]
+        return connecting.broker_url(self.loaded)
 
     @contextmanager
     def connect(self) -> Iterator[Client]:
         """A client of the broker. Raises what `penstock.connect` raises."""
-        from .. import connect
-
-        scheme, _, path = self.url.partition("://")
-        if not self.config.url and self.loaded.source("listen") == "default":
-            check_private(Path(path).parent)
+        url = self.url
+        scheme, _, path = url.partition("://")
         if scheme in ("unix", "ipc") and not _listens(path):
-            raise NoBroker(
-                f"no broker listens on {self.url}: start one with penstock serve, or name another with --url"
-            )
-        with connect(self.url, timeout=self.config.timeout_s) as client:
+            raise NoBroker(f"no broker listens on {url}: start one with penstock serve, or name another with --url")
+        with connecting.connect(url, timeout=self.config.timeout_s) as client:
             yield client
 
 
@@ -70,19 +63,6 @@ def _listens(path: str) -> bool:
         return ipc_paths.is_live(path)
     except OSError:
         return True
-
-
-def check_private(directory: Path) -> None:
-    """Refuse a socket directory that somebody else could have put there: /tmp belongs to everybody."""
-    try:
-        found = directory.lstat()
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise configuration.InvalidConfig(
-            f"{directory} is not a directory that only you can write: remove it, or name another address with --url "
-            "or --listen"
-        )
 
 
 class Size(click.ParamType):

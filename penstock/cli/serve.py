@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import config as configuration
-from .options import check_private, with_config
+from ..connecting import check_private
+from .options import with_config
 from .output import Output
 
 if TYPE_CHECKING:

@@ -79,7 +79,7 @@ class Stream:
             role.tell(Go(broker.unix, topic, self.flights))
         self._listen(display, self.producers, until=_all_done)
         self.measured.append(Measured("produced over unix", self.flights, max(r.seconds for r in self.producers)))
-        self._listen(display, self.members, until=lambda roles: self._is_consumed(client, topic))
+        self._listen(display, self.members, until=lambda roles: is_consumed(client, topic, self.flights))
         self.measured.append(Measured("consumed over tcp", self.flights, time.perf_counter() - started))
         self._stop_members(display)
         report_to = str(self._report(self.mapped))
@@ -107,11 +107,6 @@ class Stream:
             role.tell(Stop())
         self._listen(display, self.members, until=_all_done)
 
-    def _is_consumed(self, client: Client, topic: str) -> bool:
-        """Whether the group has committed everything."""
-        ends = {each.partition: each.end for each in client.topic(topic).partitions}
-        return sum(ends.values()) == self.flights and client.group(topic, GROUP).lag == 0
-
     def _listen(self, display: Display, roles: Sequence[Role], *, until: Callable[[Sequence[Role]], bool]) -> None:
         """Hear all roles and show what they say, until `until` holds for `roles`."""
         moved, moved_at = -1, time.monotonic()
@@ -126,6 +121,12 @@ class Stream:
             elif time.monotonic() - moved_at > QUIET_S:
                 where = ", ".join(f"{role.name}: {role.records:,}" for role in self.roles)
                 raise DemoError(f"no record moved for {QUIET_S:.0f} s ({where})")
+
+
+def is_consumed(client: Client, topic: str, flights: int) -> bool:
+    """Whether the group has committed everything; the producers may be done before its first member is there."""
+    end = sum(partition.end for partition in client.topic(topic).partitions)
+    return end == flights and [group.lag for group in client.groups(topic) if group.name == GROUP] == [0]
 
 
 def _all_done(roles: Sequence[Role]) -> bool:
