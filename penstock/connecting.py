@@ -32,8 +32,9 @@ def connect(
         timeout: seconds any verb waits for the broker, unless told otherwise.
         name: of this client, for people who look at the broker.
         delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),
-            "mapped" (read the broker's files directly), or "auto": push, and control when that does not get through.
-            Over unix:// one connection is the fastest way: there, "push" and "auto" mean control.
+            "mapped" (read the broker's files directly), or "auto": mapped where the broker runs on this machine and
+            lets us, else push, and control when that does not get through.
+            Over unix:// one connection is the fastest way, and "push" means control there.
 
     Raises: InvalidUrl; TimedOut when no broker answers; AlreadyOpen, ForeignDirectory, NewerFormat for file://;
         InvalidConfig for a configuration that cannot be used.
