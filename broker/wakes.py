@@ -26,7 +26,7 @@ class Wakes:
         self._board = board
         self._base = semaphore_base(board.name)
         self._free = list(range(board.slot_count - 1, -1, -1))
-        self._open: dict[int, tuple[int, posix_ipc.Semaphore]] = {}
+        self._open: dict[int, tuple[int, memoryview, posix_ipc.Semaphore]] = {}
         remove_leftovers(board.name, board.slot_count)
 
     def open(self, session: int) -> tuple[str, int]:
@@ -42,19 +42,19 @@ class Wakes:
             self._free.append(slot)
             return "", -1
         self._board.set_slot(slot, 0)
-        self._open[session] = slot, semaphore
+        self._open[session] = slot, self._board.slot_words(slot), semaphore
         return name, slot
 
     def wake(self, session: int) -> None:
         """Post, if the session's reader sleeps."""
-        slot, semaphore = self._open[session]
-        if self._board.slot(slot):
-            self._board.set_slot(slot, 0)
+        _, words, semaphore = self._open[session]
+        if words[0]:
+            words[0] = 0
             semaphore.release()
 
     def close(self, session: int) -> None:
         """Wake the reader a last time, then remove the semaphore's name."""
-        slot, semaphore = self._open.pop(session)
+        slot, _, semaphore = self._open.pop(session)
         semaphore.release()
         semaphore.unlink()
         semaphore.close()

@@ -1,7 +1,8 @@
 """Delivery: what is sent next to which session, under its credit.
 
 Idea: the log is the only queue. A session has streams, one per partition it reads, and credit in absolute
-totals; `pump` reads one chunk, sends it, and goes on while there is credit, data and a peer to take it.
+totals; `pump` reads one chunk, sends it, and goes on while there is credit, data and a peer to take it. Streams
+that may have something to read are marked, so that a session of a thousand partitions looks at those that moved.
 
 Contract: nothing is read without credit, so a consumer that does not read costs one chunk at most. Chunks are
 whole batches: credit in bytes is overdrawn by one batch at most, credit in records by one chunk. Deliveries
@@ -45,6 +46,11 @@ class Stream:
         """Go on elsewhere, under a new epoch."""
         self.epoch, self.position = epoch, position
         self.cursor, self.cold, self.stopped = None, False, False
+
+    def warmed(self) -> None:
+        """The pages it waited for are in memory."""
+        self.cold = False
+        self.outlet.moved(self.partition.number)
 
     def read(self, port: Port, max_bytes: int) -> tuple[Chunk, int] | None:
         """The next chunk that has records for the reader, and its first offset; None when there is nothing now."""
@@ -102,17 +108,20 @@ class Outlet:
         self.blocked = False  # the peer could not take the last chunk
         self.streams: dict[int, Stream] = {}
         self._chunk_bytes = chunk_bytes
-        self._held: tuple[Stream, Deliver, Payload] | None = None
+        self._ready: dict[int, None] = {}  # partitions that may have something to read, each in its turn
+        self._held: tuple[Deliver, Payload] | None = None  # what the peer could not take yet
 
     def open(self, partition: Partition, epoch: int, position: int) -> Stream:
         """Begin to read a partition; one read before is replaced."""
         self.close(partition.number)
         stream = self.streams[partition.number] = Stream(self, partition, epoch, position)
+        self._ready[partition.number] = None
         return stream
 
     def close(self, partition: int) -> Stream | None:
         """Stop reading a partition."""
         self._drop(partition)
+        self._ready.pop(partition, None)
         return self.streams.pop(partition, None)
 
     def stop(self, partition: int) -> None:
@@ -125,30 +134,31 @@ class Outlet:
         """Go on elsewhere in a partition, under a new epoch."""
         self._drop(partition)
         self.streams[partition].move(epoch, position)
+        self._ready[partition] = None
+
+    def moved(self, partition: int) -> None:
+        """There may be more to read of a partition than before."""
+        self._ready[partition] = None
 
     def grant(self, total_bytes: int, total_records: int) -> None:
         """New totals; older ones that arrive late change nothing."""
         self.credit_bytes = max(self.credit_bytes, total_bytes)
         self.credit_records = max(self.credit_records, total_records)
 
-    @property
-    def has_credit(self) -> bool:
-        """Whether anything may be sent now."""
-        return self.sent_bytes < self.credit_bytes and self.sent_records < self.credit_records
-
-    def pump(self, port: Port, send: Callable[[Deliver, Payload], bool]) -> bool:
+    def pump(self, port: Port, send: Callable[[Port, Deliver, Payload], bool]) -> bool:
         """Send what may be sent. Returns True when there may be more to send in the next turn."""
         self.blocked = False
         for _ in range(TURN):
-            if self._held is None:
-                if not self.has_credit:
+            held = self._held
+            if held is None:
+                if self.sent_bytes >= self.credit_bytes or self.sent_records >= self.credit_records:
                     return False
-                self._held = self._next(port)
-            if self._held is None:
-                return False
-            _, message, payload = self._held
-            if not send(message, payload):
-                self.blocked = True
+                held = self._next(port)
+                if held is None:
+                    return False
+            message, payload = held
+            if not send(port, message, payload):
+                self._held, self.blocked = held, True
                 return False
             self._held = None
             self.sent_bytes += len(payload)
@@ -156,21 +166,25 @@ class Outlet:
             self.number = message.number
         return True
 
-    def _next(self, port: Port) -> tuple[Stream, Deliver, Payload] | None:
+    def _next(self, port: Port) -> tuple[Deliver, Payload] | None:
+        ready = self._ready
         size = min(self._chunk_bytes, self.credit_bytes - self.sent_bytes)
-        for number in list(self.streams):
+        while ready:
+            number = next(iter(ready))
+            del ready[number]
             stream = self.streams[number]
             found = stream.read(port, size)
             if found is not None:
-                self.streams[number] = self.streams.pop(number)  # the others come first next time
                 chunk, offset = found
+                position, end = stream.position, stream.partition.end
+                if position < end:
+                    ready[number] = None  # the others come first
                 message = Deliver(
-                    self.session, self.number + 1, number, stream.epoch, offset, stream.position,
-                    stream.partition.end, stream.position - offset,
-                )  # fmt: skip
-                return stream, message, chunk.buffer
+                    self.session, self.number + 1, number, stream.epoch, offset, position, end, position - offset
+                )
+                return message, chunk.buffer
         return None
 
     def _drop(self, partition: int) -> None:
-        if self._held is not None and self._held[1].partition == partition:
+        if self._held is not None and self._held[0].partition == partition:
             self._held = None

@@ -147,7 +147,7 @@ class Node:
         for partition in self._house.take_moved():
             self._fetching.end_moved(partition)
             for reader in list(partition.readers.values()):
-                reader.end_moved(self._port)
+                reader.end_moved(self._port, partition.number)
 
     def tick(self, now: Now) -> float:
         """Do what is due by now. Returns the seconds until the next call is needed (an earlier one is harmless).
@@ -177,7 +177,7 @@ class Node:
     def warmed(self, token: Hashable) -> None:
         """Pages that `Port.read` called COLD under this token are in memory: the next `advance` reads again."""
         if isinstance(token, Stream):
-            token.cold = False
+            token.warmed()
             session = self._sessions.by_id.get(token.outlet.session)
             if session is not None:
                 self._agenda.ready[session] = None

@@ -100,11 +100,12 @@ class Session:
         self._answers.append((peer, message))
         self.tell()
 
-    def end_moved(self, port: Port) -> None:
+    def end_moved(self, port: Port, partition: int) -> None:
         """There are new records in a partition that it reads."""
         if self.delivery == MAPPED:
             port.wake(self.id)
         else:
+            self.outlet.moved(partition)
             self._agenda.ready[self] = None
 
     def send_news(self, port: Port) -> None:
@@ -131,13 +132,12 @@ class Session:
         """Deliver. Returns whether to come again in the next turn."""
         if self.joining is not None or self.delivery == MAPPED:
             return False  # a mapped one reads by itself; to others send_news comes first, and marks them ready
+        return self.outlet.pump(port, self._send)
 
-        def send(message: Deliver, payload: Payload) -> bool:
-            if self.delivery == PUSH:
-                return port.deliver(self.id, message, payload)
-            return port.reply(self.peer, message, payload)
-
-        return self.outlet.pump(port, send)
+    def _send(self, port: Port, message: Deliver, payload: Payload) -> bool:
+        if self.delivery == PUSH:
+            return port.deliver(self.id, message, payload)
+        return port.reply(self.peer, message, payload)
 
     def abort(self, port: Port, error: Error) -> None:
         """Fail what it still waits for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from penstock.storage.batch import encode, encode_state
+from penstock.storage.cursor import GUESS_BYTES
 from penstock.storage.errors import Corrupt, Diverged, OutOfBounds
 from penstock.storage.layout import word
 from penstock.storage.log import LogOptions, LogWriter
@@ -98,6 +99,20 @@ def test_a_reader_that_retention_overtook_is_told_so_also_when_the_writer_is_ano
     served.reader.refresh()
     with pytest.raises(OutOfBounds):
         cursor.next()
+
+
+def test_a_reader_at_the_end_guesses_how_long_the_next_batch_is_and_may_be_wrong(served: Served):
+    served.append(b"first")
+    cursor = served.reader.cursor(0)
+    assert rest(cursor) == [b"first"]
+    for number, size in enumerate([10, GUESS_BYTES - 500, GUESS_BYTES, 10, GUESS_BYTES + 1, 10]):
+        value = b"%05d" % number + bytes(size)
+        served.append(value)
+        chunk = cursor.next()
+        assert chunk is not None
+        assert [found for batch in chunk.batches for found in batch.values()] == [value]
+        assert len(chunk.buffer) == chunk.batches[0].batch_bytes
+        assert cursor.next() is None
 
 
 def follow_or_read(served: Served, cursor: Cursor) -> tuple[bool, list[bytes]]:

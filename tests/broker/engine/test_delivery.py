@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from penstock.broker.engine.delivery import Stream
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.engine import Rig, records
@@ -226,3 +227,33 @@ def test_memory_does_not_grow_with_what_a_consumer_has_not_read():
     assert rig.port.reads <= 2
     ledgers = list(rig.node._house.ledgers())
     assert all(not ledger.in_flight for ledger in ledgers)
+
+
+def test_of_many_partitions_only_those_that_moved_are_looked_at(monkeypatch):
+    rig = Rig()
+    topic = rig.topic(partitions=200)
+    joined = rig.join(topic)
+    rig.turn()
+    looked: list[int] = []
+    read = Stream.read
+
+    def counting(stream: Stream, port, max_bytes: int):
+        looked.append(stream.partition.number)
+        return read(stream, port, max_bytes)
+
+    monkeypatch.setattr(Stream, "read", counting)
+    for partition in (7, 150):
+        rig.produce(topic, [b"%d" % partition], partition)
+    assert looked == [7, 150]
+    assert rig.received(joined) == [b"7", b"150"]
+
+
+def test_partitions_with_much_to_read_take_turns():
+    rig = Rig(chunk_bytes=1)
+    topic = rig.topic(partitions=3)
+    for partition in range(3):
+        for _ in range(4):
+            rig.produce(topic, [b"%d" % partition], partition)
+    joined = rig.join(topic)
+    rig.turn(8)
+    assert rig.received(joined) == [b"0", b"1", b"2"] * 4
