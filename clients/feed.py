@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ..storage.batch import KINDS_OF_STREAMS, Batch, Kind, batches
 from ..storage.errors import BadChecksum, Error, InvalidBatch, NewerFormat
 from ..transport.consumer_session import ConsumerSession, Delivery
 from .errors import MappedUnavailable
 from .session_life import SessionLife
+
+if TYPE_CHECKING:
+    from .mapped import MappedSource
 
 
 class Feed:
@@ -63,7 +67,7 @@ class Feed:
             delivery = self._queue.popleft()
             found: Iterable[Batch] = batches(delivery.payload)
         else:
-            read = self._read(session)
+            read = None if self._life.mapped is None else self._read(self._life.mapped, session)
             if read is None:
                 return False
             delivery, found = read
@@ -75,11 +79,8 @@ class Feed:
             raise
         return True
 
-    def _read(self, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:
+    def _read(self, mapped: MappedSource, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:
         """What a mapped session finds by itself. Raises MappedUnavailable when there is no other way."""
-        mapped = self._life.mapped
-        if mapped is None:
-            return None
         try:
             return mapped.next(session)
         except MappedUnavailable:
