@@ -147,7 +147,9 @@ def _started(plan: Plan) -> openloop.Schedule:
     gc.collect()
     gc.freeze()
     _say(started=True)
-    return plan.schedule(int(sys.stdin.readline()))
+    if not (start_ns := sys.stdin.readline()):
+        sys.exit("whoever started this agent is gone")
+    return plan.schedule(int(start_ns))
 
 
 def _end_ns(plan: Plan, schedule: openloop.Schedule) -> int:

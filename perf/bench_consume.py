@@ -81,7 +81,7 @@ def _groups_at_once(broker: Served, records: int) -> Iterator[Row]:
                 "records/s",
                 read,
                 durability="durable",
-                full=groups != 4,
+                full=(groups, delivery) != (4, "push"),
             )
 
 

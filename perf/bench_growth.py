@@ -8,6 +8,7 @@ million in flight. What was set up for one point stays and grows for the next.
 from __future__ import annotations
 
 import random
+import resource
 import shutil
 import statistics
 import time
@@ -30,6 +31,7 @@ LOG_SIZES_FULL = (*LOG_SIZES, GIB, 4 * GIB, 16 * GIB, 50 * GIB)
 SPARE_BYTES = 10 * GIB
 """What a log must leave free on the disk."""
 TOPICS, TOPICS_FULL = (1, 100), (1, 100, 1_000, 10_000)
+OTHER_FILES = 500
 CONSUMERS, CONSUMERS_FULL = (1, 10), (1, 10, 100, 1_000)
 BACKLOGS, BACKLOGS_FULL = (1_000, 100_000), (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 IN_FLIGHT, IN_FLIGHT_FULL = (1, 100, 10_000), (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
@@ -124,7 +126,11 @@ class GrowingLog:
 
 
 def _topics(lab: Lab) -> Iterator[Curve]:
-    counts = TOPICS_FULL if lab.full else TOPICS
+    """A broker keeps two files open for each partition; as many topics as the machine's limit of open files allows."""
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = (files - OTHER_FILES) // 2
+    counts = sorted({min(count, most) for count in (TOPICS_FULL if lab.full else TOPICS)})
+    note = "" if counts[-1] < most else f"{counts[-1]:,} topics, because a process may have {files:,} files open here"
     for name, unit, measure in (
         ("idle processor time, by topics", "% of a core", lambda topics: topics.idle_share()),
         ("one record acknowledged, by topics", "us", lambda topics: topics.send_us()),
@@ -132,7 +138,7 @@ def _topics(lab: Lab) -> Iterator[Curve]:
         with lab.place() as place, ExitStack() as stack:
             topics = GrowingTopics(stack, place, counts[-1])
             measured = lambda x, topics=topics, measure=measure: measure(topics.of(int(x)))  # noqa: E731
-            yield Curve(name, unit, "topics", counts, measured, durability="written")
+            yield Curve(name, unit, "topics", counts, measured, durability="written", note=note)
 
 
 class GrowingTopics:

@@ -30,11 +30,13 @@ BARE_ZEROMQ = "bare ZeroMQ ipc one way"
 PING_PONG = "bare Unix socket, ping-pong"
 IDLE = 20
 RATES = {"1 k/s": 1_000, "10 k/s": 10_000}
+IN_MINUTES = 10_000
+"""The rate that also the short run takes beside peers: each peer costs a quarter of a minute."""
 STATED = "mapped"
-"""The delivery that local readers are for; peers stand beside it always, and beside the other in the full run."""
+"""The delivery that local readers are for; in the full run peers stand beside the other one as well."""
 SEGMENT, RETAINED = "4MB", "16MB"
-TAIL_S = 5.5
-"""Long enough for one pass of retention, which a broker makes every five seconds."""
+TAIL_S = 8.0
+"""Long enough for a pass of retention, which a broker makes every five seconds."""
 
 
 def rows(lab: Lab) -> Iterator[Row | Latency]:
@@ -119,13 +121,13 @@ def _one_way_us(broker: Served, producer: penstock.Producer, delivery: str, roun
 
 
 def _open_loops(lab: Lab, runs: loads.Runs, system: Penstock, address: str, socket: str) -> Iterator[Latency]:
-    seconds = 3.0 if lab.full else 1.0
+    seconds = 3.0 if lab.full else 0.8
     name = f"send to receive, {system.delivery}"
     yield _latency(runs, f"wake-up, {system.delivery}", "20/s", Load(IDLE, 2 * seconds), system, address, socket)
     for text, rate in RATES.items():
-        load = Load(rate, seconds, warm_s=0.3)
+        load = Load(rate, seconds, warm_s=0.2)
         row = _latency(runs, name, text, load, system, address, socket)
-        if system.delivery == STATED or lab.full:
+        if lab.full or (system.delivery == STATED and rate == IN_MINUTES):
             told = lambda peer, outcome, text=text: runs.kept(f"{peer.name}, written, {text}", outcome)  # noqa: E731
             row.peers = peers.delivering(lab, "written", load, told)
         if system.delivery == STATED:
@@ -149,12 +151,14 @@ def _latency(
 
 def _tail(lab: Lab, runs: loads.Runs, socket: str) -> Iterator[Latency]:
     """The rate is searched for first; then penstock and the ping-pong are offered half of it."""
+    if not lab.full:
+        return
     system = Penstock(SCHEMES[-1], STATED, segment_bytes=SEGMENT, retention_bytes=RETAINED)
     with peers.served(lab, system, "written") as address:
-        rate = capacity.rate_of(system, address, precision=0.1 if lab.full else 0.3)
+        rate = capacity.rate_of(system, address, precision=0.2)
         if not rate:
             raise RuntimeError(f"{system.name} sustains no rate at all")
-        load = Load(rate // 2, 2 * TAIL_S if lab.full else TAIL_S)
+        load = Load(rate // 2, TAIL_S)
         yield Latency(
             "send to receive at half of the sustained rate, keeper and retention running",
             "50 %",
@@ -164,6 +168,7 @@ def _tail(lab: Lab, runs: loads.Runs, socket: str) -> Iterator[Latency]:
             durability="written",
             note=f"{rate // 2:,} records/s; segments of {SEGMENT}, {RETAINED} kept",
             stated="tail",
+            full=True,
         )
 
 

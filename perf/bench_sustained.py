@@ -18,7 +18,8 @@ from .systems.penstock import DELIVERIES, SCHEMES, Penstock
 from .systems.system import System
 
 LEVEL = "written"
-SIZES = (100, 1024, 64 << 10)
+SIZES = (100, 64 << 10)
+PRECISION = 0.2
 SHARES = (10, 50, 80, 90)
 SECONDS = 3.0
 
@@ -46,7 +47,7 @@ class Found:
         key = system.name, size
         if key not in self._rates:
             with peers.served(self._lab, system, LEVEL) as address:
-                self._rates[key] = capacity.rate_of(system, address, size)
+                self._rates[key] = capacity.rate_of(system, address, size, PRECISION)
         if not self._rates[key]:
             raise Absent(f"{system.name} sustains no rate with records of {size} bytes")
         return self._rates[key]

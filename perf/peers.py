@@ -14,19 +14,17 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from importlib import import_module
 from itertools import count
-from pkgutil import iter_modules
 from typing import TypeVar
 
 from . import loads, systems
 from .harness import Lab
 from .rows import Absent, Beside, LatencySample, Percentiles, Sample
+from .systems.penstock import Penstock
 from .systems.system import System
 
 T = TypeVar("T")
 
-NOT_PEERS = ("bare", "penstock")
 RECORD_BYTES = 100
 RECORD_COSTS_BYTES = 1000
 """What a record costs beside its bytes, as bytes: a larger one takes longer, but not as much as it is larger."""
@@ -35,16 +33,9 @@ _streams = count()
 
 
 def peers(durability: str) -> list[System]:
-    """Every peer that has this level, whether or not it can run here."""
-    names = sorted(module.name for module in iter_modules(systems.__path__) if module.name not in NOT_PEERS)
-    found = [one for name in names for one in _offered(import_module(f"{systems.__name__}.{name}"))]
-    return [system for system in found if durability in system.durabilities]
-
-
-def _offered(module: object) -> list[System]:
-    """A module of systems/ ends with SYSTEM, or with SYSTEMS; those that only serve others have neither."""
-    single = [module.SYSTEM] if hasattr(module, "SYSTEM") else []  # pyright: ignore[reportAttributeAccessIssue]
-    return [*single, *getattr(module, "SYSTEMS", [])]
+    """Every peer that has this level, whether or not it can run here. A bare socket has none."""
+    systems_of_level = [system for system in systems.every() if durability in system.durabilities]
+    return [system for system in systems_of_level if not isinstance(system, Penstock)]
 
 
 def values(records: int, size: int = RECORD_BYTES) -> list[bytes]:

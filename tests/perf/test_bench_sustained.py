@@ -17,7 +17,7 @@ def searches(monkeypatch):
     asked: list[int] = []
     answers = [4000, 0]
 
-    def rate_of(system, address, size):
+    def rate_of(system, address, size, precision):
         asked.append(size)
         return answers[len(asked) - 1]
 
