@@ -16,8 +16,9 @@ How it is driven: librdkafka batches in a thread of its own, outside of Python's
   librdkafka), which would be most of a sample, and is as fast afterwards.
 - A consumer is assigned its partition, without a group to join, and takes `consume` of ten thousand.
 - A sender has no linger and one request in flight: what comes while it is under way is the next batch, which at
-  `durable` saves fsyncs and halves the latency. A receiver polls for one message, which blocks on librdkafka's queue, and then takes what
-  else is there: `consume` would wait until its count is full.
+  `durable` saves fsyncs and halves the latency.
+- A receiver polls for one message, which blocks on librdkafka's queue, and then takes what else is there: `consume`
+  would wait until its count is full.
 """
 
 from __future__ import annotations
