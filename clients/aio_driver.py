@@ -1,7 +1,8 @@
 """The asyncio shell: drives steps as tasks on one event loop.
 
 Idea: the loop watches the channel's one descriptor; whatever arrives is taken in one turn, and every task that
-waits looks again. One timer does what is due while nobody calls: signs of life, commits, tries again.
+waits looks again. One timer does what is due while nobody calls: signs of life, commits, tries again. It is left
+to run while something is due no earlier, so that a send that is answered costs no timer.
 
 Contract: everything happens on the loop that connected; nothing blocks it but the disk of `file://`.
 """
@@ -35,6 +36,7 @@ class AsyncDriver:
         self._loop = asyncio.get_running_loop()
         self._waiters: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = FOREVER  # on the clock of the connection
         self._nudged = False
         self._loop.add_reader(connection.channel.fileno(), self._turn)
 
@@ -43,16 +45,14 @@ class AsyncDriver:
         try:
             self.check_open()
             while True:
-                pause = next(steps)
-                if self.connection.turn():
-                    self._tell()
-                else:
-                    await self._wait(pause)
+                await self._pause(next(steps))
         except StopIteration as done:
             return done.value
         finally:
             steps.close()
-            self.nudge()
+            if not self.closed:
+                self._run_callbacks()
+                self._arm()
 
     def nudge(self) -> None:
         """Something was sent outside a turn: look for what came of it once the caller lets the loop go on."""
@@ -70,22 +70,35 @@ class AsyncDriver:
         if self.ended:
             raise Closed(f"the client of {self.connection.url} was closed; connect again")
 
-    async def _wait(self, pause: Pause) -> None:
+    async def _pause(self, pause: Pause) -> None:
+        """Let the loop go on until something arrives or is due."""
+        connection = self.connection
+        now = connection.clock()
+        seconds = min(pause.until, connection.due()) - now
+        if seconds > 0.0:
+            await self._wait(pause, now, seconds)
+        elif connection.turn():
+            self._tell()
+        else:
+            await asyncio.sleep(0)
+        self.check_open()
+
+    async def _wait(self, pause: Pause, now: float, seconds: float) -> None:
+        """Until somebody tells, or `seconds` from now; above WAIT_MAX_S that is the timer's business."""
         waiter = self._loop.create_future()
         self._waiters.add(waiter)
-        seconds = min(pause.until, self.connection.due()) - self.connection.clock()
-        timer = self._loop.call_later(min(max(seconds, 0.0), WAIT_MAX_S), _wake, waiter)
+        alarm = self._loop.call_later(seconds, _wake, waiter) if seconds < WAIT_MAX_S else None
+        if self._timer_at > now + WAIT_MAX_S:
+            self._arm()
         try:
             if pause.sleeper is None:
                 await waiter
             else:
                 await self._sleep_beside(waiter, pause, seconds)
         finally:
-            timer.cancel()
+            if alarm is not None:
+                alarm.cancel()
             self._waiters.discard(waiter)
-        self.check_open()
-        if seconds >= WAIT_MAX_S:
-            self.connection.channel.look_again()
 
     async def _sleep_beside(self, waiter: asyncio.Future[None], pause: Pause, seconds: float) -> None:
         """Wait for the channel on the loop and for a semaphore in a thread, whichever comes first."""
@@ -103,13 +116,11 @@ class AsyncDriver:
         self._nudged = False
         if self.closed:
             return
-        arrived = False
-        while self.connection.turn():
-            arrived = True
-        if arrived:
+        if self.connection.turn():
             self._tell()
         self._run_callbacks()
-        self._arm()
+        if not self._waiters:  # who waits and was told arms when it waits again, or ends
+            self._arm()
 
     def _tell(self) -> None:
         for waiter in self._waiters:
@@ -117,18 +128,29 @@ class AsyncDriver:
         self._run_callbacks()
 
     def _run_callbacks(self) -> None:
-        ready, self.connection.finished = self.connection.finished, []
-        for callback in ready:
-            self._loop.call_soon(callback)
+        if self.connection.finished:
+            ready, self.connection.finished = self.connection.finished, []
+            for callback in ready:
+                self._loop.call_soon(callback)
 
     def _arm(self) -> None:
-        """Have the loop turn when something is due."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        due = self.connection.due()
-        if due != FOREVER:
-            self._timer = self._loop.call_later(max(due - self.connection.clock(), 0.0), self._turn)
+        """Have the loop turn when something is due, and every WAIT_MAX_S while anything is waited for."""
+        now, due = self.connection.clock(), self.connection.due()
+        if self._waiters or self.connection.expecting:
+            due = min(due, now + WAIT_MAX_S)
+        if due < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = due
+            self._timer = self._loop.call_later(max(due - now, 0.0), self._tick)
+
+    def _tick(self) -> None:
+        """The time has come: turn, and have all who wait look at their deadlines."""
+        self._timer, self._timer_at = None, FOREVER
+        if not self.closed:
+            self.connection.channel.look_again()
+            self._turn()
+            self._tell()
 
     def close(self) -> None:
         """Stop, and end all waits. Repeating it does nothing, nor does a forked child's."""

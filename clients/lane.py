@@ -19,9 +19,8 @@ from ..storage.errors import BatchTooLarge, Error, InvalidBatch
 from ..transport.failures import error_from
 from ..transport.messages import Answer, Failure, OpenProducer, Produce, Produced, ProducerOpened
 from ..transport.producer_session import TARGET_BYTES, InFlight, ProducerSession
-from .connection import Question, raised
+from .connection import LOOK_PERIOD_S, Question, raised
 from .pending import Pending
-from .steps import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -201,8 +200,8 @@ class Lane:
             del self._connection.parts[self]
 
     def due(self) -> float:
-        """When `turn` has something to do: the next try; else with whatever arrives. See Part."""
-        return self._retry_at or FOREVER
+        """When `turn` has something to do: the next try, or what the channel takes by then. See Part."""
+        return self._retry_at or self._connection.now + LOOK_PERIOD_S
 
     def restored(self) -> None:
         """See Part: a lane hears of it as an asker."""
