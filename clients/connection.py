@@ -153,7 +153,7 @@ class Connection:
         self.sessions: dict[int, Session] = {}
         self._name = name
         self._ready = False
-        self._refused: Error | None = None
+        self.refused: Error | None = None  # why this broker and we cannot talk
         self._greeted = 0  # the connection we greeted on
         self._greeting = 0  # request of the latest Hello
         self._greet_again = 0.0  # at the first turn
@@ -265,12 +265,12 @@ class Connection:
     def _greeting_answered(self, message: Answer) -> None:
         self._greet_again = FOREVER
         if isinstance(message, Failure):
-            self._refused = error_of(message)
+            self.refused = error_of(message)
             return
         if not isinstance(message, Welcome):
-            self._refused = ProtocolError(f"{self.url} answered a greeting with {type(message).__name__}")
+            self.refused = ProtocolError(f"{self.url} answered a greeting with {type(message).__name__}")
             return
-        again, self.welcome, self._ready, self._refused = self.welcome is not None, message, True, None
+        again, self.welcome, self._ready, self.refused = self.welcome is not None, message, True, None
         asked, self._asked = list(dict.fromkeys(self._asked.values())), {}
         if again:
             self.sessions.clear()
@@ -299,8 +299,8 @@ class Connection:
 
     def check(self, deadline: float, what: str) -> None:
         """Raise when waiting is over: the broker refused us, or the deadline has passed."""
-        if self._refused is not None:
-            raise self._refused
+        if self.refused is not None:
+            raise self.refused
         if self.clock() >= deadline:
             raise TimedOut(f"timed out: {what}: {self.state}")
 

@@ -55,7 +55,8 @@ class Driver:
 
     def run(self, steps: Steps[T]) -> T:
         """Drive steps to their end, waiting in this thread. Raises what they raise."""
-        self.check_open()
+        if self.closed or os.getpid() != self._pid:
+            self.check_open()
         with self.lock:
             try:
                 if self.closed:  # while the lock was another thread's

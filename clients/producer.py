@@ -99,10 +99,14 @@ class Producer:
         core = self._core
         if core.jammed is not None:
             self._driver.run(core.unjam(core.connection.deadline()))
-        with self._lock:
+        lock = self._lock
+        lock.acquire()  # `with` takes twice as long, and this is called a million times a second
+        try:
             if core.closed:
                 core.check_open()
             future = core.append(value, key, headers, timestamp, partition)
+        finally:
+            lock.release()
         if self._driver.pump_idle:
             self._driver.need_pump()
         return future

@@ -293,10 +293,12 @@ class ProducerCore:
 
     def _check(self, lane: Lane, deadline: float) -> None:
         """Raise when waiting for a lane is over."""
+        connection = self.connection
         if lane.ended is not None:
             raise lane.ended
-        if self.connection.clock() < deadline:
-            self.connection.check(deadline, "")
+        if connection.refused is not None:
+            raise connection.refused
+        if connection.clock() < deadline:
             return
         session = lane.session
         waiting = "its name is not claimed yet"

@@ -47,24 +47,14 @@ _OFFSETS = [
     struct.Struct(f"<{count + 1}i{columns.data_start(count) - 4 * (count + 1)}x") for count in range(columns.FEW + 1)
 ]
 
+_PADDINGS = [bytes(size) for size in range(ALIGNMENT)]
+
 assert _HEAD.size == _HEADER_BYTES - 8
 
 
 def encode_few(values: Sequence[bytes], producer_id: int, producer_epoch: int, first_sequence: int) -> bytes:
     """The batch of 1 to columns.FEW values. Raises InvalidBatch, BatchTooLarge."""
     count = len(values)
-    column = _column(values, count)
-    size = len(column)
-    total = _HEADER_BYTES + size + (-size & (ALIGNMENT - 1))
-    head = _HEAD.pack(
-        _START, total, count, _PLACE, producer_id, first_sequence, producer_epoch,
-        _COLUMN, size, size, xxh3_64_intdigest(column),
-    )  # fmt: skip
-    # A digest is the number with its highest byte first; the header has it with the lowest.
-    return xxh3_64_digest(head)[::-1] + head + column.ljust(total - _HEADER_BYTES, b"\0")
-
-
-def _column(values: Sequence[bytes], count: int) -> bytes:
     try:
         if count == 1:
             value = values[0]
@@ -78,6 +68,13 @@ def _column(values: Sequence[bytes], count: int) -> bytes:
         raise columns.not_bytes(error) from None
     except struct.error:
         raise BatchTooLarge(f"a column over {columns.COLUMN_BYTES_MAX} bytes; send fewer records per batch") from None
-    if len(column) != _OFFSETS[count].size + data_bytes:
+    size = len(column)
+    if size != _OFFSETS[count].size + data_bytes:
         raise columns.not_single_bytes()
-    return column
+    padding = -size & (ALIGNMENT - 1)
+    head = _HEAD.pack(
+        _START, _HEADER_BYTES + size + padding, count, _PLACE, producer_id, first_sequence, producer_epoch,
+        _COLUMN, size, size, xxh3_64_intdigest(column),
+    )  # fmt: skip
+    # A digest is the number with its highest byte first; the header has it with the lowest.
+    return xxh3_64_digest(head)[::-1] + head + column + _PADDINGS[padding]

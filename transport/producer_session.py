@@ -136,7 +136,8 @@ class ProducerSession:
         in_flight = self.in_flight
         while in_flight and in_flight[0].produced is not None:
             first = in_flight.popleft()
-            self._drop(first)
+            self.bytes_in_flight -= len(first.batch)
+            del self._by_request[first.request]
             settled.append(first)
         return settled
 
