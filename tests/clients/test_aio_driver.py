@@ -1,0 +1,55 @@
+"""One timer of the loop serves all deadlines and all tries."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from penstock import aio
+from penstock.clients import TimedOut, aio_driver, connection, lane
+from penstock.clients.local import LocalChannel
+from penstock.clients.testing import MemoryBroker
+from penstock.transport.messages import Produced
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    """`silent(n)`: the first n answers to batches are lost; waits are short."""
+    put, seen = LocalChannel.put, []
+
+    def lose(count: int) -> None:
+        def selective(channel, message, payload):
+            if type(message) is Produced:
+                seen.append(message)
+                if len(seen) <= count:
+                    return True
+            return put(channel, message, payload)
+
+        monkeypatch.setattr(LocalChannel, "put", selective)
+
+    for module, name in ((aio_driver, "WAIT_MAX_S"), (connection, "LOOK_PERIOD_S"), (lane, "PATIENCE_S")):
+        monkeypatch.setattr(module, name, 0.01)
+    return lose
+
+
+def sent(*values: bytes, timeout: float) -> list[int]:
+    async def send() -> list[int]:
+        with MemoryBroker() as broker:
+            async with await aio.connect(broker.url, timeout=timeout) as client:
+                await client.create_topic("t")
+                async with await client.producer("t") as producer:
+                    return [await producer.send(value) for value in values]
+
+    return asyncio.run(send())
+
+
+def test_a_deadline_beyond_the_timer_is_kept_by_it(silent, monkeypatch):
+    monkeypatch.setattr(lane, "PATIENCE_S", 1000.0)
+    silent(1)
+    with pytest.raises(TimedOut, match="1 batches are on their way"):
+        sent(b"x", timeout=0.3)
+
+
+def test_the_timer_sends_again_what_was_not_answered(silent):
+    silent(2)
+    assert sent(b"a", b"b", timeout=60) == [0, 1]
