@@ -126,7 +126,8 @@ class AsyncProducer:
             await self._driver.run(core.unjam(core.connection.deadline()))
         if core.closed:
             core.check_open()
-        self._driver.nudge()
+        if not self._driver.nudged:
+            self._driver.nudge()
         future = core.append(value, key, headers, timestamp, partition)
         assert isinstance(future, AsyncFuture), "the core makes this producer's kind of future"
         return future

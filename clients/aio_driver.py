@@ -37,7 +37,7 @@ class AsyncDriver:
         self._waiters: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = FOREVER  # on the clock of the connection
-        self._nudged = False
+        self.nudged = False  # the loop turns soon
         self._loop.add_reader(connection.channel.fileno(), self._turn)
 
     async def run(self, steps: Steps[T]) -> T:
@@ -56,8 +56,8 @@ class AsyncDriver:
 
     def nudge(self) -> None:
         """Something was sent outside a turn: look for what came of it once the caller lets the loop go on."""
-        if not self._nudged and not self.closed:
-            self._nudged = True
+        if not self.nudged and not self.closed:
+            self.nudged = True
             self._loop.call_soon(self._turn)
 
     @property
@@ -113,7 +113,7 @@ class AsyncDriver:
                 await asyncio.wait([sleeping])
 
     def _turn(self) -> None:
-        self._nudged = False
+        self.nudged = False
         if self.closed:
             return
         if self.connection.turn():
