@@ -13,7 +13,7 @@ import shutil
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -70,24 +70,36 @@ def _log(lab: Lab) -> Iterator[Curve]:
             )
 
 
-class GrowingLog:
-    """A log that only grows. What can be measured at a size is measured when it has it, as often as will be asked."""
+class Once:
+    """Something that only grows: what can be measured at a size is measured when it has it, as often as will be asked.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._batch = peers.values(256, BIG)
+    So the curves over one thing need it once, where growing is what takes the time.
+    """
+
+    def __init__(self, grow: Callable[[int], None], measures: Mapping[str, Callable[[], float]]) -> None:
+        self._grow = grow
+        self._measures = measures
         self._taken: dict[int, dict[str, deque[float]]] = {}
 
     def figure(self, what: str, size: int) -> float:
         """One more sample of what was measured at a size."""
         if size not in self._taken:
             self._grow(size)
-            measures = {"append": self._append_ns, "open": self._open_ms, "seek and read one record": self._seek_us}
-            samples = {name: deque(measure() for _ in range(TURNS + 1)) for name, measure in measures.items()}
+            samples = {name: deque(measure() for _ in range(TURNS + 1)) for name, measure in self._measures.items()}
             self._taken[size] = samples
         return self._taken[size][what].popleft()
 
-    def _grow(self, size: int) -> None:
+
+class GrowingLog(Once):
+    """A log of at least the bytes that were asked for last."""
+
+    def __init__(self, path: Path) -> None:
+        measures = {"append": self._append_ns, "open": self._open_ms, "seek and read one record": self._seek_us}
+        super().__init__(self._fill, measures)
+        self._path = path
+        self._batch = peers.values(256, BIG)
+
+    def _fill(self, size: int) -> None:
         with self._opened() as log:
             while log.end_offset * BIG < size:
                 log.append(self._batch)
@@ -131,38 +143,44 @@ def _topics(lab: Lab) -> Iterator[Curve]:
     most = (files - OTHER_FILES) // 2
     counts = sorted({min(count, most) for count in (TOPICS_FULL if lab.full else TOPICS)})
     note = "" if counts[-1] < most else f"{counts[-1]:,} topics, because a process may have {files:,} files open here"
-    for name, unit, measure in (
-        ("idle processor time, by topics", "% of a core", lambda topics: topics.idle_share()),
-        ("one record acknowledged, by topics", "us", lambda topics: topics.send_us()),
-    ):
-        with lab.place() as place, ExitStack() as stack:
-            topics = GrowingTopics(stack, place, counts[-1])
-            measured = lambda x, topics=topics, measure=measure: measure(topics.of(int(x)))  # noqa: E731
-            yield Curve(name, unit, "topics", counts, measured, durability="written", note=note)
+    with lab.place() as place, ExitStack() as stack:
+        topics = GrowingTopics(stack, place, counts[-1])
+        for what, unit in (("idle processor time", "% of a core"), ("one record acknowledged", "us")):
+            yield Curve(
+                f"{what}, by topics",
+                unit,
+                "topics",
+                counts,
+                lambda count, what=what: topics.figure(what, int(count)),
+                turns=TURNS,
+                durability="written",
+                note=note,
+            )
 
 
-class GrowingTopics:
+class GrowingTopics(Once):
     """A broker with as many topics as were asked for last, each with one record."""
 
     def __init__(self, stack: ExitStack, place: Path, most: int) -> None:
+        measures = {"idle processor time": self._idle_share, "one record acknowledged": self._send_us}
+        super().__init__(self._create, measures)
         self._broker = stack.enter_context(serve(place, settings={"board_rows": str(2 * most + 1024)}))
         self._client = stack.enter_context(penstock.connect(self._broker.url))
         self._count = 0
 
-    def of(self, count: int) -> GrowingTopics:
+    def _create(self, count: int) -> None:
         for number in range(self._count, count):
             self._client.create_topic(f"topic-{number}", commit="written")
             with self._client.producer(f"topic-{number}") as producer:
                 producer.send(bytes(peers.RECORD_BYTES))
         self._count = max(count, self._count)
-        return self
 
-    def idle_share(self) -> float:
+    def _idle_share(self) -> float:
         before, begun = self._broker.cpu_s(), time.perf_counter()
         time.sleep(WATCHED_S)
         return (self._broker.cpu_s() - before) / (time.perf_counter() - begun) * 100
 
-    def send_us(self) -> float:
+    def _send_us(self) -> float:
         took = []
         with self._client.producer("topic-0") as producer:
             for _ in range(300):

@@ -8,7 +8,7 @@ import penstock
 import pytest
 
 from perf import bench_growth, harness
-from perf.bench_growth import Backlog, GrowingConsumers, GrowingLog, GrowingTopics
+from perf.bench_growth import Backlog, GrowingConsumers, GrowingLog, GrowingTopics, Once
 from perf.harness import Lab
 from perf.served import serve
 
@@ -34,11 +34,20 @@ def test_the_curves_over_a_log_are_measured_in_one_pass(tmp_path, monkeypatch):
     assert {len(samples) for curve in curves for samples in curve.series[0].samples} == {bench_growth.TURNS}
 
 
+def test_what_grows_is_measured_before_it_grows_on():
+    sizes: list[int] = []
+    grown = Once(sizes.append, {"size": lambda: float(sizes[-1]), "twice": lambda: 2.0 * sizes[-1]})
+    assert [grown.figure("size", size) for size in (1, 5)] == [1, 5]
+    assert [grown.figure("twice", size) for size in (1, 5)] == [2, 10]
+    assert sizes == [1, 5]
+
+
 def test_topics_consumers_and_backlog_are_as_many_as_asked_for(tmp_path):
     with ExitStack() as stack:
-        topics = GrowingTopics(stack, tmp_path / "topics", 3).of(2).of(3)
-        assert len(topics._client.topics()) == 3
-        assert topics.send_us() > 0
+        topics = GrowingTopics(stack, tmp_path / "topics", 3)
+        for count in (2, 3):
+            assert topics.figure("one record acknowledged", count) > 0
+            assert len(topics._client.topics()) == count
         consumers = GrowingConsumers(stack, tmp_path / "consumers").of(3)
         assert len(consumers._consumers) == 3
         assert consumers.delivered_us() > 0
