@@ -55,7 +55,7 @@ def running(
     """A server until the block ends; `log` takes what it says."""
     with log.open("ab") as said:
         process = subprocess.Popen(
-            command,
+            _bound_to_us(command),
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=subprocess.STDOUT,
@@ -108,6 +108,12 @@ def said(*command: str) -> str:
 def client_versions(*distributions: str) -> dict[str, str]:
     """Of Python packages that are installed."""
     return {name: version(name) for name in distributions}
+
+
+def _bound_to_us(command: Sequence[str]) -> list[str]:
+    """The kernel asks the server to end when the thread that started it does, for a measurement that is killed."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "TERM", "--", *command] if setpriv else [*command]
 
 
 def _wait_for(process: subprocess.Popen[bytes], answers: Sequence[Address], log: Path) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import socket
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +57,25 @@ def test_what_a_server_started_is_stopped_with_it_even_if_it_is_deaf(tmp_path, m
     port, log = servers.free_port(), tmp_path / "log"
     with servers.running(_command(then, port), log, [port]):
         end = os.pidfd_open(_number_in(log))
+    assert select.select([end], [], [], 10)[0]
+    os.close(end)
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv of util-linux is not installed")
+def test_a_server_ends_when_who_started_it_is_killed(tmp_path):
+    port = servers.free_port()
+    log = tmp_path / "log"
+    starts = (
+        "import pathlib, sys; from perf.systems import servers\n"
+        f"with servers.running({_command(FOREVER, port)!r}, pathlib.Path({str(log)!r}), [{port}]) as server:\n"
+        "    print(server.pid, flush=True); sys.stdin.read()"
+    )
+    here = {**os.environ, "PYTHONPATH": str(Path(servers.__file__).parents[2])}
+    command = [sys.executable, "-c", starts]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=here) as starter:
+        assert starter.stdout
+        end = os.pidfd_open(int(starter.stdout.readline()))
+        starter.kill()
     assert select.select([end], [], [], 10)[0]
     os.close(end)
 
