@@ -19,7 +19,7 @@ class KeeperOptions(Struct, frozen=True, kw_only=True):
     lazy_s: float = 0.1  # how long a partition with commit="written" may stay unsynced
     mark_s: float = 0.05  # how long the mark of what was synced may wait
     quiet_s: float = 0.5  # after so long without a round, the last marks are synced too
-    single_files: int = 8  # with more dirty files than this in a round, one syncfs instead
+    single_files: int = 4  # with more dirty files than this in a round, one syncfs instead
 
 
 class ServeConfig(Struct, frozen=True, kw_only=True):

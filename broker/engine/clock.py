@@ -26,11 +26,12 @@ class LogTime:
 
     def read(self, now: Now) -> int:
         """Log time at `now`."""
-        elapsed_us = max(0, round((now.monotonic_s - self._monotonic_s) * 1e6))
-        expected = self._last_us + elapsed_us
-        ahead = now.wall_us - expected
-        follow = 0 < ahead <= self._jump_us
+        wall_us, monotonic_s = now
+        expected = self._last_us
+        if monotonic_s > self._monotonic_s:
+            expected += round((monotonic_s - self._monotonic_s) * 1e6)
+            self._monotonic_s = monotonic_s
+        ahead = wall_us - expected
         self.ignored_us = ahead if ahead > self._jump_us else 0
-        self._monotonic_s = max(self._monotonic_s, now.monotonic_s)
-        self._last_us = now.wall_us if follow else expected
+        self._last_us = wall_us if 0 < ahead <= self._jump_us else expected
         return self._last_us
