@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from . import columns
+from .columns import Lengths
 from .errors import InvalidBatch, RecordTooLarge
 
 BATCH_BYTES = 4 << 20
@@ -24,6 +26,7 @@ class RecordBuffer:
         self._limit = limit
         self._max_record_bytes = max_record_bytes
         self._values: list[bytes] = []
+        self._lengths: Lengths | None = None  # of all values, while these are one list that was added at once
         self._keys: list[bytes | None] | None = None
         self._headers: list[Mapping[str, bytes] | None] | None = None
         self._plain = True
@@ -55,7 +58,8 @@ class RecordBuffer:
         others = set(map(type, values)) - {bytes}
         if others:
             raise InvalidBatch(f"records must be bytes, not {' or '.join(sorted(each.__name__ for each in others))}")
-        longest = max(map(len, values), default=0)
+        lengths = columns.lengths(values)
+        longest = int(max(lengths, default=0) if isinstance(lengths, list) else lengths.max())
         if longest > self._max_record_bytes:
             raise self._too_large(longest)
         for name, column in (("keys", keys), ("headers", headers)):
@@ -63,6 +67,7 @@ class RecordBuffer:
                 raise InvalidBatch(f"{name} must be a list with one entry for each of the {len(values)} records")
         self._keys = self._extended(self._keys, keys, len(values))
         self._headers = self._extended(self._headers, headers, len(values))
+        self._lengths = None if self._values else lengths
         self._values += values
         self._plain = self._keys is None and self._headers is None
 
@@ -77,28 +82,32 @@ class RecordBuffer:
         return RecordTooLarge(f"a record of {size} bytes is over max_record_bytes={self._max_record_bytes}")
 
     def batches(self, encode: Callable[..., Any]) -> list[Any]:
-        """What is buffered as batches of about BATCH_BYTES, made with `encode(values, keys=, headers=)`."""
-        values, keys, headers = self._values, self._keys, self._headers
-        if sum(map(len, values)) <= BATCH_BYTES:
-            return [encode(values, keys=keys, headers=headers)]
+        """What is buffered as batches of about BATCH_BYTES, made with `encode(values, keys=, headers=, lengths=)`."""
+        values, keys, headers, lengths = self._values, self._keys, self._headers, self._lengths
+        if lengths is None or len(lengths) != len(values):
+            lengths = columns.lengths(values)
+        if columns.total(lengths) <= BATCH_BYTES:
+            return [encode(values, keys=keys, headers=headers, lengths=lengths)]
         return [
             encode(
                 values[start:end],
                 keys=None if keys is None else keys[start:end],
                 headers=None if headers is None else headers[start:end],
             )
-            for start, end in self._parts()
+            for start, end in _parts(lengths)
         ]
-
-    def _parts(self) -> Iterator[tuple[int, int]]:
-        values, start, size = self._values, 0, 0
-        for place, value in enumerate(values):
-            if size and size + len(value) > BATCH_BYTES:
-                yield start, place
-                start, size = place, 0
-            size += len(value)
-        yield start, len(values)
 
     def clear(self) -> None:
         """Forget everything: it is in the log."""
-        self._values, self._keys, self._headers, self._plain = [], None, None, True
+        self._values, self._lengths, self._keys, self._headers, self._plain = [], None, None, None, True
+
+
+def _parts(lengths: Lengths) -> Iterator[tuple[int, int]]:
+    """Where batches of about BATCH_BYTES begin and end."""
+    start, size = 0, 0
+    for place, length in enumerate(map(int, lengths)):
+        if size and size + length > BATCH_BYTES:
+            yield start, place
+            start, size = place, 0
+        size += length
+    yield start, len(lengths)

@@ -38,6 +38,10 @@ def data_start(count: int) -> int:
     return (4 * (count + 1) + 7) & ~7
 
 
+Lengths = list[int] | np.ndarray
+"""Bytes of each value: a list for FEW values, an array for more."""
+
+
 class Pieces(msgspec.Struct, frozen=True, gc=False):
     """A variable column that is not one block yet: its parts in order, the values themselves among them.
 
@@ -48,12 +52,28 @@ class Pieces(msgspec.Struct, frozen=True, gc=False):
     size: int
 
 
-def pieces(values: Sequence[bytes]) -> Pieces:
-    """A variable column of bytes-like values, in parts. Raises InvalidBatch, BatchTooLarge."""
+def lengths(values: Sequence[bytes]) -> Lengths:
+    """Bytes of each value: one pass over the values, for all who want to know. Raises InvalidBatch."""
     try:
-        offsets, data_bytes = _offsets(values)
+        if len(values) <= FEW:
+            return list(map(len, values))
+        return np.fromiter(map(len, values), np.int64, len(values))
     except TypeError as error:
         raise not_bytes(error) from None
+
+
+def total(lengths: Lengths) -> int:
+    """The sum of `lengths`."""
+    return sum(lengths) if isinstance(lengths, list) else int(lengths.sum())
+
+
+def pieces(values: Sequence[bytes], known: Lengths | None = None) -> Pieces:
+    """A variable column of bytes-like values, in parts. Raises InvalidBatch, BatchTooLarge.
+
+    Args:
+        known: the `lengths` of the values, from who has them already.
+    """
+    offsets, data_bytes = _offsets(lengths(values) if known is None else known)
     start = data_start(len(values))
     return Pieces([offsets, bytes(start - len(offsets)), *values], start + data_bytes)
 
@@ -79,24 +99,16 @@ def not_single_bytes() -> InvalidBatch:
     return InvalidBatch("a memoryview in the records is not of single bytes; cast it with .cast('B')")
 
 
-def _offsets(values: Sequence[bytes]) -> tuple[bytes, int]:
+def _offsets(lengths: Lengths) -> tuple[bytes, int]:
     """The encoded offsets, and how many bytes the values have. Raises BatchTooLarge."""
-    count = len(values)
-    if count <= FEW:
-        ends = list(accumulate(map(len, values), initial=0))
-        _check_size(ends[-1])
-        return struct.pack(f"<{count + 1}i", *ends), ends[-1]
-    lengths = np.fromiter(map(len, values), np.int64, count)
-    data_bytes = int(lengths.sum())
-    _check_size(data_bytes)
-    offsets = np.zeros(count + 1, "<i4")
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets.tobytes(), data_bytes
-
-
-def _check_size(data_bytes: int) -> None:
+    data_bytes = total(lengths)
     if data_bytes > COLUMN_BYTES_MAX:
         raise BatchTooLarge(f"a column of {data_bytes} bytes is over {COLUMN_BYTES_MAX}; send fewer records per batch")
+    if isinstance(lengths, list):
+        return struct.pack(f"<{len(lengths) + 1}i", *accumulate(lengths, initial=0)), data_bytes
+    offsets = np.zeros(len(lengths) + 1, "<i4")
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets.tobytes(), data_bytes
 
 
 def offsets_of(column: Buffer, count: int) -> np.ndarray:

@@ -47,17 +47,19 @@ def encode(
     producer_id: int = 0,
     producer_epoch: int = 0,
     first_sequence: int = 0,
+    lengths: columns.Lengths | None = None,
 ) -> bytes | bytearray:
     """Encode records as a batch without a place in a log.
 
     `keys`, `headers` and `event_times` (microseconds UTC) are as long as `values` or None; single keys and
-    headers may be None. Raises InvalidBatch (no records, not bytes, lengths differ) and BatchTooLarge.
+    headers may be None. `lengths` are `columns.lengths(values)`, from who has them already. Raises
+    InvalidBatch (no records, not bytes, lengths differ) and BatchTooLarge.
     """
     if not values:
         raise InvalidBatch("a batch needs at least one record")
     if keys is headers is event_times is None and not codec and len(values) <= columns.FEW:
         return encode_few(values, producer_id, producer_epoch, first_sequence)
-    found: list[tuple[int, int, Raw]] = [(ColumnId.VALUE, codec, columns.pieces(values))]
+    found: list[tuple[int, int, Raw]] = [(ColumnId.VALUE, codec, columns.pieces(values, lengths))]
     if keys is not None:
         found += _key_columns(_same_length("keys", keys, values), codec)
     if headers is not None:
