@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from ..storage import columns
-from ..storage.arrow import record_batch
+from ..storage.arrow import ARROW_COLUMNS, record_batch
 from ..storage.batch import Batch, ColumnId
 from ..storage.record import Record, records
 from .errors import InvalidArgument
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Format = Literal["records", "arrow", "numpy"]
-
-ARROW_COLUMNS = ("value", "key", "offset", "timestamp")
 
 
 class Columns(msgspec.Struct, frozen=True, eq=False):

@@ -6,9 +6,9 @@ Contract: offsets are validated before Arrow may follow them. Pure but for that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,66 +21,95 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+ARROW_COLUMNS = ("value", "key", "offset", "timestamp")
+"""What an Arrow batch has unless asked for other columns."""
+
 TO_PYLIST_IS_FAST = 26
 """First pyarrow whose BinaryArray.to_pylist beats slicing (30 against 85 ns a value; 18 took 1080)."""
 
 
 @lru_cache(maxsize=1)
-def fast_decoder() -> Callable[[Buffer, int], list[bytes]] | None:
-    """`to_pylist` where pyarrow is installed and quick at it, else None."""
+def is_fast() -> bool:
+    """Whether pyarrow is installed, and quicker than slicing."""
     try:
         import pyarrow
     except ImportError:
-        return None
-    if int(pyarrow.__version__.split(".")[0]) < TO_PYLIST_IS_FAST:
-        return None
-    return lambda column, count: binary_array(column, count).to_pylist()
+        return False
+    return int(pyarrow.__version__.split(".")[0]) >= TO_PYLIST_IS_FAST
+
+
+def decode_runs(column: Buffer, count: int, first: int, *, checked: bool) -> Iterator[list[bytes]]:
+    """As `columns.decode_runs`, through Arrow."""
+    array = binary_array(column, count, checked=checked)
+    step = columns.run_length(memoryview(column).nbytes - columns.data_start(count), count)
+    for begin in range(first, count, step):
+        yield array.slice(begin, step).to_pylist()
+
+
+class Kit(NamedTuple):
+    """What every batch needs of pyarrow, looked up once: a look costs as much as a column."""
+
+    array: Callable[..., pa.Array]
+    buffer: Callable[[Buffer], pa.Buffer]
+    batch: Callable[..., pa.RecordBatch]
+    binary: pa.DataType
+    int64: pa.DataType
+    time: pa.DataType
+
+
+@lru_cache(maxsize=1)
+def kit() -> Kit:
+    """Raises MissingLibrary."""
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError:
+        raise MissingLibrary("Arrow batches need pyarrow: pip install 'penstock[arrow]'") from None
+    return Kit(
+        pa.Array.from_buffers, pa.py_buffer, pa.RecordBatch.from_arrays,
+        pa.binary(), pa.int64(), pa.timestamp("us", "UTC"),
+    )  # fmt: skip
 
 
 def binary_array(
     column: Buffer, count: int, validity: Buffer | None = None, *, checked: bool = False
 ) -> pa.BinaryArray:
     """A variable column as an Arrow array over the same memory. Raises InvalidBatch (not when `checked` before)."""
-    import pyarrow as pa
-
     if not checked:
         columns.check_variable(column, count)
         if validity is not None:
             columns.decode_validity(validity, count)
-    view = memoryview(column)
-    present = None if validity is None else pa.py_buffer(validity)
-    data = pa.py_buffer(view[columns.data_start(count) :])
-    return pa.BinaryArray.from_buffers(pa.binary(), count, [present, pa.py_buffer(view), data])
+    arrow = kit()
+    block = arrow.buffer(column)
+    present = None if validity is None else arrow.buffer(validity)
+    return arrow.array(arrow.binary, count, [present, block, block.slice(columns.data_start(count))])
 
 
 def record_batch(batch: Batch, names: Sequence[str], schema: pa.Schema | None = None) -> pa.RecordBatch:
     """See `Batch.arrow`; `schema` is that of the columns, made before by who needs many. Raises MissingLibrary."""
-    try:
-        import pyarrow as pa
-    except ModuleNotFoundError:
-        raise MissingLibrary("Arrow batches need pyarrow: pip install 'penstock[arrow]'") from None
-    arrays = [_ARRAYS[name](batch) for name in names]
-    if schema is not None:
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return pa.RecordBatch.from_arrays(arrays, names=list(names))
+    arrow = kit()
+    arrays = [_ARRAYS[name](batch, arrow) for name in names]
+    return arrow.batch(arrays, list(names)) if schema is None else arrow.batch(arrays, schema=schema)
 
 
-def _value(batch: Batch) -> pa.Array:
+def _value(batch: Batch, _: Kit) -> pa.Array:
     column = batch.column(ColumnId.VALUE)
     if column is None:
         raise InvalidBatch(f"batch {batch.seq} holds no records")
     return binary_array(column, batch.record_count, checked=batch.checked)
 
 
-def _nullable(id_: int, validity_id: int | None) -> Callable[[Batch], pa.Array]:
-    def array(batch: Batch) -> pa.Array:
-        column = batch.column(id_)
-        if column is None:
-            return _nulls(batch.record_count)
-        validity = None if validity_id is None else batch.column(validity_id)
-        return binary_array(column, batch.record_count, validity, checked=batch.checked)
+def _key(batch: Batch, _: Kit) -> pa.Array:
+    column = batch.column(ColumnId.KEY)
+    if column is None:
+        return _nulls(batch.record_count)
+    return binary_array(column, batch.record_count, batch.column(ColumnId.KEY_VALIDITY), checked=batch.checked)
 
-    return array
+
+def _headers(batch: Batch, _: Kit) -> pa.Array:
+    column = batch.column(ColumnId.HEADERS)
+    if column is None:
+        return _nulls(batch.record_count)
+    return binary_array(column, batch.record_count, checked=batch.checked)
 
 
 @lru_cache(maxsize=256)
@@ -91,26 +120,22 @@ def _nulls(count: int) -> pa.Array:
     return pa.nulls(count, pa.binary())
 
 
-def _offset(batch: Batch) -> pa.Array:
-    import pyarrow as pa
-
+def _offset(batch: Batch, arrow: Kit) -> pa.Array:
     offsets = np.arange(batch.base_offset, batch.base_offset + batch.record_count, dtype=np.int64)
-    return pa.Array.from_buffers(pa.int64(), batch.record_count, [None, pa.py_buffer(offsets)])
+    return arrow.array(arrow.int64, batch.record_count, [None, arrow.buffer(offsets)])
 
 
-def _timestamp(batch: Batch) -> pa.Array:
-    import pyarrow as pa
-
+def _timestamp(batch: Batch, arrow: Kit) -> pa.Array:
     times: Buffer | np.ndarray | None = batch.event_times()
     if times is None:  # one time over and over: bytes repeat four times as fast as numpy fills
         times = batch.append_time_us.to_bytes(8, "little", signed=True) * batch.record_count
-    return pa.Array.from_buffers(pa.timestamp("us", "UTC"), batch.record_count, [None, pa.py_buffer(times)])
+    return arrow.array(arrow.time, batch.record_count, [None, arrow.buffer(times)])
 
 
-_ARRAYS: dict[str, Callable[[Batch], pa.Array]] = {
+_ARRAYS: dict[str, Callable[[Batch, Kit], pa.Array]] = {
     "value": _value,
-    "key": _nullable(ColumnId.KEY, ColumnId.KEY_VALIDITY),
-    "headers": _nullable(ColumnId.HEADERS, None),
+    "key": _key,
+    "headers": _headers,
     "offset": _offset,
     "timestamp": _timestamp,
 }

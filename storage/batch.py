@@ -11,8 +11,9 @@ Pure: bytes in, bytes out. No files, no clock, no sockets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
@@ -53,8 +54,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIGNMENT", "DIRECTORY", "HEADER", "HEADER_BYTES", "HEADER_BYTES_MAX", "MAGIC", "VERSION",
     "Batch", "Codec", "Column", "ColumnId", "Kind", "Stamp",
-    "assemble", "batches", "encode", "encode_raft", "encode_state", "parse", "stamp", "with_effects",
+    "assemble", "batches", "encode", "encode_raft", "encode_state", "joined", "parse", "stamp", "with_effects",
 ]  # fmt: skip
+
+Item = TypeVar("Item")
 
 _KINDS_WITH_RECORDS = frozenset({Kind.RECORDS, Kind.STAGED, Kind.KEPT})
 _VALUE = int(ColumnId.VALUE)
@@ -159,17 +162,32 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
     def values(self) -> list[bytes]:
         """The records' values, in order."""
-        column = self.column(ColumnId.VALUE)
+        return self._whole(ColumnId.VALUE) or []
+
+    def value_runs(self, first: int) -> Iterator[list[bytes]]:
+        """The values from the record numbered `first` of this batch on, a list of some at a time."""
+        column, count = self.column(ColumnId.VALUE), self.record_count
         if column is None:
-            return []
-        return _decode(column, self.record_count)
+            return iter(())
+        if count > columns.FEW and (arrow_runs := _arrow_runs()) is not None:
+            return arrow_runs(column, count, first, checked=self.checked)
+        return columns.decode_runs(column, count, first)
+
+    def _whole(self, id_: int) -> list[bytes] | None:
+        """All of one variable column; None when the batch has none."""
+        column, count = self.column(id_), self.record_count
+        if column is None:
+            return None
+        if count > columns.FEW and (arrow_runs := _arrow_runs()) is not None:
+            return joined(arrow_runs(column, count, 0, checked=self.checked))
+        return columns.decode_variable(column, count)
 
     def keys(self) -> list[bytes | None] | None:
         """The records' keys, None where a record has none; None when no record has one."""
-        column = self.column(ColumnId.KEY)
-        if column is None:
+        found = self._whole(ColumnId.KEY)
+        if found is None:
             return None
-        keys: list[bytes | None] = list(_decode(column, self.record_count))
+        keys: list[bytes | None] = [*found]
         validity = self.column(ColumnId.KEY_VALIDITY)
         if validity is not None:
             for index in np.flatnonzero(~columns.decode_validity(validity, self.record_count)).tolist():
@@ -206,21 +224,28 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         """The records as an Arrow batch of the named columns, without a copy where the bytes allow it.
 
         value: binary, key: binary (null without one), offset: int64, timestamp: timestamp[us, UTC],
-        headers: binary (msgpack). Needs pyarrow. The buffers keep `buffer` alive.
+        headers: binary (msgpack). Needs pyarrow. The buffers keep `buffer` alive. Who asks for many
+        batches calls `arrow.record_batch` itself, which saves the import here.
         """
         from .arrow import record_batch
 
         return record_batch(self, names)
 
 
-def _decode(column: Buffer, count: int) -> list[bytes]:
-    if count > columns.FEW:
-        from .arrow import fast_decoder
+def joined(runs: Iterator[list[Item]]) -> list[Item]:
+    """All runs as one list."""
+    found = next(runs, [])
+    for run in runs:
+        found += run
+    return found
 
-        decoder = fast_decoder()
-        if decoder is not None:
-            return decoder(column, count)
-    return columns.decode_variable(column, count)
+
+@lru_cache(maxsize=1)
+def _arrow_runs() -> Callable[..., Iterator[list[bytes]]] | None:
+    """Decoding through Arrow, where that is faster; looked up once, because an import takes 2 us each time."""
+    from . import arrow
+
+    return arrow.decode_runs if arrow.is_fast() else None
 
 
 def parse(buffer: Buffer, position: int = 0, *, available: int | None = None) -> Batch:

@@ -11,7 +11,7 @@ Pure; knows nothing of batches, records or files.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
@@ -37,6 +37,15 @@ def data_start(count: int) -> int:
     """Position of the first data byte in a variable column of `count` values."""
     return (4 * (count + 1) + 7) & ~7
 
+
+RUN_BYTES = 256 << 10
+"""Of objects, made from a column at once."""
+
+OBJECT_BYTES = 64
+"""What an object takes beside its bytes, with the list's pointer to it."""
+
+LARGE = 2048
+"""From this many bytes a value on, slicing the column in place is cheaper than slicing a copy of it."""
 
 Lengths = list[int] | np.ndarray
 """Bytes of each value: a list for FEW values, an array for more."""
@@ -141,9 +150,10 @@ def _check_few(column: Buffer, count: int) -> tuple[int, ...]:
 def _check_many(column: Buffer, count: int) -> np.ndarray:
     data_bytes = _data_bytes(column, count)
     offsets = np.frombuffer(column, "<i4", count + 1)
-    if offsets[0] != 0 or offsets[-1] != data_bytes:
-        raise _bad_ends(int(offsets[0]), int(offsets[-1]), data_bytes)
-    if (offsets[1:] < offsets[:-1]).any():
+    first, last = offsets.item(0), offsets.item(-1)
+    if first != 0 or last != data_bytes:
+        raise _bad_ends(first, last, data_bytes)
+    if np.count_nonzero(offsets[1:] < offsets[:-1]):  # half the time of any()
         raise InvalidBatch("column offsets fall")
     return offsets
 
@@ -163,16 +173,44 @@ def _bad_ends(first: int, last: int, data_bytes: int) -> InvalidBatch:
 
 def decode_variable(column: Buffer, count: int) -> list[bytes]:
     """The values of a variable column as bytes objects. Raises InvalidBatch."""
-    if count <= FEW:
-        bounds = _check_few(column, count)
-        data = bytes(memoryview(column)[data_start(count) :])
-        return [data] if count == 1 else [data[start:end] for start, end in pairwise(bounds)]
-    offsets = _check_many(column, count)
-    data = bytes(memoryview(column)[data_start(count) :])
-    width = int(offsets[1])
-    if width and width * count == len(data) and (np.diff(offsets) == width).all():
-        return list(_uniform(width, count).unpack(data))
-    return [data[start:end] for start, end in pairwise(offsets.tolist())]
+    view = memoryview(column)[data_start(count) :]
+    if count > FEW:
+        return _cut(view, _check_many(column, count).tolist())
+    offsets = _check_few(column, count)
+    return [bytes(view)] if count == 1 else _cut(view, offsets)
+
+
+def decode_runs(column: Buffer, count: int, first: int) -> Iterator[list[bytes]]:
+    """As `decode_variable` from value `first` on, a run (see `run_length`) at a time. Raises InvalidBatch."""
+    if count <= FEW and memoryview(column).nbytes <= RUN_BYTES:  # nothing to divide: no time for more
+        return iter((decode_variable(column, count)[first:],))
+    return _divided(column, count, first)
+
+
+def _divided(column: Buffer, count: int, first: int) -> Iterator[list[bytes]]:
+    bounds = _check_few(column, count) if count <= FEW else _check_many(column, count).tolist()
+    view = memoryview(column)[data_start(count) :]
+    step = run_length(len(view), count)
+    return (_cut(view, bounds[begin : begin + step + 1]) for begin in range(first, count, step))
+
+
+def run_length(data_bytes: int, count: int) -> int:
+    """How many values to make at once: objects that are used while they are in the processor's cache."""
+    return max(RUN_BYTES * count // (data_bytes + OBJECT_BYTES * count), 1)
+
+
+def _cut(view: memoryview, bounds: Sequence[int]) -> list[bytes]:
+    """The values between each two bounds."""
+    start, end, count = bounds[0], bounds[-1], len(bounds) - 1
+    if count == 1 or end - start > LARGE * count:
+        return [bytes(view[begin:end]) for begin, end in pairwise(bounds)]
+    width = bounds[1] - start
+    if count > FEW and width * count == end - start and list(bounds) == list(range(start, end + 1, width or 1)):
+        return list(_uniform(width, count).unpack(view[start:end]))
+    data = bytes(view[start:end])
+    if start:
+        bounds = [bound - start for bound in bounds]
+    return [data[begin:end] for begin, end in pairwise(bounds)]
 
 
 @lru_cache(maxsize=64)

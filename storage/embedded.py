@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from . import layout, lock
+from .arrow import ARROW_COLUMNS, record_batch
 from .background_sync import BackgroundSync
-from .batch import Batch, encode
+from .batch import Batch, encode, joined
 from .buffer import RecordBuffer
 from .errors import AlreadyOpen, Closed, EndOfLog, InvalidTopic
 from .extents import Extents
@@ -259,7 +260,7 @@ class Log:
         if not ahead or ahead[0].offset != offset:
             reading = Playback(self._reader)
             reading.seek(offset)
-            ahead, self._coming = [], reading.lists(records_from)
+            ahead, self._coming = [], reading.lists(_records_of)
         while len(ahead) < max_records and (more := next(self._coming, None)) is not None:
             ahead = ahead + more if ahead else more
         self._ahead = ahead[max_records:]
@@ -293,7 +294,7 @@ class Log:
 
     def batches(self, form: Literal["records", "values", "arrow"] = "records") -> Iterator[Any]:
         """From the position to the end, a batch at a time: lists of Record or bytes, or pyarrow.RecordBatch."""
-        forms = {"records": records_from, "values": values_from, "arrow": _arrow_from}
+        forms = {"records": _records_of, "values": _values_of, "arrow": _arrow_of}
         if form not in forms:
             raise ValueError(f"{form!r} is no form of a batch: use one of {', '.join(forms)}")
         if form == "arrow" and self._mapped is None:
@@ -310,5 +311,14 @@ class Log:
         return Extents(reader).all(end, reader.end_offset_at(end), time_us)
 
 
-def _arrow_from(batch: Batch, start: int) -> pyarrow.RecordBatch:
-    return batch.arrow().slice(max(start - batch.base_offset, 0))
+def _records_of(batch: Batch, start: int) -> list[Record]:
+    return joined(records_from(batch, start))
+
+
+def _values_of(batch: Batch, start: int) -> list[bytes]:
+    return joined(values_from(batch, start))
+
+
+def _arrow_of(batch: Batch, start: int) -> pyarrow.RecordBatch:
+    found = record_batch(batch, ARROW_COLUMNS)
+    return found.slice(start - batch.base_offset) if start > batch.base_offset else found

@@ -1,7 +1,8 @@
 """Playing a log's records back in order, from a place that can be asked for and moved.
 
-Idea: batches are decoded one at a time into a list and the caller gets C iterators over those lists; the
-position is where the last list ended less what its iterator still holds, so following it costs nothing per record.
+Idea: batches are decoded a run at a time, small enough to stay in the processor's cache until it is used, and the
+caller gets C iterators over these lists; the position is where the last list ended less what its iterator still
+holds, so following it costs nothing per record.
 
 Contract: every column is verified before a record of its batch is handed out. Records only: batches of
 state are passed over, batches of an unknown kind stop the reader. Not for use by several threads at once.
@@ -19,23 +20,24 @@ from .batch import Batch, Kind
 from .cursor import Cursor, corrupt
 from .errors import BadChecksum, Corrupt, InvalidBatch, NewerFormat
 from .reader import LogReader
-from .record import Record, records
+from .record import Record, record_runs
 
 Item = TypeVar("Item")
 Decoded = TypeVar("Decoded")
 _KNOWN_KINDS = frozenset(Kind)
 
+Runs = Callable[[Batch, int], Iterator[list[Item]]]
+"""What a batch holds from an offset on, a list at a time."""
 
-def values_from(batch: Batch, start: int) -> list[bytes]:
+
+def values_from(batch: Batch, start: int) -> Iterator[list[bytes]]:
     """The values of `batch` from offset `start` on."""
-    found = batch.values()
-    skip = start - batch.base_offset
-    return found[skip:] if skip > 0 else found
+    return batch.value_runs(max(start - batch.base_offset, 0))
 
 
-def records_from(batch: Batch, start: int) -> list[Record]:
+def records_from(batch: Batch, start: int) -> Iterator[list[Record]]:
     """The records of `batch` from offset `start` on."""
-    return records(batch, start=start)
+    return record_runs(batch, start)
 
 
 class Playback:
@@ -57,15 +59,17 @@ class Playback:
         self._end, self._given = offset, iter(())
         return cursor
 
-    def items(self, decode: Callable[[Batch, int], list[Item]]) -> Iterator[Item]:
+    def items(self, decode: Runs[Item]) -> Iterator[Item]:
         """What `decode(batch, start)` makes of every batch from the position to the end."""
-        return chain.from_iterable(self._given_lists(decode))
+        return chain.from_iterable(self._given_runs(decode))
 
-    def _given_lists(self, decode: Callable[[Batch, int], list[Item]]) -> Iterator[Iterator[Item]]:
-        for found in self.lists(decode):
-            given = iter(found)
-            self._given = given
-            yield given
+    def _given_runs(self, decode: Runs[Item]) -> Iterator[Iterator[Item]]:
+        for batch in self._batches():
+            end = max(self._end, batch.base_offset)
+            for run in decode(batch, end):
+                end, given = end + len(run), iter(run)
+                self._end, self._given = end, given
+                yield given
 
     def lists(self, decode: Callable[[Batch, int], Decoded], reader: LogReader | None = None) -> Iterator[Decoded]:
         """As `items`, a batch at a time; the position moves past a batch when it is handed out.
@@ -73,14 +77,19 @@ class Playback:
         Args:
             reader: another reader of the same log to read through.
         """
+        for batch in self._batches(reader):
+            found = decode(batch, self._end)
+            self._end, self._given = batch.end_offset, iter(())
+            yield found
+
+    def _batches(self, reader: LogReader | None = None) -> Iterator[Batch]:
+        """Checked batches of records, from the position to the end."""
         cursor = self.seek(self.position, reader)
         while (chunk := cursor.next()) is not None:
             for batch in chunk.batches:
                 if batch.kind == Kind.RECORDS and batch.end_offset > self._end:
                     self._check(batch)
-                    found = decode(batch, self._end)
-                    self._end, self._given = batch.end_offset, iter(())
-                    yield found
+                    yield batch
                 elif batch.kind not in _KNOWN_KINDS:
                     where = f"batch {batch.seq} of {self._reader.path}"
                     raise NewerFormat(f"{where} is of kind {batch.kind}, which this penstock does not know; upgrade it")

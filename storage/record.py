@@ -5,12 +5,13 @@ Contract: records own their bytes; nothing points into a segment or a frame. Pur
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import repeat
 from types import MappingProxyType
 
 import msgspec
+import numpy as np
 
 from .batch import Batch
 
@@ -40,20 +41,43 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 def records(batch: Batch, *, start: int = 0, partition: int = 0, topic: str = "") -> list[Record]:
     """The records of `batch` from offset `start` on. Raises InvalidBatch."""
-    keys = headers = times = None
-    if batch.column_count > 1:  # a single column can only be the values
-        keys, headers, times = batch.keys(), batch.headers(), batch.event_times()
-    found = list(
+    first, values = max(start - batch.base_offset, 0), batch.values()
+    return _made(batch, values[first:] if first else values, first, _beside(batch), partition, topic)
+
+
+def record_runs(batch: Batch, start: int) -> Iterator[list[Record]]:
+    """As `records`, a list of some at a time: what is used at once is still in the processor's cache."""
+    first, beside = max(start - batch.base_offset, 0), _beside(batch)
+    for values in batch.value_runs(first):
+        yield _made(batch, values, first, beside)
+        first += len(values)
+
+
+Beside = tuple[Sequence[bytes | None] | None, Sequence[Mapping[str, bytes]] | None, np.ndarray | None]
+"""Keys, headers and event times of a whole batch; None where it has no such column."""
+
+
+def _beside(batch: Batch) -> Beside:
+    if batch.column_count == 1:  # which can only be the values
+        return None, None, None
+    return batch.keys(), batch.headers(), batch.event_times()
+
+
+def _made(
+    batch: Batch, values: list[bytes], first: int, beside: Beside, partition: int = 0, topic: str = ""
+) -> list[Record]:
+    """Records of the batch, as many as there are values, from the one numbered `first` on."""
+    keys, headers, times = beside
+    end = first + len(values)
+    return list(
         map(
             Record,
-            batch.values(),
-            repeat(None) if keys is None else keys,
-            repeat(NO_HEADERS) if headers is None else headers,
-            range(batch.base_offset, batch.end_offset),
-            repeat(batch.append_time_us) if times is None else times.tolist(),
+            values,
+            repeat(None) if keys is None else keys[first:end],
+            repeat(NO_HEADERS) if headers is None else headers[first:end],
+            range(batch.base_offset + first, batch.base_offset + end),
+            repeat(batch.append_time_us) if times is None else times[first:end].tolist(),
             repeat(partition),
             repeat(topic),
         )
     )
-    skip = start - batch.base_offset
-    return found[skip:] if skip > 0 else found

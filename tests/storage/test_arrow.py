@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from penstock.storage.arrow import fast_decoder
+from penstock.storage.arrow import is_fast, kit
 from penstock.storage.embedded import Log
 from penstock.storage.errors import MissingLibrary
 
 
 def test_without_pyarrow_the_error_names_the_extra_and_the_rest_works(tmp_path: Path, monkeypatch):
-    fast_decoder()  # decides once per process; not here
+    is_fast()  # decides once per process; not here
+    kit.cache_clear()
     monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it were not installed
     with Log(tmp_path / "log") as log:
         log.append([b"one", b"two"])

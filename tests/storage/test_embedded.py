@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 
 import pytest
 from penstock.storage.embedded import Log
@@ -154,6 +155,39 @@ def test_iteration_stops_at_the_end_and_goes_on_from_there(place) -> None:
         log.append(b"10")
         assert list(log.values()) == [b"10"]
         assert log.position == 11
+
+
+def test_the_position_is_right_inside_a_large_batch(place) -> None:
+    values = [b"%0100d" % number for number in range(10_000)]
+    with Log(**place) as log:
+        log.append(values[:3])
+        log.append(values[3:], keys=[None, b"k"] * 4998 + [None])
+        for items in (log.values, lambda: (record.value for record in log)):
+            log.seek(2)
+            for begin, end in ((2, 3), (3, 4), (4, 5000), (5000, 9999), (9999, 10_000)):
+                assert list(islice(items(), end - begin)) == values[begin:end]
+                assert log.position == end
+        log.seek(7777)
+        assert [(record.offset, record.key) for record in islice(log, 2)] == [(7777, None), (7778, b"k")]
+
+
+def test_lists_and_single_records_become_one_batch_in_order(place) -> None:
+    with Log(**place) as log:
+        log.write([b"a" * number for number in range(100)])
+        log.write(b"one")
+        log.write([b"two", b"three"], keys=[b"k", None])
+        log.flush()
+        log.write([b"next"])
+        log.flush()
+        found = list(log)
+    assert [record.value for record in found] == [
+        *(b"a" * number for number in range(100)),
+        b"one",
+        b"two",
+        b"three",
+        b"next",
+    ]
+    assert [record.key for record in found[100:]] == [None, b"k", None, None]
 
 
 def test_seek_goes_to_offsets_times_and_both_ends(place) -> None:
