@@ -39,8 +39,7 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
         name: of this client, for people who look at the broker.
         delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),
             "mapped" (read the broker's files directly), or "auto": mapped where the broker runs on this machine and
-            lets us, else push, and control when that does not get through.
-            Over unix:// one connection is the fastest way, and "push" means control there.
+            lets us, else push, and control when that does not get through. Over unix://, "push" means control.
 
     Raises: InvalidUrl; TimedOut when no broker answers; AlreadyOpen, ForeignDirectory, NewerFormat for file://.
     """
