@@ -67,6 +67,14 @@ def test_importing_the_face_loads_nothing_heavy():
     assert _python(code) == "[]"
 
 
+def test_a_client_of_a_unix_socket_does_not_load_zeromq():
+    code = (
+        "import sys; from penstock.clients.opening import open_channel; "
+        "open_channel('unix:///nowhere/s', clock=lambda: 0.0).close(); print('zmq' in sys.modules)"
+    )
+    assert _python(code) == "False"
+
+
 def _python(code: str) -> str:
     import subprocess
     import sys

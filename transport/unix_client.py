@@ -23,11 +23,14 @@ from .url import connect_url
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
-UNSENT_BYTES_MAX = 4 << 20
-"""What waits for the server to read before no more is taken."""
+UNSENT_BYTES_MAX = 32 << 20
+"""What waits for the server to read before no more is taken: above any producer's window, which keeps it all anyway."""
 
 RETRY_MIN_S, RETRY_MAX_S = CLIENT["RECONNECT_IVL"] / 1000, CLIENT["RECONNECT_IVL_MAX"] / 1000
 """Between two tries to connect; doubles."""
+
+_READS_MOST = 8
+"""In one look: what comes meanwhile is for the next."""
 
 _FOREVER = float("inf")
 
@@ -108,7 +111,11 @@ class UnixClient:
 
     def refresh(self) -> None:
         """Find out what has happened."""
-        for fd, event in self._epoll.poll(0):
+        self._look(0.0)
+
+    def _look(self, timeout_s: float | None) -> None:
+        """Wait for something to happen, and see to it."""
+        for fd, event in self._epoll.poll(timeout_s):
             if fd == self._wake:
                 os.eventfd_read(self._wake)
                 continue
@@ -121,7 +128,10 @@ class UnixClient:
 
     def _read(self, connection: Connection) -> None:
         try:
-            self._inbox.extend(connection.receive())
+            for _ in range(_READS_MOST):
+                self._inbox.extend(connection.receive())
+                if not connection.more:
+                    break
         except (Lost, ProtocolError):
             self._lose()
 
@@ -165,14 +175,12 @@ class UnixClient:
         """Wait until a message can be received or the connection changed. False on timeout."""
         deadline = _FOREVER if timeout_s is None else self._clock() + timeout_s
         before = self.connections, self.connected
-        while True:
-            self.refresh()
-            if self._inbox or (self.connections, self.connected) != before:
-                return True
-            left = min(deadline, self.due()) - self._clock()
-            if deadline <= self._clock():
-                return False
-            self._epoll.poll(None if left == _FOREVER else max(left, 0.0))
+        while not self._inbox and (self.connections, self.connected) == before:
+            until = min(deadline, self.due())
+            self._look(None if until == _FOREVER else max(until - self._clock(), 0.0))
+            if deadline != _FOREVER and self._clock() >= deadline:
+                break
+        return bool(self._inbox) or (self.connections, self.connected) != before
 
     def wake(self) -> None:
         """Make `fd` readable until the next `refresh`, from any thread."""

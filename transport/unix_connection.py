@@ -53,6 +53,7 @@ class Connection:
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             raw.setsockopt(socket.SOL_SOCKET, option, KERNEL_BYTES)
         self.fd = raw.fileno()
+        self.more = False  # the last read filled its memory: there may be more to read at once
         self.heard = False  # a whole message came over it
         self.unsent = 0  # bytes that wait for the other side to read
         self.stalled = False  # the last flush left some of them
@@ -96,6 +97,7 @@ class Connection:
         """The messages that have become whole, maybe none. Raises Lost, and ProtocolError for what is no framing."""
         for _ in range(_READS_MOST):
             places = self._inflow.places(self._spare)
+            self.more = False
             try:
                 count = self._read(places)
             except BlockingIOError:
@@ -104,11 +106,12 @@ class Connection:
                 raise Lost(error.strerror) from error
             if not count:
                 raise Lost("closed by the other side")
+            self.more = count == sum([len(place) for place in places])
             found = self._inflow.take(count, self._spare)
             if found:
                 self.heard = True
                 return found
-            if count < sum([len(place) for place in places]):
+            if not self.more:
                 return []
         return []
 

@@ -172,6 +172,8 @@ class UnixServer:
         else:
             if connection.heard:
                 self._silent.pop(peer, None)
+            if connection.more:
+                self._ready[peer] = None  # behind the others
 
     def lost(self) -> list[int]:
         """Peers whose connection has ended since the last call."""

@@ -133,6 +133,11 @@ def test_the_default_address_is_a_socket_in_the_data_directory(serve: Serve, con
     assert Path(config.data).stat().st_mode & 0o777 == 0o700
 
 
+def test_a_broker_that_listens_on_unix_only_does_not_load_zeromq(serve: Serve, config: ServeConfig):
+    serving = serve(ServeConfig(data=config.data, board_rows=32))
+    assert "libzmq" not in Path(f"/proc/{serving.pid('broker')}/maps").read_text()
+
+
 # -- refusals -----------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from penstock.storage.errors import InvalidBatch, StorageError
 from penstock.storage.header import CHECKSUM_STRUCT, DIRECTORY_STRUCT, HEADER_BYTES
 from penstock.transport import codec
 from penstock.transport.errors import InvalidUrl, ProtocolError
+from penstock.transport.framing import Inflow, framed
 from penstock.transport.url import parse
 from support.mutations import mutations
 from support.samples import ANSWERS, BATCH, REQUESTS
@@ -90,6 +91,28 @@ def test_requests(seed):
 def test_answers(seed):
     accepted = run(answer, ANSWER_HEADERS, 20_000, 100 + seed, ProtocolError)
     assert 0 < accepted < 20_000 * TIMES
+
+
+def unframed(given: bytes) -> None:
+    """Read a stream in pieces of 48 bytes, as far as it makes sense."""
+    inflow, spare, at = Inflow(1 << 12), memoryview(bytearray(48)), 0
+    while at < len(given):
+        count = 0
+        for place in inflow.places(spare):
+            piece = given[at : at + len(place)]
+            place[: len(piece)] = piece
+            at, count = at + len(piece), count + len(piece)
+        for message in inflow.take(count, spare):
+            assert 1 <= len(message) <= 2
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_streams(seed):
+    frames = [framed([header]) for header in REQUEST_HEADERS] + [framed([REQUEST_HEADERS[0], BATCH])]
+    messages = [b"".join(map(bytes, buffers)) for buffers in frames]
+    samples = [*messages, b"".join(messages)]
+    accepted = run(unframed, samples, 10_000, 500 + seed, ProtocolError)
+    assert 0 < accepted < 10_000 * TIMES
 
 
 @pytest.mark.parametrize("seed", range(4))

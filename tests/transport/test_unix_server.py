@@ -103,8 +103,8 @@ def test_clients_take_turns(server):
     said(greedy, *[b"greedy" * 10] * 2000)
     said(modest, b"modest")
     found = [frames for _, frames in received(server)]
-    assert [b"modest"] in found
-    assert len(found) < 2001  # the greedy one's are not all handed out before it is looked at others
+    assert len(found) == 2001
+    assert found.index([b"modest"]) < 1500  # not behind everything that the greedy one said
     greedy.close()
     modest.close()
 

@@ -1,0 +1,153 @@
+"""A Unix client connects again by itself, at a pace, and says when it has to be called."""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from penstock.transport.errors import InvalidUrl
+from penstock.transport.sent import Sent
+from penstock.transport.unix_client import RETRY_MAX_S, RETRY_MIN_S, UNSENT_BYTES_MAX, UnixClient
+from penstock.transport.unix_server import UnixServer
+
+WAIT_S = 10.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"unix://{tmp_path}/a.sock"
+
+
+@pytest.fixture
+def client(url: str, clock: Clock) -> Iterator[UnixClient]:
+    made = UnixClient(url, clock=clock)
+    yield made
+    made.close()
+
+
+def greeted(server: UnixServer, client: UnixClient) -> int:
+    """The peer, after a message each way."""
+    assert client.send([b"hello"])
+    while (found := server.receive()) is None:
+        assert select.select([server.fd], [], [], WAIT_S)[0]
+        server.refresh()
+    assert server.send(found[0], [b"welcome"])
+    server.flush()
+    while client.receive() is None:
+        assert select.select([client.fd], [], [], WAIT_S)[0]
+    return found[0]
+
+
+def test_where_nobody_listens_it_tries_again_with_pauses_that_double_up_to_a_bound(client, clock):
+    pauses = []
+    for _ in range(8):
+        pauses.append(client.due() - clock.now)
+        clock.now = client.due()
+        client.refresh()
+    assert pauses == pytest.approx([RETRY_MIN_S * 2**n for n in range(5)] + [RETRY_MAX_S] * 3)
+    assert not client.connected
+
+
+def test_nothing_is_tried_before_it_is_due(client, clock, url):
+    server = UnixServer(url)
+    client.refresh()
+    assert not client.connected
+    clock.now = client.due()
+    client.refresh()
+    assert (client.connected, client.connections, client.due()) == (True, 1, float("inf"))
+    server.close()
+
+
+def test_a_connection_that_worked_is_made_anew_at_once_and_one_that_did_not_after_a_pause(url, clock):
+    server = UnixServer(url)
+    client = UnixClient(url, clock=clock)
+    peer = greeted(server, client)
+    server.cut_off()
+    assert select.select([client.fd], [], [], WAIT_S)[0]
+    client.refresh()
+    assert (client.connected, client.connections) == (True, 2)
+    server.refresh()
+    assert client.send([b"junk"])
+    while server.receive() is None:
+        server.refresh()
+    server.cut_off()
+    assert select.select([client.fd], [], [], WAIT_S)[0]
+    client.refresh()
+    assert not client.connected
+    assert client.due() == pytest.approx(clock.now + RETRY_MIN_S)
+    assert server.lost()[0] == peer
+    client.close()
+    server.close()
+
+
+def test_a_server_that_reads_slowly_is_sent_no_more_until_it_has_read(url):
+    server = UnixServer(url)
+    client = UnixClient(url)
+    taken = 0
+    while client.send([b"x", bytes(1 << 20)]) is Sent.TAKEN:
+        taken += 1
+        assert taken < 200
+    assert taken > UNSENT_BYTES_MAX >> 20
+    got = 0
+    while got < taken:
+        server.refresh()
+        while server.receive() is not None:
+            got += 1
+        client.refresh()
+    assert client.send([b"x"]) is Sent.TAKEN
+    server.close()
+    client.close()
+
+
+def test_what_arrived_before_the_server_ended_is_received(url):
+    server = UnixServer(url)
+    client = UnixClient(url)
+    peer = greeted(server, client)
+    assert server.send(peer, [b"last words"])
+    server.flush()
+    server.close()
+    assert client.poll(WAIT_S)
+    assert client.receive() == [b"last words"]
+    client.refresh()
+    assert not client.connected
+
+
+def test_any_thread_may_wake_whoever_waits(client):
+    threading.Timer(0.01, client.wake).start()
+    assert select.select([client.fd], [], [], WAIT_S)[0]
+    client.refresh()
+    assert not select.select([client.fd], [], [], 0)[0]
+    client.close()
+    client.wake()
+    client.close()
+
+
+def test_waiting_ends_in_time_and_with_a_connection(url):
+    client = UnixClient(url)
+    assert not client.poll(0.01)
+    server = UnixServer(url)
+    assert client.poll(WAIT_S)
+    assert client.connected
+    server.close()
+    client.close()
+
+
+def test_an_address_that_cannot_be_is_refused():
+    with pytest.raises(InvalidUrl):
+        UnixClient("unix://relative")
