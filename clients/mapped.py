@@ -218,8 +218,8 @@ class SlotWaiter:
         try:
             if watch.still():
                 self._semaphore.acquire(seconds)
-        except posix_ipc.BusyError:
-            pass  # nothing came in time
+        except (posix_ipc.BusyError, posix_ipc.SignalError):
+            pass  # nothing came in time, or the program handled a signal: the caller looks and sleeps on
         finally:
             self._slot[0] = 0
             with self._guard:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import itertools
 import os
+import signal
 import threading
 
 import pytest
@@ -67,6 +68,27 @@ def test_a_reader_at_the_end_is_woken(local, topic):
             sender.start()
             assert [record.value for record in consumer.fetch(wait=PATIENCE_S)] == [b"%d" % number]
             sender.join()
+
+
+def test_a_signal_that_the_program_handles_does_not_end_a_wait(local, topic):
+    handled = []
+    before = signal.signal(signal.SIGALRM, lambda *_: handled.append(True))
+    local.create_topic(topic)
+    try:
+        with local.consumer(topic) as consumer, local.producer(topic) as producer:
+            assert consumer.fetch(wait=0) == []
+
+            def disturb_then_send() -> None:
+                while not handled:
+                    signal.pthread_kill(threading.main_thread().ident, signal.SIGALRM)
+                producer.send(b"after")
+
+            sender = threading.Thread(target=disturb_then_send)
+            sender.start()
+            assert [record.value for record in consumer.fetch(wait=PATIENCE_S)] == [b"after"]
+            sender.join()
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_reader_on_an_event_loop_is_woken(unix, topic):

@@ -10,14 +10,15 @@ from penstock.storage.board import Board
 
 
 class Semaphore:
-    """Counts how often it was slept on; nobody ever posts."""
+    """Counts how often it was slept on; nobody ever posts, a sleep ends by `ending`."""
 
-    def __init__(self) -> None:
+    def __init__(self, ending: type[Exception] = posix_ipc.BusyError) -> None:
         self.slept = 0
+        self._ending = ending
 
     def acquire(self, seconds: float) -> None:
         self.slept += 1
-        raise posix_ipc.BusyError
+        raise self._ending
 
     def release(self) -> None:
         """Nobody sleeps."""
@@ -45,6 +46,13 @@ def test_what_was_committed_after_the_look_keeps_a_reader_awake(board: Board) ->
     assert list(watching.moved()) == [0]
     waiter.sleep(1.0, watching)
     assert semaphore.slept == 1
+
+
+def test_a_signal_only_shortens_a_sleep(board: Board) -> None:
+    semaphore, watching = Semaphore(posix_ipc.SignalError), watch(board, {0: 0})
+    watching.moved()
+    waiter_of(board, semaphore).sleep(1.0, watching)
+    assert (semaphore.slept, board.slot(0)) == (1, 0)
 
 
 def test_the_flag_is_up_only_while_a_reader_sleeps(board: Board) -> None:
