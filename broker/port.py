@@ -49,30 +49,42 @@ class SocketPort:
         self._wakes = wakes
         self._warmer = warmer
         self._pushes: dict[int, PushSocket] = {}
-        self._unsent: list[tuple[Any, Answer, Payload]] = []
+        self._unsent: dict[Any, list[Answer]] = {}
 
     def reply(self, peer: Any, message: Answer, payload: Payload = b"") -> bool:
-        """Send one message at the end of the turn: mapped readers are woken first. What carries batches goes at once.
+        """Send one message at the end of the turn; what carries batches goes ahead of other peers' answers.
 
         False when the peer is gone or does not read; an answer is then dropped when its time comes.
         """
-        if isinstance(message, Deliver) and self._servers[peer.server].is_behind(peer.identity):
+        is_delivery = isinstance(message, Deliver)
+        if is_delivery and self._servers[peer.server].is_behind(peer.identity):
             return False
-        if len(payload) or isinstance(message, Deliver):
-            self.send_answers()
+        if is_delivery or len(payload):
+            for before in self._unsent.pop(peer, ()):
+                self._send(peer, before)
             return self._send(peer, message, payload)
-        self._unsent.append((peer, message, payload))
+        self._unsent.setdefault(peer, []).append(message)
         return True
 
     def send_answers(self) -> None:
-        """Send what was replied in this turn, in order."""
-        unsent, self._unsent = self._unsent, []
-        for peer, message, payload in unsent:
-            self._send(peer, message, payload)
+        """Let go what was replied in this turn: batches first, then the answers, each peer's in order.
+
+        Whom an answer wakes may take the processor from us, and readers would wait for that.
+        """
+        self._flush()
+        if not self._unsent:
+            return
+        unsent, self._unsent = self._unsent, {}
+        for peer, answers in unsent.items():
+            for answer in answers:
+                self._send(peer, answer)
+        self._flush()
+
+    def _flush(self) -> None:
         for server in self._servers:
             server.flush()
 
-    def _send(self, peer: Any, message: Answer, payload: Payload) -> bool:
+    def _send(self, peer: Any, message: Answer, payload: Payload = b"") -> bool:
         try:
             frames = codec.frames(message, payload)
         except MessageTooLarge as error:

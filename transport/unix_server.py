@@ -203,9 +203,11 @@ class UnixServer:
         return connection is not None and connection.unsent > BEHIND_BYTES
 
     def flush(self) -> None:
-        """Let go what was sent."""
-        while self._dirty:
-            peer, _ = self._dirty.popitem()
+        """Let go what was sent, to whom was sent first before others."""
+        if not self._dirty:
+            return
+        dirty, self._dirty = self._dirty, {}
+        for peer in dirty:
             connection = self._peers.get(peer)
             if connection is not None:
                 self._flush(peer, connection)

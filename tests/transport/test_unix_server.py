@@ -70,6 +70,10 @@ def is_closed(raw: socket.socket) -> bool:
         return True
 
 
+def is_readable(raw: socket.socket) -> bool:
+    return bool(select.select([raw], [], [], 0)[0])
+
+
 def test_one_descriptor_tells_of_any_number_of_clients(server):
     clients = [dial(server) for _ in range(50)]
     for client in clients:
@@ -120,6 +124,28 @@ def test_answers_of_one_turn_leave_together_and_in_order(server):
     server.flush()
     assert client.recv(1000) == b"".join(framed([b"%d" % number])[0] for number in range(3))
     client.close()
+
+
+def test_who_was_sent_something_first_gets_it_first(server, monkeypatch):
+    clients = [dial(server) for _ in range(3)]
+    for number, client in enumerate(clients):
+        said(client, b"%d" % number)
+    server.refresh()  # lets them in
+    peers = {bytes(frames[0]): peer for peer, frames in received(server)}
+    left: list[bytes] = []
+    flush = unix_server.Connection.flush
+
+    def note(connection: unix_server.Connection) -> None:
+        flush(connection)
+        left.extend(b"%d" % number for number, client in enumerate(clients) if is_readable(client))
+
+    monkeypatch.setattr(unix_server.Connection, "flush", note)
+    for name in (b"1", b"2", b"0"):
+        server.send(peers[name], [b"answer"])
+    server.flush()
+    assert list(dict.fromkeys(left)) == [b"1", b"2", b"0"]
+    for client in clients:
+        client.close()
 
 
 def test_who_says_nothing_is_closed_in_time_and_who_spoke_is_not(server, clock):

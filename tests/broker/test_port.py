@@ -1,0 +1,97 @@
+"""In which order a turn's deliveries and answers leave: readers first, and nobody's messages out of order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from penstock.broker.port import SocketPeer, SocketPort
+from penstock.transport import codec
+from penstock.transport.messages import Assignment, Deliver, Done, Fetched, Joined, Produced
+from penstock.transport.sent import Sent
+
+READER, PRODUCER = SocketPeer(0, 7), SocketPeer(0, 8)
+BATCH = b"batch"
+
+
+class RecordingServer:
+    """A server that keeps what it is given and in which order it was let go."""
+
+    def __init__(self) -> None:
+        self.behind = False
+        self.events: list[Any] = []
+        self._put: list[Any] = []
+
+    def is_behind(self, identity: int) -> bool:
+        return self.behind
+
+    def send(self, identity: int, frames: Sequence[bytes]) -> Sent:
+        message, _ = codec.decode_answer(frames)
+        self._put.append((identity, type(message).__name__))
+        return Sent.TAKEN
+
+    def flush(self) -> None:
+        self.events += [*self._put, "flush"] if self._put else []
+        self._put = []
+
+
+@pytest.fixture
+def server() -> RecordingServer:
+    return RecordingServer()
+
+
+@pytest.fixture
+def port(server: RecordingServer) -> SocketPort:
+    unused = cast("Any", None)
+    return SocketPort(unused, [cast("Any", server)], unused, unused)
+
+
+def deliver(number: int) -> Deliver:
+    return Deliver(1, number, 0, 1, 0, 1, 1, 1)
+
+
+def test_a_delivery_is_gone_before_another_peers_answer_is_sent(port, server):
+    assert port.reply(PRODUCER, Produced(1, 0, 1, 1))
+    assert port.reply(READER, deliver(1), BATCH)
+    port.send_answers()
+    assert server.events == [(7, "Deliver"), "flush", (8, "Produced"), "flush"]
+
+
+def test_fetched_batches_are_gone_before_another_peers_answer_too(port, server):
+    port.reply(PRODUCER, Produced(1, 0, 1, 1))
+    port.reply(READER, Fetched(2, 1, 0, 1), BATCH)
+    port.send_answers()
+    assert server.events == [(7, "Fetched"), "flush", (8, "Produced"), "flush"]
+
+
+def test_a_delivery_does_not_overtake_what_its_own_peer_was_told_before(port, server):
+    port.reply(PRODUCER, Produced(1, 0, 1, 1))
+    port.reply(READER, Joined(1, 1, "", "", -1, [Assignment(0, 1, 0, 0)]))
+    port.reply(READER, Done(2))
+    port.reply(READER, deliver(1), BATCH)
+    port.reply(READER, Done(3))
+    port.send_answers()
+    assert server.events == [
+        (7, "Joined"), (7, "Done"), (7, "Deliver"), "flush",
+        (8, "Produced"), (7, "Done"), "flush",
+    ]  # fmt: skip
+
+
+def test_answers_of_one_peer_keep_their_order_and_are_sent_once(port, server):
+    for request in (1, 2):
+        port.reply(PRODUCER, Produced(request, 0, 1, 1))
+    port.reply(READER, Done(3))
+    port.reply(PRODUCER, Done(4))
+    port.send_answers()
+    port.send_answers()
+    assert [event for event in server.events if event[0] == 8] == [(8, "Produced"), (8, "Produced"), (8, "Done")]
+    assert server.events.count((7, "Done")) == 1
+
+
+def test_a_peer_that_is_behind_gets_its_answers_and_no_delivery(port, server):
+    server.behind = True
+    port.reply(READER, Done(1))
+    assert not port.reply(READER, deliver(1), BATCH)
+    port.send_answers()
+    assert server.events == [(7, "Done"), "flush"]
