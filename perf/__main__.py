@@ -12,8 +12,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from . import archive, harness, machine, report
-from .measured import Measured
+from . import benches as all_benches
+from . import systems
+from .lab import archive, harness, machine, report
+from .lab.measured import Measured
+from .stores import every_store
 
 PAGE = Path(__file__).parent / "RESULTS.md"
 BUILD = Path(__file__).parents[1] / "build"
@@ -24,7 +27,7 @@ def _terminate(signum: int, _frame: object) -> None:
 
 
 @click.command()
-@click.argument("benches", nargs=-1, type=click.Choice(harness.names()))
+@click.argument("benches", nargs=-1, type=click.Choice(all_benches.names()))
 @click.option("--repeat", default=5, show_default=True, help="Samples per figure; the median is reported.")
 @click.option("--scale", default=1.0, show_default=True, help="Amount of work, in parts of the stated one.")
 @click.option("--full", is_flag=True, help="Every row, also those that take long: about an hour.")
@@ -46,13 +49,13 @@ def main(
 ) -> None:
     """Every figure penstock states, beside this machine's own limits and its peers, in the same run."""
     if listing:
-        click.echo("\n".join(harness.names()))
+        click.echo("\n".join(all_benches.names()))
         return
     failed: list[str] = []
     if not only_report:
         signal.signal(signal.SIGTERM, _terminate)
         repeat, scale = (1, 0.1) if quick else (repeat, scale)
-        failed = _run(benches or tuple(harness.names()), directory, repeat, scale, full, write)
+        failed = _run(benches or tuple(all_benches.names()), directory, repeat, scale, full, write)
     if only_report or write:
         report.write(PAGE, archive.read_all(archive.COMMITTED))
     if failed:
@@ -84,14 +87,21 @@ def _run(benches: tuple[str, ...], directory: Path, repeat: int, scale: float, f
 def _measure(bench: str, lab: harness.Lab, console: Console, turn: str) -> None:
     """One bench; what is measured is on disk after every row."""
     begun = time.monotonic()
-    measured = Measured(bench, harness.about(bench), machine.facts(lab.directory))
+    measured = Measured(bench, all_benches.about(bench), machine.facts(lab.directory))
     with console.status("starting") as status:
-        for result in harness.run(bench, lab, lambda text: status.update(f"{turn} {text}")):
+        rows = all_benches.rows(bench, lab)
+        for result in harness.measure_all(rows, lab, lambda text: status.update(f"{turn} {bench}: {text}")):
             measured.add(result)
-            measured.peers = machine.versions_of(measured.names_beside())
+            measured.peers = _versions_of(measured.names_beside())
             measured.facts["minutes"] = round((time.monotonic() - begun) / 60, 1)
             archive.write(lab.outcome, measured)
             console.log(report.line(result))
+
+
+def _versions_of(names: set[str]) -> dict[str, str]:
+    """Of the systems and stores that stood beside a figure under these names, and of their clients."""
+    there = [one for one in (*systems.every(), *every_store()) if one.name in names and not one.absent()]
+    return {name: version for one in there for name, version in one.versions().items()}
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..served import serve
+from .broker import serve
 from .system import Receiver, Sender
 
 if TYPE_CHECKING:

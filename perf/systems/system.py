@@ -2,7 +2,7 @@
 
 Idea: a system is started in a directory at one durability, gives an address, and is driven through the Python
 client that its users would use, in the way that is fastest there (pipelines, batches, confirms in a window). The
-server runs in processes of its own; the functions run in the process that measures, or in an agent (../agents.py).
+server runs in processes of its own; the functions run in the process that measures, or in an agent (../load/agents.py).
 
 Contract:
 - `durable`: what is acknowledged has been fsynced. `written`: it is in the page cache of a server that another

@@ -1,0 +1,35 @@
+"""What is measured: one small file for each bench, found because it is here.
+
+A bench is a module with one generator `rows(lab)`. It sets something up, yields a `Row`, a `Latency` or a `Curve`
+(../lab/rows.py), is resumed when that has been measured, and cleans up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+
+from ..lab.harness import Lab
+from ..lab.rows import Curve, Latency, Row
+
+
+def names() -> list[str]:
+    """Every bench there is."""
+    return sorted(module.name for module in iter_modules(__path__))
+
+
+def about(bench: str) -> str:
+    """The first line of a bench's docstring."""
+    return (_module(bench).__doc__ or "").partition("\n")[0]
+
+
+def rows(bench: str, lab: Lab) -> Generator[Row | Latency | Curve]:
+    """What it asks for; files that it keeps carry its name."""
+    return _module(bench).rows(replace(lab, bench=bench))
+
+
+def _module(bench: str) -> ModuleType:
+    return import_module(f"{__name__}.{bench}")

@@ -1,0 +1,161 @@
+"""Consuming a stored topic: over PUSH and PULL, and mapped; as objects, and as Arrow batches; warm and cold.
+
+A sample is a new consumer that reads the topic from the first record to the last. Beside it, a bare PUSH hands the
+same bytes to a PULL that does not look at them; memcpy stands beside what is mapped; and every peer reads what it had
+stored before the clock started.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
+
+import penstock
+
+from ..bare import cold, limits
+from ..lab.harness import Lab
+from ..lab.rows import BEST_PEER, Row
+from ..load import peers, readers
+from ..systems.broker import Served, serve
+
+GOALS = {("push", "objects"): 3e6, ("push", "Arrow"): 10e6, ("mapped", "objects"): 4e6, ("mapped", "Arrow"): 50e6}
+STATED = {("push", "objects"): 5.0, ("mapped", "Arrow"): 20.0}
+"""Times the best peer. These two rows have the peers beside them; the full run has them beside the others as well."""
+LARGE = 64 << 10
+GROUPS = (1, 4, 16)
+COLD_BYTES = 2 << 30
+BARE, MEMCPY, READ = "bare PUSH/PULL", "memcpy", "reading the files"
+
+_groups = count()
+
+
+def rows(lab: Lab) -> Iterator[Row]:
+    batches = lab.count(1_200_000) // limits.RECORDS or 1
+    records = batches * limits.RECORDS
+    with lab.place() as place, serve(place) as broker, penstock.connect(broker.url) as client:
+        _fill(client, "consume", peers.RECORD_BYTES, records)
+        yield from _small(lab, client, records)
+        yield from _groups_at_once(broker, records)
+        yield from _large(lab, client)
+    yield from _cold(lab)
+
+
+def _small(lab: Lab, client: penstock.Client, records: int) -> Iterator[Row]:
+    bare = {BARE: lambda: limits.push_pull_records_per_s(records)}
+    for (delivery, form), goal in GOALS.items():
+        read = {"objects": _objects, "Arrow": _arrow}[form]
+        stated = STATED.get((delivery, form))
+        yield Row(
+            f"consume: {'PUSH/PULL' if delivery == 'push' else 'mapped'}, as {form}",
+            "records/s",
+            lambda read=read, delivery=delivery: read(client, "consume", delivery, records),
+            goal=goal,
+            limits=bare,
+            peers=peers.consuming(lab, "durable") if stated or lab.full else {},
+            ratio_goals={BEST_PEER: stated} if stated else {},
+            durability="durable",
+            stated="consume" if stated else "",
+        )
+    yield Row(
+        "consume: mapped, as Arrow, verify=False",
+        "records/s",
+        lambda: _arrow(client, "consume", "mapped", records, verify=False),
+        limits=bare,
+        durability="durable",
+    )
+
+
+def _groups_at_once(broker: Served, records: int) -> Iterator[Row]:
+    """New groups in every sample: a group goes on where it was."""
+    for groups in GROUPS:
+        for delivery in ("push", "mapped"):
+
+            def read(groups=groups, delivery=delivery) -> float:
+                names = [f"group-{next(_groups)}" for _ in range(groups)]
+                return readers.together_records_per_s(broker.url, "consume", delivery, names, records)
+
+            yield Row(
+                f"consume: {delivery}, as objects, {groups} groups together",
+                "records/s",
+                read,
+                durability="durable",
+                full=(groups, delivery) != (4, "push"),
+            )
+
+
+def _large(lab: Lab, client: penstock.Client) -> Iterator[Row]:
+    """As megabytes per second. Arrow reads each byte once, for its checksum; objects are copies of the bytes."""
+    records = lab.count(4_800, least=1_600)
+    _fill(client, "large", LARGE, records)
+    megabytes = LARGE / 1e6
+    for form, read in (("Arrow", _arrow), ("objects", _objects)):
+        yield Row(
+            f"consume: mapped, 64 KiB records, as {form}",
+            "MB/s",
+            lambda read=read: read(client, "large", "mapped", records) * megabytes,
+            limits={MEMCPY: lambda: megabytes * 1e9 / limits.memcpy_ns_per_record(LARGE)},
+            ratio_goals={MEMCPY: 0.5} if form == "Arrow" else {},
+            durability="durable",
+            stated="mapped" if form == "Arrow" else "",
+        )
+
+
+def _cold(lab: Lab) -> Iterator[Row]:
+    """A consumer behind by more than the page cache holds: all of its pages come from the disk."""
+    if not lab.full:
+        return
+    records = int(COLD_BYTES * lab.scale) // 1024
+    with lab.place() as place, serve(place) as broker, penstock.connect(broker.url) as client:
+        _fill(client, "cold", 1024, records)
+        files = _segments(broker)
+        for delivery in ("push", "mapped"):
+            yield Row(
+                f"consume: {delivery}, 1 KiB records, as Arrow, none in memory",
+                "MB/s",
+                lambda delivery=delivery: _cold_mb_per_s(client, delivery, files, records),
+                limits={READ: lambda: cold.read_mb_per_s(files)},
+                durability="durable",
+                note=f"{records * 1024 / 2**30:.2g} GiB, dropped from the page cache before every sample",
+                full=True,
+            )
+
+
+def _segments(broker: Served) -> list[Path]:
+    return [path for path in cold.files_of(broker.data) if path.stat().st_size >= 1 << 20]
+
+
+def _cold_mb_per_s(client: penstock.Client, delivery: str, files: list[Path], records: int) -> float:
+    cold.drop(files)
+    return _arrow(client, "cold", delivery, records) * 1024 / 1e6
+
+
+def _fill(client: penstock.Client, topic: str, size: int, records: int) -> None:
+    """At most 64 MiB of values at a time; the same ones again, because nobody looks at them."""
+    piece = min(records, (64 << 20) // size)
+    values = peers.values(piece, size)
+    client.create_topic(topic, segment_bytes="256MB")
+    with client.producer(topic) as producer:
+        for first in range(0, records, piece):
+            producer.send_many(values[: records - first])
+
+
+def _objects(client: penstock.Client, topic: str, delivery: str, records: int) -> float:
+    with client.consumer(topic, start="earliest", delivery=delivery) as consumer:
+        iterator = iter(consumer)
+        next(iterator)
+        begun = time.perf_counter()
+        deque(islice(iterator, records - 1), maxlen=0)
+        return (records - 1) / (time.perf_counter() - begun)
+
+
+def _arrow(client: penstock.Client, topic: str, delivery: str, records: int, *, verify: bool = True) -> float:
+    with client.consumer(topic, start="earliest", delivery=delivery, verify=verify) as consumer:
+        batches = consumer.batches("arrow")
+        seen = begin = next(batches).num_rows
+        begun = time.perf_counter()
+        while seen < records:
+            seen += next(batches).num_rows
+        return (records - begin) / (time.perf_counter() - begun)

@@ -1,0 +1,182 @@
+"""Time for one record: until it is acknowledged, until an idle reader has it, and until a reader has it under load.
+
+Closed loops first. The disk is measured at the same pace: an fdatasync right after another is cheaper than one after a
+pause, so the limit beside a round trip of L is the median fdatasync of a loop that makes one every L.
+
+Then open loops, from the moment each record was due to the moment a consumer in another process had it. At the lowest
+rate everything sleeps in between, and what is measured is waking up. The tail is that of a broker at half of the rate
+that it sustains, while its keeper syncs and retention removes segments.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+
+import penstock
+
+from ..bare import limits
+from ..lab.harness import Lab
+from ..lab.rows import BEST_PEER, Latency, Row
+from ..load import capacity, loads, peers
+from ..load.loads import Load
+from ..systems import bare
+from ..systems.broker import Served, serve
+from ..systems.penstock import DELIVERIES, SCHEMES, Penstock, connected
+
+PACE_S = 0.001
+SAME_PACE = "fdatasync at the same pace"
+BARE_ZEROMQ = "bare ZeroMQ ipc one way"
+PING_PONG = "bare Unix socket, ping-pong"
+IDLE = 20
+RATES = {"1 k/s": 1_000, "10 k/s": 10_000}
+IN_MINUTES = 10_000
+"""The rate that also the short run takes beside peers: each peer costs a quarter of a minute."""
+STATED = "mapped"
+"""The delivery that local readers are for; in the full run peers stand beside the other one as well."""
+SEGMENT, RETAINED = "4MB", "16MB"
+TAIL_S = 8.0
+"""Long enough for a pass of retention, which a broker makes every five seconds."""
+
+
+def rows(lab: Lab) -> Iterator[Row | Latency]:
+    yield from _closed_loops(lab)
+    runs = loads.Runs(lab)
+    with lab.place() as place, bare.SYSTEM.serve(place, "") as socket:
+        for delivery in DELIVERIES:
+            system = Penstock(SCHEMES[-1], delivery)
+            with peers.served(lab, system, "written") as address:
+                yield from _open_loops(lab, runs, system, address, socket)
+        yield from _tail(lab, runs, socket)
+
+
+# -- closed loops ---------------------------------------------------------------------------------
+
+
+def _closed_loops(lab: Lab) -> Iterator[Row]:
+    rounds = lab.count(1000, least=100)
+    with lab.place() as place, serve(place, SCHEMES[-1]) as broker, penstock.connect(broker.url) as client:
+        client.create_topic("durable")
+        client.create_topic("written", commit="written")
+        with client.producer("durable") as producer:
+            yield _durable(lab, producer, rounds)
+        yield from _idle_reader(broker, client, rounds)
+
+
+def _durable(lab: Lab, producer: penstock.Producer, rounds: int) -> Row:
+    taken = [_closed_loop_us(producer, 100)]
+
+    def durable() -> float:
+        taken.append(_closed_loop_us(producer, rounds))
+        return taken[-1]
+
+    return Row(
+        "latency: one durable record, closed loop",
+        "us",
+        durable,
+        False,
+        limits={SAME_PACE: lambda: limits.fdatasync_us(lab.directory, taken[-1] / 1e6)},
+        peers=peers.acknowledging(lab, "durable", rounds // 4),
+        ratio_goals={SAME_PACE: 1.5},
+        durability="durable",
+        stated="durable record",
+    )
+
+
+def _closed_loop_us(producer: penstock.Producer, rounds: int) -> float:
+    took = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        producer.send(bytes(peers.RECORD_BYTES))
+        took.append(time.perf_counter() - begun)
+    return statistics.median(took) * 1e6
+
+
+def _idle_reader(broker: Served, client: penstock.Client, rounds: int) -> Iterator[Row]:
+    """A goal of 1.2 times the bare one-way and 40 us is a goal for what is left after taking 40 us away."""
+    for delivery, goal in (("mapped", 1.2), ("push", None)):
+        with client.producer("written") as producer:
+            yield Row(
+                f"latency: send to an idle {delivery} reader, one way, less 40 us",
+                "us",
+                lambda producer=producer, delivery=delivery: _one_way_us(broker, producer, delivery, rounds) - 40,
+                False,
+                limits={BARE_ZEROMQ: limits.one_way_us},
+                ratio_goals={} if goal is None else {BARE_ZEROMQ: goal},
+                durability="written",
+            )
+
+
+def _one_way_us(broker: Served, producer: penstock.Producer, delivery: str, rounds: int) -> float:
+    """From before `send` to after the reader's `fetch`, at a pace that leaves the reader idle in between."""
+    with limits.peer("reader", broker.url, "written", delivery, str(rounds)) as reader:
+        for _ in range(rounds):
+            limits.wait_until(time.perf_counter() + PACE_S)
+            producer.send(time.perf_counter_ns().to_bytes(8, "little") + bytes(92))
+        assert reader.stdout
+        return float(reader.stdout.readline())
+
+
+# -- open loops -----------------------------------------------------------------------------------
+
+
+def _open_loops(lab: Lab, runs: loads.Runs, system: Penstock, address: str, socket: str) -> Iterator[Latency]:
+    seconds = 3.0 if lab.full else 0.8
+    name = f"send to receive, {system.delivery}"
+    yield _latency(runs, f"wake-up, {system.delivery}", "20/s", Load(IDLE, 2 * seconds), system, address, socket)
+    for text, rate in RATES.items():
+        load = Load(rate, seconds, warm_s=0.2)
+        row = _latency(runs, name, text, load, system, address, socket)
+        if lab.full or (system.delivery == STATED and rate == IN_MINUTES):
+            told = lambda peer, outcome, text=text: runs.kept(f"{peer.name}, written, {text}", outcome)  # noqa: E731
+            row.peers = peers.delivering(lab, "written", load, told)
+        if system.delivery == STATED:
+            row.ratio_goals = {("p50", BEST_PEER): 0.5, ("p99", BEST_PEER): 0.5}
+            row.stated = "send to receive"
+        yield row
+
+
+def _latency(
+    runs: loads.Runs, name: str, text: str, load: Load, system: Penstock, address: str, socket: str
+) -> Latency:
+    forwarded = f"{bare.SYSTEM.name}, {text}"
+    return Latency(
+        name,
+        text,
+        lambda: runs.kept(f"{system.name}, written, {text}", loads.run(system, address, load)),
+        limits={bare.SYSTEM.name: lambda: runs.kept(forwarded, loads.run(bare.SYSTEM, socket, load))},
+        durability="written",
+    )
+
+
+def _tail(lab: Lab, runs: loads.Runs, socket: str) -> Iterator[Latency]:
+    """The rate is searched for first; then penstock and the ping-pong are offered half of it."""
+    if not lab.full:
+        return
+    system = Penstock(SCHEMES[-1], STATED, segment_bytes=SEGMENT, retention_bytes=RETAINED)
+    with peers.served(lab, system, "written") as address:
+        rate = capacity.rate_of(system, address, precision=0.2)
+        if not rate:
+            raise RuntimeError(f"{system.name} sustains no rate at all")
+        load = Load(rate // 2, TAIL_S)
+        yield Latency(
+            "send to receive at half of the sustained rate, keeper and retention running",
+            "50 %",
+            lambda: runs.kept(f"{system.name}, written, half load", _retained(system, address, load)),
+            limits={PING_PONG: lambda: runs.kept(f"{PING_PONG}, half load", loads.ping_pong(socket, load))},
+            ratio_goals={("p999", PING_PONG): 3.0},
+            durability="written",
+            note=f"{rate // 2:,} records/s; segments of {SEGMENT}, {RETAINED} kept",
+            stated="tail",
+            full=True,
+        )
+
+
+def _retained(system: Penstock, address: str, load: Load) -> loads.Outcome:
+    """A run during which retention did its work; it is no figure otherwise."""
+    outcome = loads.run(system, address, load)
+    with connected(address) as client:
+        if not client.offsets(outcome.stream, "earliest")[0]:
+            raise RuntimeError("retention removed nothing during the run: it was too short or too slow")
+    return outcome

@@ -1,0 +1,46 @@
+"""Results on disk: one JSON file per bench, each with the machine, commit, versions and command it came from.
+
+Idea: a long measurement may be done in parts. Every run gathers in build/perf; with `--write` a bench that was
+measured to its end replaces its own files in perf/results and leaves the others as they are.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from .measured import Measured
+
+COMMITTED = Path(__file__).parents[1] / "results"
+
+
+def write(directory: Path, measured: Measured) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{measured.bench}.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(measured), indent=1) + b"\n")
+    return path
+
+
+def read(path: Path) -> Measured:
+    return msgspec.json.decode(path.read_bytes(), type=Measured)
+
+
+def read_all(directory: Path) -> list[Measured]:
+    """Every bench that has results there, by name."""
+    return [read(path) for path in sorted(directory.glob("*.json"))]
+
+
+def publish(bench: str, source: Path, target: Path) -> None:
+    """Replace what `target` has of this bench by what `source` has: its JSON and the files kept beside it."""
+    target.mkdir(parents=True, exist_ok=True)
+    for old in _files_of(bench, target):
+        old.unlink()
+    for new in _files_of(bench, source):
+        shutil.copy(new, target / new.name)
+
+
+def _files_of(bench: str, directory: Path) -> list[Path]:
+    """`<bench>.json` and what Lab.kept named; plots are not results, they are made from them."""
+    return [path for path in (*directory.glob(f"{bench}.json"), *directory.glob(f"{bench}-*")) if path.suffix != ".svg"]
