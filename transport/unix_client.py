@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from .errors import ProtocolError
+from .errors import CannotListen, ProtocolError
 from .sent import Sent
 from .socket_options import CLIENT, MESSAGE_BYTES_MAX
 from .unix_connection import READ_BYTES, READING, Connection, Lost
@@ -45,13 +45,16 @@ class UnixClient:
     def __init__(
         self, url: str, *, max_bytes: int = MESSAGE_BYTES_MAX, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Raises InvalidUrl."""
+        """Raises InvalidUrl, or CannotListen when no descriptors are left."""
         self.connections = 0
         self._path = connect_url(url).path
         self._max_bytes = max_bytes
         self._clock = clock
-        self._epoll = select.epoll()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            self._epoll = select.epoll()
+            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        except OSError as error:
+            raise CannotListen(f"no socket left ({error.strerror}); raise ulimit -n or close some") from error
         self._epoll.register(self._wake, select.EPOLLIN)
         self._spare = memoryview(bytearray(READ_BYTES))
         self._connection: Connection | None = None
@@ -83,7 +86,11 @@ class UnixClient:
     # -- the connection ---------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        except OSError:  # no descriptor left for now
+            self._put_off()
+            return
         try:
             raw.connect(self._path)
         except OSError:  # nobody there, or so many others that it has to be tried again

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import select
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from penstock.transport.errors import InvalidUrl
+from penstock.transport.errors import CannotListen, InvalidUrl
 from penstock.transport.sent import Sent
 from penstock.transport.unix_client import RETRY_MAX_S, RETRY_MIN_S, UNSENT_BYTES_MAX, UnixClient
 from penstock.transport.unix_server import UnixServer
@@ -146,6 +149,41 @@ def test_waiting_ends_in_time_and_with_a_connection(url):
     assert client.connected
     server.close()
     client.close()
+
+
+@pytest.fixture
+def exhausted(monkeypatch):
+    """`exhausted(call)`: that way to a descriptor is closed until the patch is undone."""
+
+    def refuse(*how, **more):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    return lambda module, name: monkeypatch.setattr(module, name, refuse)
+
+
+def test_without_descriptors_a_connection_is_tried_again_when_it_is_due(url, clock, exhausted, monkeypatch):
+    server = UnixServer(url)
+    client = UnixClient(url, clock=clock)
+    greeted(server, client)
+    exhausted(socket, "socket")
+    server.cut_off()
+    assert select.select([client.fd], [], [], WAIT_S)[0]
+    client.refresh()
+    assert not client.connected
+    assert client.due() == pytest.approx(clock.now + RETRY_MIN_S)
+    monkeypatch.undo()
+    clock.now = client.due()
+    client.refresh()
+    assert client.connected
+    client.close()
+    server.close()
+
+
+@pytest.mark.parametrize("module, name", [(select, "epoll"), (os, "eventfd")])
+def test_a_client_that_gets_no_descriptors_says_so(url, exhausted, module, name):
+    exhausted(module, name)
+    with pytest.raises(CannotListen, match="ulimit -n"):
+        UnixClient(url)
 
 
 def test_an_address_that_cannot_be_is_refused():
