@@ -176,7 +176,7 @@ class Driver:
     def _run_callbacks(self) -> None:
         """Callbacks may call anything of the client, so they run as if the application called by itself."""
         ready, self.connection.finished = self.connection.finished, []
-        self._unlocked(lambda: [callback() for callback in ready])
+        self._unlocked(lambda: [_call_back(callback) for callback in ready])
 
     # -- the pump ---------------------------------------------------------------------------------------
 
@@ -216,6 +216,15 @@ class Driver:
                 self.connection.channel.wake()
                 self._turned.wait(0.01)
             self.connection.close()
+
+
+def _call_back(callback: Callable[[], object]) -> None:
+    """Call it. What it raises is no concern of the verb, or the pump, that happens to run it: it is reported."""
+    try:
+        callback()
+    except Exception as error:
+        told = type(error), error, error.__traceback__, threading.current_thread()
+        threading.excepthook(threading.ExceptHookArgs(told))
 
 
 class Pump:

@@ -101,7 +101,10 @@ class Future(msgspec.Struct, eq=False, gc=False):
         return pending.error
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
-        """Call `callback(self)` once the outcome is known, in whichever thread learns of it; at once if it is."""
+        """Call `callback(self)` once the outcome is known, in whichever thread learns of it; at once if it is.
+
+        What it raises then goes to threading.excepthook (on a loop: to the loop's exception handler).
+        """
         if not self._pending.owner.call_when_settled(self._pending, lambda: callback(self)):
             callback(self)
 

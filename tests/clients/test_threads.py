@@ -112,6 +112,20 @@ def test_callbacks_may_use_the_client(shared, topic):
     assert found == [0, topic, 0]
 
 
+def test_a_callback_that_raises_is_reported_and_keeps_nothing_from_going_on(shared, topic, monkeypatch):
+    told: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append((args.exc_type, args.thread)))
+    called = threading.Event()
+    with shared.producer(topic) as producer:
+        for number in range(2):
+            future = producer.send_nowait(b"%d" % number, partition=0)
+            future.add_done_callback(lambda future: 1 / 0)
+            future.add_done_callback(lambda future: called.set())
+            assert called.wait(PATIENCE_S)
+            called.clear()
+    assert [kind for kind, _ in told] == [ZeroDivisionError] * 2
+
+
 def test_a_callback_on_what_is_done_is_called_at_once(shared, topic):
     with shared.producer(topic) as producer:
         future = producer.send_nowait(b"x")
