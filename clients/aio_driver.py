@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from ..storage.errors import Closed
@@ -25,6 +26,9 @@ T = TypeVar("T")
 WAIT_MAX_S = LOOK_PERIOD_S
 """As in driver.py: the longest that is slept without looking."""
 
+SLEEPERS_MAX = 1024
+"""Mapped readers that sleep at once, a thread each; far above the slots of a board, so that none waits for a thread."""
+
 
 class AsyncDriver:
     """See the module. Made inside a running loop."""
@@ -38,6 +42,7 @@ class AsyncDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = FOREVER  # on the clock of the connection
         self.nudged = False  # the loop turns soon
+        self._sleepers: ThreadPoolExecutor | None = None
         self._loop.add_reader(connection.channel.fileno(), self._turn)
 
     async def run(self, steps: Steps[T]) -> T:
@@ -104,13 +109,19 @@ class AsyncDriver:
         """Wait for the channel on the loop and for a semaphore in a thread, whichever comes first."""
         assert pause.sleeper is not None, "there is something to sleep on"
         limit = min(max(seconds, 0.0), WAIT_MAX_S)
-        sleeping = self._loop.run_in_executor(None, pause.sleeper.sleep, limit)
+        sleeping = self._loop.run_in_executor(self._threads(), pause.sleeper.sleep, limit)
         try:
             await asyncio.wait([waiter, sleeping], return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not sleeping.done():
                 pause.sleeper.wake()
                 await asyncio.wait([sleeping])
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """For who sleeps: the loop's own are few, and the application's."""
+        if self._sleepers is None:
+            self._sleepers = ThreadPoolExecutor(SLEEPERS_MAX, "penstock-sleeper")
+        return self._sleepers
 
     def _turn(self) -> None:
         self.nudged = False
@@ -162,6 +173,8 @@ class AsyncDriver:
             self._timer.cancel()
         for waiter in self._waiters:
             _wake(waiter)
+        if self._sleepers is not None:
+            self._sleepers.shutdown(wait=False)
         self.connection.close()
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from penstock import aio
 from penstock.clients import TimedOut, aio_driver, connection, lane
 from penstock.clients.local import LocalChannel
+from penstock.clients.mapped import MappedSource
 from penstock.clients.testing import MemoryBroker
 from penstock.transport.messages import Produced
 
@@ -53,3 +56,28 @@ def test_a_deadline_beyond_the_timer_is_kept_by_it(silent, monkeypatch):
 def test_the_timer_sends_again_what_was_not_answered(silent):
     silent(2)
     assert sent(b"a", b"b", timeout=60) == [0, 1]
+
+
+def test_mapped_readers_that_sleep_leave_the_loops_own_threads_to_the_application(unix, topic, monkeypatch):
+    really, ran = MappedSource.sleep, threading.Event()
+
+    async def look() -> None:
+        loop, asleep = asyncio.get_running_loop(), asyncio.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+
+        def until_it_ran(source: MappedSource, seconds: float) -> None:
+            loop.call_soon_threadsafe(asleep.set)
+            assert ran.wait(10), "the application's thread was taken"
+            really(source, seconds)
+
+        monkeypatch.setattr(MappedSource, "sleep", until_it_ran)
+        async with await aio.connect(unix, timeout=60) as client:
+            await client.create_topic(topic)
+            async with await client.consumer(topic, delivery="mapped") as consumer, await client.producer(topic) as to:
+                fetching = asyncio.create_task(consumer.fetch(wait=60))
+                await asleep.wait()
+                await asyncio.wait_for(asyncio.to_thread(ran.set), 5)
+                await to.send(b"x")
+                assert [record.value for record in await fetching] == [b"x"]
+
+    asyncio.run(look())

@@ -179,7 +179,7 @@ def test_without_descriptors_a_connection_is_tried_again_when_it_is_due(url, clo
     server.close()
 
 
-@pytest.mark.parametrize("module, name", [(select, "epoll"), (os, "eventfd")])
+@pytest.mark.parametrize(("module", "name"), [(select, "epoll"), (os, "eventfd")])
 def test_a_client_that_gets_no_descriptors_says_so(url, exhausted, module, name):
     exhausted(module, name)
     with pytest.raises(CannotListen, match="ulimit -n"):
