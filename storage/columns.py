@@ -202,7 +202,7 @@ def run_length(data_bytes: int, count: int) -> int:
 def _cut(view: memoryview, bounds: Sequence[int]) -> list[bytes]:
     """The values between each two bounds."""
     start, end, count = bounds[0], bounds[-1], len(bounds) - 1
-    if count == 1 or end - start > LARGE * count:
+    if count <= 1 or end - start > LARGE * count:
         return [bytes(view[begin:end]) for begin, end in pairwise(bounds)]
     width = bounds[1] - start
     if count > FEW and width * count == end - start and list(bounds) == list(range(start, end + 1, width or 1)):
