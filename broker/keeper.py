@@ -141,6 +141,7 @@ class Keeper:
         except BaseException:
             tail.silenced = True
             tail.close()
+            self._unmarked.pop(notice.row, None)
             raise
         tail.generation = notice.generation
 

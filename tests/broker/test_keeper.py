@@ -330,6 +330,25 @@ def test_no_mark_is_left_for_a_log_that_was_forgotten_before_it_was_due(files: W
     assert mark_of(pair, log) == (1, 0)
 
 
+def test_a_mark_that_waits_is_dropped_when_the_next_segment_cannot_be_opened(
+    files: WritebackFiles, monkeypatch: pytest.MonkeyPatch
+):
+    pair = Pair(files, options=KeeperOptions(mark_s=5.0))
+    log, other = pair.open("/a", segment_bytes=64 << 10), pair.open("/b")
+    for now_s in (0.0, 0.1):
+        for each in (log, other):
+            pair.append(each, 1)
+            pair.publish(each)
+        pair.round(now_s)
+    pair.append(log, 4, size=20_000)
+    monkeypatch.setattr(SegmentFiles, "open", lambda *_: (_ for _ in ()).throw(OSError("no descriptor is left")))
+    with pytest.raises(OSError, match="no descriptor"):
+        pair.publish(log)
+    pair.round(9.0)
+    assert (mark_of(pair, log), mark_of(pair, other)) == ((0, 0), (1, 2))
+    assert (log.durable, log.poisoned) == (2, None)  # the broker is told, and syncs it by itself
+
+
 def test_a_mark_that_cannot_be_written_changes_nothing_about_what_is_synced(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ):
