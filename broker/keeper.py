@@ -3,9 +3,9 @@
 Idea: a round looks at the board, and for every partition whose written word is beyond what is synced it
 says so on the board (`sync_started`), syncs the partition's dirty segments (old ones first), and says so on the
 board (`synced`). One fdatasync covers all that was written to the file before it, so a thousand producers share a
-round; above a few dirty files one syncfs does for all of them. The mark of what is durable is written into the segment
-when whoever waited was told, and not after every round: it dirties a page that the next sync has to write as well.
-That sync carries it, or one more when things are quiet.
+round; above a few dirty files one syncfs does for all of them, as long as none ever failed. The mark of what is
+durable is written into the segment when whoever waited was told, and not after every round: it dirties a page that
+the next sync has to write as well. That sync carries it, or one more when things are quiet.
 
 Contract:
 - A segment is opened when it is registered and kept open until it is sealed and all of it is synced: only
@@ -109,6 +109,7 @@ class Keeper:
         self._epoch = board.epoch
         self._files = files
         self._sync_all = sync_all
+        self._all_is_well = True  # no syncfs failed yet
         self._warn = warn
         self._tails: dict[int, Tail] = {}
         self._unmarked: dict[int, Step] = {}  # vouched for, by row
@@ -192,8 +193,8 @@ class Keeper:
     def sync(self, steps: Sequence[Step]) -> list[Step]:
         """Make the steps' bytes durable. Returns those that are; the others are poisoned."""
         files = [file for step in steps for file in step.files]
-        if len(files) > self.options.single_files:
-            return self._sync_all_at_once(steps)
+        if len(files) > self.options.single_files and self._all_at_once():
+            return list(steps)
         done: list[Step] = []
         for step in steps:
             try:
@@ -302,15 +303,19 @@ class Keeper:
         last = tail.segments[place].index_row(seq)
         return None if last is None else Step(tail, target, tail.segments[: place + 1], last)
 
-    def _sync_all_at_once(self, steps: Sequence[Step]) -> list[Step]:
-        """One syncfs. Its error names no file, so all of the round are poisoned."""
-        try:
-            self._sync_all()
-        except OSError as error:
-            for step in steps:
-                self._poison(step, error)
-            return []
-        return list(steps)
+    def _all_at_once(self) -> bool:
+        """One syncfs; False when one ever failed: then each file has to be asked, through its own descriptor.
+
+        The error names no file. It may be that of one outside this round, and it is not told again when that one's
+        turn comes; or one that was told to its own partition already. The descriptors of the files know.
+        """
+        if self._all_is_well:
+            try:
+                self._sync_all()
+            except OSError as error:
+                self._all_is_well = False
+                self._warn(f"syncing all files at once failed, each is synced by itself from now on: {error}")
+        return self._all_is_well
 
     def _seal(self, tail: Tail, newest: SegmentFiles) -> None:
         """Segments before `newest` are sealed and synced: sync their indexes, close them."""

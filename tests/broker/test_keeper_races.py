@@ -7,6 +7,7 @@ acknowledged as written survives the death of any process.
 from __future__ import annotations
 
 import pytest
+from penstock.broker.config import KeeperOptions
 from penstock.broker.doubts import Doubts, doubts_of
 from penstock.storage.batch import encode
 from penstock.storage.board import Board, word
@@ -243,19 +244,53 @@ def test_a_failed_sync_poisons_is_never_tried_again_and_acknowledges_nothing(pai
     assert pair.files.syncs <= before + 1  # the other log's mark
 
 
-def test_a_syncfs_that_fails_poisons_every_partition_of_the_round_and_no_other(files: WritebackFiles):
-    from penstock.broker.config import KeeperOptions
-
-    pair = Pair(files, options=KeeperOptions(single_files=2))
-    logs = [pair.open(f"/{name}") for name in "abcd"]
-    durable_one(pair, logs[3])
-    for log in logs[:3]:
+def wide_round(pair: Pair, logs: list[LogWriter], now_s: float) -> None:
+    """One batch to each of these logs, and a round."""
+    for log in logs:
         pair.append(log, 1)
-    files.fail_next(segment_of(logs[1]))
-    pair.publish(*logs[:3])
-    pair.round(10.0)
-    assert [log.poisoned is None for log in logs] == [False, False, False, True]
-    assert [log.durable for log in logs] == [0, 0, 0, 1]
+    pair.publish(*logs)
+    pair.round(now_s)
+
+
+@pytest.fixture
+def four(files: WritebackFiles) -> tuple[Pair, list[LogWriter]]:
+    """Four logs with one durable batch each, in rounds that sync more than two files at once."""
+    pair = Pair(files, options=KeeperOptions(single_files=2, mark_s=0.0))
+    logs = [pair.open(f"/{name}") for name in "abcd"]
+    for log in logs:
+        durable_one(pair, log)
+    return pair, logs
+
+
+def test_a_syncfs_that_fails_poisons_the_partition_whose_file_failed_and_no_other(four: tuple[Pair, list[LogWriter]]):
+    pair, logs = four
+    pair.files.fail_next(segment_of(logs[1]))
+    wide_round(pair, logs, 10.0)
+    assert [log.poisoned is None for log in logs] == [True, False, True, True]
+    assert [log.durable for log in logs] == [2, 1, 2, 2]
+    after = Pair(pair.files.power_cut())
+    assert [records(after, log.path) for log in logs] == [2, 1, 2, 2]
+
+
+def test_an_error_that_a_syncfs_told_of_a_file_outside_its_round_is_not_forgotten(four: tuple[Pair, list[LogWriter]]):
+    pair, logs = four
+    pair.append(logs[3], 1)  # while the others are synced
+    pair.files.fail_next(segment_of(logs[3]))
+    wide_round(pair, logs[:3], 10.0)
+    wide_round(pair, logs, 11.0)
+    assert [log.durable for log in logs] == [3, 3, 3, 1]
+    assert [log.poisoned is None for log in logs] == [True, True, True, False]
+
+
+def test_an_error_that_was_told_to_its_partition_poisons_no_other_in_the_next_wide_round(
+    four: tuple[Pair, list[LogWriter]],
+):
+    pair, logs = four
+    pair.files.fail_next(segment_of(logs[3]))
+    wide_round(pair, logs[3:], 10.0)
+    assert logs[3].poisoned is not None
+    wide_round(pair, logs[:3], 11.0)
+    assert [log.durable for log in logs] == [2, 2, 2, 1]
 
 
 def test_after_an_eio_and_a_restart_of_both_the_log_is_cut_at_the_mark_and_goes_on(pair: Pair):
