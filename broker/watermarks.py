@@ -10,7 +10,8 @@ Contract:
   never answered is answered by the broker's own descriptors, which were open before the bytes were written
   and therefore are told of every failed write-back: nothing is taken on the word of a successor.
 - Before a new keeper gets a segment, everything in it is durable: its descriptors are never asked about older bytes.
-- A poison word of the row's generation poisons the log here. Results of another generation are ignored.
+- A poison word of the row's generation poisons the log here, at the latest when it is written next. Results of another
+  generation are ignored.
 - A row is given away only when the keeper has said that it forgot it.
 
 Must not know: sockets of clients, topics, how the keeper works.
@@ -166,12 +167,14 @@ class Watermarks:
         for held in dirty:
             if held.rolls != held.rolls_seen:
                 self._rolled(held, now_s)
+            if held.row.poison:
+                self._take_poison(held)
         if works and idle and len(dirty) == 1 and not self._pending and not dirty[0].lazy:
             self._sync_alone(dirty[0], now_s)
             return
         ring = False
         for held in dirty:
-            if held.inline_only or not works:
+            if held.inline_only or not works or held.log.poisoned is not None:
                 self._sync_inline(held, even_lazy=held.inline_only)
                 continue
             held.publish()
@@ -217,9 +220,7 @@ class Watermarks:
         moved = again = False
         for log, held in [*self._pending.items(), *self._pending_lazily.items()]:
             before = log.durable
-            if held.row.poison and split(held.row.poison)[0] == log.generation and log.poisoned is None:
-                log.poison("the keeper's sync failed")
-                moved = True
+            moved = self._take_poison(held) or moved
             generation, seq = split(held.row.synced)
             if log.poisoned is None:
                 log.settle(generation, seq)
@@ -235,6 +236,14 @@ class Watermarks:
         if again and self._link is not None:
             self._link.ring()
         return moved
+
+    def _take_poison(self, held: Held) -> bool:
+        """Poison the log if the keeper could not sync something of it. Returns whether that is new here."""
+        log, poison = held.log, held.row.poison
+        if not poison or log.poisoned is not None or split(poison)[0] != log.generation:
+            return False
+        log.poison("the keeper's sync failed")
+        return True
 
     def stuck(self, now_s: float, timeout_s: float) -> bool:
         """Whether the keeper has owed something for so long that it must be replaced."""

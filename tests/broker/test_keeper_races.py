@@ -293,6 +293,24 @@ def test_an_error_that_was_told_to_its_partition_poisons_no_other_in_the_next_wi
     assert [log.durable for log in logs] == [2, 2, 2, 1]
 
 
+@pytest.mark.parametrize("commit", ["durable", "written"])
+def test_a_mark_that_cannot_be_synced_is_noticed_with_the_next_append(pair: Pair, commit: str):
+    """The keeper does not ring for it, and would never answer for what follows."""
+    log = pair.open("/a", commit=commit)
+    pair.append(log, 1)
+    pair.publish(log)
+    for now_s in (0.0, 0.2):
+        pair.round(now_s)
+    pair.files.fail_next(segment_of(log))
+    pair.round(9.0)
+    assert pair.files.exists("/a/poison")
+    pair.append(log, 1)
+    pair.publish(log, idle=True, now_s=9.0)
+    assert (log.durable, log.poisoned is None, pair.watermarks.waiting) == (1, False, False)
+    with pytest.raises(Poisoned):
+        pair.append(log, 1)
+
+
 def test_after_an_eio_and_a_restart_of_both_the_log_is_cut_at_the_mark_and_goes_on(pair: Pair):
     log = pair.open("/a")
     durable_one(pair, log)
