@@ -256,9 +256,7 @@ def _finish_copy(files: Files, path: str, found: Found, made: Segment, size: int
     found.next_generation += 1
     found.in_place = True
     _settle(files, path, found)
-    if files.exists(f"{path}/{layout.POISON}"):
-        files.unlink(f"{path}/{layout.POISON}")
-        files.sync_dir(path)
+    remove_void(files, path)  # what was copied: it would be the log again once retention takes the copy
 
 
 def _sweep(files: Files, path: str, found: Found) -> None:
@@ -275,7 +273,7 @@ def _sweep(files: Files, path: str, found: Found) -> None:
 
 
 def remove_void(files: Files, path: str) -> None:
-    """After a cut: unlink what the new generation made void, and the word that poisoned the old one.
+    """After a cut or a copy: unlink what the new generation made void, and the word that poisoned the old one.
 
     Only once the new generation's name is on the disk: until then the old one is the log.
     """

@@ -16,6 +16,7 @@ from penstock.storage.files import Files
 from penstock.storage.log import LogWriter
 from penstock.storage.promises import Promises
 from penstock.storage.reader import LogReader
+from penstock.storage.scan import Bad, Good, scan
 from support.crashes import LOG_ID, OPTIONS, PATH, Survivor, Truth, World
 from support.files import Disk, RecordingFiles
 
@@ -182,6 +183,23 @@ def test_a_suspect_log_is_copied_to_fresh_blocks() -> None:
     assert [name.base_seq for name in fresh] == [2]
     writer.append([encode([b"next"])], 9)
     assert (writer.generation, writer.sync()) == (2, 5)
+
+
+def test_what_was_copied_does_not_come_back_when_retention_takes_the_copy() -> None:
+    world = World()
+    for step in ("append", "sync", "roll", "append", "append"):
+        world.run(step)
+    promises = Promises(f"{PATH}/promises", world.files)
+    writer = LogWriter.open(PATH, files=world.files, options=OPTIONS, promises=promises, suspect=True)
+    writer.append([encode([bytes(OPTIONS.segment_bytes - layout.DATA_START - 512)])], 9)
+    writer.sync()
+    writer.set_first(writer.end_offset)
+    for ref in writer.expired(writer.durable):
+        world.files.unlink(ref.path)
+        world.files.unlink(ref.index_path)
+    found = list(scan(world.files, PATH))
+    assert [each.batch.seq for each in found if isinstance(each, Good)] == [writer.written]
+    assert not any(isinstance(each, Bad) for each in found)
 
 
 def read_all(files: RecordingFiles, limit: int) -> list[bytes]:
