@@ -105,6 +105,8 @@ class Cursor:
         limit = known if limit_seq is None else limit_seq
         if self.seq > limit:
             return None
+        if cached and self.seq == limit and (chunk := self._newest()) is not None:
+            return chunk
         segment = self._segment()
         last = min(limit, self._last_in_segment())
         size = self._run_bytes(segment, last, max_bytes, cached)
@@ -133,6 +135,14 @@ class Cursor:
         self._checksum = batch.header_checksum
         self.offset = batch.base_offset + batch.record_count
         return batch
+
+    def _newest(self) -> Chunk | None:
+        """The next batch from the writer's memory, when it is the one written last: no system call for who keeps up."""
+        newest = None if self._reader.newest is None else self._reader.newest()
+        if newest is None or newest.seq != self.seq or newest.position != self.position:
+            return None
+        batch = parse(newest.batch)
+        return self._advance(newest.batch, [batch]) if batch.previous == self._checksum else None
 
     def _known_limit(self, wanted: int) -> int:
         """The reader's limit, asked for anew when `wanted` is beyond it: so the reader learns of a cut before that."""

@@ -207,8 +207,7 @@ class LogWriter:
         except BaseException as error:
             self._give_up([], error, interrupted=not isinstance(error, Exception))
         try:
-            segment.file.pwritev(entry.buffers, position)
-            segment.position, segment.last_seq = end, seq
+            segment.write_batch(seq, entry.buffers, end)
         except BaseException as error:
             self._give_up([], error, interrupted=True)
         self.written, self.end_offset, self._checksum = seq, entry.end_offset, entry.checksum
@@ -461,8 +460,9 @@ class LogWriter:
     def reader(self, *, mapped: bool = False) -> LogReader:
         """A reader of this log that sees what is committed."""
         return LogReader(
-            self.path, self._files, mapped=mapped, cache=self._cache, limit=self._limit, first=lambda: self._first or 0
-        )
+            self.path, self._files, mapped=mapped, cache=self._cache, limit=self._limit, first=lambda: self._first or 0,
+            newest=lambda: self._open[-1].newest if self._open else None,
+        )  # fmt: skip
 
     def _limit(self) -> int:
         return layout.word(self.generation, self.committed)

@@ -20,6 +20,7 @@ from .errors import Corrupt, InvalidBatch, InvalidTopic, OutOfBounds
 from .files import Files
 from .layout import DATA_START, SegmentName
 from .opening import find_end
+from .segment import Newest
 from .segment_reader import SegmentCache, SegmentReader
 
 __all__ = ["Chunk", "Cursor", "LogReader", "NotCached"]
@@ -33,6 +34,7 @@ class LogReader:
             as the log verifies.
         first: the first offset that may be read, where retention moved it past the first segment's.
         cache: open segments, shared with other readers of the process; the reader's own when None.
+        newest: the batch that was written last, from a writer in this process that has it at hand.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class LogReader:
         limit: Callable[[], int | None] | None = None,
         first: Callable[[], int] | None = None,
         cache: SegmentCache | None = None,
+        newest: Callable[[], Newest | None] | None = None,
     ) -> None:
         self.path = path
         self.mapped = mapped
@@ -52,6 +55,7 @@ class LogReader:
         self._owns_cache = cache is None
         self._limit = limit
         self._first = first
+        self.newest = newest
         self.generation = 0
         """That of the last limit."""
         self._end: int = -1

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
 
+NEWEST_BYTES_MAX = 4096
+"""A batch up to this size is kept until the next one is written: each open log has one."""
+
+
 class SegmentRef(msgspec.Struct, frozen=True, gc=False):
     """A segment's identity for those who sync or unlink it. `path` is the segment file."""
 
@@ -48,10 +52,18 @@ class Page(msgspec.Struct, frozen=True, gc=False):
     size: int
 
 
+class Newest(msgspec.Struct, frozen=True, gc=False):
+    """The batch that was written last, as it stands at `position`."""
+
+    seq: int
+    position: int
+    batch: bytes
+
+
 class Segment:
     """The writer's hold on one segment: open files, the next position, the room reserved."""
 
-    __slots__ = ("allocated", "file", "index", "last_seq", "position", "ref")
+    __slots__ = ("allocated", "file", "index", "last_seq", "newest", "position", "ref")
 
     def __init__(self, ref: SegmentRef, file: File, index: File, *, position: int, last_seq: int) -> None:
         self.ref = ref
@@ -59,6 +71,7 @@ class Segment:
         self.index = index
         self.position = position
         self.last_seq = last_seq
+        self.newest: Newest | None = None
         self.allocated = file.size()
 
     def reserve(self, end: int, first_step: int, most: int) -> None:
@@ -76,6 +89,15 @@ class Segment:
         """Write the index rows of `seq` and those after it."""
         whole = rows if len(rows) == 1 else (b"".join(rows),)
         self.index.pwritev(whole, layout.index_position(self.ref.base_seq, seq))
+
+    def write_batch(self, seq: int, buffers: Sequence[Buffer], end: int) -> None:
+        """Write one batch behind the others, and keep a small one for who reads it at once."""
+        position, newest = self.position, None
+        if end - position <= NEWEST_BYTES_MAX:
+            newest = Newest(seq, position, b"".join(buffers))
+            buffers = (newest.batch,)
+        self.file.pwritev(buffers, position)
+        self.position, self.last_seq, self.newest = end, seq, newest
 
     def sync(self) -> None:
         """Make every batch written so far durable. Raises OSError; see `File.sync`."""
