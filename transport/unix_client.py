@@ -55,6 +55,7 @@ class UnixClient:
             self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         except OSError as error:
             raise CannotListen(f"no socket left ({error.strerror}); raise ulimit -n or close some") from error
+        self._woken = False  # `_wake` may be readable
         self._epoll.register(self._wake, select.EPOLLIN)
         self._spare = memoryview(bytearray(READ_BYTES))
         self._connection: Connection | None = None
@@ -117,11 +118,16 @@ class UnixClient:
             self._put_off()
 
     def refresh(self) -> None:
-        """Find out what has happened."""
+        """Find out what has happened: mostly that something came, and reading tells as much as asking before."""
+        if self._connection is not None and not self._connection.stalled and not self._woken:
+            self._read(self._connection)
+            if self._connection is not None:
+                return
         self._look(0.0)
 
     def _look(self, timeout_s: float | None) -> None:
         """Wait for something to happen, and see to it."""
+        self._woken = False
         for fd, event in self._epoll.poll(timeout_s):
             if fd == self._wake:
                 os.eventfd_read(self._wake)
@@ -192,7 +198,9 @@ class UnixClient:
     def wake(self) -> None:
         """Make `fd` readable until the next `refresh`, from any thread."""
         if not self._epoll.closed:
+            self._woken = True
             os.eventfd_write(self._wake, 1)
+            self._woken = True  # again, if somebody looked between the two: once too often, never too seldom
 
     def close(self) -> None:
         """Drop the connection and what it holds. Repeating it does nothing."""

@@ -141,6 +141,54 @@ def test_any_thread_may_wake_whoever_waits(client):
     client.close()
 
 
+def test_a_wake_is_over_after_a_look_also_when_a_message_came_with_it(url):
+    server = UnixServer(url)
+    client = UnixClient(url)
+    peer = greeted(server, client)
+    assert client.receive() is None
+    server.send(peer, [b"more"])
+    server.flush()
+    client.wake()
+    assert client.receive() == [b"more"]
+    assert not select.select([client.fd], [], [], 0)[0]
+    client.close()
+    server.close()
+
+
+class CountingEpoll:
+    """An epoll that counts how often it is asked."""
+
+    def __init__(self, epoll: select.epoll) -> None:
+        self.asked = 0
+        self._epoll = epoll
+
+    def poll(self, timeout: float | None) -> list[tuple[int, int]]:
+        self.asked += 1
+        return self._epoll.poll(timeout)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._epoll, name)
+
+
+def test_what_came_is_read_without_being_asked_for_before(url, monkeypatch):
+    server = UnixServer(url)
+    client = UnixClient(url)
+    peer = greeted(server, client)
+    assert client.receive() is None
+    counting = CountingEpoll(client._epoll)
+    monkeypatch.setattr(client, "_epoll", counting)
+    server.send(peer, [b"more"])
+    server.flush()
+    assert client.receive() == [b"more"]
+    assert client.receive() is None
+    assert counting.asked == 0
+    client.wake()
+    client.refresh()
+    assert counting.asked == 1
+    client.close()
+    server.close()
+
+
 def test_waiting_ends_in_time_and_with_a_connection(url):
     client = UnixClient(url)
     assert not client.poll(0.01)
