@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,26 @@ def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Pa
     files.create(f"{tmp_path}/again").close()
     for file in opened:
         file.close()
+
+
+@contextmanager
+def soft_limit(most: int) -> Iterator[int]:
+    """What is started in the block may open so many files, unless it asks for more. Gives the hard limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    try:
+        yield hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_broker_and_its_keeper_take_the_hard_limit_whatever_the_soft_one_is(tmp_path: Path):
+    with soft_limit(256) as hard:
+        serving = Serving(ServeConfig(data=str(tmp_path / "data"), board_rows=64), wait=False)
+    with serving:
+        serving.wait_ready()
+        for role in ("broker", "keeper"):
+            assert resource.prlimit(serving.pid(role), resource.RLIMIT_NOFILE) == (hard, hard)
 
 
 @pytest.mark.parametrize("limit", [80])
