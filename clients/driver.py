@@ -129,13 +129,13 @@ class Driver:
 
     def _lead(self, timeout: float) -> None:
         connection = self.connection
-        self._leader, self._leader_turns = True, connection.turns
-        self.lock.release()
-        try:
+        try:  # from here on: an interrupt may come with the return of any call, that of `release` too
+            self._leader, self._leader_turns = True, connection.turns
+            self.lock.release()
             arrived = self._poll.poll(timeout * 1000)
         finally:
-            self.lock.acquire()
             self._leader = False
+            self.lock.acquire()
         if self.closed:
             return
         if not arrived and timeout >= WAIT_MAX_S:
@@ -156,8 +156,8 @@ class Driver:
             self.need_pump()
         timeout = min(max(until - self.connection.clock(), 0.0), WAIT_MAX_S)
         self._sleepers.append(sleeper)
-        self.lock.release()
         try:
+            self.lock.release()
             sleeper.sleep(timeout)
         finally:
             self.lock.acquire()
@@ -167,8 +167,8 @@ class Driver:
 
     def _unlocked(self, wait: Callable[[], object]) -> None:
         """Wait without the lock, which this thread holds exactly once."""
-        self.lock.release()
         try:
+            self.lock.release()
             wait()
         finally:
             self.lock.acquire()

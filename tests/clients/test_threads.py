@@ -219,3 +219,34 @@ def test_a_program_that_forgets_to_close_ends_all_the_same(address, topic, tidy)
     )
     command = [sys.executable, "-c", script, address, topic]
     assert subprocess.run(command, timeout=PATIENCE_S, capture_output=True).returncode == 0
+
+
+class Interrupted:
+    """A client's lock; Ctrl-C comes right after it was let go for a wait, once."""
+
+    def __init__(self, real):
+        self.acquire, self.__real, self.came = real.acquire, real, False
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *_):
+        self.__real.release()
+
+    def release(self):
+        self.__real.release()
+        if not self.came:
+            self.came = True
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("delivery", ["control", "mapped"])
+def test_an_interrupt_right_before_a_wait_leaves_a_client_that_works(unix, topic, delivery):
+    with connect(unix, timeout=PATIENCE_S) as client:
+        client.create_topic(topic)
+        with client.consumer(topic, delivery=delivery) as consumer, client.producer(topic) as producer:
+            client._driver.lock = Interrupted(client._driver.lock)
+            with pytest.raises(KeyboardInterrupt):
+                consumer.fetch(wait=PATIENCE_S)
+            assert producer.send(b"after", timeout=5) == 0
+            assert [record.value for record in consumer.fetch(wait=PATIENCE_S)] == [b"after"]
