@@ -162,11 +162,23 @@ class Cursor:
         if name.base_seq > self.seq:
             first = self._reader.first_offset
             raise OutOfBounds(f"offset {self.offset} of {self.path} is gone; the log begins at offset {first}")
-        position = DATA_START if name.base_seq == self.seq else self._behind_copy(name)
+        position = self._start_of(name) if name.base_seq == self.seq else self._behind_copy(name)
         if position is None:
-            end = self._reader.base_offset(self._reader.place_of(name.base_seq))
+            end = self._reader.base_offset(self._fork())
             raise Diverged(f"{self.path} was cut: what was read of it from offset {end}, its valid end then, is void")
         self._name, self.position = name, position
+
+    def _start_of(self, name: SegmentName) -> int | None:
+        """Where a segment that begins with this place begins; None when it follows other batches than were read."""
+        header = self._reader.segment(name).page.header
+        if header is None or self._checksum is None or name.generation == self._name.generation:
+            return DATA_START
+        return DATA_START if header.previous == self._checksum else None
+
+    def _fork(self) -> int:
+        """Place of the first segment of a later generation than the one that was read."""
+        later = (place for place, name in enumerate(self._reader.names) if name.generation > self._name.generation)
+        return next(later, self._reader.place_of(self.seq))
 
     def _behind_copy(self, name: SegmentName) -> int | None:
         """Where this place is in a segment that begins before it; None when that has other batches there.

@@ -81,6 +81,19 @@ def test_a_reader_is_told_when_other_batches_stand_where_its_own_did(served: Ser
         cursor.next()
 
 
+def test_a_reader_is_told_of_a_cut_also_where_a_segment_begins_right_behind_it(served: Served):
+    served.append(b"1", b"2")
+    served.writer.sync()
+    served.append(b"3", b"4")
+    cursor = served.reader.cursor(0)
+    assert rest(cursor) == [b"1", b"2", b"3", b"4"]
+    served.writer.poison("a sync failed")
+    served.writer = served.open(suspect=False)
+    served.append(*(b"%d" % number + bytes(9000) for number in range(3)))  # each in a segment of its own
+    with pytest.raises(Diverged, match="from offset 2, its valid end"):
+        cursor.next()
+
+
 def test_a_reader_that_retention_overtook_is_told_so_also_when_the_writer_is_another(served: Served):
     for number in range(4):
         served.append(b"%d" % number + bytes(9000))
