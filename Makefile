@@ -6,13 +6,18 @@ ARGS    ?=
 FOLDERS := storage transport broker clients spark
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo bench bench-full soak lint fmt type dev clean
+.PHONY: help test smoke demo bench bench-full soak lint fmt type dev clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-test: lint type ## lint, types and every test: what CI runs
+# Whoever asks for a part of the tests has no need of the lab.
+test: lint type ## lint, types, a minute of the lab and every test: what CI runs
+	$(if $(ARGS),,$(PY) -m perf --smoke)
 	$(PY) -m pytest -q $(ARGS)
+
+smoke: dev ## does the lab work, and have its own ratios held; a minute
+	$(PY) -m perf --smoke $(ARGS)
 
 demo: ## the main job: 336,776 real flights through a broker and back, checked
 	@.ci/environment .venv-demo demo

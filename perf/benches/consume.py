@@ -39,7 +39,7 @@ def rows(lab: Lab) -> Iterator[Row]:
         _fill(client, "consume", peers.RECORD_BYTES, records)
         yield from _small(lab, client, records)
         yield from _groups_at_once(broker, records)
-        yield from _large(lab, client)
+        yield from large(lab, client)
     yield from _cold(lab)
 
 
@@ -86,7 +86,7 @@ def _groups_at_once(broker: Served, records: int) -> Iterator[Row]:
             )
 
 
-def _large(lab: Lab, client: penstock.Client) -> Iterator[Row]:
+def large(lab: Lab, client: penstock.Client) -> Iterator[Row]:
     """As megabytes per second. Arrow reads each byte once, for its checksum; objects are copies of the bytes."""
     records = lab.count(4_800, least=1_600)
     _fill(client, "large", LARGE, records)

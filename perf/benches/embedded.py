@@ -23,7 +23,7 @@ import penstock
 from ..bare import limits
 from ..lab.harness import Lab
 from ..lab.rows import Absent, Beside, Row, Sample
-from ..stores import every_store
+from ..stores import every_store, label
 from ..stores.store import Store
 
 Commit = Literal["durable", "written"]
@@ -67,7 +67,7 @@ def _random_values(record_bytes: int) -> list[bytes]:
 def rows(lab: Lab) -> Iterator[Row]:
     for shape in (USUAL, *(LARGER if lab.full else ())):
         yield from _appends(lab, shape)
-        yield from _reads(lab, shape)
+        yield from reads(lab, shape)
 
 
 # -- appending ------------------------------------------------------------------------------------
@@ -78,14 +78,14 @@ def _appends(lab: Lab, shape: Shape) -> Iterator[Row]:
     levels: tuple[Commit, ...] = ("written", "durable")
     ways = (
         (_one_by_one, f"write() one by one, flushed every {shape.buffered:,}", shape.buffered, 322.0),
-        (_in_bulk, f"append() of {shape.bulk:,} at a time", shape.bulk, 200.0),
+        (in_bulk, f"append() of {shape.bulk:,} at a time", shape.bulk, 200.0),
     )
     for way, name, batch, goal in ways:
         for commit in levels:
             yield Row(
                 shape.named(name),
                 UNIT,
-                partial(_fresh, lab, way, values, batch, commit),
+                partial(fresh, lab, way, values, batch, commit),
                 more_is_better=False,
                 goal=goal if shape is USUAL and commit == "written" else None,
                 limits={"pwrite": partial(limits.pwrite_ns_per_record, lab.directory, record_bytes=shape.record_bytes)},
@@ -98,7 +98,7 @@ def _appends(lab: Lab, shape: Shape) -> Iterator[Row]:
             )
 
 
-def _fresh(lab: Lab, way: Callable[..., float], values: list[bytes], batch: int, commit: Commit) -> float:
+def fresh(lab: Lab, way: Callable[..., float], values: list[bytes], batch: int, commit: Commit) -> float:
     with lab.place() as place:
         return way(place / "log", values, batch, commit)
 
@@ -113,7 +113,7 @@ def _one_by_one(path: Path, values: list[bytes], batch: int, commit: Commit) -> 
         return (time.perf_counter() - begun) / len(values) * 1e9
 
 
-def _in_bulk(path: Path, values: list[bytes], batch: int, commit: Commit) -> float:
+def in_bulk(path: Path, values: list[bytes], batch: int, commit: Commit) -> float:
     with penstock.Log(path, commit=commit) as log:
         begun = time.perf_counter()
         for first in range(0, len(values), batch):
@@ -124,10 +124,10 @@ def _in_bulk(path: Path, values: list[bytes], batch: int, commit: Commit) -> flo
 # -- reading --------------------------------------------------------------------------------------
 
 
-def _reads(lab: Lab, shape: Shape) -> Iterator[Row]:
+def reads(lab: Lab, shape: Shape) -> Iterator[Row]:
     values = shape.values(shape.count(lab.count(1_000_000)))
     with lab.place() as place:
-        _in_bulk(place / "log", values, shape.bulk, "written")
+        in_bulk(place / "log", values, shape.bulk, "written")
         with penstock.Log(place / "log", read_only=True) as log:
             forms = (
                 (_values, "iterate values as bytes", 150.0),
@@ -176,15 +176,11 @@ def _drained(log: penstock.Log, count: int, items: Callable[[], Iterator[object]
 
 
 def _peers(beside: Callable[[Store], AbstractContextManager[Sample]]) -> Mapping[str, Beside[Sample]]:
-    return {_label(store): partial(beside, store) for store in every_store() if store.name != OURS}
+    return {label(store): partial(beside, store) for store in every_store() if store.name != OURS}
 
 
 def _ahead_of_those_that_check() -> Mapping[str, float]:
-    return {_label(store): 1.0 for store in every_store() if store.checks and store.name != OURS}
-
-
-def _label(store: Store) -> str:
-    return f"{store.name}, checked" if store.checks else store.name
+    return {label(store): 1.0 for store in every_store() if store.checks and store.name != OURS}
 
 
 @contextmanager

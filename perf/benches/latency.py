@@ -22,8 +22,8 @@ from ..lab.rows import BEST_PEER, Latency, Row
 from ..load import capacity, loads, peers
 from ..load.loads import Load
 from ..systems import bare
-from ..systems.broker import Served, serve
-from ..systems.penstock import DELIVERIES, SCHEMES, Penstock, connected
+from ..systems.broker import LOCAL, Served, serve
+from ..systems.penstock import DELIVERIES, Penstock, connected
 
 PACE_S = 0.001
 SAME_PACE = "fdatasync at the same pace"
@@ -45,7 +45,7 @@ def rows(lab: Lab) -> Iterator[Row | Latency]:
     runs = loads.Runs(lab)
     with lab.place() as place, bare.SYSTEM.serve(place, "") as socket:
         for delivery in DELIVERIES:
-            system = Penstock(SCHEMES[-1], delivery)
+            system = Penstock(LOCAL, delivery)
             with peers.served(lab, system, "written") as address:
                 yield from _open_loops(lab, runs, system, address, socket)
         yield from _tail(lab, runs, socket)
@@ -56,7 +56,7 @@ def rows(lab: Lab) -> Iterator[Row | Latency]:
 
 def _closed_loops(lab: Lab) -> Iterator[Row]:
     rounds = lab.count(1000, least=100)
-    with lab.place() as place, serve(place, SCHEMES[-1]) as broker, penstock.connect(broker.url) as client:
+    with lab.place() as place, serve(place) as broker, penstock.connect(broker.url) as client:
         client.create_topic("durable")
         client.create_topic("written", commit="written")
         with client.producer("durable") as producer:
@@ -154,7 +154,7 @@ def _tail(lab: Lab, runs: loads.Runs, socket: str) -> Iterator[Latency]:
     """The rate is searched for first; then penstock and the ping-pong are offered half of it."""
     if not lab.full:
         return
-    system = Penstock(SCHEMES[-1], STATED, segment_bytes=SEGMENT, retention_bytes=RETAINED)
+    system = Penstock(LOCAL, STATED, segment_bytes=SEGMENT, retention_bytes=RETAINED)
     with peers.served(lab, system, "written") as address:
         rate = capacity.rate_of(system, address, precision=0.2)
         if not rate:

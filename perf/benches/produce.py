@@ -39,8 +39,8 @@ def _sizes(lab: Lab, client: penstock.Client) -> Iterator[Row]:
     """The stated figure is that of 100 bytes; peers stand beside the larger ones in the full run."""
     for size, full in SIZES.items():
         stated = size == peers.RECORD_BYTES
-        with _producer(client, f"durable-{size}") as producer:
-            yield _many_row(
+        with producer_of(client, f"durable-{size}") as producer:
+            yield many_row(
                 producer,
                 f"produce: send_many of {_text(size)}",
                 peers.values(lab.count(full, least=BATCH_BYTES // size), size),
@@ -52,15 +52,15 @@ def _sizes(lab: Lab, client: penstock.Client) -> Iterator[Row]:
 
 
 def _written(lab: Lab, client: penstock.Client) -> Iterator[Row]:
-    with _producer(client, "written", commit="written") as producer:
+    with producer_of(client, "written", commit="written") as producer:
         values = peers.values(lab.count(SIZES[100]))
         beside = peers.producing(lab, "written")
-        yield _many_row(producer, "produce: send_many of 100 B", values, durability="written", peers=beside, full=True)
+        yield many_row(producer, "produce: send_many of 100 B", values, durability="written", peers=beside, full=True)
 
 
 def _one_by_one(lab: Lab, client: penstock.Client) -> Iterator[Row]:
     count = lab.count(400_000)
-    with _producer(client, "one-by-one") as producer:
+    with producer_of(client, "one-by-one") as producer:
         yield Row(
             "produce: send_nowait one by one",
             "records/s",
@@ -76,11 +76,11 @@ def _spread(lab: Lab, client: penstock.Client, partitions: int) -> Iterator[Row]
     name = f"produce: send_many of 100 B over {partitions:,} partitions"
     if partitions > 100 and not lab.full:
         return
-    with _producer(client, f"spread-{partitions}", partitions=partitions) as producer:
-        yield _many_row(producer, name, peers.values(lab.count(SIZES[100])))
+    with producer_of(client, f"spread-{partitions}", partitions=partitions) as producer:
+        yield many_row(producer, name, peers.values(lab.count(SIZES[100])))
 
 
-def _many_row(producer: penstock.Producer, name: str, values: Sequence[bytes], **row) -> Row:
+def many_row(producer: penstock.Producer, name: str, values: Sequence[bytes], **row) -> Row:
     size = len(values[0])
     batch = limits.RECORDS if size == peers.RECORD_BYTES else max(1, BATCH_BYTES // size)
     return Row(
@@ -93,7 +93,7 @@ def _many_row(producer: penstock.Producer, name: str, values: Sequence[bytes], *
 
 
 @contextmanager
-def _producer(
+def producer_of(
     client: penstock.Client, topic: str, *, partitions: int = 1, commit: str = "durable"
 ) -> Iterator[penstock.Producer]:
     """On a topic that keeps two segments, so that no sample fills the disk, and that is gone afterwards."""

@@ -14,7 +14,8 @@ from ..lab.rows import Absent, Curve, Latency
 from ..load import capacity, loads, peers
 from ..load.loads import Load
 from ..systems import bare
-from ..systems.penstock import DELIVERIES, SCHEMES, Penstock
+from ..systems.broker import LOCAL
+from ..systems.penstock import DELIVERIES, Penstock
 from ..systems.system import System
 
 LEVEL = "written"
@@ -28,7 +29,7 @@ def rows(lab: Lab) -> Iterator[Curve | Latency]:
     if not lab.full:
         return
     found = Found(lab)
-    ours, *others = [Penstock(SCHEMES[-1], delivery) for delivery in reversed(DELIVERIES)]
+    ours, *others = [Penstock(LOCAL, delivery) for delivery in reversed(DELIVERIES)]
     beside: list[System] = [*others, *peers.peers(LEVEL)]
     yield from _rates(lab, found, ours, beside)
     yield from _shares(lab, found, ours)

@@ -7,6 +7,7 @@ measured to its end replaces its own files in perf/results and leaves the others
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -27,9 +28,13 @@ def read(path: Path) -> Measured:
     return msgspec.json.decode(path.read_bytes(), type=Measured)
 
 
-def read_all(directory: Path) -> list[Measured]:
-    """Every bench that has results there, by name."""
-    return [read(path) for path in sorted(directory.glob("*.json"))]
+def has(directory: Path, bench: str) -> bool:
+    return (directory / f"{bench}.json").exists()
+
+
+def read_all(directory: Path, benches: Iterable[str]) -> list[Measured]:
+    """Those of these benches that have results there."""
+    return [read(directory / f"{bench}.json") for bench in benches if has(directory, bench)]
 
 
 def publish(bench: str, source: Path, target: Path) -> None:

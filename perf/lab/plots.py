@@ -71,6 +71,7 @@ def _file(bench: str, title: str) -> str:
 
 def write(directory: Path, results: Sequence[Measured]) -> None:
     """Draw everything; a plot of results that are gone goes too."""
+    directory.mkdir(parents=True, exist_ok=True)
     drawn = {plot.name: plot for measured in results for plot in of(measured)}
     for old in directory.glob("*.svg"):
         if old.name not in drawn:

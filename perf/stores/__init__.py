@@ -13,3 +13,8 @@ def every_store() -> list[Store]:
     """Whatever a module beside this one calls its STORE, by name of the module."""
     modules = (import_module(f"{__name__}.{found.name}") for found in iter_modules([str(Path(__file__).parent)]))
     return [module.STORE for module in modules if hasattr(module, "STORE")]
+
+
+def label(store: Store) -> str:
+    """Its name in tables, where those that check what they read are not to be taken for the others."""
+    return f"{store.name}, checked" if store.checks else store.name

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+LOCAL = "unix"
+"""The scheme that clients on the broker's machine take."""
 START = "from penstock.cli import main; main()"
 
 
@@ -42,7 +44,7 @@ class Served:
 
 
 @contextmanager
-def serve(directory: Path, scheme: str = "ipc", settings: Mapping[str, str] | None = None) -> Iterator[Served]:
+def serve(directory: Path, scheme: str = LOCAL, settings: Mapping[str, str] | None = None) -> Iterator[Served]:
     """`penstock serve` until the block ends, listening on a Unix socket in the way that `scheme` names."""
     with tempfile.TemporaryDirectory(prefix="penstock-perf-") as sockets:
         url = f"{scheme}://{sockets}/s"

@@ -1,6 +1,6 @@
 """penstock as a system of the lab: one broker and its keeper, driven through the Python client.
 
-Contract: the address carries the commit level of topics, which is a topic's own setting: `ipc:///path#written`. One
+Contract: the address carries the commit level of topics, which is a topic's own setting: `unix:///path#written`. One
 system for each way in which records reach a consumer; producing is the same in all of them.
 """
 
@@ -18,7 +18,7 @@ from .system import Receiver, Sender
 if TYPE_CHECKING:
     import penstock
 
-SCHEMES = ("ipc",)
+SCHEMES = ("ipc", "unix")
 DELIVERIES: tuple[Literal["push", "mapped"], ...] = ("push", "mapped")
 AT_ONCE = 10_000
 

@@ -1,0 +1,48 @@
+"""How long benches took, kept so that the next run can say beforehand how long it will take.
+
+Contract: only runs at the stated size are kept, short and full ones apart. What has not been measured is not guessed:
+it is named as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+NAME = "times.json"
+Times = dict[str, float]
+"""Minutes, by bench and kind of run."""
+
+
+def read(*directories: Path) -> Times:
+    """What is known in these; the first that knows a bench is believed."""
+    known: Times = {}
+    for directory in directories:
+        if (path := directory / NAME).exists():
+            known = msgspec.json.decode(path.read_bytes(), type=Times) | known
+    return known
+
+
+def keep(directory: Path, bench: str, full: bool, minutes: float) -> None:
+    """In place of what an earlier run took."""
+    directory.mkdir(parents=True, exist_ok=True)
+    times = read(directory) | {_key(bench, full): round(minutes, 1)}
+    (directory / NAME).write_bytes(
+        msgspec.json.format(msgspec.json.encode(dict(sorted(times.items()))), indent=1) + b"\n"
+    )
+
+
+def estimate(known: Mapping[str, float], benches: Sequence[str], full: bool) -> str:
+    """What to expect, as a sentence."""
+    unknown = [bench for bench in benches if _key(bench, full) not in known]
+    minutes = sum(known.get(_key(bench, full), 0.0) for bench in benches)
+    if len(unknown) == len(benches):
+        return "How long this takes is not known yet: no run like it was kept."
+    rest = f", and {', '.join(unknown)}, of which no run was kept" if unknown else ""
+    return f"At the stated size this takes about {max(1, round(minutes))} min{rest}."
+
+
+def _key(bench: str, full: bool) -> str:
+    return f"{bench}, {'full' if full else 'short'}"
