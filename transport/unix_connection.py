@@ -14,6 +14,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,16 @@ class Connection:
             out.clear()
             self.unsent = 0
             raise Lost(error.strerror) from error
+        except BaseException:
+            self._interrupted()
+            raise
+
+    def _interrupted(self) -> None:
+        """Ctrl-C, maybe between bytes and taking note of them: only a new connection knows where messages begin."""
+        self._out.clear()
+        self.unsent = 0
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def _sent(self, count: int) -> None:
         self.unsent -= count
@@ -104,6 +115,9 @@ class Connection:
                 return []
             except OSError as error:
                 raise Lost(error.strerror) from error
+            except BaseException:
+                self._interrupted()
+                raise
             if not count:
                 raise Lost("closed by the other side")
             self.more = count == sum([len(place) for place in places])

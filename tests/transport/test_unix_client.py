@@ -234,6 +234,44 @@ def test_a_client_that_gets_no_descriptors_says_so(url, exhausted, module, name)
         UnixClient(url)
 
 
+class Interrupted:
+    """A socket; Ctrl-C comes right after a call of it did its work."""
+
+    def __init__(self, real, name):
+        self._real, self._name = real, name
+
+    def __getattr__(self, name):
+        found = getattr(self._real, name)
+        if name != self._name:
+            return found
+
+        def interrupted(*how):
+            found(*how)
+            raise KeyboardInterrupt
+
+        return interrupted
+
+
+@pytest.mark.parametrize("call", ["send", "recv_into"])
+def test_an_interrupt_with_bytes_half_accounted_for_ends_the_connection(url, call):
+    server = UnixServer(url)
+    client = UnixClient(url)
+    peer = greeted(server, client)
+    connection = client._connection
+    connection._socket = Interrupted(connection._socket, call)
+    assert server.send(peer, [b"answer"])
+    server.flush()
+    with pytest.raises(KeyboardInterrupt):
+        client.send([b"once"]) if call == "send" else client.refresh()
+    connection._socket = connection._socket._real
+    for _ in range(2):  # what came before is read first
+        assert client.connections == 2 or select.select([client.fd], [], [], WAIT_S)[0]
+        client.refresh()
+    assert (client.connected, client.connections) == (True, 2)
+    client.close()
+    server.close()
+
+
 def test_an_address_that_cannot_be_is_refused():
     with pytest.raises(InvalidUrl):
         UnixClient("unix://relative")
