@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import sys
 import tempfile
@@ -82,6 +83,7 @@ def _smoke(directory: Path, write: bool) -> None:
 
 def _measure_all(names: Sequence[str], lab: Lab, write: bool) -> None:
     """One bench after the other; one that fails must not cost the others' results."""
+    _take_all_descriptors()
     console = Console(width=None if sys.stdout.isatty() else 180, log_path=False)
     console.log(times.estimate(times.read(OUTCOME, archive.COMMITTED), names, lab.full))
     failed = []
@@ -99,9 +101,15 @@ def _measure_all(names: Sequence[str], lab: Lab, write: bool) -> None:
         raise click.ClickException(f"not measured to the end: {', '.join(failed)}; the reasons are above")
 
 
+def _take_all_descriptors() -> None:
+    """A thousand consumers in this process, and servers that inherit its limit, want more than the usual one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def _measure(bench: str, lab: Lab, console: Console, turn: str) -> float:
     """Shows every result as it comes; how many minutes it took."""
-    measured = session.begun(bench, benches.about(bench), lab)
+    measured = session.begun(bench, benches.about(bench), lab, subject=benches.subject(bench))
     with console.status("starting") as status:
         tell = lambda text: status.update(f"{turn} {bench}: {text}")  # noqa: E731
         for result in session.gather(measured, benches.rows(bench, lab), lab, tell):

@@ -15,9 +15,9 @@ from .lab.measured import Measured, Result
 from .lab.rows import Curve, Latency, Row
 
 
-def begun(name: str, about: str, lab: Lab) -> Measured:
-    """A bench of which nothing has been measured yet."""
-    return Measured(name, about, machine.facts(lab.directory))
+def begun(name: str, about: str, lab: Lab, subject: str = "penstock") -> Measured:
+    """A bench of which nothing has been measured yet; `subject` is whose figures they will be."""
+    return Measured(name, about, machine.facts(lab.directory), subject=subject)
 
 
 def gather(measured: Measured, rows: Generator[Row | Latency | Curve], lab: Lab, tell: Tell) -> Iterator[Result]:

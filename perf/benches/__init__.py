@@ -26,6 +26,11 @@ def about(bench: str) -> str:
     return (_module(bench).__doc__ or "").partition("\n")[0]
 
 
+def subject(bench: str) -> str:
+    """Whose figures they are."""
+    return getattr(_module(bench), "SUBJECT", "penstock")
+
+
 def rows(bench: str, lab: Lab) -> Generator[Row | Latency | Curve]:
     """What it asks for; files that it keeps carry its name."""
     return _module(bench).rows(replace(lab, bench=bench))

@@ -1,59 +1,66 @@
-"""Consuming a stored topic: over PUSH and PULL, and mapped; as objects, and as Arrow batches; warm and cold.
+"""Consuming a stored topic: over a Unix socket, over ZeroMQ, and mapped; as objects and as Arrow batches; warm, cold.
 
-A sample is a new consumer that reads the topic from the first record to the last. Beside it, a bare PUSH hands the
-same bytes to a PULL that does not look at them; memcpy stands beside what is mapped; and every peer reads what it had
-stored before the clock started.
+A sample is a new consumer that reads the topic from the first record to the last. Beside it, a bare PUSH and a bare
+Unix socket hand ready batches of such records to somebody who does not look at them; memcpy stands beside what is
+mapped; and every peer reads what it had stored before the clock started.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count, islice
 from pathlib import Path
 
 import penstock
 
-from ..bare import cold, limits
+from ..bare import cold, limits, unix_sockets, zeromq
 from ..lab.harness import Lab
-from ..lab.rows import BEST_PEER, Row
+from ..lab.rows import BEST_PEER, Row, Sample
 from ..load import peers, readers
 from ..systems.broker import Served, serve
 
 GOALS = {("push", "objects"): 3e6, ("push", "Arrow"): 10e6, ("mapped", "objects"): 4e6, ("mapped", "Arrow"): 50e6}
 STATED = {("push", "objects"): 5.0, ("mapped", "Arrow"): 20.0}
 """Times the best peer. These two rows have the peers beside them; the full run has them beside the others as well."""
+PATHS = {"push": "over unix://", "mapped": "mapped"}
+OVER_IPC = {"push": "PUSH/PULL", "control": "the control port"}
+SIZES = {1024: 240_000, 64 << 10: 4_800}
+"""Records of a sample beside the many of 100 bytes, by their size."""
 LARGE = 64 << 10
 GROUPS = (1, 4, 16)
 COLD_BYTES = 2 << 30
-BARE, MEMCPY, READ = "bare PUSH/PULL", "memcpy", "reading the files"
+BARE, BARE_UNIX, MEMCPY, READ = "bare PUSH/PULL", "bare Unix socket", "memcpy", "reading the files"
 
 _groups = count()
 
 
 def rows(lab: Lab) -> Iterator[Row]:
-    batches = lab.count(1_200_000) // limits.RECORDS or 1
-    records = batches * limits.RECORDS
+    batches = lab.count(1_200_000) // zeromq.RECORDS or 1
+    records = batches * zeromq.RECORDS
     with lab.place() as place, serve(place) as broker, penstock.connect(broker.url) as client:
         _fill(client, "consume", peers.RECORD_BYTES, records)
         yield from _small(lab, client, records)
         yield from _groups_at_once(broker, records)
+        for size in SIZES:
+            yield from _larger(lab, client, size)
         yield from large(lab, client)
+    with lab.place() as place, serve(place, "ipc") as broker, penstock.connect(broker.url) as client:
+        yield from _over_ipc(client, records)
     yield from _cold(lab)
 
 
 def _small(lab: Lab, client: penstock.Client, records: int) -> Iterator[Row]:
-    bare = {BARE: lambda: limits.push_pull_records_per_s(records)}
     for (delivery, form), goal in GOALS.items():
-        read = {"objects": _objects, "Arrow": _arrow}[form]
+        read = READS[form]
         stated = STATED.get((delivery, form))
         yield Row(
-            f"consume: {'PUSH/PULL' if delivery == 'push' else 'mapped'}, as {form}",
+            f"consume: {PATHS[delivery]}, as {form}",
             "records/s",
             lambda read=read, delivery=delivery: read(client, "consume", delivery, records),
             goal=goal,
-            limits=bare,
+            limits=_bare(records),
             peers=peers.consuming(lab, "durable") if stated or lab.full else {},
             ratio_goals={BEST_PEER: stated} if stated else {},
             durability="durable",
@@ -63,9 +70,45 @@ def _small(lab: Lab, client: penstock.Client, records: int) -> Iterator[Row]:
         "consume: mapped, as Arrow, verify=False",
         "records/s",
         lambda: _arrow(client, "consume", "mapped", records, verify=False),
-        limits=bare,
+        limits=_bare(records),
         durability="durable",
     )
+
+
+def _bare(records: int, size: int = peers.RECORD_BYTES) -> Mapping[str, Sample]:
+    return {
+        BARE: lambda: zeromq.push_pull_records_per_s(records, size),
+        BARE_UNIX: lambda: unix_sockets.delivered_records_per_s(records, size),
+    }
+
+
+def _larger(lab: Lab, client: penstock.Client, size: int) -> Iterator[Row]:
+    """Peers stand beside these in the full run. Large ones that are mapped are told in megabytes: `large`."""
+    ways = [("push", "objects"), *([("mapped", "Arrow")] if size < LARGE else [])]
+    records, topic = lab.count(SIZES[size], least=1_600), f"consume-{size}"
+    _fill(client, topic, size, records)
+    for delivery, form in ways:
+        yield Row(
+            f"consume: {PATHS[delivery]}, {size >> 10} KiB records, as {form}",
+            "records/s",
+            lambda read=READS[form], delivery=delivery: read(client, topic, delivery, records),
+            limits=_bare(records, size),
+            peers=peers.consuming(lab, "durable", size) if lab.full else {},
+            durability="durable",
+        )
+
+
+def _over_ipc(client: penstock.Client, records: int) -> Iterator[Row]:
+    """ZeroMQ on the same machine: by an endpoint for each consumer, and over the port of requests."""
+    _fill(client, "consume", peers.RECORD_BYTES, records)
+    for delivery, text in OVER_IPC.items():
+        yield Row(
+            f"consume: over ipc://, {text}, as objects",
+            "records/s",
+            lambda delivery=delivery: _objects(client, "consume", delivery, records),
+            limits=_bare(records),
+            durability="durable",
+        )
 
 
 def _groups_at_once(broker: Served, records: int) -> Iterator[Row]:
@@ -88,10 +131,10 @@ def _groups_at_once(broker: Served, records: int) -> Iterator[Row]:
 
 def large(lab: Lab, client: penstock.Client) -> Iterator[Row]:
     """As megabytes per second. Arrow reads each byte once, for its checksum; objects are copies of the bytes."""
-    records = lab.count(4_800, least=1_600)
+    records = lab.count(SIZES[LARGE], least=1_600)
     _fill(client, "large", LARGE, records)
     megabytes = LARGE / 1e6
-    for form, read in (("Arrow", _arrow), ("objects", _objects)):
+    for form, read in READS.items():
         yield Row(
             f"consume: mapped, 64 KiB records, as {form}",
             "MB/s",
@@ -159,3 +202,6 @@ def _arrow(client: penstock.Client, topic: str, delivery: str, records: int, *, 
         while seen < records:
             seen += next(batches).num_rows
         return (records - begin) / (time.perf_counter() - begun)
+
+
+READS: Mapping[str, Callable[[penstock.Client, str, str, int], float]] = {"Arrow": _arrow, "objects": _objects}

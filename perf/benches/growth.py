@@ -138,7 +138,7 @@ class GrowingLog(Once):
 
 
 def _topics(lab: Lab) -> Iterator[Curve]:
-    """A broker keeps two files open for each partition; as many topics as the machine's limit of open files allows."""
+    """A broker keeps two files open for each partition, and takes as many as the machine's hard limit allows."""
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = (files - OTHER_FILES) // 2
     counts = sorted({min(count, most) for count in (TOPICS_FULL if lab.full else TOPICS)})

@@ -13,10 +13,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
+import numpy as np
 import penstock
 
-from ..bare import limits
+from ..bare import limits, unix_sockets, zeromq
+from ..bare.other_process import peer, wait_until
 from ..lab.harness import Lab
 from ..lab.rows import BEST_PEER, Latency, Row
 from ..load import capacity, loads, peers
@@ -27,28 +30,36 @@ from ..systems.penstock import DELIVERIES, Penstock, connected
 
 PACE_S = 0.001
 SAME_PACE = "fdatasync at the same pace"
-BARE_ZEROMQ = "bare ZeroMQ ipc one way"
+BARE_ZEROMQ, BARE_UNIX = "bare ZeroMQ ipc one way", "bare Unix socket one way"
 PING_PONG = "bare Unix socket, ping-pong"
 IDLE = 20
-RATES = {"1 k/s": 1_000, "10 k/s": 10_000}
-IN_MINUTES = 10_000
-"""The rate that also the short run takes beside peers: each peer costs a quarter of a minute."""
+RATES = {"1 k/s": (1_000, 0.8), "10 k/s": (10_000, 0.4)}
+"""How many in a second, and how many seconds of a sample: in the short run each peer takes a quarter of a minute."""
+FULL_S = 3.0
 STATED = "mapped"
-"""The delivery that local readers are for; in the full run peers stand beside the other one as well."""
-SEGMENT, RETAINED = "4MB", "16MB"
-TAIL_S = 8.0
+"""The delivery that local readers are for; in the full run peers stand beside the others as well."""
+SEGMENT, RETAINED = "1MB", "4MB"
+TAIL_S, TAIL_FULL_S = 7.0, 20.0
 """Long enough for a pass of retention, which a broker makes every five seconds."""
+TAIL_PRECISION = 0.5
+"""Of the rate whose half is offered."""
 
 
 def rows(lab: Lab) -> Iterator[Row | Latency]:
     yield from _closed_loops(lab)
+    yield from _closed_loop_over_ipc(lab)
     runs = loads.Runs(lab)
     with lab.place() as place, bare.SYSTEM.serve(place, "") as socket:
-        for delivery in DELIVERIES:
-            system = Penstock(LOCAL, delivery)
+        for system in _systems(lab):
             with peers.served(lab, system, "written") as address:
                 yield from _open_loops(lab, runs, system, address, socket)
         yield from _tail(lab, runs, socket)
+
+
+def _systems(lab: Lab) -> list[Penstock]:
+    """Over unix:// with every delivery; over ZeroMQ, in the full run, with those that use it."""
+    over_zeromq = [Penstock("ipc", "push"), Penstock("ipc", "control")] if lab.full else []
+    return [*(Penstock(LOCAL, delivery) for delivery in DELIVERIES), *over_zeromq]
 
 
 # -- closed loops ---------------------------------------------------------------------------------
@@ -64,6 +75,14 @@ def _closed_loops(lab: Lab) -> Iterator[Row]:
         yield from _idle_reader(broker, client, rounds)
 
 
+def _closed_loop_over_ipc(lab: Lab) -> Iterator[Row]:
+    with lab.place() as place, serve(place, "ipc") as broker, penstock.connect(broker.url) as client:
+        client.create_topic("durable")
+        with client.producer("durable") as producer:
+            row = _durable(lab, producer, lab.count(1000, least=100))
+            yield replace(row, name=f"{row.name}, over ipc://", peers={}, ratio_goals={}, stated="")
+
+
 def _durable(lab: Lab, producer: penstock.Producer, rounds: int) -> Row:
     taken = [_closed_loop_us(producer, 100)]
 
@@ -75,7 +94,7 @@ def _durable(lab: Lab, producer: penstock.Producer, rounds: int) -> Row:
         "latency: one durable record, closed loop",
         "us",
         durable,
-        False,
+        more_is_better=False,
         limits={SAME_PACE: lambda: limits.fdatasync_us(lab.directory, taken[-1] / 1e6)},
         peers=peers.acknowledging(lab, "durable", rounds // 4),
         ratio_goals={SAME_PACE: 1.5},
@@ -101,8 +120,8 @@ def _idle_reader(broker: Served, client: penstock.Client, rounds: int) -> Iterat
                 f"latency: send to an idle {delivery} reader, one way, less 40 us",
                 "us",
                 lambda producer=producer, delivery=delivery: _one_way_us(broker, producer, delivery, rounds) - 40,
-                False,
-                limits={BARE_ZEROMQ: limits.one_way_us},
+                more_is_better=False,
+                limits={BARE_ZEROMQ: zeromq.one_way_us, BARE_UNIX: unix_sockets.one_way_us},
                 ratio_goals={} if goal is None else {BARE_ZEROMQ: goal},
                 durability="written",
             )
@@ -110,25 +129,24 @@ def _idle_reader(broker: Served, client: penstock.Client, rounds: int) -> Iterat
 
 def _one_way_us(broker: Served, producer: penstock.Producer, delivery: str, rounds: int) -> float:
     """From before `send` to after the reader's `fetch`, at a pace that leaves the reader idle in between."""
-    with limits.peer("reader", broker.url, "written", delivery, str(rounds)) as reader:
+    with peer("reader", broker.url, "written", delivery, str(rounds)) as reader:
         for _ in range(rounds):
-            limits.wait_until(time.perf_counter() + PACE_S)
+            wait_until(time.perf_counter() + PACE_S)
             producer.send(time.perf_counter_ns().to_bytes(8, "little") + bytes(92))
-        assert reader.stdout
-        return float(reader.stdout.readline())
+        return float(np.median(reader.ages_ns())) / 1e3
 
 
 # -- open loops -----------------------------------------------------------------------------------
 
 
 def _open_loops(lab: Lab, runs: loads.Runs, system: Penstock, address: str, socket: str) -> Iterator[Latency]:
-    seconds = 3.0 if lab.full else 0.8
-    name = f"send to receive, {system.delivery}"
-    yield _latency(runs, f"wake-up, {system.delivery}", "20/s", Load(IDLE, 2 * seconds), system, address, socket)
-    for text, rate in RATES.items():
-        load = Load(rate, seconds, warm_s=0.2)
-        row = _latency(runs, name, text, load, system, address, socket)
-        if lab.full or (system.delivery == STATED and rate == IN_MINUTES):
+    way = system.delivery if system.scheme == LOCAL else f"{system.delivery} over {system.scheme}://"
+    idle = Load(IDLE, 2 * (FULL_S if lab.full else 0.8))
+    yield _latency(runs, f"wake-up, {way}", "20/s", idle, system, address, socket)
+    for text, (rate, seconds) in RATES.items():
+        load = Load(rate, FULL_S if lab.full else seconds, warm_s=0.2)
+        row = _latency(runs, f"send to receive, {way}", text, load, system, address, socket)
+        if lab.full or system.delivery == STATED:
             told = lambda peer, outcome, text=text: runs.kept(f"{peer.name}, written, {text}", outcome)  # noqa: E731
             row.peers = peers.delivering(lab, "written", load, told)
         if system.delivery == STATED:
@@ -152,14 +170,12 @@ def _latency(
 
 def _tail(lab: Lab, runs: loads.Runs, socket: str) -> Iterator[Latency]:
     """The rate is searched for first; then penstock and the ping-pong are offered half of it."""
-    if not lab.full:
-        return
     system = Penstock(LOCAL, STATED, segment_bytes=SEGMENT, retention_bytes=RETAINED)
     with peers.served(lab, system, "written") as address:
-        rate = capacity.rate_of(system, address, precision=0.2)
+        rate = capacity.rate_of(system, address, precision=TAIL_PRECISION)
         if not rate:
             raise RuntimeError(f"{system.name} sustains no rate at all")
-        load = Load(rate // 2, TAIL_S)
+        load = Load(rate // 2, TAIL_FULL_S if lab.full else TAIL_S)
         yield Latency(
             "send to receive at half of the sustained rate, keeper and retention running",
             "50 %",
@@ -169,7 +185,6 @@ def _tail(lab: Lab, runs: loads.Runs, socket: str) -> Iterator[Latency]:
             durability="written",
             note=f"{rate // 2:,} records/s; segments of {SEGMENT}, {RETAINED} kept",
             stated="tail",
-            full=True,
         )
 
 

@@ -1,8 +1,9 @@
 """Producing from one client in a closed loop, beside a bare DEALER and ROUTER and beside every peer.
 
-The window is the client's own, 8 MB, in penstock; eight batches in the bare pair, which moves the same batches, encoded
-by the same function, and acknowledges each as soon as it has arrived: no log, no checksum verified, no disk. A peer is
-driven as its users would to send many at once, and its time includes connecting, which is small beside the rest.
+Over unix:// where a row says nothing else. The window is the client's own, 8 MB, in penstock; eight batches in the bare
+pairs, over ZeroMQ and over a Unix socket, which move the same batches, encoded by the same function, and acknowledge
+each as soon as it has arrived: no log, no checksum verified, no disk. A peer is driven as its users would to send many
+at once, and its time includes connecting, which is small beside the rest.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ from contextlib import contextmanager
 
 import penstock
 
-from ..bare import limits
+from ..bare import limits, unix_sockets, zeromq
 from ..lab.harness import Lab
 from ..lab.rows import BEST_PEER, Row
 from ..load import peers
 from ..systems.broker import serve
 
-BARE = "bare DEALER/ROUTER"
-BATCH_BYTES = 256 << 10
+BARE, BARE_UNIX = "bare DEALER/ROUTER", "bare Unix socket"
 SIZES = {100: 1_200_000, 1024: 240_000, 64 << 10: 4_800}
 """Records of a sample, by their size."""
 PARTITIONS = (16, 1000)
@@ -33,6 +33,8 @@ def rows(lab: Lab) -> Iterator[Row]:
         yield from _one_by_one(lab, client)
         for partitions in PARTITIONS:
             yield from _spread(lab, client, partitions)
+    with lab.place() as place, serve(place, "ipc") as broker, penstock.connect(broker.url) as client:
+        yield from _over_ipc(lab, client)
 
 
 def _sizes(lab: Lab, client: penstock.Client) -> Iterator[Row]:
@@ -43,12 +45,18 @@ def _sizes(lab: Lab, client: penstock.Client) -> Iterator[Row]:
             yield many_row(
                 producer,
                 f"produce: send_many of {_text(size)}",
-                peers.values(lab.count(full, least=BATCH_BYTES // size), size),
+                peers.values(lab.count(full, least=zeromq.in_a_batch(size)), size),
                 peers=peers.producing(lab, "durable", size) if stated or lab.full else {},
                 ratio_goals={BARE: 0.8, BEST_PEER: 5.0} if stated else {},
                 goal=2.5e6 if stated else None,
                 stated="produce" if stated else "",
             )
+
+
+def _over_ipc(lab: Lab, client: penstock.Client) -> Iterator[Row]:
+    """ZeroMQ on the same machine, by a broker that listens to nothing else."""
+    with producer_of(client, "over-ipc") as producer:
+        yield many_row(producer, "produce: send_many of 100 B over ipc://", peers.values(lab.count(SIZES[100])))
 
 
 def _written(lab: Lab, client: penstock.Client) -> Iterator[Row]:
@@ -82,12 +90,15 @@ def _spread(lab: Lab, client: penstock.Client, partitions: int) -> Iterator[Row]
 
 def many_row(producer: penstock.Producer, name: str, values: Sequence[bytes], **row) -> Row:
     size = len(values[0])
-    batch = limits.RECORDS if size == peers.RECORD_BYTES else max(1, BATCH_BYTES // size)
+    batch = zeromq.in_a_batch(size)
     return Row(
         name,
         "records/s",
         lambda: _many(producer, values),
-        limits={BARE: lambda: limits.dealer_router_records_per_s(values, batch)},
+        limits={
+            BARE: lambda: zeromq.dealer_router_records_per_s(values, batch),
+            BARE_UNIX: lambda: unix_sockets.acknowledged_records_per_s(values, batch),
+        },
         **{"durability": "durable", **row},
     )
 
@@ -101,7 +112,7 @@ def producer_of(
     client.create_topic(topic, partitions=partitions, commit=commit, **sizes)
     try:
         with client.producer(topic) as producer:
-            producer.send_many([bytes(peers.RECORD_BYTES)] * limits.RECORDS)
+            producer.send_many([bytes(peers.RECORD_BYTES)] * zeromq.RECORDS)
             yield producer
     finally:
         client.delete_topic(topic)

@@ -126,6 +126,7 @@ class Measured:
     bench: str
     about: str  # the first line of the bench's docstring
     facts: dict[str, Any] = field(default_factory=dict)  # machine.py
+    subject: str = "penstock"  # whose figures these are
     peers: dict[str, str] = field(default_factory=dict)  # versions of what stood beside
     figures: list[Figure] = field(default_factory=list)
     latencies: list[Loaded] = field(default_factory=list)

@@ -55,11 +55,13 @@ def of(measured: Measured) -> Iterator[Plot]:
     """What a bench's results are drawn as."""
     if bars := list(_ratios(measured.figures)):
         yield Plot(
-            f"{measured.bench}-ratios.svg", f"{measured.bench}: penstock against the others", partial(_bars, bars)
+            f"{measured.bench}-ratios.svg",
+            f"{measured.bench}: {measured.subject} against the others",
+            partial(_bars, bars),
         )
     for name, loads in groupby(measured.latencies, key=lambda row: (row.name, row.durability)):
         title = " ".join(filter(None, name))
-        yield Plot(_file(measured.bench, title), title, partial(_percentiles, list(loads)))
+        yield Plot(_file(measured.bench, title), title, partial(_percentiles, list(loads), measured.subject))
     for grown in measured.curves:
         yield Plot(_file(measured.bench, grown.name), grown.name, partial(_curve, grown))
 
@@ -132,13 +134,13 @@ def _bars(bars: Sequence[Bar], canvas: Any) -> None:
 # -- percentiles by load --------------------------------------------------------------------------
 
 
-def _percentiles(loads: Sequence[Loaded], canvas: Any) -> None:
+def _percentiles(loads: Sequence[Loaded], subject: str, canvas: Any) -> None:
     """One panel for each load, one line for each system."""
     canvas.set_size_inches(1.5 + 2.4 * len(loads), 3.4)
     panels = canvas.subplots(1, len(loads), sharey=True, squeeze=False)[0]
-    names = ["penstock", *dict.fromkeys(other.name for row in loads for other in row.compared if other.is_measured)]
+    names = [subject, *dict.fromkeys(other.name for row in loads for other in row.compared if other.is_measured)]
     for axes, row in zip(panels, loads, strict=True):
-        lines = {"penstock": row.samples, **{other.name: other.samples for other in row.compared if other.is_measured}}
+        lines = {subject: row.samples, **{other.name: other.samples for other in row.compared if other.is_measured}}
         for name, samples in lines.items():
             colour = COLOURS[names.index(name) % len(COLOURS)]
             values = [median(samples, of) for of in PERCENTILES]

@@ -89,12 +89,12 @@ def _bench(measured: Measured) -> Iterator[str]:
     yield measured.about
     yield provenance(measured)
     if measured.figures:
-        headings = ("figure", "durability", "penstock", "beside it", "measured", "ratio", "goal", "reached")
+        headings = ("figure", "durability", measured.subject, "beside it", "measured", "ratio", "goal", "reached")
         yield table(headings, (cells for figure in measured.figures for cells in _figure(figure)))
     for name, loads in groupby(measured.latencies, key=lambda row: (row.name, row.durability)):
         yield f"**{name[0]}**{f' ({name[1]})' if name[1] else ''}, microseconds"
         headings = ("load", "", *PERCENTILES.values(), "ratios of p50, p99, p99.9", "goals")
-        yield table(headings, (cells for row in loads for cells in _loaded(row)))
+        yield table(headings, (cells for row in loads for cells in _loaded(row, measured.subject)))
     for grown in measured.curves:
         yield f"**{grown.name}**{f' ({grown.durability})' if grown.durability else ''}, {grown.unit}"
         yield table((grown.x_name, *(series.name for series in grown.series)), _grown(grown))
@@ -148,13 +148,13 @@ def _missing(other: Compared[float] | Compared[Percentiles]) -> str:
     return f"absent: {other.absent}" if other.absent else f"failed: {other.failed}"
 
 
-def _loaded(row: Loaded) -> Iterator[Sequence[str]]:
+def _loaded(row: Loaded, subject: str) -> Iterator[Sequence[str]]:
     goals = [
         f"{PERCENTILES[verdict.asked.of]} {wording.bound(verdict.asked, False, 'us')}:"
         f" {wording.measured(verdict, 'us')} {wording.answer(verdict.reached)}"
         for verdict in verdicts(row)
     ]
-    yield row.load, "penstock", *_percentiles(row.samples), "", "<br>".join(goals)
+    yield row.load, subject, *_percentiles(row.samples), "", "<br>".join(goals)
     for other in row.compared:
         if other.is_measured:
             ratios = ", ".join(wording.ratio(ratio_of(other, of)) for of in ("p50", "p99", "p999"))

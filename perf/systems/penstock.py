@@ -18,8 +18,10 @@ from .system import Receiver, Sender
 if TYPE_CHECKING:
     import penstock
 
+Delivery = Literal["push", "control", "mapped"]
 SCHEMES = ("ipc", "unix")
-DELIVERIES: tuple[Literal["push", "mapped"], ...] = ("push", "mapped")
+DELIVERIES: tuple[Delivery, ...] = ("push", "mapped")
+"""Over unix://, push and control are the same."""
 AT_ONCE = 10_000
 
 
@@ -29,12 +31,12 @@ class Penstock:
     durabilities = frozenset({"durable", "written"})
     chunk = 1_200_000
 
-    def __init__(self, scheme: str, delivery: Literal["push", "mapped"], **settings: str) -> None:
+    def __init__(self, scheme: str, delivery: Delivery, **settings: str) -> None:
         """`settings` are those of the topics that it creates."""
         self.name = f"penstock ({scheme}, {delivery})"
         self.scheme = scheme
         self.settings = {"segment_bytes": "256MB", **settings}
-        self.delivery: Literal["push", "mapped"] = delivery
+        self.delivery: Delivery = delivery
 
     def absent(self) -> str:
         return ""
@@ -117,4 +119,4 @@ def connected(address: str) -> Iterator[penstock.Client]:
         yield client
 
 
-SYSTEMS = [Penstock(scheme, delivery) for scheme in SCHEMES for delivery in DELIVERIES]
+SYSTEMS = [*(Penstock(scheme, delivery) for scheme in SCHEMES for delivery in DELIVERIES), Penstock("ipc", "control")]

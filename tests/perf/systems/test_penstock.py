@@ -54,5 +54,6 @@ def test_the_address_carries_the_level_that_topics_get(served):
 
 
 def test_every_scheme_has_every_delivery_under_a_name_of_its_own():
-    assert len({system.name for system in SYSTEMS}) == len(lab_penstock.SCHEMES) * len(lab_penstock.DELIVERIES)
-    assert {system.delivery for system in SYSTEMS} == {"push", "mapped"}
+    ways = {(scheme, delivery) for scheme in lab_penstock.SCHEMES for delivery in lab_penstock.DELIVERIES}
+    assert {(system.scheme, system.delivery) for system in SYSTEMS} == {*ways, ("ipc", "control")}
+    assert len({system.name for system in SYSTEMS}) == len(SYSTEMS)

@@ -1,0 +1,71 @@
+"""What it takes to wake another process: by a semaphore, and by an eventfd there and back."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import posix_ipc
+
+from .other_process import peer, wait_until
+
+PACE_S = 0.001
+
+
+def semaphore_ages_ns(rounds: int = 500) -> np.ndarray:
+    """From before `post` in one process to after `wait` in another, which sleeps in between; one each PACE_S."""
+    name = f"/penstock-perf-{uuid.uuid4().hex}"
+    with _semaphore(name) as semaphore, tempfile.TemporaryFile() as file:
+        file.truncate(mmap.PAGESIZE)
+        shared = [file.fileno()]
+        with (
+            mmap.mmap(file.fileno(), mmap.PAGESIZE) as memory,
+            memoryview(memory).cast("q") as stamp,
+            peer("semaphore", name, str(file.fileno()), str(rounds), descriptors=shared) as waiter,
+        ):
+            for _ in range(rounds):
+                wait_until(time.perf_counter() + PACE_S)
+                stamp[0] = time.perf_counter_ns()
+                semaphore.release()
+            return waiter.ages_ns()
+
+
+def eventfd_ns(rounds: int = 5000) -> np.ndarray:
+    """Round trips: one process is woken and wakes the other back, one right after the other."""
+    took = []
+    with (
+        _eventfd() as there,
+        _eventfd() as back,
+        peer("eventfd", str(there), str(back), str(rounds), descriptors=[there, back]),
+    ):
+        for _ in range(rounds):
+            begun = time.perf_counter_ns()
+            os.eventfd_write(there, 1)
+            os.eventfd_read(back)
+            took.append(time.perf_counter_ns() - begun)
+    return np.array(took, dtype=np.int64)
+
+
+@contextmanager
+def _semaphore(name: str) -> Iterator[posix_ipc.Semaphore]:
+    semaphore = posix_ipc.Semaphore(name, posix_ipc.O_CREX)
+    try:
+        yield semaphore
+    finally:
+        semaphore.unlink()
+        semaphore.close()
+
+
+@contextmanager
+def _eventfd() -> Iterator[int]:
+    descriptor = os.eventfd(0)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
