@@ -19,7 +19,7 @@ from ..systems.penstock import DELIVERIES, Penstock
 from ..systems.system import System
 
 LEVEL = "written"
-SIZES = (100, 64 << 10)
+SIZES = (100, 1 << 10, 64 << 10)
 PRECISION = 0.2
 SHARES = (10, 50, 80, 90)
 SECONDS = 3.0
@@ -48,7 +48,8 @@ class Found:
         key = system.name, size
         if key not in self._rates:
             with peers.served(self._lab, system, LEVEL) as address:
-                self._rates[key] = capacity.rate_of(system, address, size, PRECISION)
+                seconds = max(capacity.SHORTEST_S, capacity.SECONDS * self._lab.scale)
+                self._rates[key] = capacity.rate_of(system, address, size, PRECISION, seconds)
         if not self._rates[key]:
             raise Absent(f"{system.name} sustains no rate with records of {size} bytes")
         return self._rates[key]

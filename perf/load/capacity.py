@@ -17,17 +17,18 @@ from .loads import Load, Outcome
 FIRST_BYTES = 20_000_000
 """What the first rate that is tried comes to, in bytes per second, each record counted as RECORD_COSTS_BYTES longer."""
 RECORD_COSTS_BYTES = 900
-SECONDS = 1.0
+SECONDS, SHORTEST_S = 1.0, 0.2
+"""Of a try."""
 TRIES_MAX = 32
 P99_MOST_US = 100_000.0
 GROWTH_MOST = 0.02
 """Seconds of latency per second: at this, the system does 2 % less than what is offered."""
 
 
-def rate_of(system: System, address: str, size: int = 100, precision: float = 0.1) -> int:
+def rate_of(system: System, address: str, size: int = 100, precision: float = 0.1, seconds: float = SECONDS) -> int:
     """What a running system sustains, in messages of `size` bytes per second."""
     first = FIRST_BYTES // (size + RECORD_COSTS_BYTES)
-    return sustained(lambda rate: loads.run(system, address, Load(rate, SECONDS, size)), first, precision)
+    return sustained(lambda rate: loads.run(system, address, Load(rate, seconds, size)), first, precision)
 
 
 def keeps_up(outcome: Outcome) -> bool:

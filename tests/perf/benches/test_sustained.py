@@ -18,7 +18,7 @@ def searches(monkeypatch):
     asked: list[int] = []
     answers = [4000, 0]
 
-    def rate_of(system, address, size, precision):
+    def rate_of(system, address, size, precision, seconds):
         asked.append(size)
         return answers[len(asked) - 1]
 
@@ -41,6 +41,14 @@ def test_a_system_that_sustains_nothing_is_absent_at_that_size(searches, tmp_pat
         with pytest.raises(Absent, match="65536 bytes"):
             found.rate(SYSTEM, 65536)
     assert searches == [100, 65536]
+
+
+def test_a_look_tries_rates_for_a_shorter_time(monkeypatch, tmp_path):
+    tried: list[float] = []
+    monkeypatch.setattr(capacity, "rate_of", lambda *asked: tried.append(asked[-1]) or 1)
+    for scale in (1.0, 0.5, 0.01):
+        Found(Lab(tmp_path, 1, scale)).rate(SYSTEM)
+    assert tried == [1.0, 0.5, capacity.SHORTEST_S]
 
 
 def test_it_runs_only_in_the_full_run(tmp_path):
