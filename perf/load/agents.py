@@ -169,11 +169,14 @@ def _until(moment_ns: int) -> Iterator[Callable[[Callable[P, T]], Callable[P, T]
     def ending(call: Callable[P, T]) -> Callable[P, T]:
         def called(*arguments: P.args, **options: P.kwargs) -> T:
             try:
-                return call(*arguments, **options)
+                came = call(*arguments, **options)
             except Exception as error:
                 if time.perf_counter_ns() >= moment_ns:
                     raise openloop.Over from error
                 raise
+            if time.perf_counter_ns() >= moment_ns:
+                raise openloop.Over  # a library may lose what a handler raises: posix_ipc does
+            return came
 
         return called
 

@@ -97,9 +97,7 @@ class Penstock:
         with connected(address) as client, self._consumer(client, stream, "latest") as consumer:
 
             def receive() -> list[bytes]:
-                while not (records := consumer.fetch(AT_ONCE, wait=1.0)):
-                    pass
-                return [record.value for record in records]
+                return [record.value for record in consumer.fetch(AT_ONCE, wait=1.0)]
 
             consumer.fetch(1, wait=0.0)  # what has to be set up before the first record is
             yield receive

@@ -13,7 +13,8 @@ Contract:
   the oldest that is there, as objects an application could use (bytes at least), and acknowledged where the system
   wants that. A queue forgets what was consumed; a log gives the same values again.
 - A `Sender` takes values that are due now, as one batch where the client can; it waits for no acknowledgement if the
-  client can pipeline. A `Receiver` waits for at least one value and returns what has arrived.
+  client can pipeline. A `Receiver` waits for a value, not much
+  longer than a second if it can, and returns what has arrived.
 - The sender of `acknowledged` returns when every value it was given is acknowledged: one record, closed loop.
 """
 

@@ -75,6 +75,12 @@ def test_the_end_of_a_run_interrupts_a_call_that_waits_for_ever():
         os.close(writable)
 
 
+def test_a_library_that_loses_the_end_ends_with_its_next_answer(monkeypatch):
+    monkeypatch.setattr(agents.signal, "setitimer", lambda *_: None)
+    with pytest.raises(Over), agents._until(time.perf_counter_ns()) as ending:
+        ending(lambda: [b"late"])()
+
+
 def test_what_a_library_makes_of_the_end_is_the_end_and_other_errors_are_its_own():
     def waits() -> None:
         try:
