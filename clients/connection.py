@@ -229,9 +229,14 @@ class Connection:
             asker.unanswered(now)
 
     @property
+    def asking(self) -> bool:
+        """A question is out, or waits to be sent."""
+        return bool(self._asked or self._unsent)
+
+    @property
     def expecting(self) -> bool:
         """Anything may still arrive that somebody waits for."""
-        return bool(self._asked or self._unsent or self.sessions)
+        return bool(self.asking or self.sessions)
 
     def _take(self, message: Answer, payload: Buffer) -> None:
         kind = type(message)

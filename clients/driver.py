@@ -31,6 +31,9 @@ T = TypeVar("T")
 PUMP_PERIOD_S = 0.002
 """How long gathered records wait at most while the application is away."""
 
+REST_S = 0.05
+"""How often the pump looks for the application while nothing was asked: only signs of life can be due."""
+
 WAIT_MAX_S = LOOK_PERIOD_S
 """No wait is longer, whatever was promised: a wake-up lost in a library costs a second, not a stand-still."""
 
@@ -269,7 +272,8 @@ class Pump:
         connection = driver.connection
         with driver.lock:
             if driver.closed or driver.busy or connection.turns != turns:
-                return connection.turns, False, PUMP_PERIOD_S
+                driver.pump_idle = not connection.asking  # who sends now has to say so
+                return connection.turns, False, REST_S if driver.pump_idle else PUMP_PERIOD_S
             arrived = False
             while connection.turn():
                 arrived = True

@@ -85,8 +85,8 @@ class UnixServer:
 
     @property
     def readable(self) -> bool:
-        """Whether there is something to receive that `fd` does not tell of."""
-        return bool(self._inbox or self._ready)
+        """Whether there is something to receive, or somebody lost, that `fd` does not tell of."""
+        return bool(self._inbox or self._ready or self._lost)
 
     def patience_s(self) -> float:
         """In how many seconds to `refresh`, though `fd` says nothing."""

@@ -63,7 +63,7 @@ def test_where_nobody_listens_it_tries_again_with_pauses_that_double_up_to_a_bou
         pauses.append(client.due() - clock.now)
         clock.now = client.due()
         client.refresh()
-    assert pauses == pytest.approx([RETRY_MIN_S * 2**n for n in range(5)] + [RETRY_MAX_S] * 3)
+    assert pauses == pytest.approx([RETRY_MIN_S * 2**n for n in range(2)] + [RETRY_MAX_S] * 6)
     assert not client.connected
 
 
@@ -77,11 +77,24 @@ def test_nothing_is_tried_before_it_is_due(client, clock, url):
     server.close()
 
 
+def test_a_server_that_cuts_off_whom_it_greeted_is_not_asked_without_a_pause(url, clock):
+    server = UnixServer(url)
+    client = UnixClient(url, clock=clock)
+    greeted(server, client)
+    server.cut_off()
+    assert select.select([client.fd], [], [], WAIT_S)[0]
+    client.refresh()
+    assert (client.connected, client.due()) == (False, pytest.approx(clock.now + RETRY_MIN_S))
+    client.close()
+    server.close()
+
+
 def test_a_connection_that_worked_is_made_anew_at_once_and_one_that_did_not_after_a_pause(url, clock):
     server = UnixServer(url)
     client = UnixClient(url, clock=clock)
     peer = greeted(server, client)
     server.cut_off()
+    clock.now += RETRY_MAX_S
     assert select.select([client.fd], [], [], WAIT_S)[0]
     client.refresh()
     assert (client.connected, client.connections) == (True, 2)
@@ -253,10 +266,11 @@ class Interrupted:
 
 
 @pytest.mark.parametrize("call", ["send", "recv_into"])
-def test_an_interrupt_with_bytes_half_accounted_for_ends_the_connection(url, call):
+def test_an_interrupt_with_bytes_half_accounted_for_ends_the_connection(url, clock, call):
     server = UnixServer(url)
-    client = UnixClient(url)
+    client = UnixClient(url, clock=clock)
     peer = greeted(server, client)
+    clock.now += RETRY_MAX_S
     connection = client._connection
     connection._socket = Interrupted(connection._socket, call)
     assert server.send(peer, [b"answer"])

@@ -217,7 +217,9 @@ def test_what_a_client_said_before_it_left_is_handed_out(server):
     client.close()
     assert [frames for _, frames in received(server)] == [[b"one"], [b"two"]]
     received(server)
+    assert server.readable, "whoever polls has to ask who is lost"
     assert server.lost() == [1]
+    assert not server.readable
     assert server.cut == {}
 
 
