@@ -24,9 +24,9 @@ def rows(lab: Lab) -> Iterator[Row]:
                 with client.producer(name) as producer:
                     producer.send(b"x" * 100)
         name = f"many: {topics:,} topics with one partition each, idle"
-        yield Row(f"{name}: processor", "% of a core", lambda: _idle_share(broker), False, goal=2.0)
-        yield Row(f"{name}: disk", "MiB", lambda: broker.disk_bytes() / 2**20, False, goal=4096.0)
-        yield Row(f"{name}: broker memory", "MiB", broker.memory_mib, False)
+        yield Row(f"{name}: processor", "% of a core", lambda: _idle_share(broker), more_is_better=False, goal=2.0)
+        yield Row(f"{name}: disk", "MiB", lambda: broker.disk_bytes() / 2**20, more_is_better=False, goal=4096.0)
+        yield Row(f"{name}: broker memory", "MiB", broker.memory_mib, more_is_better=False)
 
 
 def _idle_share(broker: Served) -> float:

@@ -31,8 +31,8 @@ def rows(lab: Lab) -> Iterator[Row]:
             f"memory: broker growth, {name}",
             "MiB",
             lambda measure=measure: _on_a_fresh_broker(lab, measure, behind // STEP),
-            False,
-            BOUND_MIB,
+            more_is_better=False,
+            goal=BOUND_MIB,
             note=f"the most over {behind:,} records of 100 bytes, looked at every {STEP:,}",
         )
 

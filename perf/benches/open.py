@@ -52,8 +52,8 @@ def _row(name: str, measure, goal: float, log: Path, note: str) -> Row:
         name,
         "ms",
         measure,
-        False,
-        goal,
+        more_is_better=False,
+        goal=goal,
         limits={"reading the first page of every file": lambda: _first_pages_ms(log)},
         note=note,
     )

@@ -30,7 +30,7 @@ def rows(lab: Lab) -> Iterator[Curve | Latency]:
         return
     found = Found(lab)
     ours, *others = [Penstock(LOCAL, delivery) for delivery in reversed(DELIVERIES)]
-    beside: list[System] = [*others, *peers.peers(LEVEL)]
+    beside: list[System] = [*others, *peers.peers()]
     yield from _rates(lab, found, ours, beside)
     yield from _shares(lab, found, ours)
     yield from _shares_beside(lab, found, ours, beside)

@@ -12,15 +12,14 @@ import json
 import re
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..lab.children import child
 from ..lab.harness import Lab
 from ..lab.rows import Percentiles
 from ..systems.system import System
@@ -141,14 +140,9 @@ class Agent:
 
 @contextmanager
 def _agent(role: str, plan: Plan) -> Iterator[Agent]:
-    command = [sys.executable, "-m", "perf.load.agents", role, json.dumps(dataclasses.asdict(plan))]
-    root = Path(__file__).parents[2]
-    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield Agent(role, process)
-            _dismiss(process)
-        finally:
-            process.kill()
+    with child("perf.load.agents", role, json.dumps(dataclasses.asdict(plan))) as process:
+        yield Agent(role, process)
+        _dismiss(process)
 
 
 def _dismiss(process: subprocess.Popen[str]) -> None:

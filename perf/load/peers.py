@@ -1,11 +1,11 @@
-"""The peers of a figure: every other message system that acknowledges at the same level, sampled in its own way.
+"""The peers of a figure: every other message system, at the same level of durability, sampled in its own way.
 
 Idea: a bench names a load and a durability, and gets for each peer what the harness enters before its samples: a
 server of its own in a fresh directory, stopped when the block ends. A peer that cannot run here says so by itself.
 
-Contract: durability is never mixed: a peer stands beside a figure only at a level that it really has. Every sample has
-a stream of its own, so that queues, which forget what was read, and logs, which do not, do the same work. The number
-of records follows each peer's own speed (System.chunk), so that no sample takes much longer than the others.
+Contract: durability is never mixed: a peer is absent beside a figure at a level that it has not really got. Every
+sample has a stream of its own, so that queues, which forget what was read, and logs, which do not, do the same work.
+The number of records follows each peer's own speed (System.chunk), so that no sample takes much longer than the others.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ RECORD_COSTS_BYTES = 1000
 _streams = count()
 
 
-def peers(durability: str) -> list[System]:
-    """Every peer that has this level, whether or not it can run here. A bare socket has none."""
-    systems_of_level = [system for system in systems.every() if durability in system.durabilities]
-    return [system for system in systems_of_level if not isinstance(system, Penstock)]
+def peers() -> list[System]:
+    """Every peer, whether or not it can run here. A bare socket is none: it acknowledges nothing."""
+    return [system for system in systems.every() if system.durabilities and not isinstance(system, Penstock)]
 
 
 def values(records: int, size: int = RECORD_BYTES) -> list[bytes]:
@@ -68,7 +67,9 @@ def delivering(
 
 @contextmanager
 def served(lab: Lab, system: System, durability: str) -> Iterator[str]:
-    """A server of a system in a fresh directory. Raises Absent when there can be none."""
+    """A server of a system in a fresh directory. Raises Absent when there can be none at this level."""
+    if system.durabilities and durability not in system.durabilities:
+        raise Absent(f"it acknowledges only what is {', '.join(sorted(system.durabilities))}")
     if reason := system.absent():
         raise Absent(reason)
     with lab.place() as place, system.serve(place, durability) as address:
@@ -83,7 +84,7 @@ def _beside(
         with served(lab, system, durability) as address:
             yield lambda: measure(system, address)
 
-    return {system.name: lambda system=system: enter(system) for system in peers(durability)}
+    return {system.name: lambda system=system: enter(system) for system in peers()}
 
 
 def _values_of(lab: Lab, system: System, size: int) -> list[bytes]:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
+
+from ..lab.children import child
 
 START = "go"
 
@@ -22,7 +22,9 @@ START = "go"
 def together_records_per_s(url: str, topic: str, delivery: str, groups: list[str], count: int) -> float:
     """Records handed out to all groups together, per second."""
     with ExitStack() as stack:
-        readers = [stack.enter_context(_reader(url, topic, delivery, group, count)) for group in groups]
+        readers = [
+            stack.enter_context(child("perf.load.readers", url, topic, delivery, group, str(count))) for group in groups
+        ]
         for reader in readers:
             _heard(reader)
         begun = time.perf_counter()
@@ -33,17 +35,6 @@ def together_records_per_s(url: str, topic: str, delivery: str, groups: list[str
         for reader in readers:
             _heard(reader)
         return len(groups) * count / (time.perf_counter() - begun)
-
-
-@contextmanager
-def _reader(url: str, topic: str, delivery: str, group: str, count: int) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "perf.load.readers", url, topic, delivery, group, str(count)]
-    root = Path(__file__).parents[2]
-    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
 
 
 def _heard(reader: subprocess.Popen[str]) -> None:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import platform
 import select
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from ..lab.children import child
 from .system import Receiver, Sender
 
 AT_ONCE_BYTES = 1 << 18
@@ -80,16 +80,11 @@ class Bare:
         """A forwarder until the block ends. The path is short: such paths are limited to about 100 characters."""
         with tempfile.TemporaryDirectory(prefix="bare-") as place:
             address = f"{place}/s"
-            command = [sys.executable, "-m", __name__, address]
-            root = Path(__file__).parents[2]
-            with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            with child(__name__, address) as process:
                 assert process.stdout
-                try:
-                    if not process.stdout.readline():
-                        raise RuntimeError("the forwarder ended before it was ready; its reason is above")
-                    yield address
-                finally:
-                    process.kill()  # it keeps nothing that could be lost
+                if not process.stdout.readline():
+                    raise RuntimeError("the forwarder ended before it was ready; its reason is above")
+                yield address
 
     def create(self, address: str, stream: str) -> None:
         """There is one stream: everything goes to every receiver."""

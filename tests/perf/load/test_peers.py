@@ -64,20 +64,21 @@ def lab(tmp_path) -> Lab:
 
 
 def beside(monkeypatch, system: Kept) -> Kept:
-    monkeypatch.setattr(peers, "peers", lambda durability: [system])
+    monkeypatch.setattr(peers, "peers", lambda: [system])
     return system
 
 
 def test_neither_penstock_nor_a_bare_socket_is_a_peer():
-    names = [system.name for level in ("durable", "written") for system in peers.peers(level)]
+    names = [system.name for system in peers.peers()]
+    assert len(set(names)) == len(names)
     assert not [name for name in names if "penstock" in name or "bare" in name]
 
 
-@pytest.mark.parametrize("level", ["durable", "written"])
-def test_a_peer_stands_only_beside_levels_that_it_has(level):
-    found = peers.peers(level)
-    assert len({system.name for system in found}) == len(found)
-    assert all(level in system.durabilities for system in found)
+def test_a_peer_is_absent_at_a_level_that_it_has_not(monkeypatch, lab):
+    kept = beside(monkeypatch, Kept())
+    with pytest.raises(Absent, match="only what is written"), peers.producing(lab, "durable")["kept"]():
+        pass
+    assert kept.served == []
 
 
 def test_every_sample_has_a_stream_and_as_many_records_as_the_peer_is_fast(monkeypatch, lab):
@@ -121,7 +122,7 @@ def test_acknowledgements_are_waited_for_one_by_one(monkeypatch, lab):
 def test_a_peer_under_load_is_told_with_its_system(monkeypatch, lab):
     """The peer here is a bare socket that claims a level."""
     bare = Bare()
-    monkeypatch.setattr(peers, "peers", lambda durability: [bare])
+    monkeypatch.setattr(peers, "peers", lambda: [bare])
     told = []
 
     def keep(system, outcome):
