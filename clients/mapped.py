@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
-import posix_ipc
 
 from ..storage.batch import Batch
 from ..storage.board import Board, boot_id
@@ -29,6 +28,7 @@ from ..storage.layout import log_number
 from ..storage.reader import Cursor, LogReader
 from ..storage.segment_reader import SegmentCache
 from .errors import MappedUnavailable
+from .semaphore import Semaphore
 from .watch import Blind, Watch, watch
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class MappedSource:
 class SlotWaiter:
     """A slot on a broker's board and its semaphore. Closed only when nobody sleeps on it any more."""
 
-    def __init__(self, board: Board, slot: int, semaphore: posix_ipc.Semaphore) -> None:
+    def __init__(self, board: Board, slot: int, semaphore: Semaphore) -> None:
         self._board = board
         self._slot = board.slot_words(slot)
         self._semaphore = semaphore
@@ -217,9 +217,7 @@ class SlotWaiter:
             self._slot[0] = 1
         try:
             if watch.still():
-                self._semaphore.acquire(seconds)
-        except (posix_ipc.BusyError, posix_ipc.SignalError):
-            pass  # nothing came in time, or the program handled a signal: the caller looks and sleeps on
+                self._semaphore.sleep(seconds)
         finally:
             self._slot[0] = 0
             with self._guard:
@@ -231,7 +229,7 @@ class SlotWaiter:
         """End a sleep."""
         with self._guard:
             if not self._closed:
-                self._semaphore.release()
+                self._semaphore.post()
 
     def close(self) -> None:
         """Let go, now or when the last sleeper is back. Repeating it does nothing."""
@@ -312,8 +310,8 @@ def board_source(welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource
         board = Board.attach(welcome.board, write=bool(joined.semaphore))
         waiter = None
         if joined.semaphore:
-            waiter = SlotWaiter(board, joined.slot, posix_ipc.Semaphore(joined.semaphore))
-    except (Error, OSError, posix_ipc.Error) as error:
+            waiter = SlotWaiter(board, joined.slot, Semaphore(joined.semaphore))
+    except (Error, OSError) as error:
         raise MappedUnavailable(
             f"the broker's board {welcome.board} cannot be opened, use delivery='auto': {error}"
         ) from error

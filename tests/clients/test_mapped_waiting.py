@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posix_ipc
 import pytest
 from penstock.clients.mapped import SlotWaiter
 from penstock.clients.watch import watch
@@ -10,17 +9,15 @@ from penstock.storage.board import Board
 
 
 class Semaphore:
-    """Counts how often it was slept on; nobody ever posts, a sleep ends by `ending`."""
+    """Counts how often it was slept on; nobody ever posts."""
 
-    def __init__(self, ending: type[Exception] = posix_ipc.BusyError) -> None:
+    def __init__(self) -> None:
         self.slept = 0
-        self._ending = ending
 
-    def acquire(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> None:
         self.slept += 1
-        raise self._ending
 
-    def release(self) -> None:
+    def post(self) -> None:
         """Nobody sleeps."""
 
     def close(self) -> None:
@@ -48,18 +45,11 @@ def test_what_was_committed_after_the_look_keeps_a_reader_awake(board: Board) ->
     assert semaphore.slept == 1
 
 
-def test_a_signal_only_shortens_a_sleep(board: Board) -> None:
-    semaphore, watching = Semaphore(posix_ipc.SignalError), watch(board, {0: 0})
-    watching.moved()
-    waiter_of(board, semaphore).sleep(1.0, watching)
-    assert (semaphore.slept, board.slot(0)) == (1, 0)
-
-
 def test_the_flag_is_up_only_while_a_reader_sleeps(board: Board) -> None:
     class Looking(Semaphore):
-        def acquire(self, seconds: float) -> None:
+        def sleep(self, seconds: float) -> None:
             assert board.slot(0) == 1
-            super().acquire(seconds)
+            super().sleep(seconds)
 
     semaphore, watching = Looking(), watch(board, {0: 0})
     watching.moved()
