@@ -62,8 +62,7 @@ class NativeStore:
         try:
             self._build()
         except (OSError, subprocess.SubprocessError) as error:
-            said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
-            return f"{tool} could not build it: {' '.join(line.strip() for line in said[-2:])}"
+            return f"{tool} could not build it: {_said(getattr(error, 'stderr', None) or str(error))}"
         return ""
 
     def built(self) -> bool:
@@ -109,3 +108,9 @@ class NativeStore:
     def _run(self, *arguments: str, given: bytes = b"") -> bytes:
         command = [str(self._place / PROGRAM), *arguments]
         return subprocess.run(command, input=given, check=True, stdout=subprocess.PIPE, timeout=RUN_SECONDS).stdout
+
+
+def _said(output: str) -> str:
+    """The end of what a tool said, without the addresses of the mirror that it asked, which differ by machine."""
+    end = " ".join(line.strip() for line in output.strip().splitlines()[-2:])
+    return re.sub(r"\(?https?://\S+", "...", end)
