@@ -236,8 +236,7 @@ class Broker:
             if log is not None:
                 log.adopt_spare(report.path)
         elif isinstance(report, messages.Refused) and report.errand == 0 and report.row >= 0:
-            print(f"penstock: the keeper cannot sync a partition, the broker does: {report.message}", file=sys.stderr)
-            self._watermarks.refused(report.row)
+            self._watermarks.refused(report.row, report.message)
         else:
             self._errands.answered(report)
 

@@ -148,10 +148,11 @@ class Watermarks:
             self._board.row(number).release()
             self._free.append(number)
 
-    def refused(self, number: int) -> None:
-        """The keeper cannot open this log's files: the broker syncs it."""
+    def refused(self, number: int, why: str) -> None:
+        """The keeper cannot open this log's files: the broker syncs it. Nothing, if the log was deleted meanwhile."""
         held = self._by_number.get(number)
         if held is not None:
+            print(f"penstock: the keeper cannot sync a partition, the broker does: {why}", file=sys.stderr, flush=True)
             held.inline_only = True
             self._sync_inline(held, even_lazy=True)
 

@@ -239,14 +239,24 @@ def test_a_row_changes_hands_only_after_the_keeper_forgot_it(files: WritebackFil
     assert other.durable == 1
 
 
-def test_a_keeper_without_descriptors_leaves_the_log_to_the_broker(pair: Pair):
+def test_a_keeper_without_descriptors_leaves_the_log_to_the_broker(pair: Pair, capsys: pytest.CaptureFixture[str]):
     log = pair.open("/a")
     pair.append(log, 1)
     pair.link.commands.clear()
-    pair.watermarks.refused(pair.watermarks.number_of(log))
+    pair.watermarks.refused(pair.watermarks.number_of(log), "too many open files")
     pair.append(log, 1)
     pair.publish(log)
     assert log.durable == 2
+    assert "too many open files" in capsys.readouterr().err
+
+
+def test_of_a_deleted_log_the_keepers_refusal_is_no_news(pair: Pair, capsys: pytest.CaptureFixture[str]):
+    """The keeper was told of a new segment, and the topic was deleted before it looked."""
+    log = pair.open("/a")
+    number = pair.watermarks.number_of(log)
+    pair.watermarks.let_go(log)
+    pair.watermarks.refused(number, "no such file")
+    assert capsys.readouterr().err == ""
 
 
 def test_a_busy_log_gets_a_spare_for_its_next_segment(pair: Pair):

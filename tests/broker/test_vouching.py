@@ -92,7 +92,9 @@ def test_a_keeper_that_could_not_open_one_segment_does_not_vouch_for_the_ones_be
     assert refused == 1
     pair.round(1.0)
     assert Pair(files.power_cut()).open("/a").written >= log.durable
-    pair.watermarks.refused(pair.watermarks.number_of(log))  # the report arrives: the broker does it by itself
+    pair.watermarks.refused(
+        pair.watermarks.number_of(log), "no descriptors"
+    )  # the report arrives: the broker does it by itself
     assert log.durable == 3
     assert Pair(files.power_cut()).open("/a").written == 3
 
