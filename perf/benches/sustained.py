@@ -1,8 +1,8 @@
 """What rate each system sustains in an open loop, and its latency at 10, 50, 80 and 90 % of that.
 
 Everybody is offered shares of their own rate: at one rate for all, those that are slower would only show how a queue
-grows. The rate of each system is searched for once, at the level `written`, and its shares follow from it. Only in the
-full run: a search takes half a minute for each system.
+grows. The rate of each system is searched for once, at the level `written`, and its shares follow from it. A search
+takes half a minute, so the short run has penstock's own shares only.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ LEVEL = "written"
 SIZES = (100, 1 << 10, 64 << 10)
 PRECISION = 0.2
 SHARES = (10, 50, 80, 90)
-SECONDS = 3.0
+SECONDS, SHORT_SECONDS = 3.0, 1.5
 
 
 def rows(lab: Lab) -> Iterator[Curve | Latency]:
-    if not lab.full:
-        return
     found = Found(lab)
     ours, *others = [Penstock(LOCAL, delivery) for delivery in reversed(DELIVERIES)]
     beside: list[System] = [*others, *peers.peers()]
-    yield from _rates(lab, found, ours, beside)
     yield from _shares(lab, found, ours)
+    yield from _rates(lab, found, ours, beside)
     yield from _shares_beside(lab, found, ours, beside)
 
 
@@ -78,7 +76,7 @@ def _shares(lab: Lab, found: Found, ours: System) -> Iterator[Latency]:
     runs = loads.Runs(lab)
     with lab.place() as place, bare.SYSTEM.serve(place, "") as socket, peers.served(lab, ours, LEVEL) as address:
         for share in SHARES:
-            load = _load(found, ours, share)
+            load = _load(lab, found, ours, share)
             text = f"{share} % of the sustained rate"
             yield Latency(
                 "send to receive, shares of the sustained rate",
@@ -91,7 +89,6 @@ def _shares(lab: Lab, found: Found, ours: System) -> Iterator[Latency]:
                 },
                 durability=LEVEL,
                 note=f"{load.rate:,} records/s, delivery of {ours.name}",
-                full=True,
             )
 
 
@@ -101,7 +98,7 @@ def _shares_beside(lab: Lab, found: Found, ours: System, beside: list[System]) -
 
     def measure(system: System) -> Callable[[float], float]:
         def p99_us(share: float) -> float:
-            load = _load(found, system, int(share))
+            load = _load(lab, found, system, int(share))
             with peers.served(lab, system, LEVEL) as address:
                 outcome = loads.run(system, address, load)
             return runs.kept(f"{system.name}, {share:.0f} % of its own rate", outcome).p99
@@ -122,5 +119,6 @@ def _shares_beside(lab: Lab, found: Found, ours: System, beside: list[System]) -
     )
 
 
-def _load(found: Found, system: System, share: int) -> Load:
-    return Load(max(1, found.rate(system) * share // 100), SECONDS, warm_s=1.0)
+def _load(lab: Lab, found: Found, system: System, share: int) -> Load:
+    seconds = SECONDS if lab.full else SHORT_SECONDS
+    return Load(max(1, found.rate(system) * share // 100), seconds, warm_s=seconds / 3)

@@ -27,10 +27,9 @@ def searches(monkeypatch):
 
 
 def test_a_rate_is_searched_for_once_and_its_shares_follow(searches, tmp_path):
-    found = Found(Lab(tmp_path, 1, 1.0))
-    assert [sustained._load(found, SYSTEM, share).rate for share in sustained.SHARES] == [
-        400, 2000, 3200, 3600,
-    ]  # fmt: skip
+    lab = Lab(tmp_path, 1, 1.0)
+    found = Found(lab)
+    assert [sustained._load(lab, found, SYSTEM, share).rate for share in sustained.SHARES] == [400, 2000, 3200, 3600]
     assert searches == [100]
 
 
@@ -49,7 +48,3 @@ def test_a_look_tries_rates_for_a_shorter_time(monkeypatch, tmp_path):
     for scale in (1.0, 0.5, 0.01):
         Found(Lab(tmp_path, 1, scale)).rate(SYSTEM)
     assert tried == [1.0, 0.5, capacity.SHORTEST_S]
-
-
-def test_it_runs_only_in_the_full_run(tmp_path):
-    assert list(sustained.rows(Lab(tmp_path, 1, 1.0))) == []
