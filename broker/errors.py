@@ -117,6 +117,30 @@ class UnknownEffect(BrokerError):
     code = "unknown_effect"
 
 
+class LeaseLost(BrokerError):
+    """The lease is over: it ran out, or the record went to somebody else. What was done under it does not count."""
+
+    code = "lease_lost"
+
+
+class UnknownLease(BrokerError):
+    """No lease of this group has this token, or it does not hold these records."""
+
+    code = "unknown_lease"
+
+
+class UnknownTask(BrokerError):
+    """No record of the group in the state that was asked for."""
+
+    code = "unknown_task"
+
+
+class UnknownSchedule(BrokerError):
+    """The topic has no schedule of this name."""
+
+    code = "unknown_schedule"
+
+
 class InsecureListen(BrokerError):
     """An address that other machines can reach, though nothing asks who they are and nobody allowed it."""
 

@@ -31,8 +31,9 @@ REQUEST_BYTES_MAX = 1 << 20
 ANSWER_BYTES_MAX = 64 << 20
 """First frame of an answer: a description of a hundred thousand partitions fits."""
 
-CARRIES_BATCHES = frozenset({messages.Produce, messages.Fetched, messages.Deliver})
-"""Messages with a second frame. Only Fetched may carry an empty one, and may then go without."""
+MAY_BE_EMPTY = frozenset({messages.Fetched, messages.Leased, messages.DeadTasks})
+CARRIES_BATCHES = MAY_BE_EMPTY | {messages.Produce, messages.Deliver}
+"""Messages with a second frame. Those that may be empty go without one then."""
 
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[messages.Request] = msgspec.msgpack.Decoder(messages.Request)
@@ -106,7 +107,7 @@ def _split(received: Sequence[Buffer], limit: int) -> tuple[Buffer, Buffer]:
 def _check_payload(message: messages.Message, payload: Buffer) -> None:
     kind = type(message)
     if kind in CARRIES_BATCHES:
-        if not len(payload) and kind is not messages.Fetched:
+        if not len(payload) and kind not in MAY_BE_EMPTY:
             raise ProtocolError(f"{kind.__name__} came without its batches")
     elif len(payload):
         raise ProtocolError(f"{kind.__name__} carries no batches, but a second frame of {len(payload)} bytes came")

@@ -3,6 +3,8 @@
 A message is the first frame: a msgpack array [tag, field, ...]. Messages that carry records have a
 second frame: batches, back to back, as `storage/FORMAT.md` lays them out. Normative text: PROTOCOL.md.
 
+Messages of queues are in queue_messages.py, and named here beside the others.
+
 `request` is chosen by the asker, above 0, and comes back in the answer; 0 marks what nobody asked for.
 A `topic` is always the 16-byte topic id (a recreated topic is another topic), a `name` its name.
 Times are int64 microseconds UTC, offsets count records, sequences count a producer's records.
@@ -16,22 +18,44 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-INT64_MAX = 2**63 - 1
+from .message import INT64_MAX, Count, Int64, Message, Setting, TopicId, Unsigned
+from .queue_messages import (
+    AskTask,
+    CancelTask,
+    Counted,
+    DeadTask,
+    DeadTasks,
+    DeleteQueue,
+    DeleteSchedule,
+    DiscardDead,
+    Extended,
+    ExtendLeases,
+    Lease,
+    Leased,
+    ListDead,
+    ListQueues,
+    ListSchedules,
+    PauseQueue,
+    Queue,
+    QueuePartition,
+    Queues,
+    RedriveDead,
+    Refusal,
+    Schedule,
+    Schedules,
+    SetQueue,
+    SetSchedule,
+    Settle,
+    Settled,
+    SettleTasks,
+    TaskState,
+)  # fmt: skip
 
-Int64 = Annotated[int, Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
-Count = Annotated[int, Meta(ge=0, le=INT64_MAX)]
-Unsigned = Annotated[int, Meta(ge=0)]
-"""Up to 2**64 - 1, which is all that msgpack can carry."""
-TopicId = Annotated[bytes, Meta(min_length=16, max_length=16)]
-Setting = str | int | float | bool | None
-"""Flat, so that no request can nest."""
-
-# The bounds above hold for what is decoded from the wire: whatever passed can be stored in 8 bytes.
-
-
-class Message(Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=False):
-    """Base of all messages. New fields go at the end, with a default, and old peers skip them."""
-
+__all__ = [
+    "INT64_MAX", "Count", "Int64", "Setting", "TopicId", "Unsigned",
+    "DeadTask", "Queue", "QueuePartition", "Refusal", "Schedule", "Settle",
+]  # fmt: skip
+"""What is not declared here and not used here either, for those who look messages up in one place."""
 
 # -- any time -------------------------------------------------------------------------------------
 
@@ -204,6 +228,7 @@ class Produced(Message, tag=23, frozen=True):
     offset: Count  # of the first record
     term: Int64
     time_us: Int64
+    repeats: list[tuple[Count, Count]] = []  # (record of the batch, offset of the task that it repeats), by dedup key
 
 
 # -- reading --------------------------------------------------------------------------------------
@@ -418,11 +443,14 @@ class StatsReply(Message, tag=61, frozen=True):
 Request = (
     Hello | Ping | CreateTopic | AlterTopic | DeleteTopic | ListTopics | FindOffsets | OpenProducer | Produce
     | Fetch | Join | Release | Credit | SeekTo | Leave | Commit | ListGroups | ResetGroup | DeleteGroup | Stats
+    | Lease | SettleTasks | ExtendLeases | SetQueue | ListQueues | PauseQueue | DeleteQueue | AskTask | CancelTask
+    | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
 )  # fmt: skip
 """What a client sends."""
 
 Answer = (
     Failure | Done | Welcome | Topics | Offsets | ProducerOpened | Produced | Fetched | Joined | Assigned
     | Deliver | Evicted | Groups | StatsReply
+    | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
 )  # fmt: skip
 """What a broker sends."""

@@ -71,6 +71,152 @@ class GroupDeleted(Effect, tag=6, frozen=True):
     group: str
 
 
+# -- of queues, in the log of a partition ----------------------------------------------------------
+
+
+class QueueEffect(Effect, frozen=True):
+    """Base of those that concern one queue group; STATE.md says what each does to it."""
+
+    group: str
+
+
+class QueueSet(QueueEffect, tag=16, frozen=True):
+    """A queue group stands, with all its settings. Records below `start`, which counts when it is new, are not its."""
+
+    settings: dict[str, Any]
+    start: int
+
+
+class QueueDeleted(QueueEffect, tag=17, frozen=True):
+    """A queue group is forgotten here."""
+
+
+class LeaseGranted(QueueEffect, tag=18, frozen=True):
+    """`worker` has these records until `until_us`, under `token`.
+
+    `runs` are (first offset, how many, attempt). `frontier` and `cursors` (level, offset, time of timer, offset of
+    timer) are where the group is afterwards; `held` are (offset, key hash) that the frontier passed and left for later;
+    `keys` are the key hashes of the leased records, in order, where the group looks at keys.
+    """
+
+    token: int
+    worker: str
+    until_us: int
+    runs: list[tuple[int, int, int]]
+    frontier: int
+    cursors: list[tuple[int, int, int, int]] = []
+    held: list[tuple[int, int]] = []
+    keys: list[int] = []
+
+
+class LeasesExtended(QueueEffect, tag=19, frozen=True):
+    """These leases end at `until_us`. `progress` is (offset, value) of records that they hold."""
+
+    tokens: list[int]
+    until_us: int
+    progress: list[tuple[int, bytes]] = []
+
+
+class TasksFinished(QueueEffect, tag=20, frozen=True):
+    """Acked: `ranges` (first offset, how many) of a lease are done, all it holds when there are none."""
+
+    token: int
+    ranges: list[tuple[int, int]] = []
+    results: list[tuple[int, bytes]] = []
+
+
+class TasksReturned(QueueEffect, tag=21, frozen=True):
+    """Out of a lease and to be tried again: `runs` are (first offset, how many, attempts so far, ready at).
+
+    `ended`: the worker settled the lease itself; else it was lost. Without a `reason` it is no failure.
+    """
+
+    token: int
+    runs: list[tuple[int, int, int, int]]
+    reason: str = ""
+    ended: bool = True
+
+
+class TasksDied(QueueEffect, tag=22, frozen=True):
+    """Dead: `runs` are (first offset, how many, attempts). Token 0: they were waiting, not leased."""
+
+    token: int
+    runs: list[tuple[int, int, int]]
+    reason: str
+    ended: bool = True
+
+
+class TasksRedriven(QueueEffect, tag=23, frozen=True):
+    """Dead no more, to be tried again from attempt 1: `runs` are (first offset, how many, ready at)."""
+
+    runs: list[tuple[int, int, int]]
+
+
+class TasksDiscarded(QueueEffect, tag=24, frozen=True):
+    """Dead and given up: `ranges` are (first offset, how many)."""
+
+    ranges: list[tuple[int, int]]
+
+
+class TasksCancelled(QueueEffect, tag=25, frozen=True):
+    """Nobody gets these any more; those that are leased end with their lease, whatever their worker says."""
+
+    offsets: list[int]
+
+
+class QueuePaused(QueueEffect, tag=26, frozen=True):
+    """Nothing is leased until `until_us`; 0 goes on."""
+
+    until_us: int
+
+
+class KeysSeen(Effect, tag=27, frozen=True):
+    """The dedup keys of a records batch, beside it: 16 bytes of digest for each in `digests`, 0 bytes for none.
+
+    `offsets` are those of the records, `until_us` when their keys may come again; `repeats` are
+    (offset, offset of the task that it repeats); `void` are offsets that are nobody's work from now on.
+    """
+
+    offsets: list[int]
+    digests: list[bytes]
+    until_us: int
+    repeats: list[tuple[int, int]] = []
+    void: list[int] = []
+
+
+class ScheduleSet(Effect, tag=28, frozen=True):
+    """A schedule stands. `spec` and `zone` as given; what it appends; when it is due next."""
+
+    name: str
+    spec: str
+    zone: str
+    value: bytes
+    key: bytes | None
+    headers: dict[str, bytes]
+    priority: int
+    next_us: int
+
+
+class ScheduleDeleted(Effect, tag=29, frozen=True):
+    """A schedule is forgotten."""
+
+    name: str
+
+
+class ScheduleFired(Effect, tag=30, frozen=True):
+    """Beside the record that it appended: so it fired once."""
+
+    name: str
+    fired_us: int
+    next_us: int
+
+
+class OutboxMoved(Effect, tag=31, frozen=True):
+    """Everything of the outbox up to `number` stands where it should."""
+
+    number: int
+
+
 # -- in the metadata log ---------------------------------------------------------------------------
 
 
@@ -104,7 +250,12 @@ class TopicErased(Effect, tag=67, frozen=True):
     topic: bytes
 
 
-PartitionEffect = FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | OwnerSet | GroupDeleted
+PartitionEffect = (
+    FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | OwnerSet | GroupDeleted
+    | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
+    | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused
+    | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved
+)  # fmt: skip
 MetadataEffect = TopicCreated | TopicAltered | TopicDeleted | TopicErased
 AnyEffect = PartitionEffect | MetadataEffect
 

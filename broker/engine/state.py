@@ -18,6 +18,8 @@ from ...storage.errors import Corrupt, NewerFormat
 from . import effects as fx
 from .groups import GroupState, GroupTable
 from .producers import Place, Producer, ProducerTable
+from .queues.queue import QueueBody
+from .queues.table import QueueTable
 
 VERSION = 1
 Body = TypeVar("Body")
@@ -37,7 +39,7 @@ class SnapshotBody(Struct, array_like=True):
     groups: list[GroupState]
     transactions: list[Any] = []  # reserved: epochs of transactions
     outbox: list[Any] = []  # reserved: what has yet to cross to other partitions
-    effects: list[Any] = []  # reserved: queue groups
+    queues: list[QueueBody] = []
 
 
 class PartitionState:
@@ -51,6 +53,7 @@ class PartitionState:
         self.time_us = 0
         self.producers = ProducerTable()
         self.groups = GroupTable()
+        self.queues = QueueTable()
 
     def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
         """A records batch. Its producer is 0 when it has none and cannot be told from a resend."""
@@ -72,6 +75,8 @@ class PartitionState:
                 self.producers.expired(producer_ids)
             case fx.GroupDeleted(group):
                 self.groups.deleted(group)
+            case fx.QueueEffect():
+                self.queues.apply(effect, time_us)
             case _:
                 raise fx.UnknownEffect(f"effect {type(effect).__name__} stands in the log of a partition")
 
@@ -85,7 +90,7 @@ class PartitionState:
         return msgspec.msgpack.encode(
             SnapshotBody(
                 VERSION, self.seq, self.term, self.first, self.end, self.time_us, {},
-                self.producers.dump(), self.groups.dump(),
+                self.producers.dump(), self.groups.dump(), queues=self.queues.dump(),
             )
         )  # fmt: skip
 
@@ -98,6 +103,7 @@ class PartitionState:
         state.end, state.time_us = stored.end, stored.time_us
         state.producers = ProducerTable.load(stored.producers)
         state.groups = GroupTable.load(stored.groups)
+        state.queues = QueueTable.load(stored.queues)
         return state
 
 

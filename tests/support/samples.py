@@ -11,6 +11,13 @@ BATCH = bytes(batch.encode([b"one", b"two", b"three"], keys=[b"a", None, b"b"], 
 _PARTITION = m.Partition(0, "tcp://127.0.0.1:7070", bytes(16), 3, 0, 1000, 65536, 1, "/data/topics/00/0", 7)
 _TOPIC = m.Topic("flights", TOPIC, {"commit": "durable", "retention_s": None, "segment_bytes": 1 << 26}, [_PARTITION])
 
+_SETTLE = m.Settle(0, 5, 1, [(100, 3)], 5000, "no route", [(100, b"result")])
+_HISTORY = [(1_700_000_000_000_000, "w1", "no route")]
+_QUEUE = m.Queue(
+    TOPIC, "flights", "jobs", {"lease_s": 30.0}, [m.QueuePartition(0, 10, 3, 2, 1, 0, 1_700_000_000_000_000, 0)]
+)
+_SCHEDULE = m.Schedule(TOPIC, "flights", "nightly", "0 3 * * *", "UTC", b"{}", None, 1_700_000_000_000_000, -1, 0)
+
 REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.Hello(1, 1, 1, "penstock-python 0.1.0"), b""),
     (m.Ping(2, 9), b""),
@@ -32,6 +39,21 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.ResetGroup(16, TOPIC, "report", m.EARLIEST, []), b""),
     (m.DeleteGroup(17, TOPIC, "report"), b""),
     (m.Stats(18), b""),
+    (m.Lease(19, TOPIC, "jobs", "w1", 100, -1, 1 << 20, 30_000, 500, [_SETTLE], m.EARLIEST), b""),
+    (m.SettleTasks(20, TOPIC, "jobs", [_SETTLE, m.Settle(1, 7, 0, [], -1, "", [(3, b"{}")])]), b""),
+    (m.ExtendLeases(21, TOPIC, "jobs", [(0, 5)], 30_000, [(0, 100, b"0.4")]), b""),
+    (m.SetQueue(22, TOPIC, "jobs", {"lease_s": 30.0, "order": "key"}, m.LATEST), b""),
+    (m.ListQueues(23, b"", "jobs"), b""),
+    (m.PauseQueue(24, TOPIC, "jobs", 1_700_000_000_000_000), b""),
+    (m.DeleteQueue(25, TOPIC, "jobs"), b""),
+    (m.AskTask(26, TOPIC, "jobs", 0, 100, 500), b""),
+    (m.CancelTask(27, TOPIC, "jobs", 0, 100), b""),
+    (m.ListDead(28, TOPIC, "jobs", 0, 0, 100, "timeout"), b""),
+    (m.RedriveDead(29, TOPIC, "jobs", [(0, 100)], "", 10.0), b""),
+    (m.DiscardDead(30, TOPIC, "jobs", [], "timeout"), b""),
+    (m.SetSchedule(31, TOPIC, "nightly", "0 3 * * *", "UTC", b"{}", b"k", {"h": b"v"}, 5), b""),
+    (m.DeleteSchedule(32, TOPIC, "nightly"), b""),
+    (m.ListSchedules(33, TOPIC), b""),
 ]
 
 ANSWERS: list[tuple[m.Answer, bytes]] = [
@@ -49,4 +71,12 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.Evicted(77, "session_expired", "nothing was heard for 10 s"), b""),
     (m.Groups(10, [m.Group(TOPIC, "flights", "report", [("m", 15)], [m.GroupPartition(0, -1, 9, 9, "m", 5)])]), b""),
     (m.StatsReply(11, {"topics": 1, "rates": [1.5, 2.5], "nested": {"a": None}}), b""),
+    (m.Leased(12, 0, 5, 1_700_000_000_000_000, 30_000, [(1000, 3, 1)], [m.Refusal(0, "lease_lost", "over")]), BATCH),
+    (m.Settled(13, [m.Refusal(1, "lease_lost", "over")]), b""),
+    (m.Extended(14, 1_700_000_000_000_000, [(0, 5)], [(0, 100)]), b""),
+    (m.Queues(15, [_QUEUE]), b""),
+    (m.TaskState(16, "dead", 3, "it failed", "w1", 1_700_000_000_000_000, "boom", b"{}", b"0.4", True, _HISTORY), b""),
+    (m.DeadTasks(17, 1003, [m.DeadTask(1000, 3, 1_700_000_000_000_000, "boom", _HISTORY)]), BATCH),
+    (m.Counted(18, 5), b""),
+    (m.Schedules(19, [_SCHEDULE]), b""),
 ]

@@ -34,6 +34,8 @@ WORDS = {
     repr(str): "text",
     repr(bytes): "bytes",
     repr(bool): "yes/no",
+    repr(float): "float",
+    repr(bytes | None): "bytes or nothing",
 }
 STRUCTS = [kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)]
 STRUCTS = [kind for kind in STRUCTS if kind not in (msgspec.Struct, messages.Message)]
@@ -66,7 +68,12 @@ def word(annotation: Any) -> str:
     return annotation.__name__
 
 
-def default(value: Any) -> str:
+def default(field: Any) -> str:
+    value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+    if value is None:
+        return "nothing"
+    if isinstance(value, (list, dict)):
+        return "none"
     if isinstance(value, (str, bytes)):
         return f'"{value if isinstance(value, str) else value.decode()}"'
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
@@ -76,10 +83,7 @@ def described(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
     """Name and type of each field, as the document should have them."""
     hints = typing.get_type_hints(kind, include_extras=True)
     fields = msgspec.structs.fields(kind)
-    return [
-        (each.name, word(hints[each.name]) + ("" if each.required else f" = {default(each.default)}"))
-        for each in fields
-    ]
+    return [(each.name, word(hints[each.name]) + ("" if each.required else f" = {default(each)}")) for each in fields]
 
 
 def test_every_message_and_part_has_a_section_and_nothing_else_has():

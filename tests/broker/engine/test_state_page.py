@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from penstock.broker.engine import catalogue, effects, groups, producers, state
+from penstock.broker.engine.queues import leases, queue
 
 PAGE = Path(effects.__file__).with_name("STATE.md").read_text()
 EFFECTS = [
@@ -15,7 +16,7 @@ EFFECTS = [
 ]
 STRUCTS = [
     state.SnapshotBody, producers.Producer, producers.Place, groups.GroupState, catalogue.CatalogueBody,
-    catalogue.TopicEntry,
+    catalogue.TopicEntry, queue.QueueBody, queue.Cursor, queue.Waiting, queue.Dead, leases.LeaseBody, leases.ExtentBody,
 ]  # fmt: skip
 
 
@@ -28,7 +29,7 @@ def test_the_page_names_every_effect_with_its_tag_and_fields():
     real = {
         (effect.__struct_config__.tag, effect.__name__, ", ".join(effect.__struct_fields__))
         for effect in EFFECTS
-        if effect is not effects.Effect
+        if effect not in (effects.Effect, effects.QueueEffect)
     }
     assert written == real
 

@@ -156,7 +156,7 @@ def test_the_bytes_of_effects_do_not_change():
 
 @pytest.mark.parametrize(
     "column",
-    [bytes.fromhex("91921f01"), b"", b"\xc1", bytes.fromhex("910a"), bytes.fromhex("9191a161"), b"\x91\x92\x01"],
+    [bytes.fromhex("91923f01"), b"", b"\xc1", bytes.fromhex("910a"), bytes.fromhex("9191a161"), b"\x91\x92\x01"],
 )
 def test_an_effect_of_a_later_version_stops(column: bytes):
     with pytest.raises(UnknownEffect, match="upgrade"):

@@ -1,0 +1,167 @@
+"""Leases: which records one worker has, until when.
+
+Idea: leased records mostly follow each other, so a lease is a few extents, each a bit mask over a run of offsets:
+what costs memory and time is the lease, not the record.
+
+Contract: applies what it is told and decides nothing. A record is in at most one lease of its group. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+Range = tuple[int, int]
+"""First offset, how many."""
+
+Run = tuple[int, int, int]
+"""First offset, how many, attempt."""
+
+Failure = tuple[int, str, str]
+"""When an attempt failed, by whose hands, why."""
+
+
+class ExtentBody(Struct, array_like=True, frozen=True):
+    """An extent in a snapshot; `left` is the mask, little-endian, bit n for record n."""
+
+    offset: int
+    count: int
+    attempt: int
+    left: bytes
+
+
+class LeaseBody(Struct, array_like=True, frozen=True):
+    """A lease in a snapshot."""
+
+    token: int
+    worker: str
+    until_us: int
+    extents: list[ExtentBody]
+    keys: list[tuple[int, int]]
+    history: list[tuple[int, list[Failure]]]
+
+
+class Extent:
+    """A run of records under one lease. `left` has a bit for each that is not settled."""
+
+    __slots__ = ("attempt", "count", "left", "offset")
+
+    def __init__(self, offset: int, count: int, attempt: int, left: int) -> None:
+        self.offset = offset
+        self.count = count
+        self.attempt = attempt
+        self.left = left
+
+    def clear(self, first: int, count: int) -> int:
+        """Take out what lies in a range. Returns how many records that were."""
+        low, high = max(first - self.offset, 0), min(first + count - self.offset, self.count)
+        if low >= high:
+            return 0
+        gone = self.left & ((1 << high) - (1 << low))
+        self.left ^= gone
+        return gone.bit_count()
+
+    def runs(self) -> Iterator[Range]:
+        """What is left, as ranges."""
+        left, offset = self.left, self.offset
+        while left:
+            skip = (left & -left).bit_length() - 1
+            left >>= skip
+            offset += skip
+            count = (~left & (left + 1)).bit_length() - 1
+            yield offset, count
+            left >>= count
+            offset += count
+
+    def dump(self) -> ExtentBody:
+        """For a snapshot."""
+        return ExtentBody(self.offset, self.count, self.attempt, self.left.to_bytes((self.count + 7) // 8, "little"))
+
+    @classmethod
+    def load(cls, body: ExtentBody) -> Extent:
+        """From a snapshot."""
+        return cls(body.offset, body.count, body.attempt, int.from_bytes(body.left, "little"))
+
+
+class Lease:
+    """One lease."""
+
+    __slots__ = ("extents", "history", "keys", "left", "token", "until_us", "worker")
+
+    def __init__(self, token: int, worker: str, until_us: int, extents: list[Extent]) -> None:
+        self.token = token
+        self.worker = worker
+        self.until_us = until_us
+        self.extents = extents
+        self.left = sum(extent.left.bit_count() for extent in extents)
+        self.keys: dict[int, int] = {}  # key hash by offset, where the group looks at keys
+        self.history: dict[int, list[Failure]] = {}  # earlier failures by offset
+
+    @classmethod
+    def of(cls, token: int, worker: str, until_us: int, runs: Sequence[Run]) -> Lease:
+        """A new lease of runs."""
+        extents = [Extent(offset, count, attempt, (1 << count) - 1) for offset, count, attempt in runs]
+        return cls(token, worker, until_us, extents)
+
+    def clear(self, first: int, count: int) -> int:
+        """Take records out. Returns how many of the range it still had."""
+        cleared = sum(extent.clear(first, count) for extent in self.extents)
+        self.left -= cleared
+        return cleared
+
+    def runs(self) -> Iterator[Run]:
+        """What it still has, as (first offset, how many, attempt)."""
+        for extent in self.extents:
+            for offset, count in extent.runs():
+                yield offset, count, extent.attempt
+
+    def among(self, ranges: Sequence[Range]) -> list[Run]:
+        """What it still has of `ranges`, of all when there are none, as (first offset, how many, attempt)."""
+        if not ranges:
+            return list(self.runs())
+        found: list[Run] = []
+        for offset, count, attempt in self.runs():
+            for first, many in ranges:
+                low, high = max(offset, first), min(offset + count, first + many)
+                if low < high:
+                    found.append((low, high - low, attempt))
+        return found
+
+    def granted(self, first: int, count: int) -> bool:
+        """Whether every record of the range was given out under this lease, settled by now or not."""
+        held = sum(
+            max(min(first + count, extent.offset + extent.count) - max(first, extent.offset), 0)
+            for extent in self.extents
+        )
+        return count > 0 and held == count
+
+    def attempt(self, offset: int) -> int:
+        """The attempt under which it holds a record; 0 when it does not hold it (any more)."""
+        for extent in self.extents:
+            index = offset - extent.offset
+            if 0 <= index < extent.count and extent.left >> index & 1:
+                return extent.attempt
+        return 0
+
+    def dump(self) -> LeaseBody:
+        """For a snapshot."""
+        extents = [
+            ExtentBody(
+                extent.offset, extent.count, extent.attempt, extent.left.to_bytes((extent.count + 7) // 8, "little")
+            )
+            for extent in self.extents
+        ]
+        return LeaseBody(
+            self.token, self.worker, self.until_us, extents, sorted(self.keys.items()), sorted(self.history.items())
+        )
+
+    @classmethod
+    def load(cls, body: LeaseBody) -> Lease:
+        """From a snapshot."""
+        extents = [
+            Extent(each.offset, each.count, each.attempt, int.from_bytes(each.left, "little")) for each in body.extents
+        ]
+        lease = cls(body.token, body.worker, body.until_us, extents)
+        lease.keys, lease.history = dict(body.keys), dict(body.history)
+        return lease

@@ -1,0 +1,65 @@
+"""The settings of a queue group: what may be set, its default, its range.
+
+Idea: as the settings of topics: a frozen struct that travels as plain numbers and strings. All of them stand in
+the effect QueueSet, so that who replays the log knows them; none changes what was decided before.
+
+Contract: `parse` and `altered` raise InvalidSettings with one sentence that names key, value and what is allowed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, structs
+
+from ..settings import checked
+
+DAY_S = 86400.0
+
+
+class QueueSettings(Struct, frozen=True, kw_only=True):
+    """Settings of one queue group. Times in seconds."""
+
+    lease_s: float = 30.0  # how long a worker has a record, unless it asks for another time or extends
+    lease_max_s: float = 12 * 3600.0  # the longest lease that may be asked for
+    max_attempts: int = 20  # leases of one record; the last one that fails makes it dead
+    backoff_s: float = 1.0  # before the second attempt; doubled before each further one
+    backoff_max_s: float = 300.0  # never longer
+    jitter: float = 0.5  # a delay is shortened by a random part of up to so much of it
+    order: Literal["none", "key"] = "none"  # key: one record of a key at a time, in order
+    fair: bool = False  # keys take turns
+    key_concurrency: int | None = None  # records of one key that may be leased at once
+    key_rate_per_s: float | None = None  # leases of one key in a second
+    look_ahead: int = 1000  # records that are looked at beyond the first that cannot go, where keys matter
+    dead_retention_s: float = 14 * DAY_S  # dead records are discarded after so long
+    dead_topic: str = ""  # gets a copy of what dies, once
+    carry_after_s: float = DAY_S  # what is open for longer is carried forward and holds no segment back
+
+    def named(self) -> dict[str, Any]:
+        """By name, as the wire carries them."""
+        return structs.asdict(self)
+
+
+RANGES: dict[str, tuple[float, float]] = {
+    "lease_s": (0.001, 7 * DAY_S),
+    "lease_max_s": (0.001, 7 * DAY_S),
+    "max_attempts": (1, 1_000_000),
+    "backoff_s": (0, 7 * DAY_S),
+    "backoff_max_s": (0, 366 * DAY_S),
+    "jitter": (0, 1),
+    "key_concurrency": (1, 1_000_000),
+    "key_rate_per_s": (1e-6, 1e9),
+    "look_ahead": (1, 100_000),
+    "dead_retention_s": (1, 100 * 366 * DAY_S),
+    "carry_after_s": (1, 100 * 366 * DAY_S),
+}
+
+
+def parse(given: dict[str, Any]) -> QueueSettings:
+    """Settings of a new group, defaults for the rest."""
+    return checked("queue setting", QueueSettings, RANGES, {}, given)
+
+
+def altered(current: QueueSettings, given: dict[str, Any]) -> QueueSettings:
+    """`current` with `given` changed."""
+    return checked("queue setting", QueueSettings, RANGES, current.named(), given)

@@ -1,0 +1,72 @@
+"""All queue groups of one partition: where the effects of queues are applied.
+
+Contract: applies what stands in the log, decides nothing, fails on nothing. An effect on a group that is gone
+changes nothing. Pure.
+"""
+
+from __future__ import annotations
+
+from .. import effects as fx
+from .queue import Queue, QueueBody
+from .settings import parse
+
+
+class QueueTable:
+    """Queue groups by name."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Queue] = {}
+
+    def apply(self, effect: fx.QueueEffect, time_us: int) -> None:
+        """One effect."""
+        if isinstance(effect, fx.QueueSet):
+            self._set(effect)
+        elif isinstance(effect, fx.QueueDeleted):
+            self.by_name.pop(effect.group, None)
+        queue = self.by_name.get(effect.group)
+        if queue is not None:
+            queue.last_us = time_us
+            _apply(queue, effect, time_us)
+
+    def _set(self, effect: fx.QueueSet) -> None:
+        settings = parse(effect.settings)
+        known = self.by_name.get(effect.group)
+        if known is None:
+            self.by_name[effect.group] = Queue(effect.group, settings, effect.start)
+        else:
+            known.settings = settings
+
+    def dump(self) -> list[QueueBody]:
+        """For a snapshot, in a fixed order."""
+        return [self.by_name[name].dump() for name in sorted(self.by_name)]
+
+    @classmethod
+    def load(cls, bodies: list[QueueBody]) -> QueueTable:
+        """From a snapshot."""
+        table = cls()
+        table.by_name = {body.group: Queue.load(body) for body in bodies}
+        return table
+
+
+def _apply(queue: Queue, effect: fx.QueueEffect, time_us: int) -> None:
+    match effect:
+        case fx.LeaseGranted():
+            queue.granted(effect)
+        case fx.TasksFinished():
+            queue.finished(effect.token, effect.ranges)
+        case fx.LeasesExtended():
+            queue.extended(effect.tokens, effect.until_us, effect.progress)
+        case fx.TasksReturned():
+            queue.returned(effect, time_us)
+        case fx.TasksDied():
+            queue.died(effect, time_us)
+        case fx.TasksRedriven():
+            queue.redriven(effect.runs)
+        case fx.TasksDiscarded():
+            queue.discarded(effect.ranges)
+        case fx.TasksCancelled():
+            queue.cancel(effect.offsets)
+        case fx.QueuePaused():
+            queue.paused_until_us = effect.until_us
+        case _:
+            pass  # QueueSet and QueueDeleted concern the table

@@ -1,0 +1,342 @@
+"""Messages of queues: lease, settle, extend; tasks by id; dead ones; schedules.
+
+A topic's records are worked off by queue groups. A *lease* gives some of them to one worker until a time; the
+*token* is its number, and whoever settles or extends names it. To *settle* is to say what became of leased records:
+ack, nack, reject or release. Normative text: PROTOCOL.md, sections 8.7 and 8.8.
+
+Pure: values only. No sockets, no clock, no rules.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from .message import Count, Int64, Message, Setting, TopicId
+
+AnyTopic = Annotated[bytes, Meta(max_length=16)]
+"""A topic's id, or nothing for all topics."""
+
+ANY = -1
+"""A lease from whichever partition has something."""
+
+BY_GROUP = -1
+"""A delay that the group's back-off decides."""
+
+FOREVER_US = 1 << 62
+"""A pause without an end."""
+
+
+class Verb(IntEnum):
+    """What became of leased records."""
+
+    ACK = 0  # done
+    NACK = 1  # failed: again later, or dead when that was the last attempt
+    REJECT = 2  # failed for good: dead now
+    RELEASE = 3  # not tried: back at once, and the attempt does not count
+
+
+# -- working --------------------------------------------------------------------------------------
+
+
+class Settle(Struct, array_like=True, frozen=True, gc=False):
+    """What became of the records of one lease, or of some of them. Settling twice the same way changes nothing."""
+
+    partition: Count
+    token: Count
+    verb: Count  # 0 ack, 1 nack, 2 reject, 3 release
+    ranges: list[tuple[Count, Count]] = []  # (first offset, how many); none: all that the lease still holds
+    delay_ms: Int64 = BY_GROUP  # nack: how long nobody gets them; -1 lets the group's back-off decide
+    reason: str = ""  # nack and reject: for the record's history
+    results: list[tuple[Count, bytes]] = []  # ack: (offset, result), for whoever asks for the task
+
+
+class Refusal(Struct, array_like=True, frozen=True, gc=False):
+    """One Settle of a request that was refused; the others hold."""
+
+    index: Count  # which one of the request
+    code: str
+    message: str
+
+
+class Lease(Message, tag=70, frozen=True):
+    """Settle what is done, and lease up to `max_records` records of one partition, waiting up to `wait_ms` for some.
+
+    A worker may have several such requests out: each is credit for as many records, and is answered as they come.
+    """
+
+    request: Count
+    topic: TopicId
+    group: str
+    worker: str  # for people; leases are told apart by their tokens
+    max_records: Count
+    partition: Int64 = ANY  # -1: whichever has something
+    max_bytes: Count = 1 << 20  # of the second frame, but at least one record
+    lease_ms: Count = 0  # 0: as long as the group says
+    wait_ms: Count = 0
+    settles: list[Settle] = []
+    start: Int64 = -1  # where a group begins that does not exist yet: -1 first, -2 end, or a time
+
+
+class Leased(Message, tag=71, frozen=True):
+    """Second frame: batches that hold the leased records and may hold others. `runs` empty: none came in time."""
+
+    request: Count
+    partition: Count
+    token: Count
+    until_us: Int64  # log time
+    lease_ms: Count  # from when this was sent: for those whose clock is another one
+    runs: list[tuple[Count, Count, Count]]  # (first offset, how many, attempt), attempts counted from 1
+    refused: list[Refusal] = []
+
+
+class SettleTasks(Message, tag=72, frozen=True):
+    """Say what became of leased records."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    settles: list[Settle]
+
+
+class Settled(Message, tag=73, frozen=True):
+    """All but the refused ones are committed."""
+
+    request: Count
+    refused: list[Refusal] = []
+
+
+class ExtendLeases(Message, tag=74, frozen=True):
+    """Keep leases for `lease_ms` from now on, and say how far their tasks are."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    leases: list[tuple[Count, Count]]  # (partition, token)
+    lease_ms: Count = 0  # 0: as long as the group says
+    progress: list[tuple[Count, Count, bytes]] = []  # (partition, offset, value)
+
+
+class Extended(Message, tag=75, frozen=True):
+    """The leases of the request that still stand have been extended; the lost ones are somebody else's by now."""
+
+    request: Count
+    until_us: Int64
+    lost: list[tuple[Count, Count]] = []  # (partition, token)
+    cancelled: list[tuple[Count, Count]] = []  # (partition, offset) of held records that somebody cancelled
+
+
+# -- queue groups ---------------------------------------------------------------------------------
+
+
+class SetQueue(Message, tag=76, frozen=True):
+    """Create a queue group, or change its settings. Answered by Queues with one entry."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    settings: dict[str, Setting]
+    start: Int64 = -1  # of a new one: -1 first, -2 end, or a time
+
+
+class ListQueues(Message, tag=77, frozen=True):
+    """Queue groups of one topic or all, of one name or all. Answered by Queues."""
+
+    request: Count
+    topic: AnyTopic = b""
+    group: str = ""
+
+
+class QueuePartition(Struct, array_like=True, frozen=True, gc=False):
+    """What one partition has for a group. Every record is counted once, finished ones not at all."""
+
+    partition: Count
+    ready: Count  # could be leased now, but for limits and order of keys
+    in_flight: Count
+    delayed: Count  # by their producer
+    waiting: Count  # to be tried again
+    dead: Count
+    oldest_us: Int64  # append time of the oldest that is ready, waiting or in flight; -1 without one
+    paused_until_us: Int64  # 0: not paused
+
+
+class Queue(Struct, array_like=True, frozen=True, gc=False):
+    """One queue group of one topic."""
+
+    topic: TopicId
+    topic_name: str
+    group: str
+    settings: dict[str, Setting]
+    partitions: list[QueuePartition]
+
+
+class Queues(Message, tag=78, frozen=True):
+    request: Count
+    queues: list[Queue]
+
+
+class PauseQueue(Message, tag=79, frozen=True):
+    """Lease nothing until a time. Settling and extending go on."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    until_us: Int64  # 0: resume
+
+
+class DeleteQueue(Message, tag=80, frozen=True):
+    """Forget a queue group: leases, attempts, dead ones."""
+
+    request: Count
+    topic: TopicId
+    group: str
+
+
+# -- tasks ----------------------------------------------------------------------------------------
+
+
+class AskTask(Message, tag=81, frozen=True):
+    """What became of one record in a group. With `wait_ms`, answered when it is final or the time is up."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    partition: Count
+    offset: Count
+    wait_ms: Count = 0
+
+
+class TaskState(Message, tag=82, frozen=True):
+    """One record as a group has it."""
+
+    request: Count
+    state: str  # pending | delayed | leased | waiting | completed | dead | discarded | cancelled
+    attempt: Count  # of the latest lease; 0 before the first
+    why: str  # in a sentence, what holds it back or what became of it
+    worker: str = ""  # leased: by whom
+    time_us: Int64 = -1  # delayed, waiting: until when; leased: until when; dead: since when
+    reason: str = ""  # dead, waiting: of the last failure
+    result: bytes | None = None  # completed: what the worker gave
+    progress: bytes | None = None  # leased: what the worker said last
+    cancelling: bool = False  # leased, and somebody cancelled it
+    history: list[tuple[Int64, str, str]] = []  # (time, worker, reason) of failures, oldest first
+
+
+class CancelTask(Message, tag=83, frozen=True):
+    """Nobody gets this record any more; a worker that has it is told with its next extension. Answered by TaskState."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    partition: Count
+    offset: Count
+
+
+class ListDead(Message, tag=84, frozen=True):
+    """Dead records of one partition from `offset` on. Answered by DeadTasks."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    partition: Count
+    offset: Count
+    max_records: Count
+    reason: str = ""  # only those whose reason has this in it
+
+
+class DeadTask(Struct, array_like=True, frozen=True, gc=False):
+    """One dead record."""
+
+    offset: Count
+    attempt: Count
+    time_us: Int64  # since when
+    reason: str
+    history: list[tuple[Int64, str, str]]  # (time, worker, reason), oldest first
+
+
+class DeadTasks(Message, tag=85, frozen=True):
+    """Second frame: batches that hold these records and may hold others."""
+
+    request: Count
+    next_offset: Int64  # where to go on; -1: that was all
+    tasks: list[DeadTask]
+
+
+class RedriveDead(Message, tag=86, frozen=True):
+    """Try dead records again, from attempt 1. Answered by Counted."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    offsets: list[tuple[Count, Count]] = []  # (partition, offset); none: all
+    reason: str = ""  # of all, only those whose reason has this in it
+    per_s: float = 0.0  # how many become ready each second; 0: at once
+
+
+class DiscardDead(Message, tag=87, frozen=True):
+    """Give dead records up. Answered by Counted."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    offsets: list[tuple[Count, Count]] = []
+    reason: str = ""
+
+
+class Counted(Message, tag=88, frozen=True):
+    """How many records it concerned; committed."""
+
+    request: Count
+    count: Count
+
+
+# -- schedules ------------------------------------------------------------------------------------
+
+
+class SetSchedule(Message, tag=89, frozen=True):
+    """Append a record at stated times, each once. One of the same name is replaced. Answered by Schedules."""
+
+    request: Count
+    topic: TopicId
+    name: str
+    spec: str  # five fields of cron, or "every 30s"
+    zone: str  # of cron fields, like "Europe/Vienna"
+    value: bytes
+    key: bytes | None = None
+    headers: dict[str, bytes] = {}
+    priority: Count = 0
+
+
+class DeleteSchedule(Message, tag=90, frozen=True):
+    request: Count
+    topic: TopicId
+    name: str
+
+
+class ListSchedules(Message, tag=91, frozen=True):
+    """Schedules of one topic or all. Answered by Schedules."""
+
+    request: Count
+    topic: AnyTopic = b""
+
+
+class Schedule(Struct, array_like=True, frozen=True, gc=False):
+    """One schedule as it stands."""
+
+    topic: TopicId
+    topic_name: str
+    name: str
+    spec: str
+    zone: str
+    value: bytes
+    key: bytes | None
+    next_us: Int64
+    last_us: Int64  # -1 before the first time
+    partition: Count
+
+
+class Schedules(Message, tag=92, frozen=True):
+    request: Count
+    schedules: list[Schedule]
