@@ -42,6 +42,7 @@ class Dead(Struct, array_like=True):
     time_us: int
     reason: str
     history: list[Failure] = []
+    key: int = 0  # hash, where the group looks at keys
 
 
 class Cursor(Struct, array_like=True):
@@ -161,10 +162,10 @@ class Queue:
                     self.cancelled.add(offset)
                     continue
                 if lease is not None:
-                    history = self._history(lease, offset, time_us, effect.reason)
+                    history, key = self._history(lease, offset, time_us, effect.reason), lease.keys.get(offset, 0)
                 else:
-                    history = waited.history if waited is not None else []
-                self.dead[offset] = Dead(attempt, time_us, effect.reason, history)
+                    history, key = (waited.history, waited.key) if waited is not None else ([], 0)
+                self.dead[offset] = Dead(attempt, time_us, effect.reason, history, key)
             if lease is not None:
                 self._out(lease, first, count)
         if lease is not None:
@@ -176,7 +177,7 @@ class Queue:
             for offset in range(first, first + count):
                 dead = self.dead.pop(offset, None)
                 if dead is not None:
-                    self.waiting[offset] = Waiting(0, ready_us, 0, dead.history)
+                    self.waiting[offset] = Waiting(0, ready_us, dead.key, dead.history)
 
     def discarded(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Dead records are done."""
