@@ -121,8 +121,7 @@ def _nulls(count: int) -> pa.Array:
 
 
 def _offset(batch: Batch, arrow: Kit) -> pa.Array:
-    offsets = np.arange(batch.base_offset, batch.base_offset + batch.record_count, dtype=np.int64)
-    return arrow.array(arrow.int64, batch.record_count, [None, arrow.buffer(offsets)])
+    return arrow.array(arrow.int64, batch.record_count, [None, arrow.buffer(batch.offsets())])
 
 
 def _timestamp(batch: Batch, arrow: Kit) -> pa.Array:

@@ -99,8 +99,23 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record."""
+        """The offset after the last record of a batch that gave its records their offsets."""
         return self.base_offset + self.record_count
+
+    def offsets(self) -> np.ndarray:
+        """The records' offsets, int64, ascending, shape (record_count,). Raises InvalidBatch."""
+        if self.kind != Kind.KEPT:
+            return np.arange(self.base_offset, self.end_offset, dtype=np.int64)
+        found = self._fixed(ColumnId.OFFSET, "<i8")
+        if found is None:
+            raise InvalidBatch(f"batch {self.seq} keeps records without their offsets")
+        return found
+
+    def first_at(self, offset: int) -> int:
+        """Number of the first record at `offset` or above."""
+        if self.kind != Kind.KEPT:
+            return max(offset - self.base_offset, 0)
+        return int(np.searchsorted(self.offsets(), offset))
 
     def directory(self) -> list[Column]:
         """All columns, in stored order."""
@@ -140,6 +155,8 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         has_records = self.kind in _KINDS_WITH_RECORDS
         if has_records != has_value or has_records != (self.record_count > 0):
             raise InvalidBatch(f"a batch of kind {self.kind} with {self.record_count} records does not fit its columns")
+        if self.kind == Kind.KEPT:
+            columns.check_ascending(self.offsets())
         self.checked = not compressed
 
     def _check_column(self, column: Column) -> None:
@@ -207,8 +224,24 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
     def event_times(self) -> np.ndarray | None:
         """The producer's times, int64 microseconds UTC, shape (record_count,), or None."""
-        column = self.column(ColumnId.EVENT_TIME)
-        return None if column is None else columns.decode_fixed(column, self.record_count, "<i8")
+        return self._fixed(ColumnId.EVENT_TIME, "<i8")
+
+    def priorities(self) -> np.ndarray | None:
+        """The records' priorities, uint8, shape (record_count,); None when all are 0."""
+        return self._fixed(ColumnId.PRIORITY, "u1")
+
+    def not_before(self) -> np.ndarray | None:
+        """When each record may be worked on, int64 microseconds UTC, 0 = at once; None when all may be at once."""
+        return self._fixed(ColumnId.NOT_BEFORE, "<i8")
+
+    def dedup(self) -> list[bytes] | None:
+        """The records' deduplication keys, empty where a record has none; None when no record has one."""
+        return self._whole(ColumnId.DEDUP)
+
+    def _fixed(self, id_: int, dtype: str) -> np.ndarray | None:
+        """A fixed column; None when the batch has none."""
+        column = self.column(id_)
+        return None if column is None else columns.decode_fixed(column, self.record_count, dtype)
 
     def lengths(self, id_: int = ColumnId.VALUE) -> np.ndarray:
         """Bytes per record in one variable column, int32, shape (record_count,); empty without the column."""

@@ -87,6 +87,13 @@ def pieces(values: Sequence[bytes], known: Lengths | None = None) -> Pieces:
     return Pieces([offsets, bytes(start - len(offsets)), *values], start + data_bytes)
 
 
+def joined(lengths: np.ndarray, data: list[Buffer]) -> Pieces:
+    """A variable column whose bytes lie together in blocks `data`. Raises BatchTooLarge."""
+    offsets, data_bytes = _offsets(lengths)
+    start = data_start(len(lengths))
+    return Pieces([offsets, bytes(start - len(offsets)), *data], start + data_bytes)
+
+
 def join(parts: list[Buffer], size: int) -> bytearray:
     """All parts as one block, which must come out `size` long. Raises InvalidBatch."""
     try:
@@ -225,6 +232,12 @@ def decode_fixed(column: Buffer, count: int, dtype: str) -> np.ndarray:
     if size != wanted:
         raise InvalidBatch(f"a column of {count} {dtype} values has {size} bytes instead of {wanted}")
     return np.frombuffer(column, dtype)
+
+
+def check_ascending(offsets: np.ndarray) -> None:
+    """Validate the offsets of kept records: from 0 up, each above the one before. Raises InvalidBatch."""
+    if offsets[0] < 0 or np.count_nonzero(offsets[1:] <= offsets[:-1]):
+        raise InvalidBatch("the offsets of kept records do not ascend")
 
 
 def encode_validity(present: Sequence[bool]) -> bytes:

@@ -4,8 +4,8 @@ Idea: the same walk as `verify`, printed instead of judged. Damage and the end o
 that nothing is left out silently.
 
 Contract: reads only, takes no lock, safe beside a running broker. Every line is one JSON object with a
-"type": segment, batch, record, damage, end. Bytes that are UTF-8 are text under their name ("value"), others
-base64 under the name with "_base64" behind.
+"type": segment, batch, record, kept (a record carried forward), damage, end. Bytes that are UTF-8 are text
+under their name ("value"), others base64 under the name with "_base64" behind.
 
 Must not know: what effects mean.
 """
@@ -23,6 +23,7 @@ from .errors import InvalidBatch, MissingCodec
 from .files import Files
 from .layout import SegmentName
 from .record import records
+from .recovery import end_offset_of
 from .scan import Bad, Good, Segments, Tail, look, scan
 
 
@@ -43,7 +44,7 @@ def dump(files: Files, directory: str, *, with_records: bool = False, start: int
     for found in scan(files, directory, segments):
         match found:
             case Good():
-                if found.batch.base_offset + found.batch.record_count <= start and start:
+                if end_offset_of(found.batch) <= start and start:
                     continue
                 if shown != found.segment:
                     shown = found.segment
@@ -105,10 +106,12 @@ def _batch(found: Good, with_records: bool, start: int) -> Iterator[dict[str, An
         ],
     }
     if with_records and batch.kind == Kind.RECORDS:
-        yield from _records(found, start)
+        yield from _records(found, "record", start)
+    if with_records and batch.kind == Kind.KEPT:
+        yield from _records(found, "kept", 0)
 
 
-def _records(found: Good, start: int) -> Iterator[dict[str, Any]]:
+def _records(found: Good, type_: str, start: int) -> Iterator[dict[str, Any]]:
     try:
         decoded = records(found.batch, start=start)
     except (MissingCodec, InvalidBatch) as error:
@@ -120,7 +123,7 @@ def _records(found: Good, start: int) -> Iterator[dict[str, Any]]:
         }
         return
     for record in decoded:
-        line: dict[str, Any] = {"type": "record", "offset": record.offset, "timestamp": record.timestamp}
+        line: dict[str, Any] = {"type": type_, "offset": record.offset, "timestamp": record.timestamp}
         _put(line, "value", record.value)
         if record.key is not None:
             _put(line, "key", record.key)

@@ -37,12 +37,18 @@ if TYPE_CHECKING:
     Raw = Buffer | columns.Pieces
 
 
+PRIORITY_MAX = 255
+
+
 def encode(
     values: Sequence[bytes],
     *,
     keys: Sequence[bytes | None] | None = None,
     headers: Sequence[dict[str, bytes] | None] | None = None,
     event_times: Sequence[int] | None = None,
+    priorities: Sequence[int] | None = None,
+    not_before: Sequence[int] | None = None,
+    dedup: Sequence[bytes] | None = None,
     codec: int = Codec.NONE,
     producer_id: int = 0,
     producer_epoch: int = 0,
@@ -51,14 +57,16 @@ def encode(
 ) -> bytes | bytearray:
     """Encode records as a batch without a place in a log.
 
-    `keys`, `headers` and `event_times` (microseconds UTC) are as long as `values` or None; single keys and
-    headers may be None. `lengths` are `columns.lengths(values)`, from who has them already. Raises
-    InvalidBatch (no records, not bytes, lengths differ) and BatchTooLarge.
+    What stands beside `values` is as long as they are, or None; single keys and headers may be None. Times are
+    microseconds UTC; a `not_before` of 0 is none, an empty `dedup` key is none, priorities are 0 to 255.
+    `lengths` are `columns.lengths(values)`, from who has them already. Raises InvalidBatch (no records, not
+    bytes, lengths differ) and BatchTooLarge.
     """
     if not values:
         raise InvalidBatch("a batch needs at least one record")
-    if keys is headers is event_times is None and not codec and len(values) <= columns.FEW:
-        return encode_few(values, producer_id, producer_epoch, first_sequence)
+    if keys is headers is event_times is priorities is not_before is dedup is None:
+        if not codec and len(values) <= columns.FEW:
+            return encode_few(values, producer_id, producer_epoch, first_sequence)
     found: list[tuple[int, int, Raw]] = [(ColumnId.VALUE, codec, columns.pieces(values, lengths))]
     if keys is not None:
         found += _key_columns(_same_length("keys", keys, values), codec)
@@ -68,6 +76,12 @@ def encode(
     if event_times is not None:
         times = np.asarray(_same_length("event_times", event_times, values), "<i8")
         found.append((ColumnId.EVENT_TIME, Codec.NONE, times.tobytes()))
+    if priorities is not None:
+        found += _priority_column(_same_length("priorities", priorities, values))
+    if not_before is not None:
+        found += _not_before_column(_same_length("not_before times", not_before, values))
+    if dedup is not None and any(_same_length("dedup keys", dedup, values)):
+        found.append((ColumnId.DEDUP, Codec.NONE, columns.pieces(dedup)))
     return assemble(Kind.RECORDS, len(values), found, producer_id, producer_epoch, first_sequence)
 
 
@@ -161,6 +175,20 @@ def _key_columns(keys: Sequence[bytes | None], codec: int) -> list[tuple[int, in
     filled = columns.pieces([key or b"" for key in keys])
     present = columns.encode_validity([key is not None for key in keys])
     return [(ColumnId.KEY, codec, filled), (ColumnId.KEY_VALIDITY, Codec.NONE, present)]
+
+
+def _priority_column(priorities: Sequence[int]) -> list[tuple[int, int, Raw]]:
+    """Nothing when all are 0, which records have anyway."""
+    lowest, highest = min(priorities), max(priorities)
+    if lowest < 0 or highest > PRIORITY_MAX:
+        wrong = lowest if lowest < 0 else highest
+        raise InvalidBatch(f"priority {wrong} is outside 0 to {PRIORITY_MAX}")
+    return [(ColumnId.PRIORITY, Codec.NONE, bytes(priorities))] if highest else []
+
+
+def _not_before_column(times: Sequence[int]) -> list[tuple[int, int, Raw]]:
+    """Nothing when every record may be worked on at once."""
+    return [(ColumnId.NOT_BEFORE, Codec.NONE, np.asarray(times, "<i8").tobytes())] if any(times) else []
 
 
 _header_encoder = msgspec.msgpack.Encoder()

@@ -85,7 +85,7 @@ class Kind(IntEnum):
     STATE = 2  # effects only, no offsets
     RAFT = 3  # no-op or configuration
     STAGED = 4  # records of a transaction not yet decided: no offsets
-    KEPT = 5  # stragglers carried forward under their original offsets
+    KEPT = 5  # records under the offsets they have already: they take none
 
 
 class ColumnId(IntEnum):
@@ -103,6 +103,7 @@ class ColumnId(IntEnum):
     EFFECTS = 10
     KEY_VALIDITY = 11
     VALUE_VALIDITY = 12
+    OFFSET = 13
 
 
 VARIABLE = frozenset({ColumnId.VALUE, ColumnId.KEY, ColumnId.HEADERS, ColumnId.DEDUP})
@@ -113,6 +114,7 @@ ITEM_BYTES = {
     ColumnId.PRIORITY: 1,
     ColumnId.NOT_BEFORE: 8,
     ColumnId.OFFSET_DELTA: 4,
+    ColumnId.OFFSET: 8,
 }
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _FIELDS = struct.Struct("<IBBHIIII")  # of a batch's header, `magic` to `column_count`
 _FIELDS_AT = CHECKSUM_STRUCT.size
 _INDEXED_COLUMNS = bytes((ColumnId.PRIORITY, ColumnId.NOT_BEFORE))  # what a row says beyond the header
-_APPENDABLE = frozenset({Kind.RECORDS, Kind.STATE, Kind.RAFT, Kind.STAGED})
+_APPENDABLE = frozenset(Kind)
 
 
 class Appended(NamedTuple):

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import msgspec
 import numpy as np
 
-from .batch import Batch
+from .batch import Batch, Kind
 
 NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
 
@@ -41,13 +41,13 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 def records(batch: Batch, *, start: int = 0, partition: int = 0, topic: str = "") -> list[Record]:
     """The records of `batch` from offset `start` on. Raises InvalidBatch."""
-    first, values = max(start - batch.base_offset, 0), batch.values()
+    first, values = batch.first_at(start), batch.values()
     return _made(batch, values[first:] if first else values, first, _beside(batch), partition, topic)
 
 
 def record_runs(batch: Batch, start: int) -> Iterator[list[Record]]:
     """As `records`, a list of some at a time: what is used at once is still in the processor's cache."""
-    first, beside = max(start - batch.base_offset, 0), _beside(batch)
+    first, beside = batch.first_at(start), _beside(batch)
     for values in batch.value_runs(first):
         yield _made(batch, values, first, beside)
         first += len(values)
@@ -63,6 +63,13 @@ def _beside(batch: Batch) -> Beside:
     return batch.keys(), batch.headers(), batch.event_times()
 
 
+def _offsets(batch: Batch, first: int, end: int) -> Sequence[int]:
+    """The offsets of records `first` to `end` (exclusive) of the batch."""
+    if batch.kind != Kind.KEPT:
+        return range(batch.base_offset + first, batch.base_offset + end)
+    return batch.offsets()[first:end].tolist()
+
+
 def _made(
     batch: Batch, values: list[bytes], first: int, beside: Beside, partition: int = 0, topic: str = ""
 ) -> list[Record]:
@@ -75,7 +82,7 @@ def _made(
             values,
             repeat(None) if keys is None else keys[first:end],
             repeat(NO_HEADERS) if headers is None else headers[first:end],
-            range(batch.base_offset + first, batch.base_offset + end),
+            _offsets(batch, first, end),
             repeat(batch.append_time_us) if times is None else times[first:end].tolist(),
             repeat(partition),
             repeat(topic),

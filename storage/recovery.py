@@ -117,7 +117,7 @@ def follows(end: End, batch: Batch, log_id: bytes) -> str:
         return f"batch {batch.seq} belongs to another log ({batch.log_id.hex()})"
     if batch.previous != end.checksum:
         return f"batch {batch.seq} does not follow the batch before it"
-    if batch.base_offset != end.offset and batch.kind != Kind.KEPT:
+    if batch.base_offset != end.offset:
         return f"batch {batch.seq} starts at offset {batch.base_offset} instead of {end.offset}"
     return ""
 

@@ -78,11 +78,11 @@ def entry_of(batch: Batch) -> Entry:
 
     Raises UnknownEffect for a kind this version does not know, BadChecksum or InvalidBatch for damaged effects.
     """
-    count = batch.record_count
-    if batch.kind not in (Kind.RECORDS, Kind.STATE, Kind.RAFT):
+    if batch.kind not in (Kind.RECORDS, Kind.STATE, Kind.RAFT, Kind.KEPT):
         raise fx.UnknownEffect(
             f"batch {batch.seq} has kind {batch.kind}, unknown to this version of penstock; upgrade it"
         )
+    count = batch.record_count if batch.kind == Kind.RECORDS else 0  # kept records have their offsets already
     place = Place(batch.first_sequence, count, batch.base_offset, batch.seq, batch.term, batch.append_time_us)
     effects: Sequence[fx.AnyEffect] = ()
     if batch.kind == Kind.STATE or batch.column_count > 1:

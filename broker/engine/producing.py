@@ -16,12 +16,16 @@ from .topics import Topics
 
 ALLOWED = frozenset({
     ColumnId.VALUE, ColumnId.KEY, ColumnId.KEY_HASH, ColumnId.HEADERS, ColumnId.EVENT_TIME,
-    ColumnId.KEY_VALIDITY, ColumnId.VALUE_VALIDITY,
+    ColumnId.KEY_VALIDITY, ColumnId.VALUE_VALIDITY, ColumnId.PRIORITY, ColumnId.NOT_BEFORE,
 })  # fmt: skip
 """Columns a producer may send. The others are the broker's, or wait for what they will mean."""
 
 SIZED: dict[int, str] = {ColumnId.VALUE: "a value", ColumnId.KEY: "a key", ColumnId.HEADERS: "headers"}
 """What `max_record_bytes` limits, each by itself."""
+
+
+DELAY_MAX_S = 10 * 366 * 86400
+"""How far ahead a record may be put off: beyond that somebody mistook the unit of a time."""
 
 
 class Producing:
@@ -41,6 +45,7 @@ class Producing:
         """Propose one batch."""
         partition = self._topics.partition(message.topic, message.partition)
         batch = self._accept(payload, partition.settings.max_record_bytes)
+        _check_delays(batch, now)
         partition.produce(batch, ProduceReply(self._port, peer, message.request))
         self.batches += 1
         self.records += batch.record_count
@@ -102,3 +107,18 @@ class Producing:
                     f"a record with {SIZED[column.id]} of {largest} bytes is over the topic's "
                     f"max_record_bytes={max_record_bytes}: raise the setting or split the record"
                 )
+
+
+def _check_delays(batch: Batch, now: Now) -> None:
+    """Refuse times that nobody means. Raises InvalidBatch."""
+    times = batch.not_before()
+    if times is None:
+        return
+    earliest, latest = int(times.min()), int(times.max())
+    if earliest < 0:
+        raise InvalidBatch(f"not_before={earliest} is negative: give microseconds since 1970 UTC, or 0 for at once")
+    if latest > now.wall_us + DELAY_MAX_S * 1_000_000:
+        raise InvalidBatch(
+            f"not_before={latest} is more than 10 years after the broker's time {now.wall_us}: "
+            "give microseconds since 1970 UTC, or a shorter delay"
+        )

@@ -225,12 +225,32 @@ def test_garbage_does_not_inflate(codec: b.Codec) -> None:
         ({"values": ["text"]}, "encode"),
         ({"values": [b"x"], "keys": [b"a", b"b"]}, "2 keys for 1"),
         ({"values": [b"x"], "headers": [{"n": "text"}]}, "bytes value"),
+        ({"values": [b"x"], "priorities": [256]}, "priority 256 is outside 0 to 255"),
+        ({"values": [b"x", b"y"], "priorities": [0, -1]}, "priority -1 is outside"),
+        ({"values": [b"x"], "priorities": [1, 2]}, "2 priorities for 1"),
+        ({"values": [b"x"], "not_before": [1, 2]}, "2 not_before times for 1"),
+        ({"values": [b"x"], "dedup": [b"a", b"b"]}, "2 dedup keys for 1"),
         ({"values": [memoryview(np.zeros(3, np.int64))]}, "single bytes"),
     ],
 )
 def test_records_that_cannot_be_encoded_say_why(arguments: dict, says: str) -> None:
     with pytest.raises(InvalidBatch, match=says):
         b.encode(**arguments)
+
+
+def test_what_queues_look_at_comes_back_as_it_was_written() -> None:
+    batch = b.parse(b.encode(VALUES, priorities=[0, 255, 1, 0, 7], not_before=[0, 5, 2**62, 0, 1], dedup=VALUES))
+    batch.check()
+    assert batch.values() == VALUES
+    assert batch.priorities().tolist() == [0, 255, 1, 0, 7]
+    assert batch.not_before().tolist() == [0, 5, 2**62, 0, 1]
+    assert batch.dedup() == VALUES
+
+
+def test_what_queues_look_at_costs_nothing_where_it_says_nothing() -> None:
+    batch = b.encode(VALUES, priorities=[0] * 5, not_before=[0] * 5, dedup=[b""] * 5)
+    assert bytes(batch) == bytes(b.encode(VALUES))
+    assert b.parse(batch).priorities() is b.parse(batch).not_before() is b.parse(batch).dedup() is None
 
 
 def test_no_key_at_all_needs_no_column() -> None:

@@ -8,6 +8,7 @@ import pytest
 from penstock.storage import layout, snapshots
 from penstock.storage.batch import Batch, Kind, parse
 from penstock.storage.board import Level, Row
+from penstock.storage.record import records
 from support import golden
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -46,6 +47,19 @@ def test_the_golden_batches_are_read_as_they_were_meant() -> None:
     assert kept_batch("batch_v1_lz4").values() == [b"again " * 20] * 2
     assert (kept_batch("batch_v1_state").kind, kept_batch("batch_v1_state").effects()) == (Kind.STATE, b"\x91\xc0")
     assert (kept_batch("batch_v1_raft").kind, kept_batch("batch_v1_raft").record_count) == (Kind.RAFT, 0)
+
+
+def test_the_golden_batches_of_queues_are_read_as_they_were_meant() -> None:
+    queued = kept_batch("batch_v1_queued")
+    assert queued.values() == [b"a", b"bb"]
+    assert queued.priorities().tolist() == [0, 255]
+    assert queued.not_before().tolist() == [golden.TIME, 0]
+    assert queued.dedup() == [b"", b"order-17"]
+    batch = kept_batch("batch_v1_kept")
+    assert (batch.kind, batch.seq, batch.base_offset) == (Kind.KEPT, 8, 90)
+    found = [(each.offset, each.value, each.key, each.timestamp) for each in records(batch)]
+    assert found == [(40, b"a", b"k", golden.TIME), (42, b"c", b"l", golden.TIME)]
+    assert batch.priorities().tolist() == [1, 3]
 
 
 def test_the_golden_pages_are_read_as_they_were_meant() -> None:

@@ -10,11 +10,12 @@ import sys
 from collections.abc import Callable
 
 from penstock.storage import layout, snapshots
-from penstock.storage.batch import Codec, ColumnId, Kind, encode, encode_raft, encode_state, with_effects
+from penstock.storage.batch import Codec, ColumnId, Kind, encode, encode_raft, encode_state, parse, with_effects
 from penstock.storage.board import Board, Level, word
 from penstock.storage.board_row import HEADER_WORD
 from penstock.storage.encoding import lay_out
 from penstock.storage.header import Stamp, stamp
+from penstock.storage.kept import keep
 
 LOG_ID = bytes(range(16))
 TIME = 1_700_000_000_000_000
@@ -42,6 +43,17 @@ def everything() -> bytes:
         first_sequence=2**62,
     )
     return stamped(with_effects(batch, b"\x93\x01\x02\x03"))
+
+
+def queued() -> bytes:
+    """A batch with the columns that queues look at."""
+    return stamped(encode([b"a", b"bb"], priorities=[0, 255], not_before=[TIME, 0], dedup=[b"", b"order-17"]))
+
+
+def kept() -> bytes:
+    """Records kept under their own offsets, as a log has them."""
+    source = parse(stamped(encode([b"a", b"bb", b"c"], keys=[b"k", None, b"l"], priorities=[1, 2, 3])))
+    return stamped(keep(source, [(0, 1), (2, 1)]), seq=8, base_offset=90)
 
 
 def compressed() -> bytes:
@@ -95,6 +107,8 @@ SAMPLES: dict[str, Callable[[], bytes]] = {
     "batch_v1_example": example,
     "batch_v1_everything": everything,
     "batch_v1_lz4": compressed,
+    "batch_v1_queued": queued,
+    "batch_v1_kept": kept,
     "batch_v1_state": lambda: stamped(encode_state(b"\x91\xc0")),
     "batch_v1_raft": lambda: stamped(encode_raft()),
     "segment_header_v1": segment_header,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from penstock.storage.batch import Codec, encode, encode_raft, encode_state, with_effects
 from penstock.transport import messages as m
-from support.engine import Rig
+from support.engine import START_US, Rig
 
 EXTRA = {"max_producers": 3}
 
@@ -269,3 +269,28 @@ def test_what_is_no_request_is_refused():
     rig = Rig()
     rig.send(m.Done(1))
     assert failure(rig.answers(1)[0]) == "invalid_request"
+
+
+YEAR_US = 366 * 86400 * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("times", "says"),
+    [([0, -1], "not_before=-1 is negative"), ([0, START_US + 11 * YEAR_US], "more than 10 years")],
+)
+def test_a_time_that_nobody_means_is_refused_and_nothing_is_written(times: list[int], says: str):
+    rig = Rig()
+    topic = rig.topic()
+    answer = rig.produce(topic, [b"a", b"b"], not_before=times)
+    assert failure(answer) == "invalid_batch"
+    assert says in answer.message
+    assert rig.read(topic) == []
+
+
+def test_priorities_and_times_are_stored_with_the_records():
+    rig = Rig()
+    topic = rig.topic()
+    assert rig.produce(topic, [b"a", b"b"], priorities=[0, 9], not_before=[START_US + 9 * YEAR_US, 0]).offset == 0
+    chunk = rig.node.logs[1].reader().cursor(0).next()
+    assert chunk.batches[0].priorities().tolist() == [0, 9]
+    assert chunk.batches[0].not_before().tolist() == [START_US + 9 * YEAR_US, 0]
