@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 class Channel(Protocol):
     """See the module."""
 
+    remote: bool
+    """The broker is another process: answers arrive whatever we do. Where it is this one, `receive` does its work."""
+
     @property
     def connections(self) -> int:
         """Connections made so far: what was sent over an older one may never have arrived."""

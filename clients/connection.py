@@ -216,6 +216,14 @@ class Connection:
                 part.turn(now)
         return arrived
 
+    def look(self) -> bool:
+        """Take the answers that have arrived, and do nothing else. True when there were any; it is no turn."""
+        arrived, channel = False, self.channel
+        while channel.connections == self._greeted and (found := channel.receive()) is not None:
+            arrived = True
+            self._take(*found)
+        return arrived
+
     def due(self) -> float:
         """When there is something to do at the latest; whoever is `expecting` turns every LOOK_PERIOD_S anyway."""
         due = min(self.channel.due(), self._greet_again)

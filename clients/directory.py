@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 class DirectoryChannel:
     """See the module."""
 
+    remote = False
+
     def __init__(self, data: str) -> None:
         """Raises ForeignDirectory, NewerFormat."""
         self.connections = 1

@@ -78,6 +78,23 @@ class Driver:
         with self.lock:
             return there()
 
+    def glance(self) -> None:
+        """Take answers in the middle of a call (lock held), unless a thread waits for just these.
+
+        An application that sends without a pause would else hear of them when the pump gets the interpreter.
+        Callbacks wait for `call_back`, because the caller is not done yet.
+        """
+        if not self._leader and self.connection.look():
+            self._turned.notify_all()
+            for sleeper in self._sleepers:
+                sleeper.wake()
+
+    def call_back(self) -> None:
+        """Run what `glance` has left (lock not held)."""
+        with self.lock:
+            if self.connection.finished:
+                self._run_callbacks()
+
     def do(self, call: Callable[[], T]) -> T:
         """Run what does not wait."""
         with self.lock:

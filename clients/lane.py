@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from .producer_core import ProducerCore
 
+LOOK_BYTES = 64 << 10
+"""Behind a batch in flight, answers are looked for when so much is gathered, and at each doubling."""
+
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
 """Between two tries of what the broker refused for now (its disk is full, for example)."""
 
@@ -65,6 +68,11 @@ class Lane:
     def is_empty(self) -> bool:
         """Nothing gathered, nothing in flight."""
         return not self.gather.values and not (self.session is not None and self.session.in_flight)
+
+    @property
+    def expects_answers(self) -> bool:
+        """A batch is in flight, and its answer sends what is gathered meanwhile."""
+        return self.session is not None and bool(self.session.in_flight)
 
     def has_room(self, size: int) -> bool:
         """Whether a batch can be added now. Raises what ended the lane."""
@@ -125,7 +133,7 @@ class Lane:
         if not session.in_flight:
             self._progress_at = self._connection.clock()
         session.add(batch, count, pending)
-        self.trigger = TARGET_BYTES
+        self.trigger = LOOK_BYTES
         self._push(session)
 
     def _push(self, session: ProducerSession) -> None:

@@ -177,6 +177,8 @@ class LocalBroker:
 class LocalChannel:
     """A channel to a node in this process."""
 
+    remote = False
+
     def __init__(
         self,
         broker: LocalBroker,

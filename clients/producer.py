@@ -38,6 +38,8 @@ class Producer:
         self._lock = driver.lock
         core.lock = driver.lock
         core.wait = self._wait
+        if driver.connection.channel.remote:
+            core.look = driver.glance
 
     @property
     def topic(self) -> str:
@@ -107,6 +109,8 @@ class Producer:
             future = core.append(value, key, headers, timestamp, partition)
         finally:
             lock.release()
+        if core.connection.finished:
+            self._driver.call_back()
         if self._driver.pump_idle:
             self._driver.need_pump()
         return future

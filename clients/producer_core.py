@@ -37,7 +37,7 @@ CODECS = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
 
 class ProducerCore:
-    """See the module. The shell says how futures `wait`; `now_us` comes from its clock."""
+    """See the module. The shell says how futures `wait` and how to `look` for answers; `now_us` is its clock's."""
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class ProducerCore:
         self.closed = False
         self.jammed: Lane | None = None
         self.wait: Callable[[Pending, float | None], None] = _nobody_waits
+        self.look: Callable[[], None] = _nobody_looks
         self.lock: AbstractContextManager[Any] = nullcontext()
         self.wait_async: Callable[[Pending], Awaitable[None]] = _nobody_awaits
         count = len(topic.partitions)
@@ -171,7 +172,12 @@ class ProducerCore:
             gather.times.append(self._now_us() if timestamp is None else timestamp)
 
     def _ship(self, lane: Lane) -> None:
-        lane.ship()
+        """The lane's trigger is reached. Short of a whole batch, an answer that has come sends what is gathered."""
+        if lane.expects_answers and lane.gather.size < TARGET_BYTES:
+            lane.trigger = min(2 * lane.trigger, TARGET_BYTES)
+            self.look()
+        else:
+            lane.ship()
         gathered = lane.gather.size
         if not gathered and lane is self._current:
             self._current = self.lanes[self._sticky.next_batch()]
@@ -341,6 +347,10 @@ def _as_bytes(value: Any) -> bytes:
 
 def _nobody_awaits(pending: Pending) -> Awaitable[None]:
     raise Closed("this future belongs to no open producer of an event loop")
+
+
+def _nobody_looks() -> None:
+    """Answers come between two calls: to an event loop, or from a node that works in the turns of this process."""
 
 
 def _nobody_waits(pending: Pending, timeout: float | None) -> None:

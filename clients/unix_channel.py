@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class UnixChannel:
     """See the module."""
 
+    remote = True
+
     def __init__(self, url: str, *, max_bytes: int, clock: Callable[[], float]) -> None:
         self.malformed = 0  # messages that were none, dropped
         self._url = url

@@ -30,6 +30,8 @@ class ZmqChannel:
     descriptor tells of changes only, so a socket that once was readable stays in `_ready` until it is empty.
     """
 
+    remote = True
+
     def __init__(self, url: str, *, max_bytes: int) -> None:
         self.malformed = 0  # messages that were none, dropped
         self._url = url
