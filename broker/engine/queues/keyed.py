@@ -108,6 +108,11 @@ class Chooser:
             taken = _first_to_last(judge, before, fresh, seen, room, most)
         return _choice(taken, seen, judge.next_us)
 
+    def again_us(self, settings: QueueSettings, key: int, now_us: int) -> int:
+        """When the rate of a key lets its next record go; 0: at once."""
+        rate = settings.key_rate_per_s
+        return 0 if rate is None or key == OWN else self._rates.again_us(key, rate, now_us)
+
     def _in_turns(self, judge: _Judge, window: list[Candidate], most: int) -> list[Candidate]:
         taken: list[Candidate] = []
         for _, level in groupby(window, key=_level):

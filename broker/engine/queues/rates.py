@@ -27,16 +27,25 @@ class Rates:
 
     def take(self, key: int, rate: float, now_us: int) -> int:
         """Take a token: 0 when there was one, else the time (us) at which there will be."""
-        now = now_us * _US
+        full, again_us = self._next(key, rate, now_us)
+        if again_us <= now_us:
+            self._full[key] = full
+            if len(self._full) > BUCKETS_MOST:
+                self._forget(now_us * _US)
+            return 0
+        return again_us
+
+    def again_us(self, key: int, rate: float, now_us: int) -> int:
+        """When there is a token: 0 when there is one now."""
+        again_us = self._next(key, rate, now_us)[1]
+        return again_us if again_us > now_us else 0
+
+    def _next(self, key: int, rate: float, now_us: int) -> tuple[int, int]:
+        """When the bucket is full again after one more token, and when that may be taken."""
         interval = round(_SECOND / rate)
         depth = max(round(rate * BURST_S), 1) * interval
-        full = max(self._full.get(key, 0), now) + interval
-        if full - depth > now:
-            return -(-(full - depth) // _US)
-        self._full[key] = full
-        if len(self._full) > BUCKETS_MOST:
-            self._forget(now)
-        return 0
+        full = max(self._full.get(key, 0), now_us * _US) + interval
+        return full, -(-(full - depth) // _US)
 
     def _forget(self, now: int) -> None:
         """Drop buckets that are full; where each key is busy, they stay: as many as keys in a bucket's time."""
