@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from penstock.broker.engine import effects as fx
 from penstock.broker.engine.queues.keys import OWN
@@ -25,12 +27,12 @@ class Group:
         self.table.apply(effect, NOW - 60 * SECOND)
         return self
 
-    def lease(self, runs: list[tuple[int, int, int]], frontier: int, **more: object) -> Group:
+    def lease(self, runs: list[tuple[int, int, int]], frontier: int, **more: Any) -> Group:
         self.token += 1
-        return self.do(fx.LeaseGranted("g", self.token, "ann", NOW + 30 * SECOND, runs, frontier, **more))  # pyright: ignore
+        return self.do(fx.LeaseGranted("g", self.token, "ann", NOW + 30 * SECOND, runs, frontier, **more))
 
-    def why(self, offset: int, **facts: object) -> str:
-        return why(self.table.by_name["g"], offset, NOW, Facts(**facts))  # pyright: ignore
+    def why(self, offset: int, **facts: Any) -> str:
+        return why(self.table.by_name["g"], offset, NOW, Facts(**facts))
 
 
 def test_a_leased_record_names_its_worker_and_the_end_of_the_lease():
