@@ -171,17 +171,16 @@ class QueuePaused(QueueEffect, tag=26, frozen=True):
 
 
 class KeysSeen(Effect, tag=27, frozen=True):
-    """The dedup keys of a records batch, beside it: 16 bytes of digest for each in `digests`, 0 bytes for none.
+    """What dedup keys did to a records batch, beside it.
 
-    `offsets` are those of the records, `until_us` when their keys may come again; `repeats` are
-    (offset, offset of the task that it repeats); `void` are offsets that are nobody's work from now on.
+    `digests` are 16 bytes of hash of each key that stands for the task at the same place of `offsets`, until
+    `until_us`. `void` are (offset, offset of the task that stands for it): nobody's work from now on.
     """
 
     offsets: list[int]
     digests: list[bytes]
     until_us: int
-    repeats: list[tuple[int, int]] = []
-    void: list[int] = []
+    void: list[tuple[int, int]] = []
 
 
 class ScheduleSet(Effect, tag=28, frozen=True):

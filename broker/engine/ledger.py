@@ -110,6 +110,7 @@ class Ledger(Generic[S]):
         self.since_snapshot_bytes = 0
         self._on_work = on_work
         self._queue: list[Entry] = []
+        self._queued_records = 0
         self._tail: dict[object, fx.AnyEffect] = {}
         self._tail_waiters: list[Waiter] = []
 
@@ -127,11 +128,16 @@ class Ledger(Generic[S]):
             raise Poisoned(f"{self.log.path} takes no more writes since a sync failed ({reason}); reads go on")
 
     def propose_records(self, entry: Entry) -> None:
-        """Queue a records batch."""
-        head = self.head
-        head.records(entry.producer_id, entry.epoch, entry.place, head.time_us)
+        """Queue a records batch, with the effects beside it."""
+        entry.apply(self.head, self.head.time_us)
         self._queue.append(entry)
+        self._queued_records += entry.place.count
         self._on_work(self)
+
+    @property
+    def predicted_end(self) -> int:
+        """The offset that the next record proposed will have: what fails takes everything behind it along."""
+        return self.log.end_offset + self._queued_records
 
     def propose_in_order(self, effect: fx.AnyEffect, waiter: Waiter | None = None) -> None:
         """Queue an effect that does not commute with records: it keeps its place between them."""
@@ -202,7 +208,7 @@ class Ledger(Generic[S]):
         """What is proposed or in flight will not be committed, or nobody will know: tell its waiters."""
         entries = list(self._uncommitted())
         self.in_flight.clear()
-        self._queue, self._tail = [], {}
+        self._queue, self._tail, self._queued_records = [], {}, 0
         waiters, self._tail_waiters = self._tail_waiters, []
         self._rebuild()
         for entry in entries:
@@ -221,7 +227,7 @@ class Ledger(Generic[S]):
         return not (self.in_flight or self._queue or self._tail)
 
     def _take(self) -> list[Entry]:
-        entries, self._queue = self._queue, []
+        entries, self._queue, self._queued_records = self._queue, [], 0
         if self._tail:
             effects = list(self._tail.values())
             entry = Entry(encode_state(fx.encode(effects)), Place(0, 0), effects=effects)

@@ -68,7 +68,7 @@ class Node:
         first_session = int.from_bytes(randomness(6), "little") << 14
         self._sessions = Sessions(port, self._agenda, first_session, config.max_sessions)
         topics = self._house.topics
-        self._producing = Producing(topics, port, config, randomness)
+        self._producing = Producing(topics, port, config, self._time, randomness)
         self._fetching = Fetching(topics, port, config)
         self._housekeeping = Housekeeping(self._house, config, self._time, now)
         self._handlers: Handlers = {

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...storage.batch import with_effects
 from ...storage.errors import BatchTooLarge, Corrupt, Diverged, Error, OutOfBounds
-from ..errors import InvalidRequest, LimitReached
+from ..errors import InvalidRequest, LimitReached, Unavailable
 from . import effects as fx
+from .dedup import Keys, judge
 from .groups import GroupState
 from .ledger import Entry, Ledger, Waiter
 from .producers import Place
@@ -95,18 +97,14 @@ class Partition:
 
     # -- producing --------------------------------------------------------------------------------
 
-    def produce(self, batch: Batch, waiter: Waiter) -> None:
+    def produce(self, batch: Batch, waiter: Waiter, keys: Keys | None = None) -> None:
         """Propose a batch that is already validated. A duplicate waits for its original.
 
-        Raises Poisoned, BatchTooLarge, SequenceGap, UnknownProducer, Fenced.
+        Raises Poisoned, BatchTooLarge, SequenceGap, UnknownProducer, Fenced; with `keys`: LimitReached, Unavailable.
         """
         ledger = self.ledger
         ledger.check_writable()
-        if batch.batch_bytes > self.log.options.max_batch_bytes:
-            raise BatchTooLarge(
-                f"the batch has {batch.batch_bytes} bytes, a batch of this log may have "
-                f"{self.log.options.max_batch_bytes}: send it in smaller ones"
-            )
+        self._check_size(batch.batch_bytes)
         producer_id, epoch, first = batch.producer_id, batch.producer_epoch, batch.first_sequence
         place = None
         if producer_id:
@@ -115,7 +113,38 @@ class Partition:
             self._duplicate(place, first, waiter)
             return
         place = Place(first, batch.record_count)
-        ledger.propose_records(Entry(batch.buffer, place, producer_id, epoch, (), [waiter]))
+        entry = Entry(batch.buffer, place, producer_id, epoch, (), [waiter])
+        if keys is not None:
+            self._beside(entry, self._judge_keys(keys))
+        ledger.propose_records(entry)
+
+    def _beside(self, entry: Entry, effect: fx.AnyEffect) -> None:
+        """Put an effect beside the records of an entry: both will be in the log, or neither."""
+        entry.effects = (effect,)
+        entry.batch = with_effects(entry.batch, fx.encode(entry.effects))
+        self._check_size(len(entry.batch))
+
+    def _judge_keys(self, keys: Keys) -> fx.KeysSeen:
+        if self.damaged:
+            raise Unavailable(
+                f"{self!r} is damaged and may have lost dedup keys: repair it, or send without a dedup key"
+            )
+        ledger, settings = self.ledger, self.settings
+        table, window_us = ledger.head.keys, round(settings.dedup_window_s * 1e6)
+        begun, first = ledger.head.queues.begun, ledger.predicted_end
+        effect = judge(table, keys.digests, first, keys.time_us, window_us, settings.dedup, begun)
+        new = sum(digest not in table.by_digest for digest in effect.digests)
+        if len(table.by_digest) + new > keys.limit and table.live(keys.time_us) + new > keys.limit:
+            raise LimitReached(
+                f"{self!r} remembers {keys.limit} dedup keys, which is the limit: shorten the topic's "
+                f"dedup_window_s={settings.dedup_window_s}, raise max_dedup_keys, or spread them over more partitions"
+            )
+        return effect
+
+    def _check_size(self, size: int) -> None:
+        limit = self.log.options.max_batch_bytes
+        if size > limit:
+            raise BatchTooLarge(f"the batch has {size} bytes, a batch of this log may have {limit}: send smaller ones")
 
     def _duplicate(self, place: Place, first_sequence: int, waiter: Waiter) -> None:
         inner = first_sequence - place.first_sequence

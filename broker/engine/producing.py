@@ -9,14 +9,16 @@ from __future__ import annotations
 from ...storage.batch import Batch, ColumnId, Kind, parse
 from ...storage.errors import BatchTooLarge, InvalidBatch, RecordTooLarge
 from ...transport.messages import OpenProducer, Produce, ProducerOpened
+from .clock import LogTime
+from .dedup import Keys, digests
 from .names import check_name
 from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness
-from .replies import Gather, ProduceReply
+from .replies import Gather, KeyedReply, ProduceReply
 from .topics import Topics
 
 ALLOWED = frozenset({
     ColumnId.VALUE, ColumnId.KEY, ColumnId.KEY_HASH, ColumnId.HEADERS, ColumnId.EVENT_TIME,
-    ColumnId.KEY_VALIDITY, ColumnId.VALUE_VALIDITY, ColumnId.PRIORITY, ColumnId.NOT_BEFORE,
+    ColumnId.KEY_VALIDITY, ColumnId.VALUE_VALIDITY, ColumnId.PRIORITY, ColumnId.NOT_BEFORE, ColumnId.DEDUP,
 })  # fmt: skip
 """Columns a producer may send. The others are the broker's, or wait for what they will mean."""
 
@@ -31,7 +33,7 @@ DELAY_MAX_S = 10 * 366 * 86400
 class Producing:
     """Handlers of Produce and OpenProducer."""
 
-    def __init__(self, topics: Topics, port: Port, config: NodeConfig, randomness: Randomness) -> None:
+    def __init__(self, topics: Topics, port: Port, config: NodeConfig, time: LogTime, randomness: Randomness) -> None:
         self.handlers: Handlers = {Produce: self.produce, OpenProducer: self.open_producer}
         self.batches = 0
         self.records = 0
@@ -39,6 +41,7 @@ class Producing:
         self._topics = topics
         self._port = port
         self._config = config
+        self._time = time
         self._randomness = randomness
 
     def produce(self, peer: Peer, message: Produce, payload: Payload, now: Now) -> None:
@@ -46,7 +49,14 @@ class Producing:
         partition = self._topics.partition(message.topic, message.partition)
         batch = self._accept(payload, partition.settings.max_record_bytes)
         _check_delays(batch, now)
-        partition.produce(batch, ProduceReply(self._port, peer, message.request))
+        reply = ProduceReply(self._port, peer, message.request)
+        found = digests(batch)
+        if found is None:
+            partition.produce(batch, reply)
+        else:
+            time_us = max(self._time.read(now), partition.log.last_time_us)
+            keys = Keys(found, time_us, self._config.max_dedup_keys)
+            partition.produce(batch, KeyedReply(reply, len(found), partition.ledger.applied), keys)
         self.batches += 1
         self.records += batch.record_count
         self.bytes += batch.batch_bytes

@@ -7,6 +7,7 @@ Contract: exactly one answer per waiter, whatever happens to what it waits for.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -14,6 +15,9 @@ from ...storage.errors import Error
 from ...transport.messages import Answer, Failure, Produced
 from .ports import Peer, Port
 from .producers import Place
+
+if TYPE_CHECKING:
+    from .state import PartitionState
 
 
 def failure(request: int, error: Error) -> Failure:
@@ -34,6 +38,25 @@ class ProduceReply(Struct, gc=False, eq=False):
 
     def failed(self, error: Error) -> None:
         self.port.reply(self.peer, failure(self.request, error))
+
+
+class KeyedReply(Struct, gc=False, eq=False):
+    """Answers one Produce of `count` records with dedup keys, and says which repeat a task.
+
+    That stands in the state for as long as the records do: so a resend, also after a restart, is told the same.
+    """
+
+    reply: ProduceReply
+    count: int
+    state: PartitionState  # as committed
+
+    def committed(self, place: Place) -> None:
+        reply = self.reply
+        repeats = self.state.voids.repeats(place.offset, self.count)
+        reply.port.reply(reply.peer, Produced(reply.request, place.offset, place.term, place.time_us, repeats))
+
+    def failed(self, error: Error) -> None:
+        self.reply.failed(error)
 
 
 class Gather:

@@ -16,10 +16,12 @@ from msgspec import Struct
 
 from ...storage.errors import Corrupt, NewerFormat
 from . import effects as fx
+from .dedup import KeyTable, KeyTableBody
 from .groups import GroupState, GroupTable
 from .producers import Place, Producer, ProducerTable
 from .queues.queue import QueueBody
 from .queues.table import QueueTable
+from .voids import Voids, VoidsBody
 
 VERSION = 1
 Body = TypeVar("Body")
@@ -40,6 +42,8 @@ class SnapshotBody(Struct, array_like=True):
     transactions: list[Any] = []  # reserved: epochs of transactions
     outbox: list[Any] = []  # reserved: what has yet to cross to other partitions
     queues: list[QueueBody] = []
+    keys: KeyTableBody = KeyTableBody()
+    voids: VoidsBody = VoidsBody()
 
 
 class PartitionState:
@@ -53,7 +57,9 @@ class PartitionState:
         self.time_us = 0
         self.producers = ProducerTable()
         self.groups = GroupTable()
-        self.queues = QueueTable()
+        self.keys = KeyTable()
+        self.voids = Voids()
+        self.queues = QueueTable(self.voids)
 
     def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
         """A records batch. Its producer is 0 when it has none and cannot be told from a resend."""
@@ -69,6 +75,7 @@ class PartitionState:
                 self.groups.owned(group, member, epoch, start, time_us)
             case fx.FirstOffset(offset):
                 self.first = max(self.first, offset)
+                self.voids.forget_below(self.first)
             case fx.ProducerOpened(name, producer_id, epoch):
                 self.producers.opened(name, producer_id, epoch, time_us)
             case fx.ProducersExpired(producer_ids):
@@ -77,6 +84,9 @@ class PartitionState:
                 self.groups.deleted(group)
             case fx.QueueEffect():
                 self.queues.apply(effect, time_us)
+            case fx.KeysSeen():
+                self.keys.seen(effect)
+                self._void(effect.void)
             case _:
                 raise fx.UnknownEffect(f"effect {type(effect).__name__} stands in the log of a partition")
 
@@ -84,6 +94,13 @@ class PartitionState:
         """The batch at `place` is applied completely."""
         self.seq, self.term, self.time_us = place.seq, place.term, place.time_us
         self.end = place.offset + place.count
+        if self.keys.due_us <= self.time_us:
+            self.keys.expire(self.time_us)
+
+    def _void(self, pairs: list[tuple[int, int]]) -> None:
+        self.voids.add(pairs)
+        for offset, _ in pairs:
+            self.queues.passed_over(offset)
 
     def encode(self) -> bytes:
         """The body of a snapshot."""
@@ -91,6 +108,7 @@ class PartitionState:
             SnapshotBody(
                 VERSION, self.seq, self.term, self.first, self.end, self.time_us, {},
                 self.producers.dump(), self.groups.dump(), queues=self.queues.dump(),
+                keys=self.keys.dump(), voids=self.voids.dump(),
             )
         )  # fmt: skip
 
@@ -103,7 +121,9 @@ class PartitionState:
         state.end, state.time_us = stored.end, stored.time_us
         state.producers = ProducerTable.load(stored.producers)
         state.groups = GroupTable.load(stored.groups)
-        state.queues = QueueTable.load(stored.queues)
+        state.keys = KeyTable.load(stored.keys)
+        state.voids = Voids.load(stored.voids)
+        state.queues = QueueTable.load(stored.queues, state.voids)
         return state
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..broker.config import ServeConfig
 
 _ENGINE = (
-    "max_frame_bytes", "max_record_bytes", "max_topics", "max_partitions", "max_producers", "max_sessions",
-    "producer_expiry_s", "group_expiry_s", "handover_s",
+    "max_frame_bytes", "max_record_bytes", "max_topics", "max_partitions", "max_producers", "max_dedup_keys",
+    "max_sessions", "producer_expiry_s", "group_expiry_s", "handover_s",
 )  # fmt: skip
 
 

@@ -195,6 +195,11 @@ class Queue:
                 self.held.pop(offset, None)
                 self.cancelled.add(offset)
 
+    def passed_over(self, offset: int) -> None:
+        """Another record stands for this one: it waits for nobody any more."""
+        self.waiting.pop(offset, None)
+        self.held.pop(offset, None)
+
     def _history(self, lease: Lease, offset: int, time_us: int, reason: str) -> list[Failure]:
         before = lease.history.get(offset, [])
         return [*before, (time_us, lease.worker, reason)][-HISTORY_MOST:] if reason else before
@@ -224,6 +229,14 @@ class Queue:
     def lease_of(self, offset: int) -> Lease | None:
         """The lease that holds a record."""
         return next((lease for lease in self.leases.values() if lease.attempt(offset)), None)
+
+    def begun(self, offset: int) -> bool:
+        """Whether a record is leased or over: done, dead or cancelled."""
+        if offset in self.waiting or offset in self.held:
+            return False
+        if offset >= self.frontier and offset not in self.cancelled:
+            return self.lease_of(offset) is not None
+        return offset >= self.start
 
     @property
     def in_flight(self) -> int:

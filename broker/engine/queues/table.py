@@ -6,15 +6,21 @@ changes nothing. Pure.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .. import effects as fx
 from .queue import Queue, QueueBody
 from .settings import parse
+
+if TYPE_CHECKING:
+    from ..voids import Voids
 
 
 class QueueTable:
     """Queue groups by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, voids: Voids) -> None:
+        self.voids = voids  # nobody's work in any group
         self.by_name: dict[str, Queue] = {}
 
     def apply(self, effect: fx.QueueEffect, time_us: int) -> None:
@@ -27,6 +33,8 @@ class QueueTable:
         if queue is not None:
             queue.last_us = time_us
             _apply(queue, effect, time_us)
+            if self.voids:
+                self._leave_out(queue, effect)
 
     def _set(self, effect: fx.QueueSet) -> None:
         settings = parse(effect.settings)
@@ -36,16 +44,42 @@ class QueueTable:
         else:
             known.settings = settings
 
+    def passed_over(self, offset: int) -> None:
+        """A record is void."""
+        for queue in self.by_name.values():
+            queue.passed_over(offset)
+
+    def begun(self, offset: int) -> bool:
+        """Whether a group has, or had, a record as its work."""
+        return any(queue.begun(offset) for queue in self.by_name.values())
+
+    def _leave_out(self, queue: Queue, effect: fx.QueueEffect) -> None:
+        """What comes back to a group while it is void. It was decided before it was void, and stands behind it."""
+        for first, count in _coming(effect):
+            for offset in self.voids.within(first, first + count).tolist():
+                queue.passed_over(offset)
+
     def dump(self) -> list[QueueBody]:
         """For a snapshot, in a fixed order."""
         return [self.by_name[name].dump() for name in sorted(self.by_name)]
 
     @classmethod
-    def load(cls, bodies: list[QueueBody]) -> QueueTable:
+    def load(cls, bodies: list[QueueBody], voids: Voids) -> QueueTable:
         """From a snapshot."""
-        table = cls()
+        table = cls(voids)
         table.by_name = {body.group: Queue.load(body) for body in bodies}
         return table
+
+
+def _coming(effect: fx.QueueEffect) -> list[tuple[int, int]]:
+    """(first offset, how many) of records that an effect makes wait."""
+    match effect:
+        case fx.LeaseGranted():
+            return [(offset, 1) for offset, _ in effect.held]
+        case fx.TasksReturned() | fx.TasksRedriven():
+            return [(run[0], run[1]) for run in effect.runs]
+        case _:
+            return []
 
 
 def _apply(queue: Queue, effect: fx.QueueEffect, time_us: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from penstock.broker.engine import catalogue, effects, groups, producers, state
+from penstock.broker.engine import catalogue, dedup, effects, groups, producers, state, voids
 from penstock.broker.engine.queues import leases, queue
 
 PAGE = Path(effects.__file__).with_name("STATE.md").read_text()
@@ -17,6 +17,7 @@ EFFECTS = [
 STRUCTS = [
     state.SnapshotBody, producers.Producer, producers.Place, groups.GroupState, catalogue.CatalogueBody,
     catalogue.TopicEntry, queue.QueueBody, queue.Cursor, queue.Waiting, queue.Dead, leases.LeaseBody, leases.ExtentBody,
+    dedup.KeyTableBody, voids.VoidsBody,
 ]  # fmt: skip
 
 

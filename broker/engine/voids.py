@@ -1,0 +1,89 @@
+"""Void records: nobody's work, because another record stands for them (see dedup.py).
+
+Idea: two sorted columns of numbers: 16 bytes for each void record that the partition still has, and nothing where
+there are none. Streams see these records; queue groups pass them over, those that are made later too.
+
+Contract: applies what stands in the log; adding twice changes nothing. Pure.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+
+import numpy as np
+from msgspec import Struct
+
+NONE = np.zeros(0, np.int64)
+
+
+class VoidsBody(Struct, array_like=True, frozen=True):
+    """The void records of a snapshot, by offset: int64 of each, little-endian."""
+
+    offsets: bytes = b""
+    tasks: bytes = b""
+
+
+class Voids:
+    """The void records of one partition, each with the record that stands for it."""
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._tasks = array("q")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __contains__(self, offset: object) -> bool:
+        return isinstance(offset, int) and self.task_of(offset) >= 0
+
+    def add(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Records (offset) that are void from now on, and what stands for each."""
+        offsets = self._offsets
+        for offset, task in pairs:
+            if not offsets or offset > offsets[-1]:
+                offsets.append(offset)
+                self._tasks.append(task)
+                continue
+            at = bisect_left(offsets, offset)
+            if offsets[at] == offset:
+                self._tasks[at] = task
+            else:
+                offsets.insert(at, offset)
+                self._tasks.insert(at, task)
+
+    def task_of(self, offset: int) -> int:
+        """The record that stands for a void one; -1 for one that is not void."""
+        at = bisect_left(self._offsets, offset)
+        return self._tasks[at] if at < len(self._offsets) and self._offsets[at] == offset else -1
+
+    def within(self, first: int, end: int) -> np.ndarray:
+        """The void records from `first` on and before `end`, int64, sorted."""
+        offsets = self._offsets
+        if not offsets or end <= offsets[0] or first > offsets[-1]:
+            return NONE
+        return np.frombuffer(offsets[bisect_left(offsets, first) : bisect_left(offsets, end)], np.int64)
+
+    def repeats(self, first: int, count: int) -> list[tuple[int, int]]:
+        """Of `count` records: (number among them, the earlier record that each repeats), as Produced says it."""
+        found = self.within(first, first + count).tolist()
+        pairs = [(offset - first, self.task_of(offset)) for offset in found]
+        return [(number, task) for number, task in pairs if task < first + number]
+
+    def forget_below(self, first: int) -> None:
+        """Retention: records below are gone."""
+        at = bisect_left(self._offsets, first)
+        del self._offsets[:at], self._tasks[:at]
+
+    def dump(self) -> VoidsBody:
+        """For a snapshot."""
+        return VoidsBody(*(np.frombuffer(each[:], "<i8").tobytes() for each in (self._offsets, self._tasks)))
+
+    @classmethod
+    def load(cls, body: VoidsBody) -> Voids:
+        """From a snapshot."""
+        voids = cls()
+        voids._offsets.extend(np.frombuffer(body.offsets, "<i8").tolist())
+        voids._tasks.extend(np.frombuffer(body.tasks, "<i8").tolist())
+        return voids
