@@ -66,7 +66,9 @@ def encode(
         raise InvalidBatch("a batch needs at least one record")
     if keys is headers is event_times is priorities is not_before is dedup is None:
         if not codec and len(values) <= columns.FEW:
-            return encode_few(values, producer_id, producer_epoch, first_sequence)
+            few = encode_few(values, producer_id, producer_epoch, first_sequence)
+            if few is not None:
+                return few
     found: list[tuple[int, int, Raw]] = [(ColumnId.VALUE, codec, columns.pieces(values, lengths))]
     if keys is not None:
         found += _key_columns(_same_length("keys", keys, values), codec)

@@ -17,7 +17,6 @@ from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from . import columns
 from .codecs import Codec
-from .errors import BatchTooLarge
 from .header import (
     ALIGNMENT,
     DIRECTORY_STRUCT,
@@ -52,22 +51,29 @@ _PADDINGS = [bytes(size) for size in range(ALIGNMENT)]
 assert _HEAD.size == _HEADER_BYTES - 8
 
 
-def encode_few(values: Sequence[bytes], producer_id: int, producer_epoch: int, first_sequence: int) -> bytes:
-    """The batch of 1 to columns.FEW values. Raises InvalidBatch, BatchTooLarge."""
+FEW_BYTES = 64 << 10
+"""Of all values together: above, the three copies made here cost more than the calls they save, and blocks of some
+100 KiB come from the kernel and go back each time (256 KiB: 226 against 17 us; 4 MiB: 18 against 0.5 ms)."""
+
+
+def encode_few(values: Sequence[bytes], producer_id: int, producer_epoch: int, first_sequence: int) -> bytes | None:
+    """The batch of 1 to columns.FEW values; None when they have more than FEW_BYTES. Raises InvalidBatch."""
     count = len(values)
     try:
         if count == 1:
             value = values[0]
             data_bytes = len(value)
+            if data_bytes > FEW_BYTES:
+                return None
             column = _OFFSETS[1].pack(0, data_bytes) + value
         else:
             ends = list(accumulate(map(len, values), initial=0))
             data_bytes = ends[-1]
+            if data_bytes > FEW_BYTES:
+                return None
             column = _OFFSETS[count].pack(*ends) + b"".join(values)
     except TypeError as error:
         raise columns.not_bytes(error) from None
-    except struct.error:
-        raise BatchTooLarge(f"a column over {columns.COLUMN_BYTES_MAX} bytes; send fewer records per batch") from None
     size = len(column)
     if size != _OFFSETS[count].size + data_bytes:
         raise columns.not_single_bytes()

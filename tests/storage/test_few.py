@@ -9,7 +9,7 @@ from penstock.storage import columns
 from penstock.storage.batch import encode, parse
 from penstock.storage.encoding import assemble
 from penstock.storage.errors import InvalidBatch
-from penstock.storage.few import encode_few
+from penstock.storage.few import FEW_BYTES, encode_few
 from penstock.storage.header import ColumnId, Kind
 
 VALUES = st.lists(st.binary(max_size=200), min_size=1, max_size=columns.FEW)
@@ -22,6 +22,17 @@ def test_the_bytes_are_those_of_the_general_layout(values: list[bytes], producer
     assert encode_few(values, producer_id, epoch, first) == assemble(
         Kind.RECORDS, len(values), found, producer_id, epoch, first
     )
+
+
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("more", [0, 1])
+def test_large_values_are_laid_out_in_general(count: int, more: int):
+    """Three copies of some megabytes would take longer than all the calls that are saved."""
+    values = [bytes(FEW_BYTES // count) for _ in range(count - 1)]
+    values.append(bytes(FEW_BYTES - sum(map(len, values)) + more))
+    assert (encode_few(values, 1, 1, 1) is None) == bool(more)
+    found = [(ColumnId.VALUE, 0, columns.pieces(values))]
+    assert encode(values) == assemble(Kind.RECORDS, count, found)
 
 
 @pytest.mark.parametrize("count", [1, 2, columns.FEW - 1, columns.FEW, columns.FEW + 1])
