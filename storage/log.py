@@ -64,14 +64,9 @@ class LogWriter:
     """Told of every segment that batches go to, before the append returns."""
 
     def __init__(
-        self,
-        path: str,
-        files: Files,
-        options: LogOptions,
-        promises: Promises,
-        found: opening.Found,
+        self, path: str, files: Files, options: LogOptions, promises: Promises, found: opening.Found,
         cache: SegmentCache | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Take over a recovered log; use the class methods."""
         self.path = path
         self.options = options
@@ -166,6 +161,11 @@ class LogWriter:
         if self._first is None:
             self._first = self._own_reader().base_offset(0)
         return self._first
+
+    @property
+    def next_term(self) -> int:
+        """The term of the next batch: no batch of an earlier opening has it."""
+        return self.term if self._term_raised else max(self.term, self._promises.term(self.log_id)) + 1
 
     def end_offset_at(self, seq: int) -> int:
         """The end offset once `seq` is the last committed batch."""
@@ -289,7 +289,7 @@ class LogWriter:
         """What the first append after opening, or after a failure, needs first."""
         self._check_open()
         if not self._term_raised:
-            self.term = max(self.term, self._promises.term(self.log_id)) + 1
+            self.term = self.next_term
             self._promises.promise(self.log_id, self.term)
             self._term_raised = True
         if self._must_cut:

@@ -24,6 +24,11 @@ class LogTime:
         self._jump_us = round(jump_s * 1e6)
         self.ignored_us = 0  # by how much the wall clock is ahead while it is not followed, for reports
 
+    @property
+    def last_us(self) -> int:
+        """The last reading."""
+        return self._last_us
+
     def read(self, now: Now) -> int:
         """Log time at `now`."""
         wall_us, monotonic_s = now

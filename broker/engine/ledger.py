@@ -171,6 +171,16 @@ class Ledger(Generic[S]):
                 return
         raise AssertionError(f"{place} is neither proposed nor in flight")
 
+    def barrier(self, waiter: Waiter) -> None:
+        """Let `waiter` wait for everything that is proposed so far; it is told at once when all of it is committed."""
+        if self._tail:
+            self._tail_waiters.append(waiter)
+        elif self._queue or self.in_flight:
+            (self._queue or self.in_flight)[-1].waiters.append(waiter)
+        else:
+            applied = self.applied
+            waiter.committed(Place(0, 0, applied.end, applied.seq, applied.term, applied.time_us))
+
     def flush(self, time_us: int) -> bool:
         """Append what is queued. Returns whether anything was appended; failures went to their waiters."""
         entries = self._take()

@@ -37,6 +37,8 @@ from .housekeeping import Housekeeping
 from .joining import Joining
 from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .producing import Producing
+from .queues.leasing import Demand
+from .queues.room import Queues
 from .replies import failure
 from .sessions import EXPIRY_CHECK_S, Sessions
 
@@ -71,7 +73,9 @@ class Node:
         self._producing = Producing(topics, port, config, self._time, randomness)
         self._fetching = Fetching(topics, port, config)
         self._housekeeping = Housekeeping(self._house, config, self._time, now)
+        self._queues = Queues(self._house, port, config, self._time, randomness)
         self._handlers: Handlers = {
+            **self._queues.handlers,
             **self._producing.handlers,
             **self._fetching.handlers,
             **Joining(topics, self._sessions, self._agenda, port, config).handlers,
@@ -113,6 +117,7 @@ class Node:
         if not agenda.dirty:
             return []
         time_us = self._time.read(now)
+        self._queues.before_flush(list(agenda.dirty), time_us)
         appended: list[LogWriter] = []
         for ledger in take(agenda.dirty):
             if ledger.flush(time_us):
@@ -146,6 +151,7 @@ class Node:
                 del agenda.unsettled[ledger]
         for partition in self._house.take_moved():
             self._fetching.end_moved(partition)
+            self._queues.end_moved(partition)
             for reader in list(partition.readers.values()):
                 reader.end_moved(self._port, partition.number)
 
@@ -161,7 +167,7 @@ class Node:
         if self._sessions.expire(now):
             self._hand_over(now)
         due = self._fetching.tick(now)
-        wait = self._housekeeping.tick(now) - now.monotonic_s
+        wait = min(self._housekeeping.tick(now) - now.monotonic_s, self._queues.tick(now))
         if agenda.dirty or agenda.mail or agenda.memberships:
             return 0.0
         if due is not None:
@@ -181,12 +187,15 @@ class Node:
             session = self._sessions.by_id.get(token.outlet.session)
             if session is not None:
                 self._agenda.ready[session] = None
+        elif isinstance(token, Demand):
+            self._queues.leasing.warmed(token)
         else:
             self._fetching.warmed(token)
 
     def disconnect(self, peer: Peer) -> None:
         """The peer's connection is gone: its waiting fetches are dropped; its sessions live on until they expire."""
         self._fetching.disconnect(peer)
+        self._queues.leasing.disconnect(peer)
 
     def stats(self) -> dict[str, Any]:
         """Counters and sizes by dotted name."""
@@ -197,6 +206,7 @@ class Node:
             "produce.records": producing.records,
             "produce.bytes": producing.bytes,
             "fetch.waiting": self._fetching.waiting,
+            "lease.waiting": self._queues.leasing.waiting,
             "sessions.open": len(self._sessions.by_id),
             "sessions.expired": self._sessions.expired,
             "clock.ignored_us": self._time.ignored_us,
@@ -226,9 +236,11 @@ class Node:
             self._sessions.evict(session, error)
         for partition in topic.readable:
             self._fetching.topic_deleted(partition, error)
+        self._queues.leasing.topic_deleted(topic, error)
 
     def topic_grown(self, topic: Topic, partition: Partition) -> None:
         """A partition was added: somebody should read it."""
+        self._queues.admin.topic_grown(topic, partition)
         for membership in topic.memberships.values():
             self._agenda.memberships[membership] = None
         for session in self._sessions.by_id.values():

@@ -19,6 +19,7 @@ from .dedup import Keys, judge
 from .groups import GroupState
 from .ledger import Entry, Ledger, Waiter
 from .producers import Place
+from .queues.working import Working
 from .state import PartitionState
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Partition:
         self._reader: LogReader | None = None
         self.damaged = ledger.damaged
         self.readers: dict[int, Session] = {}  # who is to be told when the end moves
+        self.work = Working(self)
 
     def __repr__(self) -> str:
         return f"partition {self.number} of topic {self.topic}"

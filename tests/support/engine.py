@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any
 
@@ -204,7 +204,7 @@ class Rig:
         """Everything that answers a request."""
         return [message for _, message, _ in self.port.sent if getattr(message, "request", None) == request]
 
-    def ask(self, type_: type, *fields: Any, payload: bytes = b"", peer: Hashable = "c") -> Any:
+    def ask(self, type_: Callable[..., Any], *fields: Any, payload: bytes = b"", peer: Hashable = "c") -> Any:
         """Send a request and return its answer; None when it has not come after some turns."""
         request = self.next_request()
         self.send(type_(request, *fields), payload, peer=peer)
@@ -243,6 +243,16 @@ class Rig:
             payload = self.port.sent[-1][2]
             values += records(payload, offset)
             offset = answer.next_offset
+
+    def lease(self, topic: bytes, group: str = "g", most: int = 1, **how: Any) -> Any:
+        """Lease and return the answer; None when it waits."""
+        return self.ask(lambda request: m.Lease(request, topic, group, how.pop("worker", "w"), most, **how))
+
+    def settle(self, topic: bytes, *settles: m.Settle, group: str = "g") -> list[m.Refusal]:
+        """Settle and return what was refused."""
+        answer = self.ask(m.SettleTasks, topic, group, list(settles))
+        assert isinstance(answer, m.Settled), answer
+        return answer.refused
 
     def partition(self, topic: bytes, partition: int = 0) -> m.Partition:
         """How a partition stands."""

@@ -9,6 +9,7 @@ Contract: applies what it is told and decides nothing. A record is in at most on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import heapify, heappop, heappush
 
 from msgspec import Struct
 
@@ -165,3 +166,46 @@ class Lease:
         lease = cls(body.token, body.worker, body.until_us, extents)
         lease.keys, lease.history = dict(body.keys), dict(body.history)
         return lease
+
+
+SLACK = 64
+"""Entries of leases that ended are cleared away once they are more than those of the present ones and this."""
+
+
+class LeaseTable(dict[int, Lease]):
+    """Leases by token, and which of them ends next.
+
+    Invariant: every lease of the table is in the heap under its present end.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ends: list[tuple[int, int]] = []
+
+    def add(self, lease: Lease) -> None:
+        """A new lease."""
+        self[lease.token] = lease
+        self._ends_at(lease)
+
+    def extend(self, token: int, until_us: int) -> None:
+        """A lease ends at another time."""
+        lease = self[token]
+        lease.until_us = until_us
+        self._ends_at(lease)
+
+    def next_end(self) -> Lease | None:
+        """The lease that ends first."""
+        ends = self._ends
+        while ends:
+            until_us, token = ends[0]
+            lease = self.get(token)
+            if lease is not None and lease.until_us == until_us:
+                return lease
+            heappop(ends)
+        return None
+
+    def _ends_at(self, lease: Lease) -> None:
+        heappush(self._ends, (lease.until_us, lease.token))
+        if len(self._ends) > 2 * len(self) + SLACK:
+            self._ends = [(each.until_us, token) for token, each in self.items()]
+            heapify(self._ends)

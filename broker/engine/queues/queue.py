@@ -16,23 +16,15 @@ from typing import Any
 from msgspec import Struct
 
 from .. import effects as fx
-from .leases import Failure, Lease, LeaseBody
+from .leases import Failure, Lease, LeaseBody, LeaseTable
 from .settings import QueueSettings, parse
+from .waiting import Waiting, WaitingTable
 
 ENDED_MOST = 4096
 """Leases that were settled by their own worker and are remembered, so that settling again is no error."""
 
 HISTORY_MOST = 20
 """Failures that are remembered of one record, the latest."""
-
-
-class Waiting(Struct, array_like=True):
-    """A record to be tried again from `ready_us` on. `attempt`: of the lease before, 0 when none counts."""
-
-    attempt: int
-    ready_us: int
-    key: int = 0
-    history: list[Failure] = []
 
 
 class Dead(Struct, array_like=True):
@@ -86,8 +78,8 @@ class Queue:
         self.paused_until_us = 0
         self.last_us = 0  # append time of its last effect
         self.cursors: dict[int, Cursor] = {}  # by priority
-        self.leases: dict[int, Lease] = {}  # by token
-        self.waiting: dict[int, Waiting] = {}  # by offset
+        self.leases = LeaseTable()  # by token
+        self.waiting = WaitingTable()  # by offset
         self.held: dict[int, int] = {}  # key hash by offset
         self.dead: dict[int, Dead] = {}  # by offset
         self.cancelling: set[int] = set()  # leased, and nobody gets them again
@@ -106,7 +98,7 @@ class Queue:
         if self.waiting or self.held:
             self._taken(lease, effect.runs)
         self.held.update(effect.held)
-        self.leases[effect.token] = lease
+        self.leases.add(lease)
         self.last_token = effect.token
         self.frontier = max(self.frontier, effect.frontier)
         for level, offset, time_us, timer in effect.cursors:
@@ -125,7 +117,7 @@ class Queue:
         """Leases end at another time."""
         for token in tokens:
             if token in self.leases:
-                self.leases[token].until_us = until_us
+                self.leases.extend(token, until_us)
         self.progress.update(progress)
 
     def finished(self, token: int, ranges: Iterable[tuple[int, int]]) -> None:
@@ -270,8 +262,11 @@ class Queue:
         queue.frontier, queue.last_token = body.frontier, body.last_token
         queue.paused_until_us, queue.last_us = body.paused_until_us, body.last_us
         queue.cursors = dict(body.cursors)
-        queue.leases = {each.token: Lease.load(each) for each in body.leases}
-        queue.waiting, queue.held, queue.dead = dict(body.waiting), dict(body.held), dict(body.dead)
+        for each in body.leases:
+            queue.leases.add(Lease.load(each))
+        for offset, waiting in body.waiting:
+            queue.waiting[offset] = waiting
+        queue.held, queue.dead = dict(body.held), dict(body.dead)
         queue.cancelling, queue.cancelled = set(body.cancelling), set(body.cancelled)
         queue.ended = dict.fromkeys(body.ended)
         queue.progress = dict(body.progress)

@@ -1,0 +1,361 @@
+"""Leasing: requests for work, answered at once or when something comes.
+
+Idea: a request that finds records is a lease; one that finds none stands in its group's line until records come, may be
+tried again, or its time is up. Whenever a partition has proposals to append, those who wait are offered what is there,
+so that a record and the lease of who waited for it share one write.
+
+Contract: a lease leaves the broker when it is committed, with its records, once. What cannot be handed out (the peer is
+gone, no room in the frame, damage) goes back and its attempt does not count. Memory: one entry per waiting request.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from typing import TYPE_CHECKING
+
+from ....storage.errors import Corrupt, Error
+from ....transport.messages import Lease, Leased
+from ...errors import InvalidRequest, LimitReached, UnknownGroup
+from ..names import check_name
+from ..partition import Partition, check_time
+from ..replies import Gather, failure
+from .answering import Reading
+from .settings import QueueSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ....transport.messages import Refusal
+    from ..clock import LogTime
+    from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port
+    from ..topics import Topic, Topics
+    from .answering import Answering
+    from .leases import Range, Run
+    from .settling import Settling
+    from .watching import Watching
+    from .working import Granted
+
+RECORDS_MOST = 100_000
+"""Records of one lease."""
+
+WORKER_MOST = 200
+"""Characters of a worker's name."""
+
+
+class Demand:
+    """One Lease that was not answered yet."""
+
+    __slots__ = (
+        "deadline_s",
+        "gather",
+        "granted",
+        "message",
+        "number",
+        "partition",
+        "peer",
+        "reading",
+        "refused",
+        "topic",
+    )
+
+    def __init__(self, number: int, peer: Peer, topic: Topic, message: Lease, deadline_s: float) -> None:
+        self.number = number
+        self.peer = peer
+        self.topic = topic
+        self.message = message
+        self.deadline_s = deadline_s
+        self.gather: Gather
+        self.refused: list[Refusal] = []
+        self.partition: Partition | None = None  # that of the lease
+        self.granted: Granted | None = None
+        self.reading: Reading | None = None
+
+
+class Line:
+    """Who waits for records of one group of a topic."""
+
+    __slots__ = ("demands", "prepared", "turn")
+
+    def __init__(self) -> None:
+        self.demands: dict[int, Demand] = {}  # by number, the first come first
+        self.prepared = 0  # partitions of which it is known that they have the group
+        self.turn = 0  # the partition that is looked at next
+
+
+class Leasing:
+    """Handler of Lease, and the requests that wait."""
+
+    def __init__(self, topics: Topics, port: Port, config: NodeConfig, time: LogTime, answering: Answering) -> None:
+        self.handlers: Handlers = {Lease: self.lease}
+        self.settling: Settling
+        self.watching: Watching
+        self._topics = topics
+        self._port = port
+        self._config = config
+        self._time = time
+        self._answering = answering
+        self._numbers = count(1)
+        self._lines: dict[Topic, dict[str, Line]] = {}
+        self._due: list[tuple[float, int, Demand]] = []
+
+    # -- a request ----------------------------------------------------------------------------------
+
+    def lease(self, peer: Peer, message: Lease, payload: Payload, now: Now) -> None:
+        """Settle, then answer or wait. Raises InvalidRequest, LimitReached, UnknownPartition, Unavailable, Poisoned."""
+        topic = self._topics.get(message.topic)
+        self._check(topic, message)
+        line = self._lines.setdefault(topic, {}).setdefault(message.group, Line())
+        wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
+        demand = Demand(next(self._numbers), peer, topic, message, now.monotonic_s + wait_s)
+        demand.gather = Gather(lambda: self._finish(demand), lambda error: self._refuse(demand, error))
+        self._prepare(topic, line, message, demand.gather)
+        demand.refused = self.settling.propose(topic, message.group, message.settles, now, demand.gather)
+        now_us = self._time.read(now)
+        if not any(self._try(demand, partition, now_us) for partition in self._in_turn(topic, line, message.partition)):
+            self._wait(demand, line)
+
+    def _check(self, topic: Topic, message: Lease) -> None:
+        check_name("group", message.group)
+        check_time("start", message.start)
+        if len(message.worker) > WORKER_MOST:
+            raise InvalidRequest(
+                f"a worker's name of {len(message.worker)} characters is not allowed: {WORKER_MOST} at most"
+            )
+        if not message.max_records:
+            raise InvalidRequest("max_records 0 is not allowed: ask for 1 or more; to settle only there is SettleTasks")
+        if message.max_records > RECORDS_MOST:
+            raise LimitReached(f"max_records {message.max_records} is too many: {RECORDS_MOST} at most in one lease")
+        if message.partition != -1:
+            topic.partition(message.partition).work.check()
+        elif not _working(topic):
+            (topic.readable[0] if topic.readable else topic.partition(0)).work.check()
+        self._check_length(topic, message)
+
+    def _check_length(self, topic: Topic, message: Lease) -> None:
+        longest_s = queue_settings(topic, message.group).lease_max_s
+        if message.lease_ms > longest_s * 1000:
+            raise InvalidRequest(
+                f"a lease of {message.lease_ms} ms is longer than group {message.group}'s lease_max_s={longest_s:g}: "
+                "ask for less and extend it, or raise the setting"
+            )
+
+    def _prepare(self, topic: Topic, line: Line, message: Lease, gather: Gather) -> None:
+        """See that every partition has the group: a later one would begin later."""
+        if line.prepared == len(topic.readable):
+            return
+        if has_stream_group(topic, message.group):
+            raise InvalidRequest(
+                f"{message.group} of topic {topic.name} is a stream group: choose another name for a queue"
+            )
+        settings = queue_settings(topic, message.group)
+        for partition in _working(topic):
+            if partition.work.find(message.group) is None:
+                partition.work.set(message.group, settings, message.start, gather.one())
+        line.prepared = len(topic.readable)
+
+    def _in_turn(self, topic: Topic, line: Line, number: int) -> Iterator[Partition]:
+        """The partitions that a request may take from, the one whose turn it is first."""
+        if number != -1:
+            yield topic.partition(number)
+            return
+        count = len(topic.readable)
+        for index in range(line.turn, line.turn + count):
+            yield topic.readable[index % count]
+
+    def _try(self, demand: Demand, partition: Partition, now_us: int) -> bool:
+        """Lease from a partition if it has something. Whoever gets something waits for its commit."""
+        message, work = demand.message, partition.work
+        queue = work.find(message.group)
+        if queue is None or partition.damaged or partition.log.poisoned is not None:
+            return False
+        limit = self._limit(partition, message)
+        lease_us = message.lease_ms * 1000 or round(queue.settings.lease_s * 1e6)
+        granted = work.lease(message.group, message.worker, limit, lease_us, now_us, demand.gather)
+        if granted is None:
+            return False
+        demand.partition, demand.granted = partition, granted
+        line = self._lines[demand.topic][message.group]
+        line.turn = partition.number + 1
+        self.watching.watch(partition, message.group)
+        return True
+
+    def _limit(self, partition: Partition, message: Lease) -> int:
+        """How many records will fit, as far as can be told from those before."""
+        record_bytes = self._answering.record_bytes(partition, message.group)
+        if not record_bytes:
+            return message.max_records
+        return min(message.max_records, max(1, int(self._most_bytes(message) / record_bytes)))
+
+    def _most_bytes(self, message: Lease) -> int:
+        return min(message.max_bytes, self._config.max_frame_bytes)
+
+    # -- waiting ------------------------------------------------------------------------------------
+
+    def _wait(self, demand: Demand, line: Line) -> None:
+        if not demand.message.wait_ms:
+            demand.gather.ready()
+            return
+        line.demands[demand.number] = demand
+        heapq.heappush(self._due, (demand.deadline_s, demand.number, demand))
+        for partition in self._in_turn(demand.topic, line, demand.message.partition):
+            self.watching.watch(partition, demand.message.group)
+
+    def wanted(self, partition: Partition, group: str) -> bool:
+        """Whether somebody waits for records of a group."""
+        topic = self._topics.by_name.get(partition.topic)
+        line = None if topic is None else self._lines.get(topic, {}).get(group)
+        return line is not None and bool(line.demands)
+
+    def offer(self, partition: Partition, now_us: int) -> None:
+        """There may be something to lease: give it to who waits."""
+        topic = self._topics.by_name.get(partition.topic)
+        for line in list(self._lines.get(topic, {}).values()) if topic is not None else ():
+            for demand in list(line.demands.values()):
+                if demand.message.partition in (-1, partition.number):
+                    if not self._try(demand, partition, now_us):
+                        break
+                    del line.demands[demand.number]
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return sum([len(line.demands) for lines in self._lines.values() for line in lines.values()])
+
+    def tick(self, now: Now) -> float | None:
+        """Answer those whose time is up. Returns the next deadline."""
+        due = self._due
+        while due and (due[0][0] <= now.monotonic_s or not self._stands(due[0][2])):
+            demand = heapq.heappop(due)[2]
+            if self._stands(demand):
+                self._leave(demand)
+                demand.gather.ready()
+        return due[0][0] if due else None
+
+    def _stands(self, demand: Demand) -> bool:
+        line = self._lines.get(demand.topic, {}).get(demand.message.group)
+        return line is not None and demand.number in line.demands
+
+    def _leave(self, demand: Demand) -> None:
+        del self._lines[demand.topic][demand.message.group].demands[demand.number]
+
+    # -- the answer ---------------------------------------------------------------------------------
+
+    def _finish(self, demand: Demand) -> None:
+        """Everything is committed: read, and answer."""
+        if demand.granted is None or demand.partition is None:
+            number = max(demand.message.partition, 0)
+            self._port.reply(demand.peer, Leased(demand.message.request, number, 0, 0, 0, [], demand.refused))
+            return
+        demand.reading = Reading(demand.partition, demand.granted.runs, self._most_bytes(demand.message))
+        self._read(demand)
+
+    def _read(self, demand: Demand) -> None:
+        reading = demand.reading
+        assert reading is not None
+        try:
+            if self._answering.read(reading, demand.message.group, demand):
+                self._hand_out(demand, reading)
+        except Error as error:
+            self._unreadable(demand, error)
+        except OSError as error:
+            self._unreadable(demand, Corrupt(f"{demand.partition!r} cannot be read: {error}"))
+
+    def warmed(self, demand: Demand) -> None:
+        """Pages are in memory now."""
+        self._read(demand)
+
+    def _hand_out(self, demand: Demand, reading: Reading) -> None:
+        granted, partition, message = demand.granted, demand.partition, demand.message
+        assert granted is not None
+        assert partition is not None
+        if reading.rest:
+            partition.work.release(message.group, granted.token, reading.rest, self._time.last_us)
+        left_us = max(0, granted.until_us - self._time.last_us)
+        runs = without(granted.runs, reading.rest)
+        answer = Leased(
+            message.request, partition.number, granted.token, granted.until_us, left_us // 1000, runs, demand.refused
+        )
+        if not self._port.reply(demand.peer, answer, reading.payload):
+            self._take_back(demand)
+
+    def _take_back(self, demand: Demand) -> None:
+        """Nobody gets the lease: its records go to the next one."""
+        granted, partition = demand.granted, demand.partition
+        if granted is not None and partition is not None:
+            partition.work.release(demand.message.group, granted.token, [], self._time.last_us)
+
+    def _unreadable(self, demand: Demand, error: Error) -> None:
+        assert demand.partition is not None
+        if isinstance(error, Corrupt):
+            demand.partition.damaged = True
+        self._refuse(demand, error)
+
+    def _refuse(self, demand: Demand, error: Error) -> None:
+        message = demand.message
+        self._take_back(demand)
+        if demand.partition is not None:
+            self.watching.watch(demand.partition, message.group)
+        self.settling.failed(demand.topic, message.group, message.settles)
+        line = self._lines.get(demand.topic, {}).get(message.group)
+        if line is not None:
+            line.prepared = 0  # that may be what failed
+        self._port.reply(demand.peer, failure(message.request, error))
+
+    # -- what ends ----------------------------------------------------------------------------------
+
+    def disconnect(self, peer: Peer) -> None:
+        """Drop what a peer waits for."""
+        for lines in self._lines.values():
+            for line in lines.values():
+                for number in [number for number, demand in line.demands.items() if demand.peer == peer]:
+                    del line.demands[number]
+
+    def topic_deleted(self, topic: Topic, error: Error) -> None:
+        """Fail who waits for records of a topic that is gone."""
+        for line in self._lines.pop(topic, {}).values():
+            for demand in line.demands.values():
+                self._port.reply(demand.peer, failure(demand.message.request, error))
+        for partition in topic.readable:
+            self._answering.forget(partition)
+            self.watching.forget(partition)
+
+    def queue_deleted(self, topic: Topic, group: str) -> None:
+        """Fail who waits for records of a group that is gone."""
+        line = self._lines.get(topic, {}).pop(group, None)
+        for demand in line.demands.values() if line is not None else ():
+            error = UnknownGroup(f"queue group {group} of topic {topic.name} was deleted")
+            self._port.reply(demand.peer, failure(demand.message.request, error))
+
+
+def queue_settings(topic: Topic, group: str) -> QueueSettings:
+    """The settings of a group, which are the same on every partition; the defaults for a new one."""
+    for partition in topic.readable:
+        queue = partition.work.find(group)
+        if queue is not None:
+            return queue.settings
+    return QueueSettings()
+
+
+def has_stream_group(topic: Topic, group: str) -> bool:
+    """Whether a name is taken by a group of consumers."""
+    known = (partition.ledger.head.groups.by_name for partition in topic.readable)
+    return group in topic.memberships or any(group in names for names in known)
+
+
+def without(runs: list[Run], rest: list[Range]) -> list[Run]:
+    """Runs without what is left of them; `rest` holds whole ones and the end of one."""
+    if not rest:
+        return runs
+    gone = {first + count: count for first, count in rest}
+    kept = [(first, count - gone.get(first + count, 0), attempt) for first, count, attempt in runs]
+    return [run for run in kept if run[1] > 0]
+
+
+def _working(topic: Topic) -> list[Partition]:
+    """The partitions that queue groups can work on."""
+    return [
+        partition
+        for partition in topic.readable
+        if not (partition.damaged or partition.ledger.damaged or partition.log.poisoned)
+    ]

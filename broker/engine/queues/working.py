@@ -1,0 +1,228 @@
+"""Working: the verbs of queue groups on one partition.
+
+Idea: every verb judges what it is asked against the head of the ledger (the state as if all proposals stood) and
+proposes an effect that carries the decision.
+
+Contract: a method that raises has changed nothing. What it returns holds once its waiter is told so, and never
+leaves the broker before. Times are log time. Must not know peers or messages' answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....transport.queue_messages import BY_GROUP, Settle, Verb
+from ...errors import InvalidRequest, LeaseLost, Unavailable, UnknownGroup, UnknownLease
+from .. import effects as fx
+from .backoff import Chance, backed_off, untried
+from .choosing import choose
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ..ledger import Waiter
+    from ..partition import Partition
+    from .backoff import TimedRun
+    from .leases import Lease, Range, Run
+    from .queue import Queue
+    from .settings import QueueSettings
+
+TERM_SHIFT = 40
+"""A token is the term of the log, shifted by so many bits, and a number that rises."""
+
+RAN_OUT = "the lease ran out"
+"""Why a record is tried again whose worker was not heard of."""
+
+REASON_MOST = 4096
+"""Characters of a reason."""
+
+DELAY_MOST_MS = 366 * 86_400_000
+"""The longest delay of a nack."""
+
+Outcome = fx.TasksFinished | fx.TasksReturned | fx.TasksDied
+
+Retry = Callable[["Run"], "Sequence[TimedRun]"]
+"""When a run of records may be tried again."""
+
+
+class Granted(NamedTuple):
+    """A lease that is proposed."""
+
+    token: int
+    until_us: int
+    runs: list[Run]
+
+
+class Working:
+    """The queue groups of one partition at work."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._number = 0  # of the last lease that was given here since the log was opened
+
+    # -- what stands --------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise Unavailable or Poisoned unless queue groups can work here."""
+        partition = self._partition
+        if partition.ledger.damaged or partition.damaged:
+            raise Unavailable(
+                f"{partition!r} is damaged, so that what its queue groups have done is not known for certain: stop the "
+                "broker and run penstock log repair; reading as a stream goes on"
+            )
+        partition.ledger.check_writable()
+
+    def find(self, group: str) -> Queue | None:
+        """A queue group as if all proposals stood."""
+        return self._partition.ledger.head.queues.by_name.get(group)
+
+    def get(self, group: str) -> Queue:
+        """The same. Raises UnknownGroup."""
+        queue = self.find(group)
+        if queue is None:
+            raise UnknownGroup(f"{self._partition!r} has no queue group {group!r}: list queues to see which it has")
+        return queue
+
+    def time(self, now_us: int) -> int:
+        """`now_us`, or the time of the last batch where a restart put the clock before it."""
+        return max(now_us, self._partition.ledger.head.time_us)
+
+    # -- groups -------------------------------------------------------------------------------------
+
+    def set(self, group: str, settings: QueueSettings, start: int, waiter: Waiter | None = None) -> None:
+        """Create a group, or change its settings; `start` counts when it is new. Raises Corrupt."""
+        queue, ledger = self.find(group), self._partition.ledger
+        offset = self._partition.find(start) if queue is None else queue.start
+        ledger.propose(fx.QueueSet(group, settings.named(), offset), waiter)
+
+    # -- leases -------------------------------------------------------------------------------------
+
+    def lease(self, group: str, worker: str, limit: int, lease_us: int, now_us: int, waiter: Waiter) -> Granted | None:
+        """Give up to `limit` records to a worker; None when there is none for it now."""
+        queue, partition = self.get(group), self._partition
+        now_us = self.time(now_us)
+        if queue.paused_until_us > now_us:
+            return None
+        choice = choose(queue, partition.first, partition.end, limit, now_us)
+        if not choice.runs:
+            return None
+        token, until_us = self._next_token(), now_us + lease_us
+        partition.ledger.propose(fx.LeaseGranted(group, token, worker, until_us, *choice), waiter)
+        return Granted(token, until_us, choice.runs)
+
+    def _next_token(self) -> int:
+        self._number += 1
+        return self._partition.log.next_term << TERM_SHIFT | self._number
+
+    def release(self, group: str, token: int, ranges: Sequence[Range], now_us: int) -> None:
+        """Take records of a lease back that never reached a worker: the attempt does not count."""
+        queue = self.find(group)
+        lease = None if queue is None else queue.leases.get(token)
+        left = [] if lease is None else lease.among(ranges)
+        if left and self._partition.log.poisoned is None:
+            runs = untried(left, self.time(now_us))
+            self._partition.ledger.propose(fx.TasksReturned(group, token, runs, ended=False))
+
+    def expire(self, group: str, now_us: int, waiter: Waiter) -> None:
+        """End the leases whose time is up."""
+        queue = self.find(group)
+        if queue is None or self._partition.log.poisoned is not None:
+            return
+        while (lease := queue.leases.next_end()) is not None and lease.until_us <= now_us:
+            for effect in _failed(queue, lease, list(lease.runs()), RAN_OUT, _at(now_us), ended=False):
+                self._partition.ledger.propose(effect, waiter)
+
+    # -- settling -----------------------------------------------------------------------------------
+
+    def settle(self, group: str, settle: Settle, now_us: int, chance: Chance) -> None:
+        """Say what became of leased records; what was settled before changes nothing.
+
+        Raises Unavailable, Poisoned, UnknownGroup, LeaseLost, UnknownLease, InvalidRequest.
+        """
+        self.check()
+        queue = self.get(group)
+        check_settle(settle)
+        lease = self._held(queue, settle)
+        left = [] if lease is None else lease.among(settle.ranges)
+        if lease is not None and left:
+            for effect in _settled(queue, lease, left, settle, self.time(now_us), chance):
+                self._partition.ledger.propose(effect)
+
+    def _held(self, queue: Queue, settle: Settle) -> Lease | None:
+        """The lease that a worker settles; None when it settled all of it before."""
+        token = settle.token
+        lease = queue.leases.get(token)
+        if lease is not None:
+            _check_granted(lease, settle)
+            return lease
+        if token in queue.ended:
+            return None
+        if token <= queue.last_token:
+            raise LeaseLost(
+                f"lease {token} of group {queue.group} on {self._partition!r} is over: it ran out or was taken back; "
+                "what was done under it does not count"
+            )
+        raise UnknownLease(
+            f"group {queue.group} on {self._partition!r} has no lease {token}: settle under the token of Leased"
+        )
+
+
+def check_settle(settle: Settle) -> None:
+    """Raise InvalidRequest for a settle that cannot be."""
+    if settle.verb not in Verb.__members__.values():
+        known = ", ".join(f"{verb.value} {verb.name.lower()}" for verb in Verb)
+        raise InvalidRequest(f"verb {settle.verb} is not known: {known} are")
+    if settle.delay_ms < BY_GROUP:
+        raise InvalidRequest(
+            f"a delay of {settle.delay_ms} ms is not allowed: 0 or more, or -1 for the group's back-off"
+        )
+    if settle.delay_ms > DELAY_MOST_MS:
+        raise InvalidRequest(f"a delay of {settle.delay_ms} ms is not allowed: {DELAY_MOST_MS} at most")
+    if len(settle.reason) > REASON_MOST:
+        raise InvalidRequest(f"a reason of {len(settle.reason)} characters is not allowed: {REASON_MOST} at most")
+
+
+def _check_granted(lease: Lease, settle: Settle) -> None:
+    for first, count in (*settle.ranges, *((offset, 1) for offset, _ in settle.results)):
+        if not lease.granted(first, count):
+            raise UnknownLease(
+                f"lease {lease.token} was never given all of offsets {first} to {first + count - 1}: settle what came "
+                "with Leased"
+            )
+
+
+def _settled(
+    queue: Queue, lease: Lease, left: list[Run], settle: Settle, now_us: int, chance: Chance
+) -> Iterator[Outcome]:
+    match settle.verb:
+        case Verb.ACK:
+            yield fx.TasksFinished(queue.group, lease.token, settle.ranges, settle.results)
+        case Verb.NACK:
+            if settle.delay_ms == BY_GROUP:
+                retry = partial(backed_off, queue.settings, now_us, chance)
+            else:
+                retry = _at(now_us + settle.delay_ms * 1000)
+            yield from _failed(queue, lease, left, settle.reason, retry, ended=True)
+        case Verb.REJECT:
+            yield fx.TasksDied(queue.group, lease.token, left, settle.reason)
+        case _:
+            yield fx.TasksReturned(queue.group, lease.token, untried(left, now_us))
+
+
+def _failed(
+    queue: Queue, lease: Lease, runs: list[Run], reason: str, retry: Retry, *, ended: bool
+) -> Iterator[Outcome]:
+    """An attempt failed: what may be tried again waits, the rest is dead."""
+    most = queue.settings.max_attempts
+    again = [timed for run in runs if run[2] < most for timed in retry(run)]
+    dead = [run for run in runs if run[2] >= most]
+    if again:
+        yield fx.TasksReturned(queue.group, lease.token, again, reason, ended)
+    if dead:
+        yield fx.TasksDied(queue.group, lease.token, dead, reason, ended)
+
+
+def _at(time_us: int) -> Retry:
+    return lambda run: [(*run, time_us)]

@@ -1,0 +1,114 @@
+"""Leases as requests, against the real node."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.transport import messages as m
+from support.engine import Rig, records
+
+ACK, NACK, REJECT, RELEASE = 0, 1, 2, 3
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+@pytest.fixture
+def topic(rig: Rig) -> bytes:
+    """A topic with 30 records in three batches."""
+    topic = rig.topic()
+    for first in (0, 10, 20):
+        rig.produce(topic, [b"%d" % number for number in range(first, first + 10)])
+    return topic
+
+
+def values(rig: Rig, leased: m.Leased) -> list[bytes]:
+    """The values of the records of a lease."""
+    payload = next(payload for _, message, payload in rig.port.sent if message is leased)
+    return [value for first, count, _ in leased.runs for value in records(payload, first, first + count)]
+
+
+def test_a_lease_gives_the_first_records_with_their_batches(rig: Rig, topic: bytes):
+    leased = rig.lease(topic, most=3)
+    assert leased.runs == [(0, 3, 1)]
+    assert values(rig, leased) == [b"0", b"1", b"2"]
+    assert leased.lease_ms == 30_000
+
+
+def test_the_next_lease_goes_on_where_the_last_one_ended(rig: Rig, topic: bytes):
+    rig.lease(topic, most=3)
+    leased = rig.lease(topic, most=20)
+    assert leased.runs == [(3, 20, 1)]
+    assert values(rig, leased) == [b"%d" % number for number in range(3, 23)]
+
+
+def test_a_lease_of_nothing_says_so_at_once(rig: Rig):
+    assert rig.lease(rig.topic()).runs == []
+
+
+def test_acked_records_never_come_back(rig: Rig, topic: bytes):
+    leased = rig.lease(topic, most=30)
+    assert rig.settle(topic, m.Settle(0, leased.token, ACK)) == []
+    rig.pass_time(60)
+    assert rig.lease(topic).runs == []
+    rig.restart()
+    assert rig.lease(topic).runs == []
+
+
+def test_a_nack_brings_a_record_back_under_the_next_attempt(rig: Rig, topic: bytes):
+    leased = rig.lease(topic, most=2)
+    assert rig.settle(topic, m.Settle(0, leased.token, NACK, [(1, 1)], 0, "why")) == []
+    again = rig.lease(topic, most=2)
+    assert again.runs == [(1, 1, 2), (2, 1, 1)]
+    assert values(rig, again) == [b"1", b"2"]
+
+
+def test_a_lease_that_ran_out_is_given_to_the_next_and_refused_to_the_last(rig: Rig, topic: bytes):
+    lost = rig.lease(topic, most=30)
+    rig.pass_time(29)
+    assert rig.lease(topic).runs == []
+    rig.pass_time(2)
+    assert rig.lease(topic, most=30).runs == [(0, 30, 2)]
+    assert [each.code for each in rig.settle(topic, m.Settle(0, lost.token, ACK))] == ["lease_lost"]
+
+
+def test_one_request_settles_and_leases(rig: Rig, topic: bytes):
+    first = rig.lease(topic, most=10)
+    second = rig.lease(topic, most=10, settles=[m.Settle(0, first.token, ACK), m.Settle(0, 1 << 50, ACK)])
+    assert second.runs == [(10, 10, 1)]
+    assert [(each.index, each.code) for each in second.refused] == [(1, "unknown_lease")]
+
+
+def test_who_waits_gets_what_comes(rig: Rig):
+    topic = rig.topic()
+    request = rig.next_request()
+    rig.send(m.Lease(request, topic, "g", "w", 5, wait_ms=5000))
+    rig.turn()
+    assert rig.answers(request) == []
+    rig.produce(topic, [b"a", b"b"])
+    (leased,) = rig.answers(request)
+    assert leased.runs == [(0, 2, 1)]
+
+
+def test_who_waits_for_nothing_hears_so_in_time(rig: Rig):
+    topic = rig.topic()
+    request = rig.next_request()
+    rig.send(m.Lease(request, topic, "g", "w", 5, wait_ms=2000))
+    rig.pass_time(1.5)
+    assert rig.answers(request) == []
+    rig.pass_time(1)
+    assert [each.runs for each in rig.answers(request)] == [[]]
+
+
+def test_who_waits_gets_a_record_when_it_may_be_tried_again(rig: Rig):
+    topic = rig.topic()
+    rig.produce(topic, [b"a"])
+    first = rig.lease(topic)
+    rig.settle(topic, m.Settle(0, first.token, NACK, delay_ms=3000))
+    request = rig.next_request()
+    rig.send(m.Lease(request, topic, "g", "w", 5, wait_ms=9000))
+    rig.pass_time(2.5)
+    assert rig.answers(request) == []
+    rig.pass_time(1)
+    assert [each.runs for each in rig.answers(request)] == [[(0, 1, 2)]]
