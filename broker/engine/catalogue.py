@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from . import effects as fx
@@ -81,6 +82,10 @@ class CatalogueState:
                 self.tombstones.pop(topic, None)
             case _:
                 raise fx.UnknownEffect(f"effect {type(effect).__name__} stands in the metadata log")
+
+    def keep(self, offsets: np.ndarray, seq: int) -> None:
+        """Nor does it carry any forward."""
+        raise fx.UnknownEffect("kept records stand in the metadata log: a newer version of penstock must open it")
 
     def stood(self, place: Place) -> None:
         """The batch at `place` is applied completely."""

@@ -211,9 +211,17 @@ class ScheduleFired(Effect, tag=30, frozen=True):
 
 
 class OutboxMoved(Effect, tag=31, frozen=True):
-    """Everything of the outbox up to `number` stands where it should."""
+    """Copies that stand where they should: `ranges` of their numbers are (first, how many)."""
 
-    number: int
+    ranges: list[tuple[int, int]]
+
+
+class OutboxRouted(Effect, tag=32, frozen=True):
+    """Copies whose numbers lie in `ranges` go to this partition of this topic."""
+
+    topic: bytes
+    partition: int
+    ranges: list[tuple[int, int]]
 
 
 # -- in the metadata log ---------------------------------------------------------------------------
@@ -253,7 +261,7 @@ PartitionEffect = (
     FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | OwnerSet | GroupDeleted
     | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
     | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused
-    | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved
+    | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
 )  # fmt: skip
 MetadataEffect = TopicCreated | TopicAltered | TopicDeleted | TopicErased
 AnyEffect = PartitionEffect | MetadataEffect

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
+import numpy as np
 from msgspec import Struct
 
 from ...storage.batch import Batch, Kind, encode_state
@@ -37,6 +38,7 @@ class State(Protocol):
 
     def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None: ...
     def effect(self, effect: fx.AnyEffect, time_us: int) -> None: ...
+    def keep(self, offsets: np.ndarray, seq: int) -> None: ...
     def stood(self, place: Place) -> None: ...
     def encode(self) -> bytes: ...
     @classmethod
@@ -64,11 +66,14 @@ class Entry(Struct, gc=False, eq=False):
     epoch: int = 0
     effects: Sequence[fx.AnyEffect] = ()
     waiters: list[Waiter] = []
+    kept: np.ndarray | None = None  # offsets of records that it carries forward
 
     def apply(self, state: State, time_us: int) -> None:
         """Apply to a state."""
         if self.place.count:
             state.records(self.producer_id, self.epoch, self.place, time_us)
+        if self.kept is not None:
+            state.keep(self.kept, self.place.seq)
         for effect in self.effects:
             state.effect(effect, time_us)
 
@@ -84,6 +89,9 @@ def entry_of(batch: Batch) -> Entry:
         )
     count = batch.record_count if batch.kind == Kind.RECORDS else 0  # kept records have their offsets already
     place = Place(batch.first_sequence, count, batch.base_offset, batch.seq, batch.term, batch.append_time_us)
+    if batch.kind == Kind.KEPT:
+        batch.check()
+        return Entry(b"", place, kept=batch.offsets())
     effects: Sequence[fx.AnyEffect] = ()
     if batch.kind == Kind.STATE or batch.column_count > 1:
         column = batch.effects()
@@ -139,6 +147,11 @@ class Ledger(Generic[S]):
         """The offset that the next record proposed will have: what fails takes everything behind it along."""
         return self.log.end_offset + self._queued_records
 
+    def propose_kept(self, batch: Batch, waiter: Waiter) -> None:
+        """Queue records that are carried forward, in a batch of kind KEPT."""
+        self._queue.append(Entry(batch.buffer, Place(0, 0), waiters=[waiter], kept=batch.offsets()))
+        self._on_work(self)
+
     def propose_in_order(self, effect: fx.AnyEffect, waiter: Waiter | None = None) -> None:
         """Queue an effect that does not commute with records: it keeps its place between them."""
         entry = Entry(encode_state(fx.encode([effect])), Place(0, 0), effects=(effect,))
@@ -190,8 +203,8 @@ class Ledger(Generic[S]):
         if error is None:
             return True
         # A full disk refuses records, but cursors may still fit: finishing work is what frees space.
-        records = [entry for entry in entries if entry.place.count]
-        others = [entry for entry in entries if not entry.place.count]
+        records = [entry for entry in entries if entry.place.count or entry.kept is not None]
+        others = [entry for entry in entries if not (entry.place.count or entry.kept is not None)]
         retried = bool(records and others) and self._append(others, time_us) is None
         self._rebuild()
         for entry in records if retried else entries:

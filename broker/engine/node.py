@@ -38,6 +38,7 @@ from .joining import Joining
 from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .producing import Producing
 from .queues.leasing import Demand
+from .queues.picking import Pick
 from .queues.room import Queues
 from .replies import failure
 from .sessions import EXPIRY_CHECK_S, Sessions
@@ -189,6 +190,8 @@ class Node:
                 self._agenda.ready[session] = None
         elif isinstance(token, Demand):
             self._queues.leasing.warmed(token)
+        elif isinstance(token, Pick):
+            self._queues.picker.warmed(token)
         else:
             self._fetching.warmed(token)
 

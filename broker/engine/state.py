@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from ...storage.errors import Corrupt, NewerFormat
@@ -19,8 +20,11 @@ from . import effects as fx
 from .dedup import KeyTable, KeyTableBody
 from .groups import GroupState, GroupTable
 from .producers import Place, Producer, ProducerTable
+from .queues.kept import Kept, KeptBody
+from .queues.outbox import Outbox, OutboxEntry
 from .queues.queue import QueueBody
 from .queues.table import QueueTable
+from .queues.unfinished import unfinished
 from .voids import Voids, VoidsBody
 
 VERSION = 1
@@ -40,10 +44,12 @@ class SnapshotBody(Struct, array_like=True):
     producers: list[Producer]
     groups: list[GroupState]
     transactions: list[Any] = []  # reserved: epochs of transactions
-    outbox: list[Any] = []  # reserved: what has yet to cross to other partitions
+    outbox: list[OutboxEntry] = []
     queues: list[QueueBody] = []
     keys: KeyTableBody = KeyTableBody()
     voids: VoidsBody = VoidsBody()
+    outbox_last: int = 0  # the highest number that was given out
+    kept: KeptBody = KeptBody()
 
 
 class PartitionState:
@@ -60,6 +66,8 @@ class PartitionState:
         self.keys = KeyTable()
         self.voids = Voids()
         self.queues = QueueTable(self.voids)
+        self.outbox = Outbox()
+        self.kept = Kept()
 
     def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
         """A records batch. Its producer is 0 when it has none and cannot be told from a resend."""
@@ -74,8 +82,7 @@ class PartitionState:
             case fx.OwnerSet(group, member, epoch, start):
                 self.groups.owned(group, member, epoch, start, time_us)
             case fx.FirstOffset(offset):
-                self.first = max(self.first, offset)
-                self.voids.forget_below(self.first)
+                self._begins(offset)
             case fx.ProducerOpened(name, producer_id, epoch):
                 self.producers.opened(name, producer_id, epoch, time_us)
             case fx.ProducersExpired(producer_ids):
@@ -84,11 +91,29 @@ class PartitionState:
                 self.groups.deleted(group)
             case fx.QueueEffect():
                 self.queues.apply(effect, time_us)
+                if isinstance(effect, fx.TasksDied):
+                    self.outbox.died(effect, self.queues.by_name.get(effect.group), time_us)
             case fx.KeysSeen():
                 self.keys.seen(effect)
                 self._void(effect.void)
+            case fx.OutboxRouted():
+                self.outbox.routed(effect)
+            case fx.OutboxMoved(ranges):
+                self.outbox.moved(ranges)
             case _:
                 raise fx.UnknownEffect(f"effect {type(effect).__name__} stands in the log of a partition")
+
+    def _begins(self, first: int) -> None:
+        """The log begins later. What was carried forward and is finished meanwhile is forgotten now."""
+        self.first = max(self.first, first)
+        self.voids.forget_below(self.first)
+        if self.kept:
+            self.kept.retain(unfinished(self))
+
+    def keep(self, offsets: np.ndarray, seq: int) -> None:
+        """Records were carried forward into batch `seq`; 0 while it has no place, which changes nothing."""
+        if seq:
+            self.kept.add(offsets, seq)
 
     def stood(self, place: Place) -> None:
         """The batch at `place` is applied completely."""
@@ -107,8 +132,9 @@ class PartitionState:
         return msgspec.msgpack.encode(
             SnapshotBody(
                 VERSION, self.seq, self.term, self.first, self.end, self.time_us, {},
-                self.producers.dump(), self.groups.dump(), queues=self.queues.dump(),
+                self.producers.dump(), self.groups.dump(), outbox=self.outbox.dump(), queues=self.queues.dump(),
                 keys=self.keys.dump(), voids=self.voids.dump(),
+                outbox_last=self.outbox.last, kept=self.kept.dump(),
             )
         )  # fmt: skip
 
@@ -124,6 +150,8 @@ class PartitionState:
         state.keys = KeyTable.load(stored.keys)
         state.voids = Voids.load(stored.voids)
         state.queues = QueueTable.load(stored.queues, state.voids)
+        state.outbox = Outbox.load(stored.outbox, stored.outbox_last)
+        state.kept = Kept.load(stored.kept)
         return state
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from .alarms import Alarms
 from .answering import Answering
+from .dead import DeadRecords
 from .leasing import Leasing
+from .picking import Picker
 from .queue_admin import QueueAdmin
 from .settling import Settling
 from .watching import Watching
@@ -38,7 +40,11 @@ class Queues:
         settling = Settling(topics, port, time, randomness, watching)
         self.leasing.watching, self.leasing.settling = watching, settling
         self.admin = QueueAdmin(topics, port, time, self.leasing, watching)
-        self.handlers: Handlers = {**self.leasing.handlers, **settling.handlers, **self.admin.handlers}
+        self.picker = Picker(port)
+        dead = DeadRecords(topics, port, self.picker, time, watching)
+        self.handlers: Handlers = {
+            **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
+        }  # fmt: skip
         self._house = house
         self._time = time
         for partition in house.partitions.values():

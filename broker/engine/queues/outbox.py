@@ -1,0 +1,81 @@
+"""The outbox: copies that have yet to cross from this partition to another topic.
+
+Idea: a group that names a dead topic gets an entry for each record that dies. Where the copy goes is logged before
+it is sent, and that it stands there is logged after; the target recognises a repeat by the entry's number. So a
+crash between any two steps repeats a step and never a copy.
+
+Contract: applies what stands in the log and decides nothing. Numbers rise and are never used again. What an entry is
+about stays readable until the entry is moved. Must not know other partitions, or how copies are sent. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from .. import effects as fx
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+
+class OutboxEntry(Struct, array_like=True, frozen=True):
+    """One copy to be made. `topic` is empty until it is decided which topic of that name, and which partition."""
+
+    number: int
+    target: str
+    group: str
+    offset: int
+    attempt: int
+    time_us: int
+    reason: str
+    topic: bytes = b""
+    partition: int = 0
+
+
+class Outbox:
+    """The copies of one partition that are not known to stand where they should."""
+
+    def __init__(self) -> None:
+        self.last = 0  # the highest number given out
+        self.entries: dict[int, OutboxEntry] = {}  # by number, ascending
+
+    def died(self, effect: fx.TasksDied, queue: Queue | None, time_us: int) -> None:
+        """Records of a group died: the effect is applied already."""
+        if queue is None or not queue.settings.dead_topic:
+            return
+        for first, count, attempt in effect.runs:
+            for offset in range(first, first + count):
+                if offset in queue.dead:  # not when somebody had cancelled it
+                    self.last += 1
+                    self.entries[self.last] = OutboxEntry(
+                        self.last, queue.settings.dead_topic, queue.group, offset, attempt, time_us, effect.reason
+                    )
+
+    def routed(self, effect: fx.OutboxRouted) -> None:
+        """It is decided where some go."""
+        for first, count in effect.ranges:
+            for number in range(first, first + count):
+                entry = self.entries.get(number)
+                if entry is not None:
+                    self.entries[number] = structs.replace(entry, topic=effect.topic, partition=effect.partition)
+
+    def moved(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Some stand where they should."""
+        for first, count in ranges:
+            for number in range(first, first + count):
+                self.entries.pop(number, None)
+
+    def dump(self) -> list[OutboxEntry]:
+        """For a snapshot, in a fixed order."""
+        return list(self.entries.values())
+
+    @classmethod
+    def load(cls, entries: list[OutboxEntry], last: int) -> Outbox:
+        """From a snapshot."""
+        outbox = cls()
+        outbox.last = last
+        outbox.entries = {entry.number: entry for entry in entries}
+        return outbox

@@ -1,0 +1,47 @@
+"""What queue groups still need of a partition's log: so far retention may go, and no further.
+
+Idea: untouched records are one number, the lowest frontier; nothing passes it. Below it, what is open (leased,
+waiting, held, dead, or on its way to another topic) stands in tables, and may be carried forward instead.
+
+Contract: looks and changes nothing. Arrays are sorted, each offset once. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ..state import PartitionState
+    from .outbox import Outbox
+    from .queue import Queue
+    from .table import QueueTable
+
+
+def untouched(queues: QueueTable, end: int) -> int:
+    """The lowest record that some group has yet to begin with; `end` without groups."""
+    return min([end, *(queue.frontier for queue in queues.by_name.values())])
+
+
+def open_in(queue: Queue) -> np.ndarray:
+    """What one group has open below its frontier."""
+    runs = [np.arange(first, first + count) for lease in queue.leases.values() for first, count, _ in lease.runs()]
+    tables = [_keys(table) for table in (queue.waiting, queue.held, queue.dead)]
+    return np.unique(np.concatenate([*runs, *tables]))
+
+
+def on_the_way(outbox: Outbox) -> np.ndarray:
+    """What has yet to be copied to another topic."""
+    return np.unique(_keys([entry.offset for entry in outbox.entries.values()]))
+
+
+def unfinished(state: PartitionState) -> np.ndarray:
+    """All that is open in any group, or on its way."""
+    found = [open_in(queue) for queue in state.queues.by_name.values()]
+    return np.unique(np.concatenate([on_the_way(state.outbox), *found]))
+
+
+def _keys(table: Iterable[int]) -> np.ndarray:
+    return np.fromiter(table, np.int64)

@@ -1,0 +1,52 @@
+"""What queue groups still need of a log."""
+
+from __future__ import annotations
+
+import numpy as np
+from penstock.broker.engine import effects as fx
+from penstock.broker.engine.queues.settings import parse
+from penstock.broker.engine.queues.unfinished import unfinished, untouched
+from penstock.broker.engine.state import PartitionState
+
+
+def state() -> PartitionState:
+    """Group a: 0 is done, 1 waits, 2 is dead, 3 and 4 are leased, 5 is held; group b has not begun at 6."""
+    found = PartitionState()
+    found.effect(fx.QueueSet("a", parse({"dead_topic": "graves"}).named(), 0), 1)
+    found.effect(fx.QueueSet("b", parse({}).named(), 6), 1)
+    found.effect(fx.LeaseGranted("a", 1, "w", 9, [(0, 5, 1)], 8, held=[(5, 77)]), 2)
+    found.effect(fx.TasksFinished("a", 1, [(0, 1)]), 3)
+    found.effect(fx.TasksReturned("a", 1, [(1, 1, 1, 500)], "no"), 3)
+    found.effect(fx.TasksDied("a", 1, [(2, 1, 1)], "no"), 3)
+    return found
+
+
+def test_untouched_records_are_one_number():
+    assert untouched(state().queues, 20) == 6
+    assert untouched(PartitionState().queues, 20) == 20
+
+
+def test_what_is_open_stands_in_tables():
+    assert unfinished(state()).tolist() == [1, 2, 3, 4, 5]
+    assert unfinished(PartitionState()).tolist() == []
+
+
+def test_what_has_to_cross_is_open_though_nobody_has_it():
+    found = state()
+    found.effect(fx.TasksDiscarded("a", [(2, 1)]), 4)
+    assert 2 in unfinished(found)
+    found.effect(fx.OutboxMoved([(1, 1)]), 5)
+    assert 2 not in unfinished(found)
+
+
+def test_what_was_kept_is_forgotten_when_the_log_begins_later_and_nobody_has_it_open():
+    found = state()
+    found.keep(np.array([0, 2, 3]), 40)
+    found.effect(fx.FirstOffset(6), 5)
+    assert [found.kept.seq(offset) for offset in range(4)] == [0, 0, 40, 40]
+
+
+def test_what_has_no_place_in_the_log_yet_is_not_kept():
+    found = state()
+    found.keep(np.array([2]), 0)
+    assert not found.kept
