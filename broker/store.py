@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..storage import layout, opening, snapshots
+from ..storage.board import boot_id
 from ..storage.errors import Corrupt, StorageFull
+from ..storage.finals import FinalFiles
 from ..storage.log import LogOptions, LogWriter
 from ..storage.segment import read_page, reference
 from ..storage.segment_reader import SegmentCache
@@ -202,6 +204,10 @@ class DirectoryStore:
         snapshots.drop_beyond(self._files, log.path, log.written)
         self._covered[log] = 0 if found is None else snapshots.second_newest_seq(self._files, log.path, log.log_id)
         return found
+
+    def finals(self, log: LogWriter) -> FinalFiles:
+        """Beside the log."""
+        return FinalFiles(self._files, log.path, log.log_id, boot_id().to_bytes(16, "big"))
 
     def covered(self, log: LogWriter) -> int:
         """The seq of the second-newest durable snapshot."""

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..storage import layout, snapshots
+from ..storage.board import boot_id
 from ..storage.errors import Corrupt, ForeignDirectory, NewerFormat
+from ..storage.finals import FinalFiles
 from ..storage.log import LogOptions, LogWriter
 from ..storage.memory_files import MemoryFiles
 from ..storage.promises import Promises
@@ -207,6 +209,10 @@ class LocalStore:
         if found is not None:
             self._covered[log.path] = snapshots.second_newest_seq(self.files, log.path, log.log_id)
         return found
+
+    def finals(self, log: LogWriter) -> FinalFiles:
+        """See Store."""
+        return FinalFiles(self.files, log.path, log.log_id, boot_id().to_bytes(16, "big"))
 
     def covered(self, log: LogWriter) -> int:
         """See Store."""

@@ -42,6 +42,7 @@ PURE = [
     "penstock.storage.columns",
     "penstock.storage.encoding",
     "penstock.storage.errors",
+    "penstock.storage.finals",
     "penstock.storage.header",
     "penstock.storage.index",
     "penstock.storage.layout",

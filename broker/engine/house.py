@@ -21,6 +21,7 @@ from .catalogue import CatalogueState
 from .ledger import Ledger
 from .partition import Partition
 from .ports import Store
+from .queues.finals import Finals
 from .replay import replay
 from .settings import TopicSettings
 from .state import PartitionState
@@ -158,8 +159,15 @@ class House:
             return error
 
     def _admit(self, topic: Topic, number: int, settings: TopicSettings, log: LogWriter) -> Partition:
-        ledger = replay(log, PartitionState, self.store, self._has_work)
-        partition = Partition(topic.name, number, settings, ledger)
+        finals = Finals(self.store.finals(log))
+
+        def begin(state: PartitionState) -> None:
+            queues = state.queues
+            finals.recover(log, [group for group, queue in queues.by_name.items() if queue.finals], state.seq)
+            queues.finals = finals
+
+        ledger = replay(log, PartitionState, self.store, self._has_work, begin)
+        partition = Partition(topic.name, number, settings, ledger, finals)
         if partition.first:
             log.set_first(partition.first)
         self.partitions[ledger] = partition

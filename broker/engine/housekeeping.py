@@ -186,7 +186,10 @@ class Raise:
         self._partition = partition
 
     def committed(self, place: Place) -> None:
-        self._partition.log.set_first(self._partition.first)
+        partition = self._partition
+        partition.log.set_first(partition.first)
+        queues = partition.ledger.applied.queues.by_name.values()
+        partition.finals.trimmed([queue.group for queue in queues if queue.finals], partition.first)
 
     def failed(self, error: Error) -> None:
         """The next pass decides again."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ...storage.batch import Batch
     from ...storage.log import LogWriter
     from ...storage.reader import Cursor, LogReader
+    from .queues.finals import Finals
     from .sessions import Session
     from .settings import TopicSettings
 
@@ -42,11 +43,14 @@ def check_time(what: str, time_us: int) -> None:
 class Partition:
     """One partition of one topic."""
 
-    def __init__(self, topic: str, number: int, settings: TopicSettings, ledger: Ledger[PartitionState]) -> None:
+    def __init__(
+        self, topic: str, number: int, settings: TopicSettings, ledger: Ledger[PartitionState], finals: Finals
+    ) -> None:
         self.topic = topic
         self.number = number
         self.settings = settings
         self.ledger = ledger
+        self.finals = finals
         self.log: LogWriter = ledger.log
         self._reader: LogReader | None = None
         self.damaged = ledger.damaged
@@ -67,6 +71,8 @@ class Partition:
 
     def close(self, *, clean: bool) -> None:
         """Close the log and what reads it."""
+        if clean:
+            self.finals.settle(self.seq)
         if self._reader is not None:
             self._reader.close()
         self.log.close(clean)

@@ -19,6 +19,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ...storage.finals import FinalFiles
     from ...storage.log import LogWriter
     from ...storage.reader import Chunk, Cursor
     from ...storage.segment import SegmentRef
@@ -139,6 +140,10 @@ class Store(Protocol):
 
     def load_snapshot(self, log: LogWriter) -> Snapshot | None:
         """The newest snapshot that verifies, or None."""
+        ...
+
+    def finals(self, log: LogWriter) -> FinalFiles:
+        """Where it is remembered what became of tasks of this log's queue groups."""
         ...
 
     def covered(self, log: LogWriter) -> int:

@@ -26,10 +26,20 @@ CHUNK_BYTES = 1 << 20
 S = TypeVar("S", bound=State)
 
 
-def replay(log: LogWriter, state_type: type[S], store: Store, on_work: Callable[[Ledger[Any]], None]) -> Ledger[S]:
-    """The ledger of an open log. Raises UnknownEffect, NewerFormat, Corrupt."""
+def replay(
+    log: LogWriter,
+    state_type: type[S],
+    store: Store,
+    on_work: Callable[[Ledger[Any]], None],
+    begin: Callable[[S], None] = lambda state: None,
+) -> Ledger[S]:
+    """The ledger of an open log. `begin` is called with the state of the snapshot, before the log is applied to it.
+
+    Raises UnknownEffect, NewerFormat, Corrupt.
+    """
     snapshot = store.load_snapshot(log)
     applied = state_type() if snapshot is None else state_type.decode(snapshot.body)
+    begin(applied)
     committed, replayed, waiting = log.committed, 0, list[Entry]()
     damage: list[StorageError] = []
     for batch in batches_after(log, applied.seq, damage):

@@ -119,6 +119,7 @@ class PartitionState:
         """The batch at `place` is applied completely."""
         self.seq, self.term, self.time_us = place.seq, place.term, place.time_us
         self.end = place.offset + place.count
+        self.queues.stood(place.seq)
         if self.keys.due_us <= self.time_us:
             self.keys.expire(self.time_us)
 

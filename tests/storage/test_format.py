@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from penstock.storage import board_row, header, layout, snapshots
+from penstock.storage import board_row, finals, header, layout, snapshots
 from penstock.storage.codecs import RAW_BYTES_MAX, Codec
 from support import golden
 
@@ -22,6 +22,7 @@ LAYOUTS: dict[str, np.dtype] = {
     "INDEX_HEADER": layout.INDEX_HEADER,
     "INDEX_ROW": layout.INDEX_ROW,
     "SNAPSHOT": snapshots.SNAPSHOT,
+    "FINALS": finals.FINALS,
     "PROMISE": layout.PROMISE,
     "BOARD_HEADER": board_row.BOARD_HEADER,
     "ROW": board_row.ROW,
@@ -32,6 +33,7 @@ VALUES: dict[str, type[IntEnum]] = {
     "COLUMN": header.ColumnId,
     "CODEC": Codec,
     "LEVEL": board_row.Level,
+    "OUTCOME": finals.Outcome,
 }
 MAGICS = {
     "HEADER": header.MAGIC,
@@ -39,6 +41,7 @@ MAGICS = {
     "MARK": layout.MARK_MAGIC,
     "INDEX_HEADER": layout.INDEX_MAGIC,
     "SNAPSHOT": snapshots.MAGIC,
+    "FINALS": finals.MAGIC,
     "PROMISE": layout.PROMISE_MAGIC,
     "BOARD_HEADER": board_row.MAGIC,
 }
@@ -48,6 +51,7 @@ VERSIONS = {
     "MARK": layout.VERSION,
     "INDEX_HEADER": layout.VERSION,
     "SNAPSHOT": snapshots.VERSION,
+    "FINALS": finals.VERSION,
     "PROMISE": layout.VERSION,
     "BOARD_HEADER": board_row.VERSION,
 }

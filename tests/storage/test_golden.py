@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from penstock.storage import layout, snapshots
+from penstock.storage import finals, layout, snapshots
 from penstock.storage.batch import Batch, Kind, parse
 from penstock.storage.board import Level, Row
 from penstock.storage.record import records
@@ -74,6 +74,9 @@ def test_the_golden_pages_are_read_as_they_were_meant() -> None:
     row = layout.IndexRow(*layout.INDEX_ROW_STRUCT.unpack(kept("index_row_v1")))
     assert (row.base_offset, row.end_offset, row.position, row.end_position) == (42, 44, 4096, 4416)
     assert snapshots.decode(kept("snapshot_v1")) == snapshots.Snapshot(9, 2, b"state", golden.LOG_ID)
+    assert finals.decode_header(kept("finals_v1")) == finals.Header(golden.LOG_ID, bytes(range(16, 32)), 9)
+    words = memoryview(kept("final_words_v1")).cast("q")
+    assert [finals.final_of(each) for each in words] == golden.FINALS
     assert layout.decode_promise(kept("promise_v1")) == layout.Promise(golden.LOG_ID, 3, bytes(range(16, 32)))
 
 

@@ -15,6 +15,7 @@ from penstock.broker.engine import COLD, Node, NodeConfig, Now, TopicSettings
 from penstock.storage import snapshots
 from penstock.storage.batch import Batch, batches, encode
 from penstock.storage.errors import InvalidTopic, Poisoned
+from penstock.storage.finals import FinalFiles
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.promises import Promises
@@ -31,6 +32,7 @@ class MemoryStore:
         self.files.mkdir("data/topics")
         self.promises = Promises("data/promises", self.files)
         self.hold = False
+        self.boot_id = b"boot" * 4  # another one: the machine was started again
         self.failing: Exception | None = None
         self.deleted: list[bytes] = []
         self.snapshots: list[tuple[str, int]] = []
@@ -77,6 +79,9 @@ class MemoryStore:
 
     def load_snapshot(self, log: LogWriter) -> snapshots.Snapshot | None:
         return snapshots.load_newest(self.files, log.path, log.log_id, last_seq=log.written)
+
+    def finals(self, log: LogWriter) -> FinalFiles:
+        return FinalFiles(self.files, log.path, log.log_id, self.boot_id)
 
     def covered(self, log: LogWriter) -> int:
         return self._covered.get(log.path, 0)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from penstock.storage import layout, snapshots
+import numpy as np
+from penstock.storage import finals, layout, snapshots
 from penstock.storage.batch import Codec, ColumnId, Kind, encode, encode_raft, encode_state, parse, with_effects
 from penstock.storage.board import Board, Level, word
 from penstock.storage.board_row import HEADER_WORD
@@ -18,6 +19,7 @@ from penstock.storage.header import Stamp, stamp
 from penstock.storage.kept import keep
 
 LOG_ID = bytes(range(16))
+FINALS = [finals.Final(outcome, 9) for outcome in finals.Outcome]
 TIME = 1_700_000_000_000_000
 
 
@@ -118,6 +120,8 @@ SAMPLES: dict[str, Callable[[], bytes]] = {
     "snapshot_v1": lambda: snapshots.encode_header(9, 2, b"state", LOG_ID) + b"state",
     "promise_v1": lambda: layout.encode_promise(layout.Promise(LOG_ID, 3, bytes(range(16, 32)))),
     "board_v1": board,
+    "finals_v1": lambda: finals.encode_header(finals.Header(LOG_ID, bytes(range(16, 32)), 9)),
+    "final_words_v1": lambda: np.array(list(map(finals.word, FINALS)), "<i8").tobytes(),
 }
 
 

@@ -64,6 +64,7 @@ class QueueBody(Struct, array_like=True):
     cancelled: list[int]
     ended: list[int]
     progress: list[tuple[int, bytes]]
+    finals: int = 0
 
 
 class Queue:
@@ -86,6 +87,7 @@ class Queue:
         self.cancelled: set[int] = set()  # done without being tried; passed over where they were untouched
         self.ended: dict[int, None] = {}  # tokens, oldest first
         self.progress: dict[int, bytes] = {}  # by offset, of leased records
+        self.finals = 0  # how often a record ended with something to tell (finals.py)
 
     # -- applying -----------------------------------------------------------------------------------
 
@@ -253,6 +255,7 @@ class Queue:
             self.last_us, sorted(self.cursors.items(), key=_first), [lease.dump() for lease in self.leases.values()],
             sorted(self.waiting.items(), key=_first), sorted(self.held.items()), sorted(self.dead.items(), key=_first),
             sorted(self.cancelling), sorted(self.cancelled), list(self.ended), sorted(self.progress.items()),
+            self.finals,
         )  # fmt: skip
 
     @classmethod
@@ -270,6 +273,7 @@ class Queue:
         queue.cancelling, queue.cancelled = set(body.cancelling), set(body.cancelled)
         queue.ended = dict.fromkeys(body.ended)
         queue.progress = dict(body.progress)
+        queue.finals = body.finals
         return queue
 
 

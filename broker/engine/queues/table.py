@@ -9,32 +9,52 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import effects as fx
+from .finals import ended
 from .queue import Queue, QueueBody
 from .settings import parse
 
 if TYPE_CHECKING:
     from ..voids import Voids
+    from .finals import Finals
 
 
 class QueueTable:
-    """Queue groups by name."""
+    """Queue groups by name. `finals`, where what is applied is committed, is told of records that end."""
 
     def __init__(self, voids: Voids) -> None:
         self.voids = voids  # nobody's work in any group
         self.by_name: dict[str, Queue] = {}
+        self.finals: Finals | None = None
 
     def apply(self, effect: fx.QueueEffect, time_us: int) -> None:
         """One effect."""
         if isinstance(effect, fx.QueueSet):
             self._set(effect)
         elif isinstance(effect, fx.QueueDeleted):
-            self.by_name.pop(effect.group, None)
+            self._deleted(effect.group)
         queue = self.by_name.get(effect.group)
         if queue is not None:
             queue.last_us = time_us
             _apply(queue, effect, time_us)
             if self.voids:
                 self._leave_out(queue, effect)
+            self._ended(queue, effect)
+
+    def stood(self, seq: int) -> None:
+        """Every effect of batch `seq` is applied."""
+        if self.finals is not None:
+            self.finals.stood(seq)
+
+    def _ended(self, queue: Queue, effect: fx.QueueEffect) -> None:
+        found = ended(effect)
+        if found:
+            queue.finals += sum(count for _, _, count in found)
+            if self.finals is not None:
+                self.finals.noted(queue.group, found)
+
+    def _deleted(self, group: str) -> None:
+        if self.by_name.pop(group, None) is not None and self.finals is not None:
+            self.finals.dropped(group)
 
     def _set(self, effect: fx.QueueSet) -> None:
         settings = parse(effect.settings)

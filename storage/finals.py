@@ -1,0 +1,219 @@
+"""Finals: for each record of a queue group that ended with something to tell, which batch tells it.
+
+    finals-<group>                   header: whose, and how far it is durable
+    finals-<group>-<first offset>    one word for each of CHUNK offsets: outcome and seq; zeros say nothing
+
+Idea: a sparse array by offset beside the log, so that a task is looked up with one read however long ago it ended.
+It says nothing that the log does not: whoever finds a word reads the batch it names and believes only that. Most
+records end plainly and have no word.
+
+Contract: words are written when a batch is applied, without a sync, and are whole for every process of the same
+boot. `settle` makes them durable up to a seq. What another boot left is whole up to that seq; who opens it writes the
+rest again from the log (`covered` says from where). No file stays open between calls.
+Must not know: what a queue is, what a batch says.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
+
+from .errors import NewerFormat
+from .layout import SEQ_BITS, SEQ_LIMIT
+
+if TYPE_CHECKING:
+    from .files import File, Files
+
+MAGIC = 0x464B4E50  # "PNKF" in the file
+VERSION = 1
+CHUNK = 1 << 20
+"""Offsets in one file: what retention passed goes file by file."""
+
+EVERYTHING = SEQ_LIMIT
+"""What is covered where this boot's processes wrote it all."""
+
+UNKNOWN_BOOT = bytes(16)
+
+FINALS = np.dtype(
+    [
+        ("checksum", "<u8"),  # xxh3_64 of the rest
+        ("magic", "<u4"),
+        ("version", "<u4"),
+        ("log_id", "V16"),
+        ("boot_id", "V16"),  # the boot of the machine whose processes wrote all words since `through`
+        ("through", "<i8"),  # words of batches up to this seq are durable
+        ("reserved", "V8"),
+    ]
+)
+_STRUCT = struct.Struct("<QII16s16sq8x")
+FINALS_BYTES = 64
+assert FINALS.itemsize == _STRUCT.size == FINALS_BYTES
+
+_PREFIX = "finals-"
+_WORD = np.dtype("<i8")
+
+
+class Outcome(IntEnum):
+    """How a record ended that has a word. Stored: never renumber."""
+
+    RESULT = 1
+    DISCARDED = 2
+    CANCELLED = 3
+
+
+class Final(NamedTuple):
+    """What a word says: how, and the seq of the batch that tells more."""
+
+    outcome: Outcome
+    seq: int
+
+
+class Header(NamedTuple):
+    """What a header says."""
+
+    log_id: bytes
+    boot_id: bytes
+    through: int
+
+
+def encode_header(header: Header) -> bytes:
+    """FINALS_BYTES bytes."""
+    body = _STRUCT.pack(0, MAGIC, VERSION, *header)[8:]
+    return struct.pack("<Q", xxh3_64_intdigest(body)) + body
+
+
+def decode_header(data: bytes) -> Header | None:
+    """None for anything that does not verify. Raises NewerFormat."""
+    if len(data) < FINALS_BYTES:
+        return None
+    checksum, magic, version, log_id, boot_id, through = _STRUCT.unpack_from(data)
+    if magic != MAGIC or xxh3_64_intdigest(data[8:FINALS_BYTES]) != checksum:
+        return None
+    if version > VERSION:
+        raise NewerFormat(f"these finals have format version {version}, this penstock reads {VERSION}; upgrade it")
+    return Header(log_id, boot_id, through)
+
+
+def word(final: Final) -> int:
+    """A final as a number."""
+    return final.outcome << SEQ_BITS | final.seq
+
+
+def final_of(value: int) -> Final | None:
+    """What a word says; None where it says nothing that this version knows."""
+    outcome, seq = value >> SEQ_BITS, value & (SEQ_LIMIT - 1)
+    return Final(Outcome(outcome), seq) if outcome in set(Outcome) else None
+
+
+class FinalFiles:
+    """The finals of one log's groups, as files in its directory. `boot_id`: of this machine now."""
+
+    def __init__(self, files: Files, directory: str, log_id: bytes, boot_id: bytes) -> None:
+        self._files = files
+        self._directory = directory
+        self._log_id = log_id
+        self._boot_id = boot_id
+        self._stands: set[str] = set()  # groups whose header says this boot
+
+    def covered(self, group: str) -> int:
+        """Words of batches up to this seq are all there; EVERYTHING where this boot wrote them. Raises NewerFormat."""
+        try:
+            header = decode_header(self._files.read(self._path(group)))
+        except FileNotFoundError:
+            return 0
+        if header is None or header.log_id != self._log_id:
+            return 0
+        if header.boot_id == self._boot_id != UNKNOWN_BOOT:
+            self._stands.add(group)
+            return EVERYTHING
+        return header.through
+
+    def stand(self, group: str, through: int) -> None:
+        """From now on this boot's processes write all words; those up to `through` are durable."""
+        self._write_header(group, through)
+        self._stands.add(group)
+
+    def write(self, group: str, first: int, finals: np.ndarray) -> None:
+        """Put words in a row from offset `first` on. Raises OSError, StorageFull."""
+        if group not in self._stands:
+            self.stand(group, 0)
+        data = memoryview(finals.astype(_WORD, copy=False).tobytes())
+        while len(data):
+            start = first % CHUNK
+            size = min(len(data), (CHUNK - start) * _WORD.itemsize)
+            self._put(self._path(group, first - start), data[:size], start * _WORD.itemsize)
+            data, first = data[size:], first + CHUNK - start
+
+    def read(self, group: str, offset: int) -> Final | None:
+        """What is known of a record; None for nothing."""
+        start = offset % CHUNK
+        try:
+            file = self._files.open(self._path(group, offset - start))
+        except FileNotFoundError:
+            return None
+        try:
+            data = file.pread(_WORD.itemsize, start * _WORD.itemsize)
+        finally:
+            file.close()
+        return final_of(int.from_bytes(data, "little")) if len(data) == _WORD.itemsize else None
+
+    def settle(self, group: str, seq: int) -> None:
+        """Make all words durable; they are those of batches up to `seq`. Raises OSError: then nobody trusts them."""
+        for name in self._chunks(group):
+            self._sync(f"{self._directory}/{name}")
+        self._write_header(group, seq)
+        self._sync(self._path(group))
+        self._files.sync_dir(self._directory)
+
+    def distrust(self, group: str) -> None:
+        """Words are missing: who opens this next writes all of them again."""
+        self._stands.discard(group)
+        if self._files.exists(self._path(group)):
+            self._files.unlink(self._path(group))
+
+    def drop(self, group: str) -> None:
+        """The group is gone: so is what is known of it."""
+        self.distrust(group)
+        for name in self._chunks(group):
+            self._files.unlink(f"{self._directory}/{name}")
+        self._files.sync_dir(self._directory)
+
+    def trim(self, group: str, first: int) -> None:
+        """Remove what lies wholly below offset `first`."""
+        for name in self._chunks(group):
+            if _first_of(name) + CHUNK <= first:
+                self._files.unlink(f"{self._directory}/{name}")
+
+    def _put(self, path: str, data: memoryview, position: int) -> None:
+        file = self._files.open(path, write=True) if self._files.exists(path) else self._files.create(path)
+        try:
+            file.pwritev([data], position)
+        finally:
+            file.close()
+
+    def _write_header(self, group: str, through: int) -> None:
+        header = encode_header(Header(self._log_id, self._boot_id, through))
+        self._put(self._path(group), memoryview(header), 0)
+
+    def _sync(self, path: str) -> None:
+        file: File = self._files.open(path, write=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    def _path(self, group: str, first: int | None = None) -> str:
+        name = f"{self._directory}/{_PREFIX}{xxh3_128_hexdigest(group.encode())}"
+        return name if first is None else f"{name}-{first:020d}"
+
+    def _chunks(self, group: str) -> list[str]:
+        prefix = self._path(group).rpartition("/")[2] + "-"
+        return [name for name in self._files.listdir(self._directory) if name.startswith(prefix)]
+
+
+def _first_of(name: str) -> int:
+    return int(name.rpartition("-")[2])

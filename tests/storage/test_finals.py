@@ -1,0 +1,148 @@
+"""What became of a task is found with one read, however the process before ended."""
+
+from __future__ import annotations
+
+import errno
+
+import numpy as np
+import pytest
+from penstock.storage.finals import (
+    CHUNK,
+    EVERYTHING,
+    FINALS_BYTES,
+    UNKNOWN_BOOT,
+    Final,
+    FinalFiles,
+    Header,
+    Outcome,
+    decode_header,
+    encode_header,
+    final_of,
+    word,
+)
+from penstock.storage.log import LogWriter
+from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.promises import Promises
+from penstock.storage.repair import repair
+from penstock.storage.verify import verify
+from support.files import RecordingFiles
+
+LOG, BOOT, LATER = b"l" * 16, b"b" * 16, b"c" * 16
+RESULT = Final(Outcome.RESULT, 7)
+
+
+def kept(files: MemoryFiles, boot: bytes = BOOT, log: bytes = LOG) -> FinalFiles:
+    files.mkdir("/log")
+    return FinalFiles(files, "/log", log, boot)
+
+
+def words(count: int, final: Final = RESULT) -> np.ndarray:
+    return np.full(count, word(final), np.int64)
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_a_word_says_how_and_where(outcome: Outcome) -> None:
+    assert final_of(word(Final(outcome, 2**44 - 1))) == Final(outcome, 2**44 - 1)
+
+
+@pytest.mark.parametrize("value", [0, 5, 4 << 44 | 5, -1, 2**63 - 1])
+def test_a_word_of_no_known_outcome_says_nothing(value: int) -> None:
+    assert final_of(value) is None
+
+
+def test_any_changed_byte_of_a_header_is_seen() -> None:
+    data = encode_header(Header(LOG, BOOT, 9))
+    assert decode_header(data) == Header(LOG, BOOT, 9)
+    for place in range(FINALS_BYTES):
+        assert decode_header(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]) is None
+    assert decode_header(data[:-1]) is None
+    assert decode_header(bytes(FINALS_BYTES)) is None
+
+
+def test_a_row_of_words_is_one_write_and_found_over_the_border_of_two_files() -> None:
+    files = RecordingFiles()
+    finals = kept(files)
+    finals.write("g", CHUNK - 3, words(5))
+    found = [finals.read("g", offset) for offset in range(CHUNK - 4, CHUNK + 3)]
+    assert found == [None, *[RESULT] * 5, None]
+    assert finals.read("other", CHUNK) is None
+    assert len([name for name in files.listdir("/log") if name.startswith("finals-")]) == 3
+
+
+def test_a_later_word_of_a_record_holds() -> None:
+    finals = kept(MemoryFiles())
+    finals.write("g", 4, words(1, Final(Outcome.CANCELLED, 3)))
+    finals.write("g", 4, words(1))
+    assert finals.read("g", 4) == RESULT
+
+
+def test_the_same_boot_left_everything_and_another_what_was_settled() -> None:
+    files = MemoryFiles()
+    finals = kept(files)
+    assert finals.covered("g") == 0
+    finals.write("g", 0, words(1))
+    assert kept(files).covered("g") == EVERYTHING
+    assert kept(files, LATER).covered("g") == 0
+    finals.settle("g", 7)
+    assert kept(files).covered("g") == EVERYTHING
+    assert kept(files, LATER).covered("g") == 7
+
+
+def test_a_boot_that_is_not_known_is_never_the_same() -> None:
+    files = MemoryFiles()
+    kept(files, UNKNOWN_BOOT).write("g", 0, words(1))
+    assert kept(files, UNKNOWN_BOOT).covered("g") == 0
+
+
+def test_nothing_of_another_log_or_behind_a_damaged_header_counts() -> None:
+    files = MemoryFiles()
+    kept(files).write("g", 0, words(1))
+    assert kept(files, BOOT, b"x" * 16).covered("g") == 0
+    (header,) = [name for name in files.listdir("/log") if name.count("-") == 1]
+    files.open(f"/log/{header}").pwritev([b"?"], 20)
+    assert kept(files).covered("g") == 0
+
+
+def test_settling_syncs_the_words_of_a_process_that_was_killed_before_the_header_says_so() -> None:
+    files = RecordingFiles()
+    kept(files).write("g", 0, words(1))  # and killed
+    finals = kept(files)
+    assert finals.covered("g") == EVERYTHING
+    finals.write("g", CHUNK, words(1))
+    files.fail("sync", 1, errno.EIO)
+    with pytest.raises(OSError, match="EIO"):
+        finals.settle("g", 7)
+    assert kept(files, LATER).covered("g") == 0
+    files.heal()
+    finals.settle("g", 7)
+    assert kept(files, LATER).covered("g") == 7
+
+
+def test_a_dropped_group_leaves_no_file_and_touches_no_other() -> None:
+    files = MemoryFiles()
+    finals = kept(files)
+    for group in ("g", "h"):
+        finals.write(group, CHUNK, words(1))
+    finals.drop("g")
+    assert (finals.read("g", CHUNK), finals.read("h", CHUNK)) == (None, RESULT)
+    assert len(files.listdir("/log")) == 2
+    finals.drop("g")
+
+
+def test_only_files_wholly_below_the_first_offset_go() -> None:
+    finals = kept(MemoryFiles())
+    for offset in (0, CHUNK, 2 * CHUNK):
+        finals.write("g", offset, words(1))
+    finals.trim("g", 2 * CHUNK - 1)
+    assert [finals.read("g", offset) for offset in (0, CHUNK, 2 * CHUNK)] == [None, RESULT, RESULT]
+
+
+def test_the_tools_of_a_log_leave_finals_alone() -> None:
+    files = MemoryFiles()
+    log = LogWriter.create("/log", files=files, log_id=LOG, promises=Promises("/promises", files))
+    kept(files).write("g", 0, words(1))
+    log.close(True)
+    before = {name: bytes(files.read(f"/log/{name}")) for name in files.listdir("/log") if name.startswith("finals")}
+    assert verify(files, "/log").clean
+    repair(files, "/log", now_us=0)
+    assert {name: files.read(f"/log/{name}") for name in before} == before
