@@ -92,6 +92,10 @@ class CatalogueState:
         self.seq, self.term, self.time_us = place.seq, place.term, place.time_us
         self.end = place.offset + place.count
 
+    def copy(self) -> CatalogueState:
+        """The same state, on its own."""
+        return type(self).decode(self.encode())
+
     def encode(self) -> bytes:
         """The body of a snapshot."""
         topics = sorted(self.topics.values(), key=lambda entry: entry.topic)

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ...storage.log import LogWriter
     from .ports import Payload
 
+OPEN_END = 1 << 63
+"""An offset beyond all others."""
+
 
 class State(Protocol):
     """What a ledger's log adds up to."""
@@ -40,6 +43,7 @@ class State(Protocol):
     def effect(self, effect: fx.AnyEffect, time_us: int) -> None: ...
     def keep(self, offsets: np.ndarray, seq: int) -> None: ...
     def stood(self, place: Place) -> None: ...
+    def copy(self) -> Self: ...
     def encode(self) -> bytes: ...
     @classmethod
     def decode(cls, body: bytes) -> Self: ...
@@ -101,6 +105,44 @@ def entry_of(batch: Batch) -> Entry:
     return Entry(b"", place, batch.producer_id, batch.producer_epoch, effects)
 
 
+class Tail:
+    """The effects of one flush that commute with records: one batch behind all others."""
+
+    __slots__ = ("effects", "waiters")
+
+    def __init__(self) -> None:
+        self.effects: dict[object, tuple[fx.AnyEffect, int]] = {}
+        self.waiters: list[tuple[Waiter, int]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.effects)
+
+    def add(self, effect: fx.AnyEffect, waiter: Waiter | None, key: object, above: int) -> None:
+        """One more, instead of one with an equal key."""
+        self.effects.pop(key, None)
+        self.effects[key] = (effect, above)
+        if waiter is not None:
+            self.waiters.append((waiter, above))
+
+    def wait(self, waiter: Waiter) -> None:
+        """Let one more wait, for what is the least likely to fail."""
+        self.waiters.append((waiter, min(above for _, above in self.effects.values())))
+
+    def entries(self, end: int = OPEN_END) -> list[Entry]:
+        """What speaks of no record at or beyond `end`, as a batch, or nothing."""
+        effects = [effect for effect, above in self.effects.values() if above <= end]
+        if not effects:
+            return []
+        waiters = [waiter for waiter, above in self.waiters if above <= end]
+        return [Entry(encode_state(fx.encode(effects)), Place(0, 0), effects=effects, waiters=waiters)]
+
+    def fail(self, error: Error, end: int = -1) -> None:
+        """Tell those who wait for what speaks of records at or beyond `end`."""
+        for waiter, above in self.waiters:
+            if above > end:
+                waiter.failed(error)
+
+
 S = TypeVar("S", bound=State)
 
 
@@ -111,7 +153,7 @@ class Ledger(Generic[S]):
         """Over a log whose committed batches are all in `applied` (see replay.py)."""
         self.log = log
         self.applied = applied
-        self.head: S = self._copy()
+        self.head: S = applied.copy()
         self.in_flight: deque[Entry] = deque()
         self.damaged = False  # something that was durable cannot be read: effects may be missing
         self.snapshot_seq = applied.seq  # of the last one taken or loaded
@@ -119,8 +161,7 @@ class Ledger(Generic[S]):
         self._on_work = on_work
         self._queue: list[Entry] = []
         self._queued_records = 0
-        self._tail: dict[object, fx.AnyEffect] = {}
-        self._tail_waiters: list[Waiter] = []
+        self._tail = Tail()
 
     def resume(self, waiting: list[Entry], snapshot_seq: int, replayed_bytes: int) -> None:
         """After a replay: batches in the log that are not yet committed, and what the state was made from."""
@@ -161,13 +202,14 @@ class Ledger(Generic[S]):
         self._queue.append(entry)
         self._on_work(self)
 
-    def propose(self, effect: fx.AnyEffect, waiter: Waiter | None = None, *, replaces: object = None) -> None:
-        """Queue an effect that commutes with records. A later one with an equal `replaces` takes its place."""
-        key = replaces if replaces is not None else object()
-        self._tail.pop(key, None)
-        self._tail[key] = effect
-        if waiter is not None:
-            self._tail_waiters.append(waiter)
+    def propose(
+        self, effect: fx.AnyEffect, waiter: Waiter | None = None, *, replaces: object = None, above: int = 0
+    ) -> None:
+        """Queue an effect that commutes with records. A later one with an equal `replaces` takes its place.
+
+        `above`: it speaks of records below this offset, which may stand in the same flush, and fails with them.
+        """
+        self._tail.add(effect, waiter, replaces if replaces is not None else object(), above)
         self.head.effect(effect, self.head.time_us)
         self._on_work(self)
 
@@ -187,7 +229,7 @@ class Ledger(Generic[S]):
     def barrier(self, waiter: Waiter) -> None:
         """Let `waiter` wait for everything that is proposed so far; it is told at once when all of it is committed."""
         if self._tail:
-            self._tail_waiters.append(waiter)
+            self._tail.wait(waiter)
         elif self._queue or self.in_flight:
             (self._queue or self.in_flight)[-1].waiters.append(waiter)
         else:
@@ -196,19 +238,21 @@ class Ledger(Generic[S]):
 
     def flush(self, time_us: int) -> bool:
         """Append what is queued. Returns whether anything was appended; failures went to their waiters."""
-        entries = self._take()
+        queue, tail = self._take()
+        entries = queue + tail.entries()
         if not entries:
             return False
         error = self._append(entries, time_us)
         if error is None:
             return True
         # A full disk refuses records, but cursors may still fit: finishing work is what frees space.
-        records = [entry for entry in entries if entry.place.count or entry.kept is not None]
-        others = [entry for entry in entries if not (entry.place.count or entry.kept is not None)]
+        records = [entry for entry in queue if entry.place.count or entry.kept is not None]
+        others = [entry for entry in queue if entry not in records] + tail.entries(self.log.end_offset)
         retried = bool(records and others) and self._append(others, time_us) is None
         self._rebuild()
-        for entry in records if retried else entries:
-            _fail(entry, error)
+        for waiter in [waiter for entry in (records if retried else queue) for waiter in entry.waiters]:
+            waiter.failed(error)
+        tail.fail(error, self.log.end_offset if retried else -1)
         return retried
 
     def advance(self) -> int:
@@ -231,13 +275,11 @@ class Ledger(Generic[S]):
         """What is proposed or in flight will not be committed, or nobody will know: tell its waiters."""
         entries = list(self._uncommitted())
         self.in_flight.clear()
-        self._queue, self._tail, self._queued_records = [], {}, 0
-        waiters, self._tail_waiters = self._tail_waiters, []
+        _, tail = self._take()
         self._rebuild()
-        for entry in entries:
-            _fail(entry, error)
-        for waiter in waiters:
+        for waiter in [waiter for entry in entries for waiter in entry.waiters]:
             waiter.failed(error)
+        tail.fail(error)
 
     def snapshot(self) -> tuple[int, int, bytes]:
         """Seq, term and body of a snapshot of what is applied."""
@@ -249,15 +291,10 @@ class Ledger(Generic[S]):
         """Nothing is queued and nothing is in flight."""
         return not (self.in_flight or self._queue or self._tail)
 
-    def _take(self) -> list[Entry]:
-        entries, self._queue, self._queued_records = self._queue, [], 0
-        if self._tail:
-            effects = list(self._tail.values())
-            entry = Entry(encode_state(fx.encode(effects)), Place(0, 0), effects=effects)
-            entry.waiters, self._tail_waiters = self._tail_waiters, []
-            self._tail = {}
-            entries.append(entry)
-        return entries
+    def _take(self) -> tuple[list[Entry], Tail]:
+        taken = self._queue, self._tail
+        self._queue, self._tail, self._queued_records = [], Tail(), 0
+        return taken
 
     def _append(self, entries: list[Entry], time_us: int) -> Error | None:
         log = self.log
@@ -282,16 +319,8 @@ class Ledger(Generic[S]):
         yield from self._queue
 
     def _rebuild(self) -> None:
-        self.head = self._copy()
+        self.head = self.applied.copy()
         for entry in self._uncommitted():
             entry.apply(self.head, entry.place.time_us)
             if entry.place.seq:
                 self.head.stood(entry.place)
-
-    def _copy(self) -> S:
-        return type(self.applied).decode(self.applied.encode())
-
-
-def _fail(entry: Entry, error: Error) -> None:
-    for waiter in entry.waiters:
-        waiter.failed(error)

@@ -128,6 +128,10 @@ class PartitionState:
         for offset, _ in pairs:
             self.queues.passed_over(offset)
 
+    def copy(self) -> PartitionState:
+        """The same state, on its own."""
+        return type(self).decode(self.encode())
+
     def encode(self) -> bytes:
         """The body of a snapshot."""
         return msgspec.msgpack.encode(

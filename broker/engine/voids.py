@@ -65,6 +65,10 @@ class Voids:
             return NONE
         return np.frombuffer(offsets[bisect_left(offsets, first) : bisect_left(offsets, end)], np.int64)
 
+    def between(self, first: int, end: int) -> list[int]:
+        """The same as a list, and quickly where there are none."""
+        return self.within(first, end).tolist() if self._offsets else []
+
     def repeats(self, first: int, count: int) -> list[tuple[int, int]]:
         """Of `count` records: (number among them, the earlier record that each repeats), as Produced says it."""
         found = self.within(first, first + count).tolist()

@@ -9,12 +9,21 @@ Must not know workers, tokens or bytes. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from .leases import Run
     from .queue import Queue
+
+
+Skipped = Callable[[int, int], Sequence[int]]
+"""`skipped(low, high)`: offsets from `low` on and below `high`, sorted."""
+
+
+def nothing(low: int, high: int) -> Sequence[int]:
+    """No offsets."""
+    return ()
 
 
 class Choice(NamedTuple):
@@ -27,19 +36,46 @@ class Choice(NamedTuple):
     keys: list[int] = []
 
 
-def choose(queue: Queue, first: int, end: int, limit: int, now_us: int) -> Choice:
-    """Up to `limit` records of a group, of those from `first` to `end`. Without any, `runs` is empty."""
+class Source(NamedTuple):
+    """What a partition has for its groups."""
+
+    first: int  # records below are gone
+    end: int  # the offset behind the last record
+    skipped: Skipped = nothing  # untouched records that are not taken from the frontier
+
+
+def choose(queue: Queue, source: Source, limit: int, now_us: int) -> Choice:
+    """Up to `limit` records of a group. Without any, `runs` is empty."""
     runs = list(_again(queue, limit, now_us))
-    limit -= sum(count for _, count, _ in runs)
-    low = max(queue.frontier, first)
-    if limit <= 0 or low >= end:
-        return Choice(runs, queue.frontier)
-    if queue.cancelled:
-        frontier = _untouched(queue, low, end, limit, runs)
-    else:
-        frontier = min(low + limit, end)
-        runs.append((low, frontier - low, 1))
+    limit -= sum([count for _, count, _ in runs])
+    frontier = queue.frontier
+    low = max(frontier, source.first)
+    while limit > 0 and low < source.end:
+        high = min(low + limit, source.end)
+        for run in _between(low, high, _passed(queue, source, low, high)):
+            runs.append(run)
+            limit -= run[1]
+            frontier = run[0] + run[1]
+        low = high
     return Choice(runs, frontier)
+
+
+def _passed(queue: Queue, source: Source, low: int, high: int) -> Sequence[int]:
+    """Records that the frontier passes over, sorted."""
+    passed = source.skipped(low, high)
+    if queue.cancelled:
+        return sorted({*passed, *(offset for offset in range(low, high) if offset in queue.cancelled)})
+    return passed
+
+
+def _between(low: int, high: int, passed: Sequence[int]) -> Iterator[Run]:
+    """The first attempts from `low` to `high`, but for what is passed over."""
+    for offset in passed:
+        if low < offset:
+            yield low, offset - low, 1
+        low = offset + 1
+    if low < high:
+        yield low, high - low, 1
 
 
 def _again(queue: Queue, limit: int, now_us: int) -> Iterator[Run]:
@@ -47,18 +83,6 @@ def _again(queue: Queue, limit: int, now_us: int) -> Iterator[Run]:
     waiting = queue.waiting
     tried = ((offset, waiting[offset].attempt + 1) for offset in waiting.ready(now_us, limit))
     return joined(tried)
-
-
-def _untouched(queue: Queue, low: int, end: int, limit: int, runs: list[Run]) -> int:
-    """Add untouched records, leaving out the cancelled ones. Returns the frontier after them."""
-    offset = low
-    found: list[tuple[int, int]] = []
-    while offset < end and len(found) < limit:
-        if offset not in queue.cancelled:
-            found.append((offset, 1))
-        offset += 1
-    runs.extend(joined(found))
-    return offset
 
 
 def joined(tried: Iterable[tuple[int, int]]) -> Iterator[Run]:

@@ -17,7 +17,7 @@ from ....transport.queue_messages import BY_GROUP, Settle, Verb
 from ...errors import InvalidRequest, LeaseLost, Unavailable, UnknownGroup, UnknownLease
 from .. import effects as fx
 from .backoff import Chance, backed_off, untried
-from .choosing import choose
+from .choosing import Source, choose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,12 +105,18 @@ class Working:
         now_us = self.time(now_us)
         if queue.paused_until_us > now_us:
             return None
-        choice = choose(queue, partition.first, partition.end, limit, now_us)
+        choice = choose(queue, self._source(), limit, now_us)
         if not choice.runs:
             return None
         token, until_us = self._next_token(), now_us + lease_us
-        partition.ledger.propose(fx.LeaseGranted(group, token, worker, until_us, *choice), waiter)
+        effect = fx.LeaseGranted(group, token, worker, until_us, *choice)
+        partition.ledger.propose(effect, waiter, above=choice.frontier)
         return Granted(token, until_us, choice.runs)
+
+    def _source(self) -> Source:
+        """Records up to those proposed: their lease stands behind them in the log, so that one sync serves both."""
+        ledger = self._partition.ledger
+        return Source(self._partition.first, ledger.predicted_end, ledger.head.voids.between)
 
     def _next_token(self) -> int:
         self._number += 1

@@ -9,6 +9,7 @@ from penstock.broker.engine import effects as fx
 from penstock.broker.engine.queues.keys import OWN
 from penstock.broker.engine.queues.table import QueueTable
 from penstock.broker.engine.queues.why import FOREVER_US, Facts, why
+from penstock.broker.engine.voids import Voids
 
 NOW = 1_700_000_000_000_000  # 2023-11-14 22:13:20 UTC
 SECOND = 1_000_000
@@ -19,7 +20,7 @@ class Group:
     """A group whose state is made of effects."""
 
     def __init__(self, **settings: object) -> None:
-        self.table = QueueTable()
+        self.table = QueueTable(Voids())
         self.do(fx.QueueSet("g", settings, 0))
         self.token = 0
 
@@ -126,6 +127,6 @@ def test_an_untouched_record_knows_its_place(offset: int, sentence: str):
 
 
 def test_a_record_before_the_start_of_the_group_says_so():
-    table = QueueTable()
+    table = QueueTable(Voids())
     table.apply(fx.QueueSet("g", {}, 10), NOW)
     assert why(table.by_name["g"], 9, NOW) == "the group began behind it"
