@@ -7,10 +7,13 @@ from .columnar import Columns
 from .consumer import Consumer
 from .descriptions import Group, GroupPartition, Member, Partition, Topic
 from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut
+from .leases import SettleFuture
 from .producer import Future, Producer
+from .task import Task
+from .worker import Worker
 
 __all__ = [
-    "Client", "Consumer", "Future", "Producer", "connect",
+    "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
     "Columns", "Group", "GroupPartition", "Member", "Partition", "Topic",
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut",
 ]  # fmt: skip

@@ -25,8 +25,10 @@ from .producer import Producer, wall_us
 from .producer_core import ProducerCore
 from .quantities import Duration, Size, Start, seconds, size_bytes
 from .verbs import Delivery, Verbs, consumer_options
+from .worker import Worker
+from .worker_options import worker_options
 
-T = TypeVar("T", Producer, Consumer)
+T = TypeVar("T", Producer, Consumer, Worker)
 
 
 def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, delivery: Delivery = "auto") -> Client:
@@ -61,7 +63,7 @@ class Client:
         self._connection = driver.connection
         self._verbs = Verbs(driver.connection)
         self._delivery: Delivery = delivery
-        self._open: dict[Producer | Consumer, None] = {}
+        self._open: dict[Producer | Consumer | Worker, None] = {}
 
     @property
     def url(self) -> str:
@@ -140,6 +142,40 @@ class Client:
             raise
         self._driver.need_pump()
         return self._remember(consumer)
+
+    def worker(
+        self,
+        topic: str,
+        *,
+        group: str,
+        lease: Duration | None = None,
+        prefetch: int = 1,
+        lease_records: int = 1,
+        start: Start = "earliest",
+        name: str | None = None,
+        max_bytes: Size = "1MB",
+        max_processing: Duration = 300.0,
+    ) -> Worker:
+        """A worker of one topic: it leases records of a queue group and says what became of them.
+
+        Args:
+            group: whose records; made by the first worker that asks, with default settings (see `set_queue`).
+            lease: how long a task is this worker's before others get it; None: as long as the group says. While the
+                application works on tasks their leases are extended by themselves.
+            prefetch: how many leases are asked for ahead, while the application works on what it has. 0: none.
+            lease_records: tasks that one lease holds when iterating; `fetch` asks for as many as it is told.
+            start: where a new group begins: "earliest", "latest" or a datetime.
+            name: of this worker, for people; made up when None.
+            max_bytes: the most that one lease brings, but at least one task.
+            max_processing: after so long without a call the application counts as hung, and its leases run out.
+        """
+        self._driver.check_open()
+        options = worker_options(
+            group=group, lease=lease, prefetch=prefetch, lease_records=lease_records, start=start, name=name,
+            max_bytes=max_bytes, max_processing=max_processing,
+        )  # fmt: skip
+        found = self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
+        return self._remember(Worker(self._driver, found, options))
 
     def _remember(self, opened: T) -> T:
         """To be closed with the client, unless it is closed before."""

@@ -235,7 +235,7 @@ def consumer_options(
     ways = _ways(connection, group or "", delivery, may_map)
     return ConsumerOptions(
         group=group or "",
-        member=member or f"{socket.gethostname()[:60]}-{os.getpid()}-{os.urandom(4).hex()}",
+        member=member or made_up_name(),
         start=start_time(start),
         positions=dict(positions or {}),
         delivery=ways[0],
@@ -247,6 +247,11 @@ def consumer_options(
         window_records=window_records,
         verify=verify,
     )
+
+
+def made_up_name() -> str:
+    """A name that tells people where somebody runs, and that nobody else has."""
+    return f"{socket.gethostname()[:60]}-{os.getpid()}-{os.urandom(4).hex()}"
 
 
 def _ways(connection: Connection, group: str, wanted: Delivery, may_map: bool) -> list[str]:

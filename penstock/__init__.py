@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors
-    from .clients import Client, Consumer, Producer
+    from .clients import Client, Consumer, Producer, Task, Worker
     from .connecting import connect
     from .storage.embedded import Log
     from .storage.errors import Error
@@ -24,6 +24,8 @@ _HOMES = {
     "Client": ".clients",
     "Producer": ".clients",
     "Consumer": ".clients",
+    "Worker": ".clients",
+    "Task": ".clients",
     "Log": ".storage.embedded",
     "Record": ".storage.record",
     "Error": ".storage.errors",
@@ -35,6 +37,8 @@ __all__ = [
     "Client",
     "Producer",
     "Consumer",
+    "Worker",
+    "Task",
     # a log in this process
     "Log",
     # values

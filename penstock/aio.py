@@ -5,7 +5,7 @@ async with await aio.connect("unix:///run/penstock/broker.sock") as client: ...
 
 from __future__ import annotations
 
-from .clients.aio import AsyncClient, AsyncConsumer, AsyncProducer
+from .clients.aio import AsyncClient, AsyncConsumer, AsyncProducer, AsyncTask, AsyncWorker
 from .connecting import connect_async as connect
 
-__all__ = ["AsyncClient", "AsyncConsumer", "AsyncProducer", "connect"]
+__all__ = ["AsyncClient", "AsyncConsumer", "AsyncProducer", "AsyncTask", "AsyncWorker", "connect"]

@@ -23,7 +23,13 @@ GOLDEN = ROOT / "tests/golden/public_api.txt"
 REWRITE = bool(os.environ.get("PENSTOCK_REWRITE"))  # read before the environment is cleared for the tests
 MODULES = ["penstock", "penstock.aio", "penstock.errors"]
 PACKAGES = [f"penstock.{name}" for name in ("storage", "transport", "broker", "broker.engine", "clients")]
-TWINS = [("Client", "AsyncClient"), ("Producer", "AsyncProducer"), ("Consumer", "AsyncConsumer")]
+TWINS = [
+    ("Client", "AsyncClient"),
+    ("Producer", "AsyncProducer"),
+    ("Consumer", "AsyncConsumer"),
+    ("Worker", "AsyncWorker"),
+    ("Task", "AsyncTask"),
+]
 VALUES = {"__version__"}
 
 

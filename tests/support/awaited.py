@@ -11,9 +11,10 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.clients.aio import AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer, connect
+from penstock.clients.aio import AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer, AsyncTask, AsyncWorker, connect
+from penstock.clients.aio_worker import AsyncSettleFuture
 
-WRAPPED = (AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer)
+WRAPPED = (AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer, AsyncSettleFuture, AsyncTask, AsyncWorker)
 
 
 class Awaited:
@@ -26,12 +27,12 @@ class Awaited:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
         if inspect.iscoroutinefunction(found):
-            return lambda *args, **kwargs: self._wrap(self._runner.run(found(*args, **kwargs)))
+            return lambda *args, **kwargs: self._wrap(self._runner.run(found(*map(_unwrap, args), **kwargs)))
         if name == "batches":
             return lambda *args, **kwargs: self._iterate(found(*args, **kwargs))
         return found
 
-    def result(self, timeout: float | None = None) -> int:
+    def result(self, timeout: float | None = None) -> Any:
         """Of a future."""
         return self._runner.run(_awaited(self._inner))
 
@@ -47,12 +48,21 @@ class Awaited:
     def _iterate(self, source: Any) -> Iterator[Any]:
         while True:
             try:
-                yield self._runner.run(_next(source))
+                yield self._wrap(self._runner.run(_next(source)))
             except StopAsyncIteration:
                 return
 
     def _wrap(self, found: Any) -> Any:
+        if isinstance(found, list):
+            return [self._wrap(each) for each in found]
         return Awaited(found, self._runner) if isinstance(found, WRAPPED) else found
+
+
+def _unwrap(given: Any) -> Any:
+    """What was wrapped, to be handed back to its own kind."""
+    if isinstance(given, (list, tuple)):
+        return [_unwrap(each) for each in given]
+    return given._inner if isinstance(given, Awaited) else given
 
 
 async def _awaited(thing: Any) -> Any:

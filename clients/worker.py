@@ -1,0 +1,144 @@
+"""The worker for threads: `client.worker(topic, group=...)`.
+
+Contract: a record is given to one worker of its group at a time, until it is acked or rejected: at least once. It is
+done twice when a worker is lost, or loses its lease, between doing it and its ack. Threads may share a worker: one
+fetches, any settles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..storage.errors import Closed
+from ..transport.queue_messages import Verb
+from .leases import SettleFuture
+from .quantities import Duration, seconds
+from .steps import FOREVER, Steps
+from .task import Task
+from .worker_core import WorkerCore
+
+if TYPE_CHECKING:
+    from ..transport.messages import Topic
+    from .driver import Driver
+    from .worker_options import WorkerOptions
+
+
+class Worker:
+    """Works off one topic's records. Iterating waits for tasks for ever; leaving its `with` gives the rest back."""
+
+    def __init__(self, driver: Driver, topic: Topic, options: WorkerOptions) -> None:
+        """Made by `Client.worker`."""
+        self._driver = driver
+        self._core = WorkerCore(
+            driver.connection, topic, options, run=driver.run, do=driver.do, task=Task, future=SettleFuture
+        )
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self._core.topic.name
+
+    @property
+    def group(self) -> str:
+        """The queue group's name."""
+        return self._core.options.group
+
+    @property
+    def name(self) -> str:
+        """This worker's name, for people who look at the queue."""
+        return self._core.options.name
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._core.closed
+
+    # -- fetching ---------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Task]:
+        """Every task, waiting for those to come; ends when the worker is closed by another thread."""
+        self._core.check_open()
+        return self._tasks()
+
+    def _tasks(self) -> Iterator[Task]:
+        core = self._core
+        while True:
+            try:
+                found = self._taken(core.fetch(core.options.lease_records, FOREVER))
+            except Closed:
+                return
+            for task in found:
+                if not task.lost and not core.closed:
+                    yield task
+
+    def fetch(self, max_records: int = 100, wait: Duration = 1.0) -> list[Task]:
+        """At most `max_records` tasks: at once those that are there, else the first that come within `wait` seconds.
+
+        Returns: [] when there are none in time.
+
+        Raises: what the broker says when it gives no leases, like InvalidRequest for a lease over the group's maximum.
+        """
+        core = self._core
+        return self._taken(core.fetch(max_records, core.connection.clock() + seconds(wait, "wait")))
+
+    def ack_and_fetch(self, tasks: Sequence[Task], max_records: int = 100, wait: Duration = 1.0) -> list[Task]:
+        """Ack a batch with the request that asks for the next one.
+
+        With `prefetch`, the next batch is mostly here already and nobody waits for the commit: a refused ack of this
+        call is raised by the next one, or by `flush`.
+
+        Raises: LeaseLost when somebody else has one of these tasks, or of those before, by now.
+        """
+        core = self._core
+        deadline = core.connection.clock() + seconds(wait, "wait")
+        return self._taken(core.ack_and_fetch(tasks, max_records, deadline))
+
+    def _taken(self, steps: Steps[list[Task]]) -> list[Task]:
+        found = self._driver.run(steps)
+        if self._driver.pump_idle:
+            self._driver.need_pump()
+        return found
+
+    # -- settling ---------------------------------------------------------------------------------------
+
+    def ack(self, tasks: Sequence[Task]) -> None:
+        """They are done; waits for the commit. Raises LeaseLost when somebody else has one: the others are acked."""
+        self._driver.run(self._core.settle_now(tasks, Verb.ACK))
+
+    def ack_nowait(self, task: Task, result: bytes | None = None) -> SettleFuture:
+        """It is done, together with others, soon. Ask the future, or `flush`; closing flushes."""
+        future = self._driver.run(self._core.ack_later(task, result))
+        if self._driver.pump_idle:
+            self._driver.need_pump()
+        return future
+
+    def nack(self, tasks: Sequence[Task], *, delay: Duration | None = None, reason: str = "") -> None:
+        """They failed: to be tried again after `delay` (None: the group's back-off), or dead after the last attempt."""
+        self._driver.run(self._core.settle_now(tasks, Verb.NACK, delay=delay, reason=reason))
+
+    def reject(self, tasks: Sequence[Task], reason: str = "") -> None:
+        """They failed for good: dead now."""
+        self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
+
+    def release(self, tasks: Sequence[Task]) -> None:
+        """They were not tried: somebody else may have them at once, and this attempt does not count."""
+        self._driver.run(self._core.settle_now(tasks, Verb.RELEASE))
+
+    def flush(self, timeout: Duration | None = None) -> None:
+        """Wait until everything settled is committed. Raises the first error that nobody was told of."""
+        limit = self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
+        self._driver.run(self._core.flush(limit))
+
+    # -- the end ----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Flush, and give back what is held, uncounted. Repeating it does nothing."""
+        if not self._core.closed and not self._driver.ended:
+            self._driver.run(self._core.close())
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,273 @@
+"""Workers of every kind: one body over memory, a directory, unix, ipc and tcp, with threads and on a loop."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.broker.errors import LeaseLost
+from penstock.clients import InvalidArgument
+from penstock.storage.errors import Closed
+
+WAIT = 30.0
+"""For what must come: a disk shared with others may stall."""
+
+
+def fill(client, topic, count, *, partitions=1, **how):
+    client.create_topic(topic, partitions=partitions)
+    with client.producer(topic) as producer:
+        producer.send_many([b"%d" % number for number in range(count)], **how)
+
+
+def drained(worker, **how):
+    """Every task there is, acked."""
+    values = []
+    while tasks := worker.fetch(100, wait=0.0, **how):
+        values += [task.value for task in tasks]
+        worker.ack(tasks)
+    return values
+
+
+def nothing_comes(client, topic, **how):
+    """Whether another worker of the group gets nothing."""
+    with client.worker(topic, group="jobs", prefetch=0, **how) as other:
+        return other.fetch(10, wait=0.0) == []
+
+
+def test_tasks_come_with_all_of_their_record_and_are_done_when_acked(client, topic):
+    client.create_topic(topic)
+    client.producer(topic).send(b"x", key=b"k", headers={"h": b"1"}, timestamp=77)
+    with client.worker(topic, group="jobs", name="me") as worker:
+        (task,) = worker.fetch(10, wait=WAIT)
+        assert (task.value, task.key, task.headers, task.offset) == (b"x", b"k", {"h": b"1"}, 0)
+        assert (task.partition, task.timestamp, task.attempt, task.topic) == (0, 77, 1, topic)
+        assert task.id == f"{topic}-0-0"
+        assert (task.cancelled, task.lost) == (False, False)
+        assert (worker.topic, worker.group, worker.name) == (topic, "jobs", "me")
+        task.ack()
+        assert worker.fetch(10, wait=0.0) == []
+    assert nothing_comes(client, topic)
+
+
+def test_batches_come_in_order_and_are_settled_at_once(client, topic):
+    fill(client, topic, 250)
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        assert drained(worker) == [b"%d" % number for number in range(250)]
+    assert nothing_comes(client, topic)
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_ack_and_fetch_works_off_all_partitions_once(client, topic, prefetch):
+    fill(client, topic, 300, partitions=3, keys=[b"%d" % (number % 7) for number in range(300)])
+    with client.worker(topic, group="jobs", prefetch=prefetch) as worker:
+        found, tasks = [], worker.fetch(20, wait=WAIT)
+        while tasks:
+            found += [(task.partition, task.offset) for task in tasks]
+            tasks = worker.ack_and_fetch(tasks, max_records=20, wait=WAIT if len(found) < 300 else 0.0)
+        worker.flush()
+        assert len(found) == len(set(found)) == 300
+    assert nothing_comes(client, topic)
+
+
+def test_iterating_hands_out_one_after_the_other(client, topic):
+    fill(client, topic, 5)
+    with client.worker(topic, group="jobs") as worker:
+        values = []
+        for task in worker:
+            values.append(task.value)
+            task.ack(result=b"done")
+            if len(values) == 5:
+                break
+        assert values == [b"0", b"1", b"2", b"3", b"4"]
+    assert nothing_comes(client, topic)
+
+
+def test_what_is_not_settled_when_the_worker_closes_goes_to_another_at_once_uncounted(client, topic):
+    fill(client, topic, 6)
+    with client.worker(topic, group="jobs", prefetch=2) as worker:
+        tasks = worker.fetch(3, wait=WAIT)
+        tasks[1].ack()
+    with client.worker(topic, group="jobs", prefetch=0) as other:
+        again = []
+        while len(again) < 5:
+            again += other.fetch(10, wait=WAIT)
+        assert sorted((task.offset, task.attempt) for task in again) == [(n, 1) for n in (0, 2, 3, 4, 5)]
+
+
+def test_a_nacked_task_comes_again_as_the_next_attempt(client, topic):
+    fill(client, topic, 2)
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        first, second = worker.fetch(2, wait=WAIT)
+        first.nack(delay=0, reason="no luck")
+        (again,) = worker.fetch(2, wait=WAIT)
+        assert (again.offset, again.attempt) == (0, 2)
+        worker.nack([again, second], delay=0)
+        assert sorted(
+            (task.offset, task.attempt) for _ in range(2) for task in worker.fetch(1, wait=WAIT)
+        ) == [(0, 3), (1, 2)]  # fmt: skip
+
+
+def test_released_tasks_come_again_uncounted_and_rejected_ones_never(client, topic):
+    fill(client, topic, 4)
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        tasks = worker.fetch(4, wait=WAIT)
+        tasks[0].release()
+        worker.release(tasks[2:3])
+        tasks[1].reject("for good")
+        worker.reject(tasks[3:], reason="as well")
+        again = []
+        while len(again) < 2:
+            again += worker.fetch(10, wait=WAIT)
+        assert sorted((task.offset, task.attempt) for task in again) == [(0, 1), (2, 1)]
+        assert worker.fetch(10, wait=0.0) == []
+
+
+def test_acks_that_nobody_waits_for_are_told_by_their_futures_and_flushed(client, topic):
+    fill(client, topic, 40)
+    with client.worker(topic, group="jobs", lease_records=10) as worker:
+        futures = []
+        for task in worker:
+            futures.append(worker.ack_nowait(task))
+            if len(futures) == 30:
+                break
+        assert futures[0].result() is None
+        assert futures[0].done()
+        worker.flush()
+        assert all(future.done() for future in futures)
+        heard = []
+        futures[1].add_done_callback(lambda future: heard.append(future.done()))
+        assert heard == [True]
+        rest = worker.fetch(10, wait=WAIT)
+        late = worker.ack_nowait(rest[0])
+    assert late.done(), "closing flushes"
+
+
+def test_settling_twice_changes_nothing(client, topic):
+    fill(client, topic, 3)
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        tasks = worker.fetch(3, wait=WAIT)
+        tasks[0].ack()
+        tasks[0].ack()
+        worker.ack(tasks)
+        worker.ack(tasks)
+        worker.ack([])
+    assert nothing_comes(client, topic)
+
+
+def test_two_workers_share_and_none_gets_what_the_other_has(client, topic):
+    fill(client, topic, 200)
+    with client.worker(topic, group="jobs") as one, client.worker(topic, group="jobs") as two:
+        seen, hands = [], [[], []]
+        while len(seen) < 200:
+            for number, worker in enumerate((one, two)):
+                hands[number] = worker.ack_and_fetch(hands[number], max_records=10, wait=0.1)
+                seen += [task.offset for task in hands[number]]
+        assert sorted(seen) == list(range(200))
+        one.ack(hands[0])
+        two.ack(hands[1])
+
+
+def test_groups_work_the_same_records_off_independently(client, topic):
+    fill(client, topic, 10)
+    with client.worker(topic, group="a") as one, client.worker(topic, group="b") as two:
+        assert drained(one) == drained(two) == [b"%d" % number for number in range(10)]
+
+
+def test_a_new_group_begins_where_it_is_told(client, topic):
+    fill(client, topic, 3)
+    with client.worker(topic, group="jobs", start="latest", prefetch=0) as worker:
+        assert worker.fetch(10, wait=0.0) == []
+        client.producer(topic).send(b"new")
+        assert [task.value for task in worker.fetch(10, wait=WAIT)] == [b"new"]
+
+
+def test_a_waiting_worker_is_told_of_what_comes(client, topic):
+    client.create_topic(topic)
+    with client.worker(topic, group="jobs") as worker, client.producer(topic) as producer:
+        assert worker.fetch(1, wait=0.0) == []
+        for number in range(20):
+            producer.send(b"%d" % number)
+            (task,) = worker.fetch(1, wait=WAIT)
+            assert task.value == b"%d" % number
+            task.ack()
+
+
+def test_a_task_of_another_worker_is_refused_and_nothing_is_sent(client, topic):
+    fill(client, topic, 2)
+    with client.worker(topic, group="jobs", prefetch=0) as one, client.worker(topic, group="jobs") as two:
+        mine, theirs = one.fetch(1, wait=WAIT), two.fetch(1, wait=WAIT)
+        with pytest.raises(InvalidArgument, match=f"{theirs[0].id} was fetched by another worker"):
+            one.ack([*mine, *theirs])
+        one.ack(mine)
+        two.ack(theirs)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda worker, task: worker.fetch(0), "max_records=0 is not a number of tasks from 1 to 100000"),
+        (lambda worker, task: worker.fetch(1, wait=-1), "wait=-1 is not a time of 0 seconds or more"),
+        (lambda worker, task: task.nack(delay=-1), "delay=-1 is not a time of 0 seconds or more"),
+        (lambda worker, task: task.nack(reason=7), "reason=7 is not a text"),
+        (lambda worker, task: task.ack(result="text"), "a result and a progress are bytes, not str"),
+        (lambda worker, task: task.ack(result=bytes(1 << 20)), "1048576 bytes are too many for a result"),
+        (lambda worker, task: task.extend(0), "lease=0 is not a time from 1 ms to 366 days"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(client, topic, call, says):
+    fill(client, topic, 1)
+    with client.worker(topic, group="jobs") as worker:
+        (task,) = worker.fetch(1, wait=WAIT)
+        with pytest.raises(InvalidArgument) as caught:
+            call(worker, task)
+        assert says in caught.value.message
+        task.ack()
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"group": ""}, "group='' is no name of a queue group"),
+        ({"group": "jobs", "prefetch": 65}, "prefetch=65 is not a number of leases from 0 to 64"),
+        ({"group": "jobs", "lease_records": 0}, "lease_records=0 is not a number of tasks"),
+        ({"group": "jobs", "lease": -1}, "lease=-1 is not a time of 0 seconds or more"),
+        ({"group": "jobs", "start": "now"}, "start='now' is not a place to start"),
+    ],
+)
+def test_a_worker_that_cannot_be_is_refused(client, topic, how, says):
+    client.create_topic(topic)
+    with pytest.raises(InvalidArgument) as caught:
+        client.worker(topic, **how)
+    assert says in caught.value.message
+
+
+def test_a_closed_worker_says_so(client, topic):
+    fill(client, topic, 2)
+    worker = client.worker(topic, group="jobs")
+    (task,) = worker.fetch(1, wait=WAIT)
+    worker.close()
+    worker.close()
+    assert worker.closed
+    for call in (lambda: worker.fetch(1), task.ack, lambda: next(iter(worker))):
+        with pytest.raises(Closed, match="closed"):
+            call()
+
+
+# -- time -------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_that_ran_out_is_lost_and_its_task_goes_to_another(penstock_broker, topic):
+    with penstock_broker.connect() as client, client.worker(topic_of(client, topic), group="jobs", lease=30) as worker:
+        late, early = worker.fetch(1, wait=1), worker.fetch(1, wait=1)
+        worker.ack(early)
+        penstock_broker.advance(31)
+        with client.worker(topic, group="jobs", prefetch=0) as other:
+            (again,) = other.fetch(10, wait=1)
+            assert (again.offset, again.attempt) == (late[0].offset, 2)
+            with pytest.raises(LeaseLost, match=late[0].id):
+                late[0].ack()
+            assert late[0].lost
+            again.ack()
+
+
+def topic_of(client, name):
+    fill(client, name, 2)
+    return name
