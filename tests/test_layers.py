@@ -85,7 +85,7 @@ ONLY_IN = {
 }
 
 # What the core install brings. Anything else is an extra: imported inside the function that needs it.
-CORE = {"click", "msgpack", "msgspec", "numpy", "posix_ipc", "rich", "xxhash", "zmq"}
+CORE = {"click", "cronsim", "msgpack", "msgspec", "numpy", "posix_ipc", "rich", "xxhash", "zmq"}
 FREE_OF_THE_CORE_RULE = ["penstock.spark", "penstock.demo", "penstock.clients.testing"]
 
 

@@ -41,6 +41,7 @@ from .queues.leasing import Demand
 from .queues.picking import Pick
 from .queues.room import Queues
 from .replies import failure
+from .scheduling import Scheduling
 from .sessions import EXPIRY_CHECK_S, Sessions
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Node:
         self._fetching = Fetching(topics, port, config)
         self._housekeeping = Housekeeping(self._house, config, self._time, now)
         self._queues = Queues(self._house, port, config, self._time, randomness)
+        self._scheduling = Scheduling(self._house, port, config, self._time)
         self._handlers: Handlers = {
             **self._queues.handlers,
             **self._producing.handlers,
@@ -82,6 +84,7 @@ class Node:
             **Joining(topics, self._sessions, self._agenda, port, config).handlers,
             **Grouping(topics, self._sessions, port).handlers,
             **Administration(self._house, port, config, randomness, self).handlers,
+            **self._scheduling.handlers,
             **Greeting(port, config, self._incarnation, self.stats).handlers,
         }
         self._counts = {"requests": 0, "failures": 0}
@@ -167,12 +170,12 @@ class Node:
                 self._housekeeping.advanced(ledger)
         if self._sessions.expire(now):
             self._hand_over(now)
-        due = self._fetching.tick(now)
+        dues = [due for due in (self._fetching.tick(now), self._scheduling.tick(now)) if due is not None]
         wait = min(self._housekeeping.tick(now) - now.monotonic_s, self._queues.tick(now))
         if agenda.dirty or agenda.mail or agenda.memberships:
             return 0.0
-        if due is not None:
-            wait = min(wait, due - now.monotonic_s)
+        if dues:
+            wait = min(wait, min(dues) - now.monotonic_s)
         if agenda.ready:
             if not all(session.outlet.blocked for session in agenda.ready):
                 return 0.0
@@ -210,6 +213,7 @@ class Node:
             "produce.bytes": producing.bytes,
             "fetch.waiting": self._fetching.waiting,
             "lease.waiting": self._queues.leasing.waiting,
+            "schedules.fired": self._scheduling.fired,
             "sessions.open": len(self._sessions.by_id),
             "sessions.expired": self._sessions.expired,
             "clock.ignored_us": self._time.ignored_us,
@@ -239,6 +243,7 @@ class Node:
             self._sessions.evict(session, error)
         for partition in topic.readable:
             self._fetching.topic_deleted(partition, error)
+            self._scheduling.forget(partition)
         self._queues.leasing.topic_deleted(topic, error)
 
     def topic_grown(self, topic: Topic, partition: Partition) -> None:

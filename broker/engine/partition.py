@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage.batch import with_effects
+from ...storage.batch import encode, with_effects
 from ...storage.errors import BatchTooLarge, Corrupt, Diverged, Error, OutOfBounds
 from ..errors import InvalidRequest, LimitReached, Unavailable
 from . import effects as fx
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ...storage.log import LogWriter
     from ...storage.reader import Cursor, LogReader
     from .queues.finals import Finals
+    from .queues.timetable import ScheduleBody
     from .sessions import Session
     from .settings import TopicSettings
 
@@ -125,6 +126,20 @@ class Partition:
         if keys is not None:
             self._beside(entry, self._judge_keys(keys))
         ledger.propose_records(entry)
+
+    def fire(self, schedule: ScheduleBody, time_us: int, next_us: int, waiter: Waiter) -> None:
+        """Propose the record of a schedule that is due. Its event time is when it was due. Raises Poisoned."""
+        self.ledger.check_writable()
+        batch = encode(
+            [schedule.value],
+            keys=[schedule.key],
+            headers=[schedule.headers] if schedule.headers else None,
+            event_times=[schedule.next_us],
+            priorities=[schedule.priority],
+        )
+        entry = Entry(batch, Place(0, 1), waiters=[waiter])
+        self._beside(entry, fx.ScheduleFired(schedule.name, time_us, next_us))
+        self.ledger.propose_records(entry)
 
     def _beside(self, entry: Entry, effect: fx.AnyEffect) -> None:
         """Put an effect beside the records of an entry: both will be in the log, or neither."""

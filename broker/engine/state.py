@@ -24,6 +24,7 @@ from .queues.kept import Kept, KeptBody
 from .queues.outbox import Outbox, OutboxEntry
 from .queues.queue import QueueBody
 from .queues.table import QueueTable
+from .queues.timetable import ScheduleBody, Timetable
 from .queues.unfinished import unfinished
 from .voids import Voids, VoidsBody
 
@@ -50,6 +51,7 @@ class SnapshotBody(Struct, array_like=True):
     voids: VoidsBody = VoidsBody()
     outbox_last: int = 0  # the highest number that was given out
     kept: KeptBody = KeptBody()
+    schedules: list[ScheduleBody] = []
 
 
 class PartitionState:
@@ -65,6 +67,7 @@ class PartitionState:
         self.groups = GroupTable()
         self.keys = KeyTable()
         self.voids = Voids()
+        self.schedules = Timetable()
         self.queues = QueueTable(self.voids)
         self.outbox = Outbox()
         self.kept = Kept()
@@ -100,6 +103,12 @@ class PartitionState:
                 self.outbox.routed(effect)
             case fx.OutboxMoved(ranges):
                 self.outbox.moved(ranges)
+            case fx.ScheduleSet():
+                self.schedules.set(effect)
+            case fx.ScheduleDeleted(name):
+                self.schedules.deleted(name)
+            case fx.ScheduleFired():
+                self.schedules.fired(effect)
             case _:
                 raise fx.UnknownEffect(f"effect {type(effect).__name__} stands in the log of a partition")
 
@@ -139,7 +148,7 @@ class PartitionState:
                 VERSION, self.seq, self.term, self.first, self.end, self.time_us, {},
                 self.producers.dump(), self.groups.dump(), outbox=self.outbox.dump(), queues=self.queues.dump(),
                 keys=self.keys.dump(), voids=self.voids.dump(),
-                outbox_last=self.outbox.last, kept=self.kept.dump(),
+                outbox_last=self.outbox.last, kept=self.kept.dump(), schedules=self.schedules.dump(),
             )
         )  # fmt: skip
 
@@ -154,6 +163,7 @@ class PartitionState:
         state.groups = GroupTable.load(stored.groups)
         state.keys = KeyTable.load(stored.keys)
         state.voids = Voids.load(stored.voids)
+        state.schedules = Timetable.load(stored.schedules)
         state.queues = QueueTable.load(stored.queues, state.voids)
         state.outbox = Outbox.load(stored.outbox, stored.outbox_last)
         state.kept = Kept.load(stored.kept)
