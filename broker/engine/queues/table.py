@@ -9,20 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import effects as fx
+from ..voids import Voids
 from .finals import ended
 from .queue import Queue, QueueBody
 from .settings import parse
 
 if TYPE_CHECKING:
-    from ..voids import Voids
     from .finals import Finals
 
 
 class QueueTable:
     """Queue groups by name. `finals`, where what is applied is committed, is told of records that end."""
 
-    def __init__(self, voids: Voids) -> None:
-        self.voids = voids  # nobody's work in any group
+    def __init__(self, voids: Voids | None = None) -> None:
+        self.voids = Voids() if voids is None else voids  # nobody's work in any group
         self.by_name: dict[str, Queue] = {}
         self.finals: Finals | None = None
 
