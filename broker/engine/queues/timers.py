@@ -1,0 +1,199 @@
+"""Timers: records that wait for a time, in order of that time.
+
+Idea: sorted runs of (time, offset) that never change once made, and a small tail for what came last. Neighbouring runs
+of one size are merged into a larger one, up to SEALED, so that there are few runs and no merge takes long; a sealed
+run is written once, whatever happens around it. Nothing is removed when a record is taken: each group has a cursor
+of its own and looks at what lies behind it.
+
+Invariant: every timer is in one run, or in the tail. A run ascends by time, then offset; every offset in a run is above
+all in the runs before it, so that sorting by time alone, in a stable way, is enough.
+Contract: added in the order of offsets; times are int64 microseconds, `after` is a (time, offset) that was taken
+before. Twelve bytes per timer. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from msgspec import Struct
+
+SEALED = 1 << 18
+"""Timers of a run that is never merged again: a merge takes some milliseconds."""
+
+TAIL = 1 << 10
+_SPAN = 1 << 32
+
+Place = tuple[int, int]
+"""Time and offset."""
+
+NOTHING: Place = (0, -1)
+"""The cursor of who took nothing yet."""
+
+
+class TimerRun(Struct, frozen=True, gc=False, eq=False):
+    """Sorted timers. Offsets are differences from `base`; `high` is the highest offset."""
+
+    times: np.ndarray
+    deltas: np.ndarray
+    base: int
+    high: int
+    number: int = 0  # of its file, once it has one
+    checksum: int = 0
+
+    @classmethod
+    def of(cls, times: np.ndarray, offsets: np.ndarray) -> TimerRun:
+        """A run of timers that are in order for each time: those of one time by offset."""
+        order = times.argsort(kind="stable")
+        base, high = int(offsets.min()), int(offsets.max())
+        kind = np.uint32 if high - base < _SPAN else np.int64
+        return cls(times[order], (offsets - base).astype(kind)[order], base, high)
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def offsets(self, first: int, end: int) -> np.ndarray:
+        """Offsets of timers `first` to `end` (exclusive), int64."""
+        return self.deltas[first:end].astype(np.int64) + self.base
+
+    def behind(self, after: Place) -> int:
+        """How many timers are at `after` or before."""
+        time_us, offset = after
+        first = int(np.searchsorted(self.times, time_us, side="left"))
+        if first == len(self.times) or self.times[first] > time_us:
+            return first
+        end = int(np.searchsorted(self.times, time_us, side="right"))
+        return first + int(np.searchsorted(self.offsets(first, end), offset, side="right"))
+
+    def from_offset(self, low: int) -> TimerRun | None:
+        """The timers of offsets from `low` on."""
+        if low <= self.base:
+            return self
+        if low > self.high:
+            return None
+        stay = self.deltas >= low - self.base
+        return TimerRun.of(self.times[stay], self.deltas[stay].astype(np.int64) + self.base)
+
+
+class Due(Struct, frozen=True):
+    """Timers that were found, in order."""
+
+    times: np.ndarray
+    offsets: np.ndarray
+
+
+class Timers:
+    """All timers of one level."""
+
+    def __init__(self, runs: Iterable[TimerRun] = ()) -> None:
+        self._runs = list(runs)
+        self._tail_times: list[np.ndarray] = []
+        self._tail_offsets: list[np.ndarray] = []
+        self._tail = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs)) + self._tail
+
+    @property
+    def runs(self) -> list[TimerRun]:
+        """All there is, as runs; none of them will change."""
+        self._settle()
+        return self._runs
+
+    def add(self, times: np.ndarray, offsets: np.ndarray) -> None:
+        """Add timers, in the order of their offsets, which are above all that are there."""
+        if not len(times):
+            return
+        self._tail_times.append(times)
+        self._tail_offsets.append(offsets)
+        self._tail += len(times)
+        if self._tail >= TAIL:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Make the tail a run, and merge the runs that are no longer than what follows them."""
+        if not self._tail:
+            return
+        times, offsets = np.concatenate(self._tail_times), np.concatenate(self._tail_offsets)
+        self._tail_times, self._tail_offsets, self._tail = [], [], 0
+        for first in range(0, len(times), SEALED):
+            self._runs.append(TimerRun.of(times[first : first + SEALED], offsets[first : first + SEALED]))
+            self._merge()
+
+    def _merge(self) -> None:
+        runs = self._runs
+        while len(runs) > 1 and len(runs[-2]) < SEALED and len(runs[-2]) < 2 * len(runs[-1]):
+            newer, older = runs.pop(), runs.pop()
+            runs.append(_merged(older, newer))
+
+    def replaced(self, old: TimerRun, new: TimerRun) -> None:
+        """`new` is `old` with the name of its file, if that run is still there."""
+        self._runs = [new if run is old else run for run in self._runs]
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def due(self, after: Place, now_us: int, limit: int, low: int = 0) -> Due:
+        """The first timers behind `after` whose time has come, at most `limit`, of offsets from `low` on."""
+        found: list[tuple[np.ndarray, np.ndarray]] = []
+        for run, first in self._behind(after, low):
+            end = int(np.searchsorted(run.times, now_us, side="right"))
+            found.append(_some(run, first, end, limit, low))
+        return _first_of(found, limit)
+
+    def next(self, after: Place, low: int = 0) -> int | None:
+        """When the first timer behind `after` is due; None without one."""
+        found = [_some(run, first, len(run), 1, low)[0] for run, first in self._behind(after, low)]
+        return min((int(times[0]) for times in found if len(times)), default=None)
+
+    def count(self, after: Place, low: int = 0) -> int:
+        """How many are behind `after`."""
+        count = 0
+        for run, first in self._behind(after, low):
+            count += len(run) - first if low <= run.base else np.count_nonzero(run.deltas[first:] >= low - run.base)
+        return int(count)
+
+    def pending(self, after: Place, low: int, high: int) -> np.ndarray:
+        """Offsets of timers behind `after`, from `low` on and below `high`, in no order."""
+        found = [run.offsets(first, len(run)) for run, first in self._behind(after, low)]
+        offsets = np.concatenate(found) if found else np.zeros(0, np.int64)
+        return offsets[(offsets >= low) & (offsets < high)]
+
+    def _behind(self, after: Place, low: int) -> Iterator[tuple[TimerRun, int]]:
+        """Every run that has timers behind `after`, with the index of the first."""
+        for run in self.runs:
+            if run.high < low or run.times[-1] < after[0]:
+                continue
+            first = run.behind(after)
+            if first < len(run):
+                yield run, first
+
+    # -- retention ----------------------------------------------------------------------------------
+
+    def drop_below(self, offset: int) -> None:
+        """Forget timers of offsets below."""
+        self._runs = [kept for run in self.runs if (kept := run.from_offset(offset)) is not None]
+
+
+def _some(run: TimerRun, first: int, end: int, limit: int, low: int) -> tuple[np.ndarray, np.ndarray]:
+    """At most `limit` timers of a run from index `first` on, of offsets from `low` on."""
+    if low <= run.base:
+        end = min(first + limit, end)
+        return run.times[first:end], run.offsets(first, end)
+    places = np.flatnonzero(run.deltas[first:end] >= low - run.base)[:limit] + first
+    return run.times[places], run.deltas[places].astype(np.int64) + run.base
+
+
+def _first_of(found: list[tuple[np.ndarray, np.ndarray]], limit: int) -> Due:
+    """The first of what was found in some runs, in the order of the runs."""
+    if len(found) == 1:
+        return Due(*found[0])
+    if not found:
+        return Due(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    times, offsets = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = times.argsort(kind="stable")[:limit]
+    return Due(times[order], offsets[order])
+
+
+def _merged(older: TimerRun, newer: TimerRun) -> TimerRun:
+    times = np.concatenate((older.times, newer.times))
+    return TimerRun.of(times, np.concatenate((older.offsets(0, len(older)), newer.offsets(0, len(newer)))))
