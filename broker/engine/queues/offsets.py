@@ -1,7 +1,7 @@
 """Numbers that only ascend: offsets of records, in the order in which they were written.
 
-Idea: full blocks hold 32-bit differences from their first number, so that one costs four bytes; the newest few stand
-in a tail. Which block has a number, and which number stands at a place, are searches.
+Idea: full blocks hold differences from their first number, so that one costs two bytes, or four where they are far
+apart; the newest few stand in a tail. Which block has a number, and which number stands at a place, are searches.
 
 Invariant: every number is above the one before. `starts` has the place of each block's first number.
 Contract: added at the end, dropped at the front, never changed in between. What is handed out is a copy. Pure.
@@ -15,7 +15,8 @@ from bisect import bisect_left, bisect_right
 import numpy as np
 from msgspec import Struct
 
-BLOCK = 1 << 16
+BLOCK = 1 << 14
+_NEAR = 1 << 16
 _SPAN = 1 << 32
 
 
@@ -30,8 +31,12 @@ class Block(Struct, frozen=True, gc=False):
 
     def below(self, number: int) -> int:
         """How many of them are below `number`."""
-        wanted = min(max(number - self.base, 0), _SPAN)
-        return int(np.searchsorted(self.deltas, self.deltas.dtype.type(wanted))) if wanted < _SPAN else len(self.deltas)
+        wanted = number - self.base
+        if wanted <= 0:
+            return 0
+        if wanted > self.deltas[-1]:
+            return len(self.deltas)
+        return int(np.searchsorted(self.deltas, self.deltas.dtype.type(wanted)))
 
     def numbers(self, first: int, end: int) -> np.ndarray:
         """Those at places `first` to `end` (exclusive)."""
@@ -65,8 +70,9 @@ class Offsets:
             self._seal(numbers[:middle])
             self._seal(numbers[middle:])
             return
+        kind = np.uint16 if numbers[-1] - numbers[0] < _NEAR else np.uint32
         found = np.frombuffer(numbers, np.int64)
-        self._blocks.append(Block(numbers[0], (found - numbers[0]).astype(np.uint32)))
+        self._blocks.append(Block(numbers[0], (found - numbers[0]).astype(kind)))
         self._starts.append(self._full)
         self._full += len(numbers)
 

@@ -152,6 +152,14 @@ class Timers:
             count += len(run) - first if low <= run.base else np.count_nonzero(run.deltas[first:] >= low - run.base)
         return int(count)
 
+    def time_of(self, offset: int) -> int:
+        """The time of a record; 0 when it has none here."""
+        for run in self.runs:
+            if run.base <= offset <= run.high:
+                places = np.flatnonzero(run.deltas == offset - run.base)
+                return int(run.times[places[0]]) if len(places) else 0
+        return 0
+
     def pending(self, after: Place, low: int, high: int) -> np.ndarray:
         """Offsets of timers behind `after`, from `low` on and below `high`, in no order."""
         found = [run.offsets(first, len(run)) for run, first in self._behind(after, low)]
