@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from . import effects as fx
 from .producers import Place
+from .queues.intake import Intake
 from .state import decode_body
 
 VERSION = 1
@@ -86,6 +87,10 @@ class CatalogueState:
     def keep(self, offsets: np.ndarray, seq: int) -> None:
         """Nor does it carry any forward."""
         raise fx.UnknownEffect("kept records stand in the metadata log: a newer version of penstock must open it")
+
+    def shelve(self, intake: Intake, place: Place) -> None:
+        """And what it has not has no priority."""
+        raise fx.UnknownEffect("priorities stand in the metadata log: a newer version of penstock must open it")
 
     def stood(self, place: Place) -> None:
         """The batch at `place` is applied completely."""

@@ -22,6 +22,7 @@ from ...storage.batch import Batch, Kind, encode_state
 from ...storage.errors import Error, Poisoned, StorageError
 from . import effects as fx
 from .producers import Place
+from .queues.intake import Intake, intake_of
 
 if TYPE_CHECKING:
     from ...storage.log import LogWriter
@@ -42,6 +43,7 @@ class State(Protocol):
     def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None: ...
     def effect(self, effect: fx.AnyEffect, time_us: int) -> None: ...
     def keep(self, offsets: np.ndarray, seq: int) -> None: ...
+    def shelve(self, intake: Intake, place: Place) -> None: ...
     def stood(self, place: Place) -> None: ...
     def copy(self) -> Self: ...
     def encode(self) -> bytes: ...
@@ -71,6 +73,7 @@ class Entry(Struct, gc=False, eq=False):
     effects: Sequence[fx.AnyEffect] = ()
     waiters: list[Waiter] = []
     kept: np.ndarray | None = None  # offsets of records that it carries forward
+    intake: Intake | None = None  # what its records say about priorities and delays
 
     def apply(self, state: State, time_us: int) -> None:
         """Apply to a state."""
@@ -78,6 +81,8 @@ class Entry(Struct, gc=False, eq=False):
             state.records(self.producer_id, self.epoch, self.place, time_us)
         if self.kept is not None:
             state.keep(self.kept, self.place.seq)
+        if self.intake is not None:
+            state.shelve(self.intake, self.place)
         for effect in self.effects:
             state.effect(effect, time_us)
 
@@ -102,7 +107,10 @@ def entry_of(batch: Batch) -> Entry:
         if column is not None:
             batch.check()  # who reads a log verifies headers; effects are believed only with their checksum
             effects = fx.decode(column)
-    return Entry(b"", place, batch.producer_id, batch.producer_epoch, effects)
+    intake = intake_of(batch) if batch.kind == Kind.RECORDS else None
+    if intake is not None:
+        batch.check()
+    return Entry(b"", place, batch.producer_id, batch.producer_epoch, effects, intake=intake)
 
 
 class Tail:
@@ -317,6 +325,11 @@ class Ledger(Generic[S]):
     def _uncommitted(self) -> Iterator[Entry]:
         yield from self.in_flight
         yield from self._queue
+
+    @property
+    def unshelved(self) -> bool:
+        """Whether records with a priority or a delay are proposed and not committed yet."""
+        return any(entry.intake is not None for entry in self._uncommitted())
 
     def _rebuild(self) -> None:
         self.head = self.applied.copy()

@@ -19,6 +19,7 @@ from .dedup import Keys, judge
 from .groups import GroupState
 from .ledger import Entry, Ledger, Waiter
 from .producers import Place
+from .queues.intake import intake_of
 from .queues.working import Working
 from .state import PartitionState
 
@@ -122,7 +123,7 @@ class Partition:
             self._duplicate(place, first, waiter)
             return
         place = Place(first, batch.record_count)
-        entry = Entry(batch.buffer, place, producer_id, epoch, (), [waiter])
+        entry = Entry(batch.buffer, place, producer_id, epoch, (), [waiter], intake=intake_of(batch))
         if keys is not None:
             self._beside(entry, self._judge_keys(keys))
         ledger.propose_records(entry)

@@ -20,9 +20,12 @@ from . import effects as fx
 from .dedup import KeyTable, KeyTableBody
 from .groups import GroupState, GroupTable
 from .producers import Place, Producer, ProducerTable
+from .queues.intake import Intake, placed
 from .queues.kept import Kept, KeptBody
 from .queues.outbox import Outbox, OutboxEntry
 from .queues.queue import QueueBody
+from .queues.shelf_bodies import NO_SHELVES, ShelvesBody, dump, load
+from .queues.shelves import Shelves
 from .queues.table import QueueTable
 from .queues.timetable import ScheduleBody, Timetable
 from .queues.unfinished import unfinished
@@ -52,6 +55,7 @@ class SnapshotBody(Struct, array_like=True):
     outbox_last: int = 0  # the highest number that was given out
     kept: KeptBody = KeptBody()
     schedules: list[ScheduleBody] = []
+    shelves: ShelvesBody = NO_SHELVES
 
 
 class PartitionState:
@@ -71,6 +75,8 @@ class PartitionState:
         self.queues = QueueTable(self.voids)
         self.outbox = Outbox()
         self.kept = Kept()
+        self.shelves = Shelves()
+        self.ahead = False  # of what is committed: then the shelves are another's
 
     def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
         """A records batch. Its producer is 0 when it has none and cannot be told from a resend."""
@@ -116,6 +122,8 @@ class PartitionState:
         """The log begins later. What was carried forward and is finished meanwhile is forgotten now."""
         self.first = max(self.first, first)
         self.voids.forget_below(self.first)
+        if not self.ahead:
+            self.shelves.drop_below(self.first)
         if self.kept:
             self.kept.retain(unfinished(self))
 
@@ -123,6 +131,11 @@ class PartitionState:
         """Records were carried forward into batch `seq`; 0 while it has no place, which changes nothing."""
         if seq:
             self.kept.add(offsets, seq)
+
+    def shelve(self, intake: Intake, place: Place) -> None:
+        """Records with a priority or a delay; what is ahead sees them on the shelves once they are committed."""
+        if not self.ahead:
+            self.shelves.add(placed(intake, place.offset, place.time_us))
 
     def stood(self, place: Place) -> None:
         """The batch at `place` is applied completely."""
@@ -137,25 +150,35 @@ class PartitionState:
         for offset, _ in pairs:
             self.queues.passed_over(offset)
 
-    def copy(self) -> PartitionState:
-        """The same state, on its own."""
-        return type(self).decode(self.encode())
-
     def encode(self) -> bytes:
         """The body of a snapshot."""
-        return msgspec.msgpack.encode(
-            SnapshotBody(
-                VERSION, self.seq, self.term, self.first, self.end, self.time_us, {},
-                self.producers.dump(), self.groups.dump(), outbox=self.outbox.dump(), queues=self.queues.dump(),
-                keys=self.keys.dump(), voids=self.voids.dump(),
-                outbox_last=self.outbox.last, kept=self.kept.dump(), schedules=self.schedules.dump(),
-            )
+        return msgspec.msgpack.encode(self._body(dump(self.shelves)))
+
+    def _body(self, shelves: ShelvesBody) -> SnapshotBody:
+        return SnapshotBody(
+            VERSION, self.seq, self.term, self.first, self.end, self.time_us, {},
+            self.producers.dump(), self.groups.dump(), outbox=self.outbox.dump(), queues=self.queues.dump(),
+            keys=self.keys.dump(), voids=self.voids.dump(),
+            outbox_last=self.outbox.last, kept=self.kept.dump(), schedules=self.schedules.dump(),
+            shelves=shelves,
         )  # fmt: skip
+
+    def copy(self) -> PartitionState:
+        """A state that may get ahead of this one. It looks at the same shelves, which only this one changes."""
+        state = self._of(msgspec.msgpack.decode(msgspec.msgpack.encode(self._body(NO_SHELVES)), type=SnapshotBody))
+        state.shelves, state.ahead = self.shelves, True
+        return state
 
     @classmethod
     def decode(cls, body: bytes) -> PartitionState:
         """The state of a snapshot's body. Raises NewerFormat, Corrupt."""
         stored = decode_body(body, SnapshotBody, VERSION)
+        state = cls._of(stored)
+        state.shelves = load(stored.shelves, stored.first)
+        return state
+
+    @classmethod
+    def _of(cls, stored: SnapshotBody) -> PartitionState:
         state = cls()
         state.seq, state.term, state.first = stored.seq, stored.term, stored.first
         state.end, state.time_us = stored.end, stored.time_us

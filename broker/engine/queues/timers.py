@@ -126,6 +126,16 @@ class Timers:
             newer, older = runs.pop(), runs.pop()
             runs.append(_merged(older, newer))
 
+    def all(self) -> tuple[np.ndarray, np.ndarray]:
+        """Times and offsets of all, by offset."""
+        runs = self.runs
+        if not runs:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        times = np.concatenate([run.times for run in runs])
+        offsets = np.concatenate([run.offsets(0, len(run)) for run in runs])
+        order = offsets.argsort(kind="stable")
+        return times[order], offsets[order]
+
     def replaced(self, old: TimerRun, new: TimerRun) -> None:
         """`new` is `old` with the name of its file, if that run is still there."""
         self._runs = [new if run is old else run for run in self._runs]

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from penstock.broker.engine import catalogue, dedup, effects, groups, producers, state, voids
-from penstock.broker.engine.queues import kept, leases, outbox, queue, timetable
+from penstock.broker.engine.queues import kept, leases, outbox, queue, shelf_bodies, timetable
 
 PAGE = Path(effects.__file__).with_name("STATE.md").read_text()
 EFFECTS = [
@@ -17,8 +17,8 @@ EFFECTS = [
 STRUCTS = [
     state.SnapshotBody, producers.Producer, producers.Place, groups.GroupState, catalogue.CatalogueBody,
     catalogue.TopicEntry, queue.QueueBody, queue.Cursor, queue.Waiting, queue.Dead, leases.LeaseBody, leases.ExtentBody,
-    outbox.OutboxEntry, kept.KeptBody,
-    timetable.ScheduleBody, dedup.KeyTableBody, voids.VoidsBody,
+    outbox.OutboxEntry, kept.KeptBody, timetable.ScheduleBody, dedup.KeyTableBody, voids.VoidsBody,
+    shelf_bodies.ShelvesBody, shelf_bodies.ShelfBody,
 ]  # fmt: skip
 
 
