@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .aio_driver import AsyncDriver
@@ -69,12 +70,17 @@ class AsyncProducer:
         headers: Mapping[str, bytes] | None = None,
         timestamp: int | None = None,
         partition: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        dedup: bytes | None = None,
         timeout: Duration | None = None,
     ) -> int:
         """Send one record and wait until it is committed; returns its offset."""
         core = self._core
+        task = core.as_task(delay, at, priority, dedup)
         deadline = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
-        return await self._driver.run(core.send(value, key, headers, timestamp, partition, deadline))
+        return await self._driver.run(core.send(value, key, headers, timestamp, partition, task, deadline))
 
     async def send_nowait(
         self,
@@ -84,16 +90,21 @@ class AsyncProducer:
         headers: Mapping[str, bytes] | None = None,
         timestamp: int | None = None,
         partition: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        dedup: bytes | None = None,
     ) -> AsyncFuture:
         """Send one record; suspends only while the window is full. `await` the future for the offset."""
         core = self._core
+        task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
         if core.jammed is not None:
             await self._driver.run(core.unjam(core.connection.deadline()))
         if core.closed:
             core.check_open()
         if not self._driver.nudged:
             self._driver.nudge()
-        future = core.append(value, key, headers, timestamp, partition)
+        future = core.append(value, key, headers, timestamp, partition, task)
         assert isinstance(future, AsyncFuture), "the core makes this producer's kind of future"
         return future
 
@@ -103,11 +114,14 @@ class AsyncProducer:
         *,
         keys: Iterable[bytes | None] | pa.Array | pa.ChunkedArray | None = None,
         partition: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
     ) -> int:
         """Send many records in large batches, wait until all are committed, return how many."""
         core, run = self._core, self._driver.run
         sent = Sent()
-        for number, piece in enumerate(pieces(values, keys, core.shape, partition), 1):
+        for number, piece in enumerate(pieces(values, keys, core.shape_of(delay, at, priority), partition), 1):
             sent.add(await run(core.send_piece(piece, core.connection.deadline())))
             if not number % PIECES_PER_BREATH:
                 await asyncio.sleep(0)

@@ -22,6 +22,7 @@ from ..storage.errors import InvalidBatch, RecordTooLarge
 from ..transport.partitioner import split_by_partition
 from ..transport.producer_session import TARGET_BYTES
 from .errors import InvalidArgument
+from .queued import PLAIN, Queued, uniform_columns
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -53,6 +54,7 @@ class Shape(msgspec.Struct, frozen=True):
     codec: int
     max_record_bytes: int
     topic: str
+    queued: Queued = PLAIN  # beside each record
 
 
 def pieces(values: Any, keys: Any, shape: Shape, partition: int | None) -> Iterator[Piece]:
@@ -149,7 +151,13 @@ def _piece(
 
     def make(producer_id: int, epoch: int, sequence: int) -> Buffer:
         return encode(
-            values, keys=keys, codec=shape.codec, producer_id=producer_id, producer_epoch=epoch, first_sequence=sequence
+            values,
+            keys=keys,
+            codec=shape.codec,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            first_sequence=sequence,
+            **uniform_columns(shape.queued, len(values)),
         )
 
     return Piece(partition, len(values), size, make)
@@ -262,7 +270,13 @@ def _arrow_piece(partition: int | None, values: pa.Array, keys: pa.Array | None,
 
     def make(producer_id: int, epoch: int, sequence: int) -> Buffer:
         return encode_arrow(
-            values, keys=keys, codec=shape.codec, producer_id=producer_id, producer_epoch=epoch, first_sequence=sequence
+            values,
+            keys=keys,
+            codec=shape.codec,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            first_sequence=sequence,
+            **uniform_columns(shape.queued, len(values)),
         )
 
     return Piece(partition, len(values), size, make)

@@ -21,6 +21,7 @@ from ..transport.messages import Answer, Failure, OpenProducer, Produce, Produce
 from ..transport.producer_session import TARGET_BYTES, InFlight, ProducerSession
 from .connection import LOOK_PERIOD_S, Question, raised
 from .pending import Pending
+from .queued import queue_columns
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -106,6 +107,7 @@ class Lane:
                 keys=gathered.keys,
                 headers=gathered.headers,
                 event_times=gathered.times,
+                **({} if gathered.queued is None else queue_columns(gathered.queued)),
                 codec=self._core.codec,
                 producer_id=session.producer_id,
                 producer_epoch=session.epoch,

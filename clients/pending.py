@@ -18,14 +18,15 @@ from ..storage.errors import Error
 
 if TYPE_CHECKING:
     from .producer_core import ProducerCore
+    from .queued import Queued
 
 
 class Pending:
-    """Records of one partition that become one batch. `keys`, `headers`, `times` are None until one has any."""
+    """Records of one partition that become one batch. What stands beside the values is None until one has any."""
 
     __slots__ = (
-        "callbacks", "count", "error", "has_columns", "headers", "keys", "offset", "owner", "partition", "seen",
-        "settled", "size", "time_us", "times", "values",
+        "callbacks", "count", "error", "has_columns", "headers", "keys", "offset", "owner", "partition", "queued",
+        "seen", "settled", "size", "time_us", "times", "values",
     )  # fmt: skip
 
     def __init__(self, owner: ProducerCore, partition: int) -> None:
@@ -35,6 +36,7 @@ class Pending:
         self.keys: list[bytes | None] | None = None
         self.headers: list[dict[str, bytes] | None] | None = None
         self.times: list[int] | None = None
+        self.queued: list[Queued] | None = None
         self.size = 0
         self.has_columns = False
         self.count = 0
@@ -49,6 +51,7 @@ class Pending:
         """The outcome is known; the records are not needed any more. Callbacks are left to the connection."""
         self.offset, self.time_us, self.error, self.settled = offset, time_us, error, True
         self.values, self.keys, self.headers, self.times = [], None, None, None
+        self.queued = None
         if error is not None:
             self.owner.failed.append(self)
         if self.callbacks is not None:

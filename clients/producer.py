@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .bulk import pieces
@@ -64,6 +65,10 @@ class Producer:
         headers: Mapping[str, bytes] | None = None,
         timestamp: int | None = None,
         partition: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        dedup: bytes | None = None,
         timeout: Duration | None = None,
     ) -> int:
         """Send one record and wait until it is committed.
@@ -73,6 +78,11 @@ class Producer:
             headers: names with values as bytes.
             timestamp: event time in microseconds UTC, when it is not the time of appending.
             partition: where to, instead of by key.
+            delay: how long no queue group gives it to anybody, counted by this machine's clock.
+            at: the same, until a moment.
+            priority: 0 to 255; queue groups give the highest out first.
+            dedup: a key of up to 1 KiB: a second record with it within the topic's `dedup_window_s` is nobody's work
+                (or what the topic's `dedup` says). Goes by it to a partition where it has no `key`.
             timeout: seconds to wait, the client's when None.
 
         Returns: the record's offset in its partition.
@@ -81,8 +91,9 @@ class Producer:
         record may still be appended then.
         """
         core = self._core
+        task = core.as_task(delay, at, priority, dedup)
         deadline = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
-        return self._driver.run(core.send(value, key, headers, timestamp, partition, deadline))
+        return self._driver.run(core.send(value, key, headers, timestamp, partition, task, deadline))
 
     def send_nowait(
         self,
@@ -92,6 +103,10 @@ class Producer:
         headers: Mapping[str, bytes] | None = None,
         timestamp: int | None = None,
         partition: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+        dedup: bytes | None = None,
     ) -> Future:
         """Send one record without waiting for its commit.
 
@@ -99,6 +114,7 @@ class Producer:
         not taken. Errors of its commit are raised by the future, or by `flush` when nobody asked the future.
         """
         core = self._core
+        task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
         if core.jammed is not None:
             self._driver.run(core.unjam(core.connection.deadline()))
         lock = self._lock
@@ -106,7 +122,7 @@ class Producer:
         try:
             if core.closed:
                 core.check_open()
-            future = core.append(value, key, headers, timestamp, partition)
+            future = core.append(value, key, headers, timestamp, partition, task)
         finally:
             lock.release()
         if core.connection.finished:
@@ -121,6 +137,9 @@ class Producer:
         *,
         keys: Iterable[bytes | None] | pa.Array | pa.ChunkedArray | None = None,
         partition: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
     ) -> int:
         """Send many records, in large batches, and wait until all are committed.
 
@@ -128,6 +147,7 @@ class Producer:
             values: bytes, or Arrow binary or text; a table's columns `value` and, if it has one, `key` are sent.
             keys: one per record (None for none).
             partition: all to this one, instead of by key.
+            delay, at, priority: of all of them, as in `send`.
 
         Returns: how many records were sent. The timeout counts from the last progress, not from the start.
 
@@ -135,7 +155,7 @@ class Producer:
         """
         core, run = self._core, self._driver.run
         sent = Sent()
-        for piece in pieces(values, keys, core.shape, partition):
+        for piece in pieces(values, keys, core.shape_of(delay, at, priority), partition):
             sent.add(run(core.send_piece(piece, core.connection.deadline())))
         run(core.finish(sent.waiting))
         return sent.count

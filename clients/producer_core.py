@@ -10,9 +10,11 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from xxhash import xxh3_64_intdigest
 
 from ..broker.errors import UnknownPartition
@@ -25,6 +27,8 @@ from .bulk import Piece, Shape, check_extras, check_record
 from .errors import InvalidArgument, TimedOut
 from .lane import Lane
 from .pending import Future, Pending
+from .quantities import Duration
+from .queued import PLAIN, Queued, as_queued
 from .steps import Pause, Steps
 
 if TYPE_CHECKING:
@@ -100,14 +104,15 @@ class ProducerCore:
         headers: Mapping[str, bytes] | None,
         timestamp: int | None,
         partition: int | None,
+        queued: Queued | None = None,
     ) -> Future:
         """Take one record. It goes at once when nothing is in flight, else with others."""
-        plain = key is None and headers is None and timestamp is None
+        plain = key is None and headers is None and timestamp is None and queued is None
         if plain and partition is None:
             lane = self._current
         else:
             check_extras(key, headers, timestamp)
-            lane = self._lane_of(key, partition)
+            lane = self._lane_of(key or (None if queued is None else queued.dedup or None), partition)
         gather = lane.gather
         index = len(gather.values)
         if type(value) is not bytes:
@@ -116,7 +121,7 @@ class ProducerCore:
         if size > self._largest:
             check_record(size, self.shape)
         if not plain or gather.has_columns:
-            self._append_extras(gather, index, key, headers, timestamp)
+            self._append_extras(gather, index, key, headers, timestamp, queued)
         gather.values.append(value)
         gather.size = size = gather.size + size + OVERHEAD_BYTES
         if size >= lane.trigger:
@@ -130,6 +135,7 @@ class ProducerCore:
         headers: Mapping[str, bytes] | None,
         timestamp: int | None,
         partition: int | None,
+        queued: Queued | None,
         deadline: float,
     ) -> Steps[int]:
         """Take one record and wait until it is committed."""
@@ -137,7 +143,7 @@ class ProducerCore:
             yield from self.unjam(deadline)
         if self.closed:
             self.check_open()
-        future = self.append(value, key, headers, timestamp, partition)
+        future = self.append(value, key, headers, timestamp, partition, queued)
         yield from self.settled(future._pending, deadline)
         return future.result()
 
@@ -155,6 +161,7 @@ class ProducerCore:
         key: bytes | None,
         headers: Mapping[str, bytes] | None,
         timestamp: int | None,
+        queued: Queued | None,
     ) -> None:
         """Keep the columns beside the values as long as these; a column begins with the first record that has it."""
         if key is not None and gather.keys is None:
@@ -163,6 +170,8 @@ class ProducerCore:
             gather.headers = list(repeat(None, index))
         if timestamp is not None and gather.times is None:
             gather.times = [self._now_us()] * index
+        if queued is not None and gather.queued is None:
+            gather.queued = list(repeat(PLAIN, index))
         gather.has_columns = True
         if gather.keys is not None:
             gather.keys.append(key)
@@ -170,6 +179,21 @@ class ProducerCore:
             gather.headers.append(None if headers is None else dict(headers))
         if gather.times is not None:
             gather.times.append(self._now_us() if timestamp is None else timestamp)
+        if gather.queued is not None:
+            gather.queued.append(PLAIN if queued is None else queued)
+
+    def as_task(
+        self, delay: Duration | None, at: datetime | None, priority: int | None, dedup: bytes | None
+    ) -> Queued | None:
+        """What a record says about itself as a task. Raises InvalidArgument."""
+        if delay is at is priority is dedup is None:
+            return None
+        return as_queued(delay, at, priority, dedup, self._now_us())
+
+    def shape_of(self, delay: Duration | None, at: datetime | None, priority: int | None) -> Shape:
+        """What pieces are made for, when all of their records say the same about themselves."""
+        task = self.as_task(delay, at, priority, None)
+        return self.shape if task is None else msgspec.structs.replace(self.shape, queued=task)
 
     def _ship(self, lane: Lane) -> None:
         """The lane's trigger is reached. Short of a whole batch, an answer that has come sends what is gathered."""

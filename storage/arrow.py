@@ -14,6 +14,7 @@ import numpy as np
 
 from . import columns
 from .batch import Batch, Codec, ColumnId, Kind, assemble
+from .encoding import not_before_column, priority_column
 from .errors import InvalidBatch, MissingLibrary
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ def encode_arrow(
     values: pa.Array,
     *,
     keys: pa.Array | None = None,
+    priorities: Sequence[int] | None = None,
+    not_before: Sequence[int] | np.ndarray | None = None,
     codec: int = Codec.NONE,
     producer_id: int = 0,
     producer_epoch: int = 0,
@@ -162,6 +165,10 @@ def encode_arrow(
         if keys.null_count:
             present = keys.is_valid().to_numpy(zero_copy_only=False)
             found.append((int(ColumnId.KEY_VALIDITY), int(Codec.NONE), columns.encode_validity(present)))
+    if priorities is not None:
+        found += priority_column(priorities)
+    if not_before is not None:
+        found += not_before_column(not_before)
     return assemble(Kind.RECORDS, len(values), found, producer_id, producer_epoch, first_sequence)
 
 

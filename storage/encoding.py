@@ -79,9 +79,9 @@ def encode(
         times = np.asarray(_same_length("event_times", event_times, values), "<i8")
         found.append((ColumnId.EVENT_TIME, Codec.NONE, times.tobytes()))
     if priorities is not None:
-        found += _priority_column(_same_length("priorities", priorities, values))
+        found += priority_column(_same_length("priorities", priorities, values))
     if not_before is not None:
-        found += _not_before_column(_same_length("not_before times", not_before, values))
+        found += not_before_column(_same_length("not_before times", not_before, values))
     if dedup is not None and any(_same_length("dedup keys", dedup, values)):
         found.append((ColumnId.DEDUP, Codec.NONE, columns.pieces(dedup)))
     return assemble(Kind.RECORDS, len(values), found, producer_id, producer_epoch, first_sequence)
@@ -179,7 +179,7 @@ def _key_columns(keys: Sequence[bytes | None], codec: int) -> list[tuple[int, in
     return [(ColumnId.KEY, codec, filled), (ColumnId.KEY_VALIDITY, Codec.NONE, present)]
 
 
-def _priority_column(priorities: Sequence[int]) -> list[tuple[int, int, Raw]]:
+def priority_column(priorities: Sequence[int]) -> list[tuple[int, int, Raw]]:
     """Nothing when all are 0, which records have anyway."""
     lowest, highest = min(priorities), max(priorities)
     if lowest < 0 or highest > PRIORITY_MAX:
@@ -188,7 +188,7 @@ def _priority_column(priorities: Sequence[int]) -> list[tuple[int, int, Raw]]:
     return [(ColumnId.PRIORITY, Codec.NONE, bytes(priorities))] if highest else []
 
 
-def _not_before_column(times: Sequence[int]) -> list[tuple[int, int, Raw]]:
+def not_before_column(times: Sequence[int] | np.ndarray) -> list[tuple[int, int, Raw]]:
     """Nothing when every record may be worked on at once."""
     return [(ColumnId.NOT_BEFORE, Codec.NONE, np.asarray(times, "<i8").tobytes())] if any(times) else []
 
