@@ -272,6 +272,10 @@ class LogReader:
             return 0 if row is None else row.term
         return self._find(offset, limit)[2].term
 
+    def time_at(self, offset: int) -> int:
+        """When the record at `offset` was appended, microseconds UTC."""
+        return self._find(offset, self.limit())[2].append_time_us
+
     def close(self) -> None:
         """Close what this reader opened; chunks handed out stay good."""
         if self._owns_cache:

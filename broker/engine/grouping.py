@@ -22,6 +22,7 @@ from ..errors import GroupActive, UnknownGroup, UnknownSession
 from .names import check_name
 from .partition import check_time
 from .ports import Handlers, Now, Payload, Peer, Port
+from .queues.topic_queues import check_no_queue
 from .replies import Gather
 from .sessions import Session, Sessions
 from .topics import Topic, Topics
@@ -51,6 +52,7 @@ class Grouping:
         else:
             check_name("group", message.group)
             self._check_idle(topic, message.group)
+            check_no_queue(topic, message.group)
         self._move(peer, message.request, topic, message.group, {p.partition: p.offset for p in message.positions})
 
     def list(self, peer: Peer, message: ListGroups, payload: Payload, now: Now) -> None:

@@ -26,6 +26,7 @@ from .names import check_name
 from .partition import Partition, check_time
 from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port
 from .producers import Place
+from .queues.topic_queues import check_no_queue
 from .replies import failure
 from .sessions import CONTROL, MAPPED, PUSH, Session, Sessions
 from .topics import Topic, Topics
@@ -49,6 +50,7 @@ class Joining:
         """Open a session."""
         topic = self._topics.get(message.topic)
         self._check_join(message)
+        check_no_queue(topic, message.group)
         starts = self._starts(topic, message) if not message.group else {}
         membership = topic.memberships.get(message.group)
         if membership is not None and message.member in membership.members:

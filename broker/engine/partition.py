@@ -270,6 +270,10 @@ class Partition:
             self.damaged = True
             return 0
 
+    def time_at(self, offset: int) -> int:
+        """When the record at `offset` was appended. Raises OutOfBounds, Corrupt."""
+        return self.reader.time_at(offset)
+
     def find(self, time_us: int) -> int:
         """The first offset whose append time is >= `time_us`; EARLIEST or LATEST for the ends."""
         if time_us == EARLIEST:

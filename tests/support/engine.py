@@ -253,6 +253,18 @@ class Rig:
         """Lease and return the answer; None when it waits."""
         return self.ask(lambda request: m.Lease(request, topic, group, how.pop("worker", "w"), most, **how))
 
+    def ask_lease(self, topic: bytes, group: str = "g", most: int = 1, *, wait_ms: int = 5000, **how: Any) -> int:
+        """Send a Lease that may wait, and return the number of the request."""
+        request = self.next_request()
+        self.send(m.Lease(request, topic, group, "w", most, wait_ms=wait_ms, **how))
+        self.turn()
+        return request
+
+    def queue(self, topic: bytes, group: str = "g", partition: int = 0) -> m.QueuePartition:
+        """How a queue group stands on a partition."""
+        (found,) = self.ask(m.ListQueues, topic, group).queues
+        return found.partitions[partition]
+
     def settle(self, topic: bytes, *settles: m.Settle, group: str = "g") -> list[m.Refusal]:
         """Settle and return what was refused."""
         answer = self.ask(m.SettleTasks, topic, group, list(settles))

@@ -53,11 +53,19 @@ def choose(queue: Queue, source: Source, limit: int, now_us: int) -> Choice:
     while limit > 0 and low < source.end:
         high = min(low + limit, source.end)
         for run in _between(low, high, _passed(queue, source, low, high)):
-            runs.append(run)
+            add(runs, run)
             limit -= run[1]
             frontier = run[0] + run[1]
         low = high
     return Choice(runs, frontier)
+
+
+def add(runs: list[Run], run: Run) -> None:
+    """One more run, as part of the last one where it goes on with that."""
+    if runs and runs[-1][0] + runs[-1][1] == run[0] and runs[-1][2] == run[2]:
+        runs[-1] = (runs[-1][0], runs[-1][1] + run[1], run[2])
+    else:
+        runs.append(run)
 
 
 def _passed(queue: Queue, source: Source, low: int, high: int) -> Sequence[int]:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from ....storage.errors import Corrupt, Error
 from ....transport.messages import Lease, Leased
-from ...errors import InvalidRequest, LimitReached, UnknownGroup
+from ...errors import GroupActive, InvalidRequest, LimitReached
 from ..names import check_name
 from ..partition import Partition, check_time
 from ..replies import Gather, failure
 from .answering import Reading
-from .settings import QueueSettings
+from .topic_queues import check_length, check_no_stream, queue_settings, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,28 +128,17 @@ class Leasing:
             raise LimitReached(f"max_records {message.max_records} is too many: {RECORDS_MOST} at most in one lease")
         if message.partition != -1:
             topic.partition(message.partition).work.check()
-        elif not _working(topic):
+        elif not serving(topic):
             (topic.readable[0] if topic.readable else topic.partition(0)).work.check()
-        self._check_length(topic, message)
-
-    def _check_length(self, topic: Topic, message: Lease) -> None:
-        longest_s = queue_settings(topic, message.group).lease_max_s
-        if message.lease_ms > longest_s * 1000:
-            raise InvalidRequest(
-                f"a lease of {message.lease_ms} ms is longer than group {message.group}'s lease_max_s={longest_s:g}: "
-                "ask for less and extend it, or raise the setting"
-            )
+        check_length(topic, message.group, message.lease_ms)
 
     def _prepare(self, topic: Topic, line: Line, message: Lease, gather: Gather) -> None:
         """See that every partition has the group: a later one would begin later."""
         if line.prepared == len(topic.readable):
             return
-        if has_stream_group(topic, message.group):
-            raise InvalidRequest(
-                f"{message.group} of topic {topic.name} is a stream group: choose another name for a queue"
-            )
+        check_no_stream(topic, message.group)
         settings = queue_settings(topic, message.group)
-        for partition in _working(topic):
+        for partition in serving(topic):
             if partition.work.find(message.group) is None:
                 partition.work.set(message.group, settings, message.start, gather.one())
         line.prepared = len(topic.readable)
@@ -167,7 +156,7 @@ class Leasing:
         """Lease from a partition if it has something. Whoever gets something waits for its commit."""
         message, work = demand.message, partition.work
         queue = work.find(message.group)
-        if queue is None or partition.damaged or partition.log.poisoned is not None:
+        if queue is None or not work.serves:
             return False
         limit = self._limit(partition, message)
         lease_us = message.lease_ms * 1000 or round(queue.settings.lease_s * 1e6)
@@ -320,27 +309,15 @@ class Leasing:
             self._answering.forget(partition)
             self.watching.forget(partition)
 
-    def queue_deleted(self, topic: Topic, group: str) -> None:
-        """Fail who waits for records of a group that is gone."""
-        line = self._lines.get(topic, {}).pop(group, None)
-        for demand in line.demands.values() if line is not None else ():
-            error = UnknownGroup(f"queue group {group} of topic {topic.name} was deleted")
-            self._port.reply(demand.peer, failure(demand.message.request, error))
-
-
-def queue_settings(topic: Topic, group: str) -> QueueSettings:
-    """The settings of a group, which are the same on every partition; the defaults for a new one."""
-    for partition in topic.readable:
-        queue = partition.work.find(group)
-        if queue is not None:
-            return queue.settings
-    return QueueSettings()
-
-
-def has_stream_group(topic: Topic, group: str) -> bool:
-    """Whether a name is taken by a group of consumers."""
-    known = (partition.ledger.head.groups.by_name for partition in topic.readable)
-    return group in topic.memberships or any(group in names for names in known)
+    def leave(self, topic: Topic, group: str) -> None:
+        """A group is about to be deleted. Raises GroupActive while somebody waits for its records."""
+        line = self._lines.get(topic, {}).get(group)
+        if line is not None and line.demands:
+            workers = ", ".join(sorted({demand.message.worker or "unnamed" for demand in line.demands.values()}))
+            raise GroupActive(
+                f"workers of group {group} of topic {topic.name} wait for records ({workers}): stop them first"
+            )
+        self._lines.get(topic, {}).pop(group, None)
 
 
 def without(runs: list[Run], rest: list[Range]) -> list[Run]:
@@ -350,12 +327,3 @@ def without(runs: list[Run], rest: list[Range]) -> list[Run]:
     gone = {first + count: count for first, count in rest}
     kept = [(first, count - gone.get(first + count, 0), attempt) for first, count, attempt in runs]
     return [run for run in kept if run[1] > 0]
-
-
-def _working(topic: Topic) -> list[Partition]:
-    """The partitions that queue groups can work on."""
-    return [
-        partition
-        for partition in topic.readable
-        if not (partition.damaged or partition.ledger.damaged or partition.log.poisoned)
-    ]

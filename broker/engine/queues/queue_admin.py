@@ -7,22 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ....transport.messages import DeleteQueue, Done, ListQueues, PauseQueue, SetQueue
 from ....transport.messages import Queue as QueueEntry
-from ....transport.messages import QueuePartition, SetQueue
 from ....transport.messages import Queues as QueuesReply
 from ...errors import InvalidRequest
 from ..names import check_name
 from ..partition import Partition, check_time
 from ..replies import Gather
-from .leasing import has_stream_group, queue_settings
+from .counting import counted
 from .settings import altered
+from .topic_queues import check_no_stream, having, queue_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..clock import LogTime
     from ..ports import Handlers, Now, Payload, Peer, Port
     from ..topics import Topic, Topics
     from .leasing import Leasing
-    from .queue import Queue
     from .watching import Watching
 
 
@@ -30,7 +32,9 @@ class QueueAdmin:
     """Handlers of what concerns a queue group as a whole."""
 
     def __init__(self, topics: Topics, port: Port, time: LogTime, leasing: Leasing, watching: Watching) -> None:
-        self.handlers: Handlers = {SetQueue: self.set}
+        self.handlers: Handlers = {
+            SetQueue: self.set, ListQueues: self.list, PauseQueue: self.pause, DeleteQueue: self.delete,
+        }  # fmt: skip
         self._topics = topics
         self._port = port
         self._time = time
@@ -42,8 +46,7 @@ class QueueAdmin:
         topic, group = self._topics.get(message.topic), message.group
         check_name("group", group)
         check_time("start", message.start)
-        if has_stream_group(topic, group):
-            raise InvalidRequest(f"{group} of topic {topic.name} is a stream group: choose another name for a queue")
+        check_no_stream(topic, group)
         settings = altered(queue_settings(topic, group), message.settings)
         for partition in topic.readable:
             partition.work.check()
@@ -55,6 +58,46 @@ class QueueAdmin:
             partition.work.set(group, settings, message.start, gather.one())
         gather.ready()
 
+    def list(self, peer: Peer, message: ListQueues, payload: Payload, now: Now) -> None:
+        """Every queue group, with what each partition has for it."""
+        topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
+        now_us = self._time.read(now)
+        found = [
+            describe(topic, name, now_us)
+            for topic in topics
+            for name in queue_names(topic)
+            if message.group in ("", name)
+        ]
+        self._port.reply(peer, QueuesReply(message.request, found))
+
+    def pause(self, peer: Peer, message: PauseQueue, payload: Payload, now: Now) -> None:
+        """Lease nothing until a time. Raises UnknownGroup, InvalidRequest, Unavailable, Poisoned."""
+        if message.until_us < 0:
+            raise InvalidRequest(
+                f"until_us {message.until_us} is before 1970: 0 resumes, a time in microseconds pauses"
+            )
+        topic = self._topics.get(message.topic)
+        gather = self._all(peer, message.request, having(topic, message.group))
+        for partition in having(topic, message.group):
+            partition.work.pause(message.group, message.until_us, gather.one())
+            self._watching.watch(partition, message.group)
+        gather.ready()
+
+    def delete(self, peer: Peer, message: DeleteQueue, payload: Payload, now: Now) -> None:
+        """Forget a group. Raises UnknownGroup, GroupActive, Unavailable, Poisoned."""
+        topic = self._topics.get(message.topic)
+        gather = self._all(peer, message.request, having(topic, message.group))
+        self._leasing.leave(topic, message.group)
+        for partition in having(topic, message.group):
+            partition.work.delete(message.group, gather.one())
+        gather.ready()
+
+    def _all(self, peer: Peer, request: int, partitions: Sequence[Partition]) -> Gather:
+        """Answers Done once all is committed. Raises Unavailable, Poisoned before anything is proposed."""
+        for partition in partitions:
+            partition.work.check()
+        return Gather.reply(self._port, peer, request, Done(request))
+
     def topic_grown(self, topic: Topic, partition: Partition) -> None:
         """A partition was added: every group of the topic works on it, from its first record on."""
         names = {name for each in topic.readable for name in each.ledger.head.queues.by_name}
@@ -62,16 +105,13 @@ class QueueAdmin:
             partition.work.set(group, queue_settings(topic, group), -1)
 
 
+def queue_names(topic: Topic) -> list[str]:
+    """All queue groups of a topic, sorted."""
+    return sorted({name for each in topic.readable for name in each.ledger.applied.queues.by_name})
+
+
 def describe(topic: Topic, group: str, now_us: int) -> QueueEntry:
     """A group as it stands."""
     found = [(each, each.ledger.applied.queues.by_name.get(group)) for each in topic.readable]
-    partitions = [_partition(partition, queue, now_us) for partition, queue in found if queue is not None]
+    partitions = [counted(partition, queue, now_us) for partition, queue in found if queue is not None]
     return QueueEntry(topic.id, topic.name, group, queue_settings(topic, group).named(), partitions)
-
-
-def _partition(partition: Partition, queue: Queue, now_us: int) -> QueuePartition:
-    untouched = max(0, partition.end - max(queue.frontier, partition.first))
-    later = sum([waiting.ready_us > now_us for waiting in queue.waiting.values()])
-    ready = untouched + len(queue.waiting) - later + len(queue.held)
-    paused = queue.paused_until_us if queue.paused_until_us > now_us else 0
-    return QueuePartition(partition.number, ready, queue.in_flight, 0, later, len(queue.dead), -1, paused)

@@ -36,7 +36,7 @@ class Queues:
         topics = house.topics
         self.alarms = Alarms()
         self.leasing = Leasing(topics, port, config, time, Answering(port))
-        watching = Watching(house, self.alarms, self.leasing.wanted, self.leasing.offer)
+        watching = Watching(house, self.alarms, time, self.leasing.wanted, self.leasing.offer)
         settling = Settling(topics, port, time, randomness, watching)
         self.leasing.watching, self.leasing.settling = watching, settling
         self.admin = QueueAdmin(topics, port, time, self.leasing, watching)

@@ -8,24 +8,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....storage.errors import Error
-from ....transport.messages import Refusal, Settle, Settled, SettleTasks
+from ....transport.messages import Extended, ExtendLeases, Refusal, Settle, Settled, SettleTasks
+from ...errors import InvalidRequest
 from ..names import check_name
 from ..replies import Gather, failure
+from .topic_queues import check_length, having, queue_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..clock import LogTime
+    from ..partition import Partition
     from ..ports import Handlers, Now, Payload, Peer, Port, Randomness
     from ..topics import Topic, Topics
     from .watching import Watching
+    from .working import Progress
+
+PROGRESS_MOST = 4096
+"""Bytes of what a worker says of one record."""
 
 
 class Settling:
     """Handlers of SettleTasks and ExtendLeases."""
 
     def __init__(self, topics: Topics, port: Port, time: LogTime, randomness: Randomness, watching: Watching) -> None:
-        self.handlers: Handlers = {SettleTasks: self.settle}
+        self.handlers: Handlers = {SettleTasks: self.settle, ExtendLeases: self.extend}
         self._topics = topics
         self._port = port
         self._time = time
@@ -47,6 +54,24 @@ class Settling:
 
         gather = Gather(finish, refuse)
         refused += self.propose(topic, message.group, message.settles, now, gather)
+        gather.ready()
+
+    def extend(self, peer: Peer, message: ExtendLeases, payload: Payload, now: Now) -> None:
+        """Keep leases, and say which are lost and what was cancelled. Raises UnknownGroup, InvalidRequest."""
+        topic, group = self._topics.get(message.topic), message.group
+        having(topic, group)
+        check_length(topic, group, message.lease_ms)
+        asked = _by_partition(topic, message)
+        start_us = max((partition.work.time(self._time.read(now)) for partition in asked), default=0)
+        lease_us = message.lease_ms * 1000 or round(queue_settings(topic, group).lease_s * 1e6)
+        until_us, lost, cancelled = start_us + lease_us, list[tuple[int, int]](), list[tuple[int, int]]()
+        gather = Gather.reply(self._port, peer, message.request, Extended(message.request, until_us, lost, cancelled))
+        for partition, (tokens, progress) in asked.items():
+            extension = partition.work.extend(group, tokens, until_us, progress)
+            partition.ledger.barrier(gather.one())
+            self._watching.watch(partition, group)
+            lost += [(partition.number, token) for token in extension.lost]
+            cancelled += [(partition.number, offset) for offset in extension.cancelled]
         gather.ready()
 
     def propose(self, topic: Topic, group: str, settles: Sequence[Settle], now: Now, gather: Gather) -> list[Refusal]:
@@ -72,3 +97,17 @@ class Settling:
 
     def _chance(self) -> float:
         return int.from_bytes(self._randomness(4), "little") / 2**32
+
+
+def _by_partition(topic: Topic, message: ExtendLeases) -> dict[Partition, tuple[list[int], list[Progress]]]:
+    """Tokens and progress of a request by partition. Raises UnknownPartition, Unavailable, InvalidRequest."""
+    asked: dict[Partition, tuple[list[int], list[Progress]]] = {}
+    for number, token in message.leases:
+        asked.setdefault(topic.partition(number), ([], []))[0].append(token)
+    for number, offset, value in message.progress:
+        if len(value) > PROGRESS_MOST:
+            raise InvalidRequest(
+                f"progress of {len(value)} bytes is not allowed: {PROGRESS_MOST} at most; say where there is more"
+            )
+        asked.setdefault(topic.partition(number), ([], []))[1].append((offset, value))
+    return asked

@@ -61,8 +61,9 @@ class WaitingTable(dict[int, Waiting]):
             self._drop(found, passed)
         return found
 
-    def next_us(self) -> int | None:
-        """When the next one becomes ready that is not ready yet; None without any."""
+    def next_us(self, now_us: int) -> int | None:
+        """When the next one becomes ready that is not ready at `now_us`; None without any."""
+        self._ripen(now_us)
         timed = self._timed
         while timed:
             ready_us, offset = timed[0]

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ....storage.errors import Error
+    from ..clock import LogTime
     from ..house import House
     from ..partition import Partition
     from ..producers import Place
     from .alarms import Alarms
+    from .queue import Queue
 
 RETRY_US = 1_000_000
 """How soon what could not be written is proposed again."""
@@ -32,29 +34,28 @@ class Watching:
         self,
         house: House,
         alarms: Alarms,
+        time: LogTime,
         wanted: Callable[[Partition, str], bool],
         offer: Callable[[Partition, int], None],
     ) -> None:
         self._house = house
         self._alarms = alarms
+        self._time = time
         self._wanted = wanted
         self._offer = offer
 
     def watch(self, partition: Partition, group: str) -> None:
         """Set the alarm of a group."""
         queue = partition.work.find(group)
-        if queue is None or partition.ledger.damaged or not self._house.holds(partition.ledger):
+        if queue is None or not partition.work.serves or not self._house.holds(partition.ledger):
             return
         lease = queue.leases.next_end()
-        times = [] if lease is None else [lease.until_us]
+        if lease is not None:
+            self._set(partition, group, lease.until_us)
         if self._wanted(partition, group):
-            ready_us = queue.waiting.next_us()
-            if queue.paused_until_us:
-                times.append(queue.paused_until_us)
-            elif ready_us is not None:
-                times.append(ready_us)
-        if times:
-            self._set(partition, group, min(times))
+            again_us = next_chance(queue, partition.work.time(self._time.last_us))
+            if again_us is not None:
+                self._set(partition, group, again_us)
 
     def watch_all(self, partition: Partition) -> None:
         """Set the alarms of all groups of a partition."""
@@ -77,6 +78,13 @@ class Watching:
     def again(self, partition: Partition, group: str, time_us: int) -> None:
         """Look at a group in a while: something of it could not be written."""
         self._set(partition, group, time_us + RETRY_US)
+
+
+def next_chance(queue: Queue, now_us: int) -> int | None:
+    """When a group may have something that it does not have at `now_us`, because time passed alone."""
+    if queue.paused_until_us > now_us:
+        return queue.paused_until_us
+    return queue.waiting.next_us(now_us)
 
 
 class Again:

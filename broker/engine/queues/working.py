@@ -17,7 +17,7 @@ from ....transport.queue_messages import BY_GROUP, Settle, Verb
 from ...errors import InvalidRequest, LeaseLost, Unavailable, UnknownGroup, UnknownLease
 from .. import effects as fx
 from .backoff import Chance, backed_off, untried
-from .choosing import Source, choose
+from .choosing import Source, choose, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,6 +41,9 @@ REASON_MOST = 4096
 DELAY_MOST_MS = 366 * 86_400_000
 """The longest delay of a nack."""
 
+Progress = tuple[int, bytes]
+"""An offset, and what its worker says."""
+
 Outcome = fx.TasksFinished | fx.TasksReturned | fx.TasksDied
 
 Retry = Callable[["Run"], "Sequence[TimedRun]"]
@@ -55,6 +58,13 @@ class Granted(NamedTuple):
     runs: list[Run]
 
 
+class Extension(NamedTuple):
+    """What became of an extension."""
+
+    lost: list[int]  # tokens
+    cancelled: list[int]  # offsets of records that are still held, and that somebody cancelled
+
+
 class Working:
     """The queue groups of one partition at work."""
 
@@ -63,6 +73,12 @@ class Working:
         self._number = 0  # of the last lease that was given here since the log was opened
 
     # -- what stands --------------------------------------------------------------------------------
+
+    @property
+    def serves(self) -> bool:
+        """Whether queue groups can work here."""
+        partition = self._partition
+        return not (partition.ledger.damaged or partition.damaged or partition.log.poisoned)
 
     def check(self) -> None:
         """Raise Unavailable or Poisoned unless queue groups can work here."""
@@ -96,6 +112,24 @@ class Working:
         queue, ledger = self.find(group), self._partition.ledger
         offset = self._partition.find(start) if queue is None else queue.start
         ledger.propose(fx.QueueSet(group, settings.named(), offset), waiter)
+        if queue is not None:
+            self._give_up(queue)
+
+    def _give_up(self, queue: Queue) -> None:
+        """The limit of attempts may be lower now: what has had so many waits for nothing."""
+        most = queue.settings.max_attempts
+        tried = sorted([(at, each.attempt) for at, each in queue.waiting.items() if each.attempt >= most])
+        if tried:
+            reason = f"max_attempts was lowered to {most}"
+            self._partition.ledger.propose(fx.TasksDied(queue.group, 0, list(joined(tried)), reason))
+
+    def pause(self, group: str, until_us: int, waiter: Waiter) -> None:
+        """Lease nothing until a time."""
+        self._partition.ledger.propose(fx.QueuePaused(group, until_us), waiter)
+
+    def delete(self, group: str, waiter: Waiter) -> None:
+        """Forget a group."""
+        self._partition.ledger.propose(fx.QueueDeleted(group), waiter)
 
     # -- leases -------------------------------------------------------------------------------------
 
@@ -139,6 +173,21 @@ class Working:
         while (lease := queue.leases.next_end()) is not None and lease.until_us <= now_us:
             for effect in _failed(queue, lease, list(lease.runs()), RAN_OUT, _at(now_us), ended=False):
                 self._partition.ledger.propose(effect, waiter)
+
+    def extend(self, group: str, tokens: Sequence[int], until_us: int, progress: Sequence[Progress]) -> Extension:
+        """Propose to keep leases until a time. Those that are over are lost, but not those that the worker settled."""
+        queue = self.find(group) if self.serves else None
+        if queue is None:
+            return Extension(list(tokens), [])
+        leases = [queue.leases[token] for token in tokens if token in queue.leases]
+        lost = [token for token in tokens if token not in queue.leases and token not in queue.ended]
+        if not leases:
+            return Extension(lost, [])
+        said = [(offset, value) for offset, value in progress if any(lease.attempt(offset) for lease in leases)]
+        effect = fx.LeasesExtended(group, [lease.token for lease in leases], until_us, said)
+        self._partition.ledger.propose(effect)
+        cancelled = [offset for offset in sorted(queue.cancelling) if any(lease.attempt(offset) for lease in leases)]
+        return Extension(lost, cancelled)
 
     # -- settling -----------------------------------------------------------------------------------
 
