@@ -169,6 +169,7 @@ class Ledger(Generic[S]):
         self._on_work = on_work
         self._queue: list[Entry] = []
         self._queued_records = 0
+        self.decided_end = 0  # behind the last queued records that effects beside them speak of; 0 without any
         self._tail = Tail()
 
     def resume(self, waiting: list[Entry], snapshot_seq: int, replayed_bytes: int) -> None:
@@ -189,6 +190,8 @@ class Ledger(Generic[S]):
         entry.apply(self.head, self.head.time_us)
         self._queue.append(entry)
         self._queued_records += entry.place.count
+        if entry.effects:
+            self.decided_end = self.predicted_end
         self._on_work(self)
 
     @property
@@ -301,7 +304,7 @@ class Ledger(Generic[S]):
 
     def _take(self) -> tuple[list[Entry], Tail]:
         taken = self._queue, self._tail
-        self._queue, self._tail, self._queued_records = [], Tail(), 0
+        self._queue, self._tail, self._queued_records, self.decided_end = [], Tail(), 0, 0
         return taken
 
     def _append(self, entries: list[Entry], time_us: int) -> Error | None:

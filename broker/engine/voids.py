@@ -9,13 +9,11 @@ Contract: applies what stands in the log; adding twice changes nothing. Pure.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 import numpy as np
 from msgspec import Struct
-
-NONE = np.zeros(0, np.int64)
 
 
 class VoidsBody(Struct, array_like=True, frozen=True):
@@ -58,27 +56,35 @@ class Voids:
         at = bisect_left(self._offsets, offset)
         return self._tasks[at] if at < len(self._offsets) and self._offsets[at] == offset else -1
 
-    def within(self, first: int, end: int) -> np.ndarray:
-        """The void records from `first` on and before `end`, int64, sorted."""
-        offsets = self._offsets
-        if not offsets or end <= offsets[0] or first > offsets[-1]:
-            return NONE
-        return np.frombuffer(offsets[bisect_left(offsets, first) : bisect_left(offsets, end)], np.int64)
-
     def between(self, first: int, end: int) -> list[int]:
-        """The same as a list, and quickly where there are none."""
-        return self.within(first, end).tolist() if self._offsets else []
+        """The void records from `first` on and before `end`, sorted."""
+        return self._offsets[self._at(first) : self._at(end)].tolist() if self._offsets else []
+
+    def count(self, first: int, end: int) -> int:
+        """How many there are from `first` on and before `end`."""
+        return max(0, self._at(end) - self._at(first))
+
+    def beyond(self, offset: int) -> int:
+        """The first record from `offset` on that is not void."""
+        offsets, low = self._offsets, self._at(offset)
+        if low == len(offsets) or offsets[low] != offset:
+            return offset
+        # As long as they follow each other without a gap, each is as far from its place as the first is.
+        return offset + bisect_right(range(len(offsets)), offset - low, low, key=lambda at: offsets[at] - at) - low
 
     def repeats(self, first: int, count: int) -> list[tuple[int, int]]:
         """Of `count` records: (number among them, the earlier record that each repeats), as Produced says it."""
-        found = self.within(first, first + count).tolist()
+        found = self.between(first, first + count)
         pairs = [(offset - first, self.task_of(offset)) for offset in found]
         return [(number, task) for number, task in pairs if task < first + number]
 
     def forget_below(self, first: int) -> None:
         """Retention: records below are gone."""
-        at = bisect_left(self._offsets, first)
+        at = self._at(first)
         del self._offsets[:at], self._tasks[:at]
+
+    def _at(self, offset: int) -> int:
+        return bisect_left(self._offsets, offset)
 
     def dump(self) -> VoidsBody:
         """For a snapshot."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def counted(partition: Partition, queue: Queue, now_us: int) -> QueuePartition:
     """How a group stands on a partition."""
-    low = max(queue.frontier, partition.first)
+    low = partition.ledger.applied.voids.beyond(max(queue.frontier, partition.first))
     untouched = max(0, partition.end - low - _passed(partition, queue, low))
     later = sum([waiting.ready_us > now_us for waiting in queue.waiting.values()])
     ready = untouched + len(queue.waiting) - later + len(queue.held)

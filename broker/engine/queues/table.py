@@ -76,7 +76,7 @@ class QueueTable:
     def _leave_out(self, queue: Queue, effect: fx.QueueEffect) -> None:
         """What comes back to a group while it is void. It was decided before it was void, and stands behind it."""
         for first, count in _coming(effect):
-            for offset in self.voids.within(first, first + count).tolist():
+            for offset in self.voids.between(first, first + count):
                 queue.passed_over(offset)
 
     def dump(self) -> list[QueueBody]:

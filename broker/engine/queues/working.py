@@ -139,18 +139,19 @@ class Working:
         now_us = self.time(now_us)
         if queue.paused_until_us > now_us:
             return None
-        choice = choose(queue, self._source(), limit, now_us)
+        choice = choose(queue, self._source(queue), limit, now_us)
         if not choice.runs:
             return None
         token, until_us = self._next_token(), now_us + lease_us
         effect = fx.LeaseGranted(group, token, worker, until_us, *choice)
-        partition.ledger.propose(effect, waiter, above=choice.frontier)
+        partition.ledger.propose(effect, waiter, above=max(choice.frontier, partition.ledger.decided_end))
         return Granted(token, until_us, choice.runs)
 
-    def _source(self) -> Source:
+    def _source(self, queue: Queue) -> Source:
         """Records up to those proposed: their lease stands behind them in the log, so that one sync serves both."""
-        ledger = self._partition.ledger
-        return Source(self._partition.first, ledger.predicted_end, ledger.head.voids.between)
+        ledger, voids = self._partition.ledger, self._partition.ledger.head.voids
+        first = voids.beyond(max(queue.frontier, self._partition.first))
+        return Source(first, ledger.predicted_end, voids.between)
 
     def _next_token(self) -> int:
         self._number += 1

@@ -40,7 +40,7 @@ def ledger(rig: Rig) -> Any:
 
 
 def void(rig: Rig) -> list[int]:
-    return ledger(rig).applied.voids.within(0, 1 << 40).tolist()
+    return ledger(rig).applied.voids.between(0, 1 << 40)
 
 
 def failure(answer: Any) -> str:
@@ -248,7 +248,7 @@ def test_what_retention_removes_is_void_no_more():
     state = PartitionState()
     state.effect(fx.KeysSeen([0], [b"k" * 16], 10, [(3, 0), (5, 0)]), 1)
     state.effect(fx.FirstOffset(4), 1)
-    assert state.voids.within(0, 100).tolist() == [5]
+    assert state.voids.between(0, 100) == [5]
 
 
 def test_a_damaged_partition_takes_no_keys_because_it_may_have_lost_some():
@@ -257,6 +257,79 @@ def test_a_damaged_partition_takes_no_keys_because_it_may_have_lost_some():
     rig.node._house.partitions[ledger(rig)].damaged = True
     assert failure(produce(rig, topic, b"a")) == "unavailable"
     assert rig.produce(topic, [b"plain"]).offset == 0
+
+
+# -- with queue groups ----------------------------------------------------------------------------
+
+
+def test_no_group_works_on_a_repetition_and_none_counts_it_as_ready():
+    rig = Rig()
+    topic = rig.topic()
+    assert rig.lease(topic, group="g").runs == []
+    repeats(rig, topic, b"a", b"a", b"b", b"a", b"a")
+    (queue,) = rig.ask(m.SetQueue, topic, "g", {}).queues
+    assert queue.partitions[0].ready == 2
+    assert rig.lease(topic, group="g", most=9).runs == [(0, 1, 1), (2, 1, 1)]
+    assert rig.lease(topic, group="g", most=9).runs == []
+    assert rig.lease(topic, group="made later", most=1).runs == [(0, 1, 1)]
+    assert rig.lease(topic, group="made later", most=1).runs == [(2, 1, 1)]
+    assert rig.lease(topic, group="made later", most=1).runs == []
+
+
+def test_a_lease_in_the_write_of_the_records_takes_what_is_no_repetition():
+    rig = Rig()
+    topic = rig.topic()
+    lease, produced = rig.next_request(), rig.next_request()
+    rig.send(m.Lease(lease, topic, "g", "w", 5, wait_ms=1000))
+    rig.send(m.Produce(produced, topic, 0), keyed([b"a", b"a", b"b"]))
+    rig.turn()
+    assert [each.runs for each in rig.answers(lease)] == [[(0, 1, 1), (2, 1, 1)]]
+    assert_replays(rig)
+
+
+def test_a_record_is_not_lost_whose_replacement_did_not_fit_on_the_disk():
+    """A lease in the same flush passed the old record over, and must fail with what made it void."""
+    rig = Rig()
+    topic = rig.topic(dedup="replace")
+    repeats(rig, topic, b"a", b"b")
+    log = ledger(rig).log
+    append = log.append
+
+    def full(batches: Any, now_us: int) -> Any:
+        if any(len(batch) > 2000 for batch in batches):
+            raise StorageFull("no space left")
+        return append(batches, now_us)
+
+    log.append = full
+    assert rig.lease(topic, group="other").runs == [(0, 1, 1)], "small effects do fit"
+    rig.settle(topic, m.Settle(0, rig.port.sent[-1][1].token, 3), group="other")
+    large = bytes(encode([b"x" * 3000], dedup=[b"a"]))
+    produced, lease = rig.next_request(), rig.next_request()
+    rig.send(m.Produce(produced, topic, 0), large)
+    rig.send(m.Lease(lease, topic, "g", "w", 1, wait_ms=0))
+    rig.turn()
+    assert [failure(each) for each in rig.answers(produced)] == ["storage_full"]
+    log.append = append
+    found = [run for each in rig.answers(lease) if isinstance(each, m.Leased) for run in each.runs]
+    while (leased := rig.lease(topic, group="g", most=1)).runs:
+        found += leased.runs
+    assert sorted(found) == [(0, 1, 1), (1, 1, 1)]
+
+
+def test_a_long_stretch_of_repetitions_is_passed_in_one_step():
+    rig = Rig()
+    topic = rig.topic()
+    rig.lease(topic)
+    repeats(rig, topic, *[b"same"] * 5000)
+    rig.lease(topic)
+    looked: list[tuple[int, int]] = []
+    voids = ledger(rig).head.voids
+    between = voids.between
+    voids.between = lambda first, end: looked.append((first, end)) or between(first, end)
+    assert rig.lease(topic).runs == []
+    assert sum(end - first for first, end in looked) < 10
+    repeats(rig, topic, b"new")
+    assert rig.lease(topic).runs == [(5000, 1, 1)]
 
 
 # -- lives ----------------------------------------------------------------------------------------

@@ -20,7 +20,9 @@ def test_voids_are_what_a_dict_would_be(seed: int):
             voids.forget_below(first)
             model = {offset: task for offset, task in model.items() if offset >= first}
         low, high = sorted((chance.randint(-10, 520), chance.randint(-10, 520)))
-        assert voids.within(low, high).tolist() == sorted(offset for offset in model if low <= offset < high)
+        assert voids.between(low, high) == sorted(offset for offset in model if low <= offset < high)
+        assert voids.count(low, high) == len(voids.between(low, high))
+        assert voids.beyond(low) == next(offset for offset in range(low, 1000) if offset not in model)
         assert [voids.task_of(offset) for offset in range(501)] == [model.get(offset, -1) for offset in range(501)]
         assert (len(voids), 7 in voids) == (len(model), 7 in model)
         voids = Voids.load(voids.dump())
