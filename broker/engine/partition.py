@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage.batch import encode, with_effects
+from ...storage.batch import encode, parse, with_effects
 from ...storage.errors import BatchTooLarge, Corrupt, Diverged, Error, OutOfBounds
 from ..errors import InvalidRequest, LimitReached, Unavailable
 from . import effects as fx
@@ -138,7 +138,7 @@ class Partition:
             event_times=[schedule.next_us],
             priorities=[schedule.priority],
         )
-        entry = Entry(batch, Place(0, 1), waiters=[waiter])
+        entry = Entry(batch, Place(0, 1), waiters=[waiter], intake=intake_of(parse(batch)))
         self._beside(entry, fx.ScheduleFired(schedule.name, time_us, next_us))
         self.ledger.propose_records(entry)
 
@@ -155,7 +155,11 @@ class Partition:
             )
         ledger, settings = self.ledger, self.settings
         table, window_us = ledger.head.keys, round(settings.dedup_window_s * 1e6)
-        begun, first = ledger.head.queues.begun, ledger.predicted_end
+        head, first = ledger.head, ledger.predicted_end
+
+        def begun(offset: int) -> bool:
+            return head.queues.begun(offset, head.shelves)
+
         effect = judge(table, keys.digests, first, keys.time_us, window_us, settings.dedup, begun)
         new = sum(digest not in table.by_digest for digest in effect.digests)
         if len(table.by_digest) + new > keys.limit and table.live(keys.time_us) + new > keys.limit:

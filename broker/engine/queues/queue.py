@@ -11,7 +11,7 @@ O(what is open), never O(backlog). Must not know clocks, workers' connections, o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ from .. import effects as fx
 from .leases import Failure, Lease, LeaseBody, LeaseTable
 from .settings import QueueSettings, parse
 from .waiting import Waiting, WaitingTable
+
+if TYPE_CHECKING:
+    from .shelves import Shelves
 
 ENDED_MOST = 4096
 """Leases that were settled by their own worker and are remembered, so that settling again is no error."""
@@ -43,6 +46,10 @@ class Cursor(Struct, array_like=True):
     offset: int = 0  # of those without a delay, this one is next
     time_us: int = 0  # of the last timer that was taken
     timer: int = -1  # its offset
+
+    def passed(self, time_us: int, offset: int) -> bool:
+        """Whether a record was taken; `time_us` is 0 without a delay."""
+        return (time_us, offset) <= (self.time_us, self.timer) if time_us else offset < self.offset
 
 
 class QueueBody(Struct, array_like=True):
@@ -224,13 +231,16 @@ class Queue:
         """The lease that holds a record."""
         return next((lease for lease in self.leases.values() if lease.attempt(offset)), None)
 
-    def begun(self, offset: int) -> bool:
+    def begun(self, offset: int, shelves: Shelves) -> bool:
         """Whether a record is leased or over: done, dead or cancelled."""
-        if offset in self.waiting or offset in self.held:
+        if offset < self.start or offset in self.waiting or offset in self.held:
             return False
-        if offset >= self.frontier and offset not in self.cancelled:
-            return self.lease_of(offset) is not None
-        return offset >= self.start
+        if offset in self.dead or offset in self.cancelled or self.lease_of(offset) is not None:
+            return True
+        if shelves.between(offset, offset + 1):
+            cursor = self.cursors.get(shelves.level_of(offset), Cursor())
+            return cursor.passed(shelves.time_of(offset), offset)
+        return offset < self.frontier
 
     @property
     def in_flight(self) -> int:

@@ -16,6 +16,7 @@ from .settings import parse
 
 if TYPE_CHECKING:
     from .finals import Finals
+    from .shelves import Shelves
 
 
 class QueueTable:
@@ -69,9 +70,9 @@ class QueueTable:
         for queue in self.by_name.values():
             queue.passed_over(offset)
 
-    def begun(self, offset: int) -> bool:
+    def begun(self, offset: int, shelves: Shelves) -> bool:
         """Whether a group has, or had, a record as its work."""
-        return any(queue.begun(offset) for queue in self.by_name.values())
+        return any(queue.begun(offset, shelves) for queue in self.by_name.values())
 
     def _leave_out(self, queue: Queue, effect: fx.QueueEffect) -> None:
         """What comes back to a group while it is void. It was decided before it was void, and stands behind it."""

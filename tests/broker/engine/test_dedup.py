@@ -14,7 +14,7 @@ from penstock.broker.engine.state import PartitionState
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
-from support.engine import Rig
+from support.engine import START_US, Rig
 
 SECOND = 1_000_000
 
@@ -107,6 +107,26 @@ def test_replace_leaves_a_record_alone_that_was_begun_and_both_are_tried(end: st
     assert void(rig) == []
     assert repeats(rig, topic, b"a") == []
     assert void(rig) == [1], "the newer one holds the key now"
+
+
+@pytest.mark.parametrize(
+    "how", [{"priorities": [3]}, {"not_before": [START_US + 3600 * SECOND]}], ids=["urgent", "delayed"]
+)
+@pytest.mark.parametrize("taken", [False, True], ids=["on its shelf", "taken from it"])
+def test_replace_makes_a_record_void_that_the_frontier_passed_while_it_is_on_its_shelf(taken: bool, how: Any):
+    rig = Rig()
+    topic = rig.topic(dedup="replace")
+    rig.ask(m.Produce, topic, 0, payload=bytes(encode([b"v"], dedup=[b"a"], **how)))
+    repeats(rig, topic, b"b")
+    found, level = ledger(rig), how.get("priorities", [0])[0]
+    found.propose(fx.QueueSet("g", {}, 0))
+    cursors = [(level, 1, how["not_before"][0], 0) if "not_before" in how else (level, 1, 0, -1)] if taken else []
+    runs = [(0, 2, 1)] if taken else [(1, 1, 1)]
+    found.propose(fx.LeaseGranted("g", 1, "w", rig.now.wall_us + SECOND, runs, 2, cursors))
+    found.propose(fx.TasksFinished("g", 1))
+    assert repeats(rig, topic, b"a") == []
+    assert void(rig) == ([] if taken else [0])
+    assert_replays(rig)
 
 
 def test_replace_takes_a_waiting_record_from_its_group_in_whatever_order_the_log_has_it():
@@ -271,9 +291,9 @@ def test_no_group_works_on_a_repetition_and_none_counts_it_as_ready():
     assert queue.partitions[0].ready == 2
     assert rig.lease(topic, group="g", most=9).runs == [(0, 1, 1), (2, 1, 1)]
     assert rig.lease(topic, group="g", most=9).runs == []
-    assert rig.lease(topic, group="made later", most=1).runs == [(0, 1, 1)]
-    assert rig.lease(topic, group="made later", most=1).runs == [(2, 1, 1)]
-    assert rig.lease(topic, group="made later", most=1).runs == []
+    assert rig.lease(topic, group="later", most=1).runs == [(0, 1, 1)]
+    assert rig.lease(topic, group="later", most=1).runs == [(2, 1, 1)]
+    assert rig.lease(topic, group="later", most=1).runs == []
 
 
 def test_a_lease_in_the_write_of_the_records_takes_what_is_no_repetition():

@@ -68,6 +68,8 @@ def test_a_schedule_appends_its_record_at_its_times():
     assert times is not None
     assert priorities is not None
     assert (times.tolist(), priorities.tolist()) == ([START_US + 10 * SECOND], [7])
+    live = ledger(rig).applied.encode()
+    assert replay(ledger(rig).log, PartitionState, rig.store, lambda _: None).applied.encode() == live
 
 
 def test_tick_says_when_the_next_is_due_and_fires_nothing_before():
