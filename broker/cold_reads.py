@@ -30,7 +30,7 @@ class Job(NamedTuple):
 
     token: Hashable
     path: str
-    offset: int
+    seq: int
     limit_seq: int
     size: int
 
@@ -86,7 +86,7 @@ class Warmer:
 def _read_in(job: Job) -> None:
     reader = LogReader(job.path, Files(), limit=lambda: job.limit_seq)
     try:
-        cursor = reader.cursor(job.offset)
+        cursor = reader.cursor_after(job.seq - 1)
         left = max(job.size, AHEAD_BYTES)
         while left > 0 and (chunk := cursor.next(min(left, 1 << 20), job.limit_seq)) is not None:
             left -= len(chunk.buffer)

@@ -216,7 +216,7 @@ class TaskState(Message, tag=82, frozen=True):
     attempt: Count  # of the latest lease; 0 before the first
     why: str  # in a sentence, what holds it back or what became of it
     worker: str = ""  # leased: by whom
-    time_us: Int64 = -1  # delayed, waiting: until when; leased: until when; dead: since when
+    time_us: Int64 = -1  # delayed, waiting, leased: until when; dead: since when; else when, where that is known
     reason: str = ""  # dead, waiting: of the last failure
     result: bytes | None = None  # completed: what the worker gave
     progress: bytes | None = None  # leased: what the worker said last

@@ -113,8 +113,23 @@ def entry_of(batch: Batch) -> Entry:
     return Entry(b"", place, batch.producer_id, batch.producer_epoch, effects, intake=intake)
 
 
+TAIL_BYTES = 1 << 20
+"""Of effects in one batch: results of tasks may be large, and a batch has a limit."""
+
+
+def _portions(effects: Sequence[fx.AnyEffect]) -> Iterator[tuple[bytes, Sequence[fx.AnyEffect]]]:
+    """Effects in order, encoded, cut in halves while they are too large together."""
+    column = fx.encode(effects)
+    if len(column) <= TAIL_BYTES or len(effects) == 1:
+        yield column, effects
+        return
+    middle = len(effects) // 2
+    yield from _portions(effects[:middle])
+    yield from _portions(effects[middle:])
+
+
 class Tail:
-    """The effects of one flush that commute with records: one batch behind all others."""
+    """The effects of one flush that commute with records: a batch behind all others."""
 
     __slots__ = ("effects", "waiters")
 
@@ -137,12 +152,13 @@ class Tail:
         self.waiters.append((waiter, min(above for _, above in self.effects.values())))
 
     def entries(self, end: int = OPEN_END) -> list[Entry]:
-        """What speaks of no record at or beyond `end`, as a batch, or nothing."""
+        """What speaks of no record at or beyond `end`, as batches, mostly one; who waits, waits for the last one."""
         effects = [effect for effect, above in self.effects.values() if above <= end]
         if not effects:
             return []
-        waiters = [waiter for waiter, above in self.waiters if above <= end]
-        return [Entry(encode_state(fx.encode(effects)), Place(0, 0), effects=effects, waiters=waiters)]
+        entries = [Entry(encode_state(column), Place(0, 0), effects=some) for column, some in _portions(effects)]
+        entries[-1].waiters = [waiter for waiter, above in self.waiters if above <= end]
+        return entries
 
     def fail(self, error: Error, end: int = -1) -> None:
         """Tell those who wait for what speaks of records at or beyond `end`."""

@@ -37,8 +37,6 @@ from .housekeeping import Housekeeping
 from .joining import Joining
 from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .producing import Producing
-from .queues.leasing import Demand
-from .queues.picking import Pick
 from .queues.room import Queues
 from .replies import failure
 from .scheduling import Scheduling
@@ -151,6 +149,7 @@ class Node:
         for ledger in list(agenda.unsettled):
             if ledger.advance():
                 agenda.advanced[ledger] = agenda.grown[ledger] = None
+                self._queues.advanced(ledger)
             if not ledger.in_flight:
                 del agenda.unsettled[ledger]
         for partition in self._house.take_moved():
@@ -191,17 +190,13 @@ class Node:
             session = self._sessions.by_id.get(token.outlet.session)
             if session is not None:
                 self._agenda.ready[session] = None
-        elif isinstance(token, Demand):
-            self._queues.leasing.warmed(token)
-        elif isinstance(token, Pick):
-            self._queues.picker.warmed(token)
-        else:
+        elif not self._queues.warmed(token):
             self._fetching.warmed(token)
 
     def disconnect(self, peer: Peer) -> None:
         """The peer's connection is gone: its waiting fetches are dropped; its sessions live on until they expire."""
         self._fetching.disconnect(peer)
-        self._queues.leasing.disconnect(peer)
+        self._queues.disconnect(peer)
 
     def stats(self) -> dict[str, Any]:
         """Counters and sizes by dotted name."""
@@ -213,6 +208,7 @@ class Node:
             "produce.bytes": producing.bytes,
             "fetch.waiting": self._fetching.waiting,
             "lease.waiting": self._queues.leasing.waiting,
+            "tasks.waiting": self._queues.tasks.waiting,
             "schedules.fired": self._scheduling.fired,
             "sessions.open": len(self._sessions.by_id),
             "sessions.expired": self._sessions.expired,
@@ -244,7 +240,7 @@ class Node:
         for partition in topic.readable:
             self._fetching.topic_deleted(partition, error)
             self._scheduling.forget(partition)
-        self._queues.leasing.topic_deleted(topic, error)
+        self._queues.topic_deleted(topic, error)
 
     def topic_grown(self, topic: Topic, partition: Partition) -> None:
         """A partition was added: somebody should read it."""

@@ -110,7 +110,7 @@ def test_a_place_is_warmed_once_however_often_it_is_asked_for(tmp_path: Path):
     log = log_of(tmp_path, 1)
     warmer = Warmer()
     for _ in range(5):
-        warmer.warm(Job("t", log.path, 0, log.committed, 100))
+        warmer.warm(Job("t", log.path, 1, log.committed, 100))
     assert select.select([warmer.fd], [], [], 10.0)[0]
     assert warmer.done() == ["t"]
     warmer.close()
@@ -119,7 +119,7 @@ def test_a_place_is_warmed_once_however_often_it_is_asked_for(tmp_path: Path):
 
 def test_a_place_that_is_gone_is_left_to_the_loop(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     warmer = Warmer()
-    warmer.warm(Job("t", f"{tmp_path}/nowhere", 0, 1, 100))
+    warmer.warm(Job("t", f"{tmp_path}/nowhere", 1, 1, 100))
     assert select.select([warmer.fd], [], [], 10.0)[0]
     assert warmer.done() == ["t"]
     assert "nowhere" in capfd.readouterr().err

@@ -12,20 +12,23 @@ from typing import TYPE_CHECKING, Any
 from .alarms import Alarms
 from .answering import Answering
 from .dead import DeadRecords
-from .leasing import Leasing
-from .picking import Picker
+from .leasing import Demand, Leasing
+from .picking import Pick, Picker
 from .queue_admin import QueueAdmin
 from .settling import Settling
+from .tasks import Question, Tasks
 from .watching import Watching
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Hashable, Iterable
 
+    from ....storage.errors import Error
     from ..clock import LogTime
     from ..house import House
     from ..ledger import Ledger
     from ..partition import Partition
-    from ..ports import Handlers, NodeConfig, Now, Port, Randomness
+    from ..ports import Handlers, NodeConfig, Now, Peer, Port, Randomness
+    from ..topics import Topic
 
 
 class Queues:
@@ -42,8 +45,10 @@ class Queues:
         self.admin = QueueAdmin(topics, port, time, self.leasing, watching)
         self.picker = Picker(port)
         dead = DeadRecords(topics, port, self.picker, time, watching)
+        self.tasks = Tasks(topics, port, config, time, self.leasing, watching)
         self.handlers: Handlers = {
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
+            **self.tasks.handlers,
         }  # fmt: skip
         self._house = house
         self._time = time
@@ -67,6 +72,35 @@ class Queues:
         """Do what is due. Returns in how many seconds that is needed again."""
         now_us = self._time.read(now)
         self.alarms.ring(now_us)
-        due_s, due_us = self.leasing.tick(now), self.alarms.next_us()
-        wait = math.inf if due_s is None else due_s - now.monotonic_s
+        dues = [due_s for due_s in (self.leasing.tick(now), self.tasks.tick(now)) if due_s is not None]
+        wait, due_us = min(dues, default=math.inf) - now.monotonic_s, self.alarms.next_us()
         return wait if due_us is None else min(wait, max(0.0, (due_us - now_us) / 1e6))
+
+    def advanced(self, ledger: Ledger[Any]) -> None:
+        """More of a log is committed."""
+        partition = self._house.partitions.get(ledger) if self.tasks.waiting else None
+        if partition is not None:
+            self.tasks.advanced(partition)
+
+    def warmed(self, token: Hashable) -> bool:
+        """Pages are in memory; whether a read of queues waited for them."""
+        if isinstance(token, Demand):
+            self.leasing.warmed(token)
+        elif isinstance(token, Pick):
+            self.picker.warmed(token)
+        elif isinstance(token, Question):
+            self.tasks.warmed(token)
+        else:
+            return False
+        return True
+
+    def disconnect(self, peer: Peer) -> None:
+        """Drop what a peer waits for."""
+        self.leasing.disconnect(peer)
+        self.tasks.disconnect(peer)
+
+    def topic_deleted(self, topic: Topic, error: Error) -> None:
+        """Fail who waits for something of a topic that is gone."""
+        self.leasing.topic_deleted(topic, error)
+        for partition in topic.readable:
+            self.tasks.topic_deleted(partition, error)

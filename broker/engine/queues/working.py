@@ -38,6 +38,9 @@ RAN_OUT = "the lease ran out"
 REASON_MOST = 4096
 """Characters of a reason."""
 
+RESULT_MOST = 1_000_000
+"""Bytes of a result: with the rest of its message it fits into a request."""
+
 DELAY_MOST_MS = 366 * 86_400_000
 """The longest delay of a nack."""
 
@@ -238,6 +241,12 @@ def check_settle(settle: Settle) -> None:
         raise InvalidRequest(f"a delay of {settle.delay_ms} ms is not allowed: {DELAY_MOST_MS} at most")
     if len(settle.reason) > REASON_MOST:
         raise InvalidRequest(f"a reason of {len(settle.reason)} characters is not allowed: {REASON_MOST} at most")
+    for offset, result in settle.results:
+        if len(result) > RESULT_MOST:
+            raise InvalidRequest(
+                f"the result of record {offset} has {len(result)} bytes, {RESULT_MOST} are allowed: store it elsewhere "
+                "and say where as the result"
+            )
 
 
 def _check_granted(lease: Lease, settle: Settle) -> None:
@@ -249,12 +258,17 @@ def _check_granted(lease: Lease, settle: Settle) -> None:
             )
 
 
+def _is_among(runs: list[Run], offset: int) -> bool:
+    return any(first <= offset < first + count for first, count, _ in runs)
+
+
 def _settled(
     queue: Queue, lease: Lease, left: list[Run], settle: Settle, now_us: int, chance: Chance
 ) -> Iterator[Outcome]:
     match settle.verb:
         case Verb.ACK:
-            yield fx.TasksFinished(queue.group, lease.token, settle.ranges, settle.results)
+            results = [(at, result) for at, result in settle.results if _is_among(left, at)]
+            yield fx.TasksFinished(queue.group, lease.token, settle.ranges, results)
         case Verb.NACK:
             if settle.delay_ms == BY_GROUP:
                 retry = partial(backed_off, queue.settings, now_us, chance)

@@ -1,0 +1,336 @@
+"""Tasks by id: what became of a record in a group, waiting for that, and cancelling.
+
+Idea: the tables say where a record stands; what is done and has more to tell has a word beside the log, and the batch
+that it names is read. A question with `wait_ms` stands with its partition until the record is final.
+
+Contract: answers say what is committed, exactly once per question. Reads do not wait for the disk: a question whose
+pages are cold goes on when they are warm. Memory: one small entry per waiting question, WAITING_MOST at most.
+Must not know how records are chosen.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from typing import TYPE_CHECKING
+
+from ....storage.batch import Kind
+from ....storage.errors import Corrupt, Error, OutOfBounds
+from ....storage.finals import Final, Outcome
+from ....transport.queue_messages import AskTask, CancelTask, TaskState
+from ...errors import LimitReached, UnknownGroup, UnknownTask
+from .. import effects as fx
+from ..ledger import entry_of
+from ..ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port
+from ..replies import Gather, failure
+from .keyed import looks_at_keys
+from .keys import UNKNOWN, hash_of
+from .standing import CANCELLED, COMPLETED, DISCARDED, FINAL, PENDING, Standing, standing, stands_for
+from .why import Facts, why
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ....storage.batch import Batch
+    from ....storage.reader import Cursor
+    from ..clock import LogTime
+    from ..partition import Partition
+    from ..topics import Topics
+    from .leasing import Leasing
+    from .queue import Queue
+    from .watching import Watching
+
+WAITING_MOST = 10_000
+"""Questions that wait in one node."""
+
+READ_BYTES = 64 << 10
+"""What is read at once; a longer batch is read whole."""
+
+STATES = {Outcome.RESULT: COMPLETED, Outcome.DISCARDED: DISCARDED, Outcome.CANCELLED: CANCELLED}
+SENTENCES = {
+    Outcome.RESULT: "completed with a result",
+    Outcome.DISCARDED: "given up when it was dead",
+    Outcome.CANCELLED: "cancelled",
+}
+
+
+class Question:
+    """One AskTask or CancelTask that was not answered yet."""
+
+    __slots__ = ("batch", "cold", "cursor", "deadline_s", "message", "number", "partition", "peer", "token", "waits")
+
+    def __init__(self, number: int, peer: Peer, message: AskTask | CancelTask, partition: Partition) -> None:
+        self.number = number
+        self.peer = peer
+        self.message = message
+        self.partition = partition
+        self.deadline_s = 0.0
+        self.waits = False  # for a final state
+        self.token = 0  # of the lease that holds the record
+        self.cold = False
+        self.cursor: Cursor | None = None
+        self.batch: Batch | None = None
+
+
+class Tasks:
+    """Handlers of AskTask and CancelTask, and the questions that wait."""
+
+    def __init__(
+        self, topics: Topics, port: Port, config: NodeConfig, time: LogTime, leasing: Leasing, watching: Watching
+    ) -> None:
+        self.handlers: Handlers = {AskTask: self.ask, CancelTask: self.cancel}
+        self._topics = topics
+        self._port = port
+        self._config = config
+        self._time = time
+        self._leasing = leasing
+        self._watching = watching
+        self._numbers = count(1)
+        self._waiting: dict[Partition, dict[int, Question]] = {}
+        self._due: list[tuple[float, int, Question]] = []
+
+    # -- requests -----------------------------------------------------------------------------------
+
+    def ask(self, peer: Peer, message: AskTask, payload: Payload, now: Now) -> None:
+        """Answer, or wait. Raises UnknownGroup, UnknownTask, OutOfBounds, LimitReached, Unavailable."""
+        question = self._question(peer, message)
+        self._time.read(now)
+        if message.wait_ms and self.waiting >= WAITING_MOST:
+            raise LimitReached(f"{WAITING_MOST} questions after tasks wait already: ask with wait_ms=0")
+        question.waits = message.wait_ms > 0
+        question.deadline_s = now.monotonic_s + min(message.wait_ms / 1000, self._config.wait_max_s)
+        self._begin(question)
+
+    def cancel(self, peer: Peer, message: CancelTask, payload: Payload, now: Now) -> None:
+        """Cancel what is not final; answer how it stands then. Raises as `ask` does, and Poisoned."""
+        question = self._question(peer, message)
+        partition, group = question.partition, message.group
+        partition.work.check()
+        queue, now_us = partition.work.get(group), self._time.read(now)
+        offset = self._offset(question, queue)
+
+        def refuse(error: Error) -> None:
+            self._fail(question, error)
+
+        gather = Gather(lambda: self._begin(question), refuse)
+        found = standing(queue, offset, now_us)
+        if found.state not in FINAL and not found.cancelling:
+            partition.ledger.propose(fx.TasksCancelled(group, [offset]))
+            self._watching.watch(partition, group)
+        partition.ledger.barrier(gather.one())
+        gather.ready()
+
+    def _question(self, peer: Peer, message: AskTask | CancelTask) -> Question:
+        partition = self._topics.partition(message.topic, message.partition)
+        if partition.damaged or partition.ledger.damaged:
+            partition.work.check()
+        question = Question(next(self._numbers), peer, message, partition)
+        self._offset(question, self._queue(question))
+        return question
+
+    # -- waiting ------------------------------------------------------------------------------------
+
+    def _begin(self, question: Question) -> None:
+        """Answer, or let it wait."""
+        if not self._try(question):
+            self._waiting.setdefault(question.partition, {})[question.number] = question
+            heapq.heappush(self._due, (question.deadline_s, question.number, question))
+
+    def advanced(self, partition: Partition) -> None:
+        """More is committed: answer what that made final."""
+        for question in list(self._waiting.get(partition, {}).values()):
+            if not question.cold and not self._still_leased(question) and self._try(question):
+                self._forget(question)
+
+    def _still_leased(self, question: Question) -> bool:
+        """Whether the lease of before still holds the record: the usual case, and cheap to see."""
+        if not question.token:
+            return False
+        message = question.message
+        queue = question.partition.ledger.applied.queues.by_name.get(message.group)
+        lease = None if queue is None else queue.leases.get(question.token)
+        return lease is not None and lease.attempt(message.offset) > 0
+
+    def warmed(self, question: Question) -> None:
+        """Pages are in memory now."""
+        if question.cold and self._stands(question):
+            question.cold = False
+            if self._try(question):
+                self._forget(question)
+
+    def tick(self, now: Now) -> float | None:
+        """Answer those whose time is up. Returns the next deadline."""
+        due = self._due
+        while due and (due[0][0] <= now.monotonic_s or not self._stands(due[0][2])):
+            question = heapq.heappop(due)[2]
+            question.waits = False
+            if self._stands(question) and not question.cold and self._try(question):
+                self._forget(question)
+        return due[0][0] if due else None
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def disconnect(self, peer: Peer) -> None:
+        """Drop what a peer waits for."""
+        for question in [each for known in self._waiting.values() for each in known.values() if each.peer == peer]:
+            self._forget(question)
+
+    def topic_deleted(self, partition: Partition, error: Error) -> None:
+        """Fail who asks after a partition that is gone."""
+        for question in self._waiting.pop(partition, {}).values():
+            self._fail(question, error)
+
+    def _stands(self, question: Question) -> bool:
+        return question.number in self._waiting.get(question.partition, ())
+
+    def _forget(self, question: Question) -> None:
+        known = self._waiting[question.partition]
+        del known[question.number]
+        if not known:
+            del self._waiting[question.partition]
+
+    # -- the answer ---------------------------------------------------------------------------------
+
+    def _try(self, question: Question) -> bool:
+        """Whether it was answered."""
+        try:
+            return self._answer(question)
+        except Error as error:
+            return self._fail(question, error)
+        except OSError as error:
+            return self._fail(question, Corrupt(f"{question.partition!r} cannot be read: {error}"))
+
+    def _fail(self, question: Question, error: Error) -> bool:
+        if isinstance(error, Corrupt):
+            question.partition.damaged = True
+        self._port.reply(question.peer, failure(question.message.request, error))
+        return True
+
+    def _answer(self, question: Question) -> bool:
+        partition, now_us = question.partition, self._time.last_us
+        queue = self._queue(question)
+        offset = self._offset(question, queue)
+        found = standing(queue, offset, now_us)
+        question.token = found.token
+        if question.waits and found.state not in FINAL:
+            return False
+        final = partition.finals.look(queue.group, offset) if found.state in (COMPLETED, CANCELLED) else None
+        if not self._read(question, queue, offset, found, final):
+            question.cold = True
+            return False
+        self._reply(question, queue, offset, found, final)
+        return True
+
+    def _queue(self, question: Question) -> Queue:
+        group = question.message.group
+        queue = question.partition.ledger.applied.queues.by_name.get(group)
+        if queue is None:
+            raise UnknownGroup(f"{question.partition!r} has no queue group {group!r}: list queues to see which it has")
+        return queue
+
+    def _offset(self, question: Question, queue: Queue) -> int:
+        """The record that is asked after, or the one that stands for it. Raises OutOfBounds, UnknownTask."""
+        partition, offset = question.partition, question.message.offset
+        if offset >= partition.end:
+            raise OutOfBounds(f"record {offset} of {partition!r} is not there yet: it ends at {partition.end}")
+        offset = stands_for(partition.ledger.applied, offset)
+        if offset < partition.first and not partition.ledger.applied.kept.seq(offset):
+            raise UnknownTask(
+                f"record {offset} of {partition!r} is gone with what became of it: retention removed all below "
+                f"{partition.first}"
+            )
+        if offset < queue.start:
+            raise UnknownTask(
+                f"record {offset} of {partition!r} is no task of group {queue.group}, which began at {queue.start}"
+            )
+        return offset
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def _read(self, question: Question, queue: Queue, offset: int, found: Standing, final: Final | None) -> bool:
+        """Have the batch at hand that tells more, where there is one. False: its pages are on their way."""
+        if final is not None:
+            return self._read_batch(question, final.seq)
+        if found.state == PENDING and looks_at_keys(queue.settings) and offset not in queue.held:
+            kept = question.partition.ledger.applied.kept.seq(offset)
+            return self._read_batch(question, kept or question.partition.cursor(offset).seq)
+        question.batch = None
+        return True
+
+    def _read_batch(self, question: Question, seq: int) -> bool:
+        if question.batch is not None and question.batch.seq == seq:
+            return True
+        if question.cursor is None or question.cursor.seq != seq:
+            question.cursor = question.partition.reader.cursor_after(seq - 1)
+        chunk = self._port.read(question.cursor, READ_BYTES, seq, question)
+        if chunk is COLD:
+            return False
+        question.batch = None if chunk is None else chunk.batches[0]
+        return True
+
+    # -- what it says -------------------------------------------------------------------------------
+
+    def _reply(self, question: Question, queue: Queue, offset: int, found: Standing, final: Final | None) -> None:
+        message, partition, batch = question.message, question.partition, question.batch
+        asking = int(self._leasing.wanted(partition, queue.group))
+        facts, state, time_us, result = Facts(asking=asking), found.state, found.time_us, None
+        if state == COMPLETED:
+            facts = Facts(final=COMPLETED)
+        if final is not None and batch is not None and _agrees(batch, queue.group, offset, final):
+            state, time_us, result = STATES[final.outcome], batch.append_time_us, _result(batch, queue.group, offset)
+            facts = Facts(final=SENTENCES[final.outcome], final_us=time_us)
+        elif state == PENDING and batch is not None:
+            facts = facts._replace(key=_key(batch, offset))
+        sentence = why(queue, offset, self._time.last_us, facts)
+        if offset != message.offset:
+            sentence = f"record {offset} stands for it: {sentence}"
+        self._port.reply(
+            question.peer,
+            TaskState(
+                message.request, state, found.attempt, sentence, found.worker, time_us, found.reason, result,
+                found.progress, found.cancelling, list(found.history),
+            ),
+        )  # fmt: skip
+
+
+def _effects(batch: Batch) -> Sequence[fx.AnyEffect]:
+    return entry_of(batch).effects if batch.kind == Kind.STATE else ()
+
+
+def _agrees(batch: Batch, group: str, offset: int, final: Final) -> bool:
+    """Whether a batch says of a record what its word says."""
+    for effect in _effects(batch):
+        match effect:
+            case fx.TasksFinished() if final.outcome is Outcome.RESULT and effect.group == group:
+                if any(known == offset for known, _ in effect.results):
+                    return True
+            case fx.TasksDiscarded() if final.outcome is Outcome.DISCARDED and effect.group == group:
+                if any(first <= offset < first + many for first, many in effect.ranges):
+                    return True
+            case fx.TasksCancelled() if final.outcome is Outcome.CANCELLED and effect.group == group:
+                if offset in effect.offsets:
+                    return True
+            case _:
+                pass
+    return False
+
+
+def _result(batch: Batch, group: str, offset: int) -> bytes | None:
+    for effect in _effects(batch):
+        if isinstance(effect, fx.TasksFinished) and effect.group == group:
+            for known, result in effect.results:
+                if known == offset:
+                    return result
+    return None
+
+
+def _key(batch: Batch, offset: int) -> int:
+    """What stands for the key of a record."""
+    at = batch.first_at(offset)
+    if at >= batch.record_count:
+        return UNKNOWN
+    keys = batch.keys()
+    return hash_of(None if keys is None else keys[at])

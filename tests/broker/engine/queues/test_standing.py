@@ -1,0 +1,53 @@
+"""The state of a record follows from the tables of its group."""
+
+from __future__ import annotations
+
+from penstock.broker.engine import effects as fx
+from penstock.broker.engine.queues.queue import Queue
+from penstock.broker.engine.queues.settings import QueueSettings
+from penstock.broker.engine.queues.standing import standing, stands_for
+from penstock.broker.engine.state import PartitionState
+
+NOW = 1_000
+
+
+def group() -> Queue:
+    """Record 0 acked, 1 leased, 2 waiting, 3 dead, 4 held, 5 cancelled, 6 and 7 untouched."""
+    queue = Queue("g", QueueSettings(), 0)
+    queue.granted(fx.LeaseGranted("g", 1, "w", 2_000, [(0, 4, 1)], 5, held=[(4, 7)]))
+    queue.finished(1, [(0, 1)])
+    queue.returned(fx.TasksReturned("g", 1, [(2, 1, 1, 3_000)], "slow"), NOW)
+    queue.died(fx.TasksDied("g", 1, [(3, 1, 1)], "bad"), NOW)
+    queue.cancel([5])
+    return queue
+
+
+def test_every_place_of_a_record_is_a_state_of_its_own():
+    states = [standing(group(), offset, NOW).state for offset in range(8)]
+    assert states == ["completed", "leased", "waiting", "dead", "pending", "cancelled", "pending", "pending"]
+
+
+def test_a_record_of_a_shelf_is_delayed_until_it_is_due_and_pending_until_it_is_taken():
+    queue = group()
+    assert standing(queue, 6, NOW, NOW + 5).state == "delayed"
+    assert standing(queue, 6, NOW, NOW + 5).time_us == NOW + 5
+    assert standing(queue, 6, NOW, NOW).state == "pending"
+    assert standing(queue, 0, NOW, NOW + 5, taken=False).state == "delayed"
+    assert standing(queue, 0, NOW, NOW, taken=False).state == "pending"
+    assert standing(queue, 0, NOW, NOW).state == "completed"
+
+
+def test_what_failed_before_is_told_while_it_is_leased_again():
+    queue = group()
+    queue.granted(fx.LeaseGranted("g", 2, "other", 9_000, [(2, 1, 2)], 5))
+    queue.extended([2], 9_500, [(2, b"half")])
+    queue.cancel([2])
+    found = standing(queue, 2, NOW)
+    assert (found.worker, found.attempt, found.time_us, found.progress) == ("other", 2, 9_500, b"half")
+    assert (found.cancelling, found.token, found.history) == (True, 2, [(NOW, "w", "slow")])
+
+
+def test_a_void_record_stands_where_the_last_of_its_successors_does():
+    state = PartitionState()
+    state.voids.add([(1, 4), (4, 6)])
+    assert [stands_for(state, offset) for offset in (1, 4, 5, 6)] == [6, 6, 5, 6]
