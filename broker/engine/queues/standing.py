@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from .leases import Failure
+from .queue import Cursor
 
 if TYPE_CHECKING:
     from ..state import PartitionState
     from .leases import Lease
     from .queue import Queue
+    from .shelves import Shelves
 
 PENDING: Final = "pending"
 DELAYED: Final = "delayed"
@@ -53,15 +55,8 @@ def stands_for(state: PartitionState, offset: int) -> int:
     return offset
 
 
-def standing(queue: Queue, offset: int, now_us: int, due_us: int = 0, *, taken: bool = True) -> Standing:
-    """Where a record stands.
-
-    Args:
-        offset: a record of the partition, not void.
-        now_us: log time.
-        due_us: until when its producer delayed it; 0 without a delay.
-        taken: of a record with a priority or a delay of its own: whether the group took it from its shelf.
-    """
+def standing(queue: Queue, shelves: Shelves, offset: int, now_us: int) -> Standing:
+    """Where a record stands that is not void. `now_us` is log time."""
     lease = queue.lease_of(offset)
     if lease is not None:
         return _leased(queue, lease, offset)
@@ -74,9 +69,16 @@ def standing(queue: Queue, offset: int, now_us: int, due_us: int = 0, *, taken: 
         return Standing(WAITING, waiting.attempt, "", waiting.ready_us, reason, history=waiting.history)
     if offset in queue.cancelled:
         return Standing(CANCELLED)
-    if offset in queue.held or offset >= queue.frontier or not taken:
-        return Standing(DELAYED, time_us=due_us) if due_us > now_us else Standing(PENDING)
-    return Standing(COMPLETED)
+    due_us, level = shelves.time_of(offset), shelves.level_of(offset)
+    taken = _taken(queue.cursors.get(level, Cursor()), offset, due_us) if due_us or level else offset < queue.frontier
+    if taken and offset not in queue.held:
+        return Standing(COMPLETED)
+    return Standing(DELAYED, time_us=due_us) if due_us > now_us else Standing(PENDING)
+
+
+def _taken(cursor: Cursor, offset: int, due_us: int) -> bool:
+    """Whether a group took a record from the shelf that the cursor is of."""
+    return (due_us, offset) <= (cursor.time_us, cursor.timer) if due_us else offset < cursor.offset
 
 
 def _leased(queue: Queue, lease: Lease, offset: int) -> Standing:

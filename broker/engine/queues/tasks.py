@@ -113,7 +113,7 @@ class Tasks:
             self._fail(question, error)
 
         gather = Gather(lambda: self._begin(question), refuse)
-        found = standing(queue, offset, now_us)
+        found = standing(queue, partition.ledger.head.shelves, offset, now_us)
         if found.state not in FINAL and not found.cancelling:
             partition.ledger.propose(fx.TasksCancelled(group, [offset]))
             self._watching.watch(partition, group)
@@ -213,7 +213,7 @@ class Tasks:
         partition, now_us = question.partition, self._time.last_us
         queue = self._queue(question)
         offset = self._offset(question, queue)
-        found = standing(queue, offset, now_us)
+        found = standing(queue, partition.ledger.applied.shelves, offset, now_us)
         question.token = found.token
         if question.waits and found.state not in FINAL:
             return False
@@ -276,7 +276,9 @@ class Tasks:
     def _reply(self, question: Question, queue: Queue, offset: int, found: Standing, final: Final | None) -> None:
         message, partition, batch = question.message, question.partition, question.batch
         asking = int(self._leasing.wanted(partition, queue.group))
-        facts, state, time_us, result = Facts(asking=asking), found.state, found.time_us, None
+        shelves = partition.ledger.applied.shelves
+        facts = Facts(shelves.time_of(offset), shelves.level_of(offset), asking=asking)
+        state, time_us, result = found.state, found.time_us, None
         if state == COMPLETED:
             facts = Facts(final=COMPLETED)
         if final is not None and batch is not None and _agrees(batch, queue.group, offset, final):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from penstock.broker.engine import effects as fx
+from penstock.broker.engine.queues.intake import Placed
 from penstock.broker.engine.queues.queue import Queue
 from penstock.broker.engine.queues.settings import QueueSettings
+from penstock.broker.engine.queues.shelves import Shelves
 from penstock.broker.engine.queues.standing import standing, stands_for
 from penstock.broker.engine.state import PartitionState
 
@@ -23,18 +26,26 @@ def group() -> Queue:
 
 
 def test_every_place_of_a_record_is_a_state_of_its_own():
-    states = [standing(group(), offset, NOW).state for offset in range(8)]
+    states = [standing(group(), Shelves(), offset, NOW).state for offset in range(8)]
     assert states == ["completed", "leased", "waiting", "dead", "pending", "cancelled", "pending", "pending"]
 
 
 def test_a_record_of_a_shelf_is_delayed_until_it_is_due_and_pending_until_it_is_taken():
-    queue = group()
-    assert standing(queue, 6, NOW, NOW + 5).state == "delayed"
-    assert standing(queue, 6, NOW, NOW + 5).time_us == NOW + 5
-    assert standing(queue, 6, NOW, NOW).state == "pending"
-    assert standing(queue, 0, NOW, NOW + 5, taken=False).state == "delayed"
-    assert standing(queue, 0, NOW, NOW, taken=False).state == "pending"
-    assert standing(queue, 0, NOW, NOW).state == "completed"
+    queue, shelves = group(), Shelves()
+    queue.frontier = 20  # which passed them by
+    shelves.add(Placed(np.array([10, 11, 12, 13]), np.array([0, 3, 3, 3], np.uint8), np.array([NOW + 5, 0, 0, NOW])))
+
+    def states() -> list[str]:
+        return [standing(queue, shelves, offset, NOW).state for offset in range(10, 14)]
+
+    assert states() == ["delayed", "pending", "pending", "pending"]
+    assert standing(queue, shelves, 10, NOW).time_us == NOW + 5
+    queue.granted(fx.LeaseGranted("g", 2, "w", 2_000, [(11, 1, 1)], 20, [(3, 12, 0, -1)]))
+    assert states() == ["delayed", "leased", "pending", "pending"]
+    queue.granted(fx.LeaseGranted("g", 3, "w", 2_000, [(13, 1, 1)], 20, [(3, 12, NOW, 13)]))
+    queue.finished(2, [])
+    queue.finished(3, [])
+    assert states() == ["delayed", "completed", "pending", "completed"]
 
 
 def test_what_failed_before_is_told_while_it_is_leased_again():
@@ -42,7 +53,7 @@ def test_what_failed_before_is_told_while_it_is_leased_again():
     queue.granted(fx.LeaseGranted("g", 2, "other", 9_000, [(2, 1, 2)], 5))
     queue.extended([2], 9_500, [(2, b"half")])
     queue.cancel([2])
-    found = standing(queue, 2, NOW)
+    found = standing(queue, Shelves(), 2, NOW)
     assert (found.worker, found.attempt, found.time_us, found.progress) == ("other", 2, 9_500, b"half")
     assert (found.cancelling, found.token, found.history) == (True, 2, [(NOW, "w", "slow")])
 
