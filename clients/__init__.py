@@ -9,11 +9,13 @@ from .descriptions import Group, GroupPartition, Member, Partition, Topic
 from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut
 from .leases import SettleFuture
 from .producer import Future, Producer
+from .queue_descriptions import DeadTask, Failure, Queue, QueuePartition, Schedule, TaskInfo
 from .task import Task
 from .worker import Worker
 
 __all__ = [
     "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
     "Columns", "Group", "GroupPartition", "Member", "Partition", "Topic",
+    "DeadTask", "Failure", "Queue", "QueuePartition", "Schedule", "TaskInfo",
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut",
 ]  # fmt: skip

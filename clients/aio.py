@@ -21,6 +21,7 @@ from ..storage.record import Record
 from .aio_consumer import AsyncConsumer
 from .aio_driver import AsyncDriver
 from .aio_producer import AsyncFuture, AsyncProducer
+from .aio_queue_client import AsyncQueueClient
 from .aio_worker import AsyncTask, AsyncWorker
 from .consumer_core import ConsumerCore
 from .descriptions import Group, Topic, group_of, topic_of
@@ -51,11 +52,11 @@ async def connect(
 T = TypeVar("T", AsyncProducer, AsyncConsumer, AsyncWorker)
 
 
-class AsyncClient:
+class AsyncClient(AsyncQueueClient):
     """One connection to one broker. Made by `connect`. See `Client`."""
 
     def __init__(self, driver: AsyncDriver, delivery: Delivery = "auto") -> None:
-        self._driver = driver
+        super().__init__(driver)
         self._connection = driver.connection
         self._verbs = Verbs(driver.connection)
         self._delivery: Delivery = delivery

@@ -24,6 +24,7 @@ from .opening import open_connection
 from .producer import Producer, wall_us
 from .producer_core import ProducerCore
 from .quantities import Duration, Size, Start, seconds, size_bytes
+from .queue_client import QueueClient
 from .verbs import Delivery, Verbs, consumer_options
 from .worker import Worker
 from .worker_options import worker_options
@@ -55,11 +56,11 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
     return client
 
 
-class Client:
+class Client(QueueClient):
     """One connection to one broker. Made by `connect`."""
 
     def __init__(self, driver: Driver, delivery: Delivery = "auto") -> None:
-        self._driver = driver
+        super().__init__(driver)
         self._connection = driver.connection
         self._verbs = Verbs(driver.connection)
         self._delivery: Delivery = delivery

@@ -1,0 +1,124 @@
+"""Queue groups, dead tasks, tasks by id and schedules, through clients of every kind."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from penstock.broker.errors import InvalidRequest, InvalidSettings, UnknownSchedule
+from penstock.clients import InvalidArgument
+from penstock.clients.queue_descriptions import Queue, QueuePartition, dead_of, moment, schedule_of
+from penstock.storage.batch import Stamp, encode, stamp
+from penstock.transport import messages
+from penstock.transport.queue_messages import FOREVER_US
+
+WAIT = 30.0
+
+
+def fill(client, topic, count, *, partitions=1):
+    client.create_topic(topic, partitions=partitions)
+    with client.producer(topic) as producer:
+        for partition in range(partitions):
+            producer.send_many([b"%d" % number for number in range(count)], partition=partition)
+
+
+def rejected(client, topic, count, reason="broken"):
+    """Let the first `count` records of the group die."""
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        left = count
+        while left:
+            tasks = worker.fetch(left, wait=WAIT)
+            worker.reject(tasks, reason)
+            left -= len(tasks)
+
+
+def test_dead_tasks_are_listed_with_their_records_redriven_and_discarded(client, topic):
+    fill(client, topic, 6)
+    rejected(client, topic, 4, "no such address")
+    rejected(client, topic, 1, "timeout")
+    dead = client.dead(topic, "jobs")
+    assert [(task.record.offset, task.record.value, task.attempt) for task in dead] == [
+        (number, b"%d" % number, 1) for number in range(5)
+    ]
+    assert [task.reason for task in dead] == ["no such address"] * 4 + ["timeout"]
+    assert [task.id for task in client.dead(topic, "jobs", partition=0, reason="time")] == [f"{topic}-0-4"]
+    assert len(client.dead(topic, "jobs", max_records=3)) == 3
+    assert client.redrive(topic, "jobs", [dead[0].id, dead[1].id]) == 2
+    assert client.redrive(topic, "jobs", []) == 0
+    assert client.discard(topic, "jobs", reason="time") == 1
+    assert [task.record.offset for task in client.dead(topic, "jobs")] == [2, 3]
+    assert client.discard(topic, "jobs", [dead[2].id, dead[2].id]) == 1
+    assert client.redrive(topic, "jobs") == 1
+    assert client.dead(topic, "jobs") == []
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        again = []
+        while len(again) < 4:
+            again += worker.fetch(10, wait=WAIT)
+        assert sorted((task.offset, task.attempt) for task in again) == [(0, 1), (1, 1), (3, 1), (5, 1)]
+
+
+def test_schedules_are_set_listed_replaced_and_forgotten(client, topic):
+    client.create_topic(topic)
+    made = client.schedule(topic, "tick", "every 30s", b"go", key=b"k", headers={"h": b"1"}, priority=3)
+    assert (made.topic, made.name, made.spec, made.value, made.key) == (topic, "tick", "every 30s", b"go", b"k")
+    assert made.last is None
+    assert made.next is not None
+    client.schedule(topic, "tick", "0 6 * * mon-fri", b"morning", zone="Europe/Vienna")
+    (found,) = client.schedules(topic)
+    assert (found.spec, found.zone, found.value) == ("0 6 * * mon-fri", "Europe/Vienna", b"morning")
+    assert topic in [schedule.topic for schedule in client.schedules()]
+    client.delete_schedule(topic, "tick")
+    assert client.schedules(topic) == []
+    with pytest.raises(UnknownSchedule, match="tick"):
+        client.delete_schedule(topic, "tick")
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "says"),
+    [
+        (lambda c, t: c.set_queue(t, "jobs", lease=1), InvalidSettings, "lease_s"),
+        (lambda c, t: c.set_queue(t, "jobs", start="now"), InvalidArgument, "start='now' is not a place to start"),
+        (lambda c, t: c.pause_queue(t, "jobs", 5), InvalidArgument, "until=5 is not a datetime"),
+        (lambda c, t: c.task("nonsense", "jobs"), InvalidArgument, "'nonsense' is no id of a task"),
+        (lambda c, t: c.redrive(t, "jobs", ["other-0-1"]), InvalidArgument, "task other-0-1 is of topic other"),
+        (lambda c, t: c.redrive(t, "jobs", f"{t}-0-1"), InvalidArgument, "is one id: give a list"),
+        (lambda c, t: c.redrive(t, "jobs", [f"{t}-0-1"], reason="x"), InvalidArgument, "both choose"),
+        (lambda c, t: c.redrive(t, "jobs", per_s=-1), InvalidArgument, "per_s=-1 is not a number of tasks a second"),
+        (lambda c, t: c.schedule(t, "s", "every 30s", b"x", priority=256), InvalidArgument, "priority=256"),
+        (lambda c, t: c.schedule(t, "s", "61 * * * *", b"x"), InvalidRequest, "61"),
+        (lambda c, t: c.schedule(t, "s", "every 30s", "text"), InvalidArgument, "value: Expected `bytes`, got `str`"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_reason(client, topic, call, kind, says):
+    client.create_topic(topic)
+    with pytest.raises(kind) as caught:
+        call(client, topic)
+    assert says in caught.value.message
+
+
+def test_sums_are_over_all_partitions():
+    early, late = moment(5), moment(9)
+    queue = Queue(
+        "t", "q", {}, [QueuePartition(0, 1, 2, 3, 4, 5, late, None), QueuePartition(1, 1, 1, 1, 1, 1, early, late)]
+    )
+    assert (queue.ready, queue.in_flight, queue.delayed, queue.waiting, queue.dead) == (2, 3, 4, 5, 6)
+    assert (queue.depth, queue.oldest, queue.paused_until) == (14, early, late)
+    empty = Queue("t", "q", {}, [QueuePartition(0, 0, 0, 0, 0, 0, None, None)])
+    assert (empty.oldest, empty.paused_until) == (None, None)
+
+
+def test_times_that_no_calendar_has_are_the_last_one():
+    assert moment(-1) is None
+    assert moment(FOREVER_US) == datetime.max.replace(tzinfo=UTC)
+    never = messages.Schedule(b"", "t", "s", "0 0 30 2 *", "UTC", b"", None, FOREVER_US, -1, 0)
+    assert (schedule_of(never).next, schedule_of(never).last) == (None, None)
+
+
+def test_dead_tasks_carry_their_own_records():
+    made = encode([b"a", b"b", b"c"], keys=[b"k", None, b"l"])
+    head = stamp(made, Stamp(1, 7, 1, bytes(16), 99, 0))
+    found = [messages.DeadTask(9, 2, 5, "why", [(4, "w", "before")]), messages.DeadTask(7, 1, 6, "", [])]
+    late, early = dead_of("t", 3, found, bytes(head + made[len(head) :]))
+    assert (late.record.value, late.record.key, late.id, late.attempt) == (b"c", b"l", "t-3-9", 2)
+    assert (late.history[0].worker, late.history[0].reason, late.time) == ("w", "before", moment(5))
+    assert (early.record.value, early.record.timestamp, early.history) == (b"a", 99, [])
