@@ -29,6 +29,14 @@ class LogTime:
         """The last reading."""
         return self._last_us
 
+    def reach(self, time_us: int) -> None:
+        """A log that is open now ends at `time_us`: go on from there, unless it is too far ahead to be followed.
+
+        A wall clock that was set back while the node was down would let the log's time stand still, and leases with it.
+        """
+        if 0 < time_us - self._last_us <= self._jump_us:
+            self._last_us = time_us
+
     def read(self, now: Now) -> int:
         """Log time at `now`."""
         wall_us, monotonic_s = now

@@ -66,6 +66,8 @@ class Node:
         self._agenda = Agenda()
         self._time = LogTime(now, config.clock_jump_s)
         self._house = House(store, self._agenda)
+        for ledger in self._house.ledgers():
+            self._time.reach(ledger.log.last_time_us)
         self._incarnation = int.from_bytes(randomness(8), "little") or 1
         first_session = int.from_bytes(randomness(6), "little") << 14
         self._sessions = Sessions(port, self._agenda, first_session, config.max_sessions)

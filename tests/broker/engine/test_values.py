@@ -125,6 +125,15 @@ def test_a_jump_that_is_taken_back_leaves_no_report():
     assert time.ignored_us == 0
 
 
+def test_log_time_goes_on_from_where_a_log_ended_unless_that_is_too_far_ahead():
+    time = LogTime(Now(100 * 10**6, 0.0), jump_s=60)
+    time.reach(130 * 10**6)
+    time.reach(90 * 10**6)
+    time.reach(1000 * 10**6)
+    assert time.read(Now(100 * 10**6, 0.0)) == 130 * 10**6
+    assert time.read(Now(105 * 10**6, 5.0)) == 135 * 10**6, "it does not stand still"
+
+
 # -- effects ----------------------------------------------------------------------------------------
 
 SAMPLES = [
