@@ -8,6 +8,7 @@ Contract: applies what it is told and decides nothing. A record is in at most on
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
@@ -121,12 +122,15 @@ class Lease:
         """What it still has of `ranges`, of all when there are none, as (first offset, how many, attempt)."""
         if not ranges:
             return list(self.runs())
+        apart = _apart(ranges)
         found: list[Run] = []
         for offset, count, attempt in self.runs():
-            for first, many in ranges:
-                low, high = max(offset, first), min(offset + count, first + many)
+            at = max(bisect_right(apart, (offset,)) - 1, 0)
+            while at < len(apart) and apart[at][0] < offset + count:
+                low, high = max(offset, apart[at][0]), min(offset + count, apart[at][1])
                 if low < high:
                     found.append((low, high - low, attempt))
+                at += 1
         return found
 
     def granted(self, first: int, count: int) -> bool:
@@ -166,6 +170,17 @@ class Lease:
         lease = cls(body.token, body.worker, body.until_us, extents)
         lease.keys, lease.history = dict(body.keys), dict(body.history)
         return lease
+
+
+def _apart(ranges: Sequence[Range]) -> list[tuple[int, int]]:
+    """Ranges as (first, end), in order and without overlap: a record that is named twice is one record."""
+    apart: list[tuple[int, int]] = []
+    for first, count in sorted(ranges):
+        if apart and first <= apart[-1][1]:
+            apart[-1] = (apart[-1][0], max(apart[-1][1], first + count))
+        else:
+            apart.append((first, first + count))
+    return apart
 
 
 SLACK = 64

@@ -75,14 +75,14 @@ class WaitingTable(dict[int, Waiting]):
 
     def _ripen(self, now_us: int) -> None:
         """Move what is ready by now to the ready ones."""
-        timed, ripe = self._timed, list[int]()
+        timed, ripe = self._timed, set[int]()  # one that left and came back within a microsecond is there twice
         while timed and timed[0][0] <= now_us:
             ready_us, offset = heappop(timed)
             known = self.get(offset)
             if known is not None and known.ready_us == ready_us and not self._is_ready(offset):
-                ripe.append(offset)
+                ripe.add(offset)
         if len(ripe) > SLACK:
-            self._ready = sorted(self._ready + ripe)
+            self._ready = sorted([*self._ready, *ripe])
             return
         for offset in ripe:
             insort(self._ready, offset)
