@@ -35,6 +35,9 @@ TERM_SHIFT = 40
 RAN_OUT = "the lease ran out"
 """Why a record is tried again whose worker was not heard of."""
 
+LIMIT_FELL = "max_attempts was lowered"
+"""Why a record is dead that waited when its group's limit fell."""
+
 REASON_MOST = 4096
 """Characters of a reason."""
 
@@ -123,7 +126,7 @@ class Working:
         most = queue.settings.max_attempts
         tried = sorted([(at, each.attempt) for at, each in queue.waiting.items() if each.attempt >= most])
         if tried:
-            reason = f"max_attempts was lowered to {most}"
+            reason = f"{LIMIT_FELL} to {most}"
             self._partition.ledger.propose(fx.TasksDied(queue.group, 0, list(joined(tried)), reason))
 
     def pause(self, group: str, until_us: int, waiter: Waiter) -> None:
@@ -165,9 +168,9 @@ class Working:
         queue = self.find(group)
         lease = None if queue is None else queue.leases.get(token)
         left = [] if lease is None else lease.among(ranges)
-        if left and self._partition.log.poisoned is None:
-            runs = untried(left, self.time(now_us))
-            self._partition.ledger.propose(fx.TasksReturned(group, token, runs, ended=False))
+        if queue is not None and left and self._partition.log.poisoned is None:
+            for effect in _untried(queue, token, left, self.time(now_us), ended=False):
+                self._partition.ledger.propose(effect)
 
     def expire(self, group: str, now_us: int, waiter: Waiter) -> None:
         """End the leases whose time is up."""
@@ -267,8 +270,9 @@ def _settled(
 ) -> Iterator[Outcome]:
     match settle.verb:
         case Verb.ACK:
+            ranges = [(first, count) for first, count, _ in left] if settle.ranges else []
             results = [(at, result) for at, result in settle.results if _is_among(left, at)]
-            yield fx.TasksFinished(queue.group, lease.token, settle.ranges, results)
+            yield fx.TasksFinished(queue.group, lease.token, ranges, results)
         case Verb.NACK:
             if settle.delay_ms == BY_GROUP:
                 retry = partial(backed_off, queue.settings, now_us, chance)
@@ -278,7 +282,7 @@ def _settled(
         case Verb.REJECT:
             yield fx.TasksDied(queue.group, lease.token, left, settle.reason)
         case _:
-            yield fx.TasksReturned(queue.group, lease.token, untried(left, now_us))
+            yield from _untried(queue, lease.token, left, now_us, ended=True)
 
 
 def _failed(
@@ -292,6 +296,17 @@ def _failed(
         yield fx.TasksReturned(queue.group, lease.token, again, reason, ended)
     if dead:
         yield fx.TasksDied(queue.group, lease.token, dead, reason, ended)
+
+
+def _untried(queue: Queue, token: int, runs: list[Run], now_us: int, *, ended: bool) -> Iterator[Outcome]:
+    """Back without a try: what has had all its attempts before, by a limit that is lower now, is dead."""
+    most = queue.settings.max_attempts
+    again = [run for run in runs if run[2] <= most]
+    over = [(first, count, attempt - 1) for first, count, attempt in runs if attempt > most]
+    if again:
+        yield fx.TasksReturned(queue.group, token, untried(again, now_us), ended=ended)
+    if over:
+        yield fx.TasksDied(queue.group, token, over, f"{LIMIT_FELL} to {most}", ended)
 
 
 def _at(time_us: int) -> Retry:

@@ -112,3 +112,30 @@ def test_who_waits_gets_a_record_when_it_may_be_tried_again(rig: Rig):
     assert rig.answers(request) == []
     rig.pass_time(1)
     assert [each.runs for each in rig.answers(request)] == [[(0, 1, 2)]]
+
+
+def test_a_limit_of_attempts_that_falls_ends_what_waits_and_what_comes_back_untried(rig: Rig, topic: bytes):
+    first = rig.lease(topic, most=2)
+    rig.settle(topic, m.Settle(0, first.token, NACK, [], 0, "no"))
+    second = rig.lease(topic, most=1)
+    assert second.runs == [(0, 1, 2)]
+    rig.ask(m.SetQueue, topic, "g", {"max_attempts": 1})
+    rig.settle(topic, m.Settle(0, second.token, RELEASE))
+    assert rig.lease(topic, most=2).runs == [(2, 2, 1)]
+    answer = rig.ask(m.ListDead, topic, "g", 0, 0, 10)
+    reason = "max_attempts was lowered to 1"
+    assert [(task.offset, task.attempt, task.reason) for task in answer.tasks] == [(0, 1, reason), (1, 1, reason)]
+
+
+def test_a_lease_ends_in_its_time_though_the_clock_was_set_back_while_the_node_was_down(rig: Rig, topic: bytes):
+    rig.lease(topic, most=1)
+    rig.now = rig.now._replace(wall_us=rig.now.wall_us - 1_800_000_000)
+    rig.restart()
+    rig.pass_time(31)
+    assert rig.lease(topic, most=1).runs == [(0, 1, 2)]
+
+
+def test_a_record_that_a_settle_names_twice_comes_back_once(rig: Rig, topic: bytes):
+    leased = rig.lease(topic, most=3)
+    rig.settle(topic, m.Settle(0, leased.token, NACK, [(1, 1), (2, 1), (1, 2)], 0, "no"))
+    assert rig.lease(topic, most=3).runs == [(1, 2, 2), (3, 1, 1)]
