@@ -1,0 +1,118 @@
+"""Thousands of random lives of queue groups against the model, and the model against lives gone wrong.
+
+Each life drives every verb, right and wrong, with crashes that keep or lose what was not synced, restarts from files
+with and without snapshots, and clocks that are set. After every step the engine's state is the model's; at the end
+everything is worked off, and the log gives the same state from its first batch and from its newest snapshot.
+
+`Life(seed).run(STEPS)` replays a failure; its message has the seed and the last steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from penstock.broker.engine import effects
+from penstock.broker.engine.replay import replay
+from penstock.broker.engine.state import PartitionState
+from support.queue_life import Life
+
+STEPS = 30
+LIVES = 100
+"""Of each seed: 20 seeds make 2,000 in `make test`."""
+
+
+class NoSnapshots:
+    """A store that has lost all its snapshots."""
+
+    def load_snapshot(self, log: Any) -> None:
+        return None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_random_life_is_what_the_model_says_at_every_step(seed: int):
+    for number in range(LIVES):
+        life = Life(seed * LIVES + number)
+        life.run(STEPS)
+        check_replay(life)
+
+
+def check_replay(life: Life) -> None:
+    """The log adds up to what is there, with snapshots and without."""
+    for ledger in life.rig.node._house.partitions:
+        live = ledger.applied.encode()
+        for store in (life.rig.store, NoSnapshots()):
+            again = replay(ledger.log, PartitionState, store, lambda _: None)  # pyright: ignore[reportArgumentType]
+            assert again.applied.encode() == live, f"seed {life.seed}: replay of {ledger.log.path} gives another state"
+
+
+def test_equal_seeds_live_equal_lives():
+    def run() -> list[str]:
+        life = Life(7)
+        life.run(STEPS)
+        return life.steps
+
+    assert run() == run()
+
+
+def test_lives_are_long_enough_to_meet_everything():
+    """Over some lives each command does its work: leases, refusals, losses, snapshots."""
+    text, snapshots = "", 0
+    for seed in range(40):
+        life = Life(seed)
+        life.run(STEPS)
+        text += "\n".join(life.steps)
+        snapshots += len(life.rig.store.snapshots)
+    for word in (
+        "-> w",
+        "lease_lost",
+        "unknown_lease",
+        "invalid_request",
+        "lose_power 0:",
+        "restart killed",
+        "restart clean",
+    ):
+        assert word in text, f"no life ever had {word!r}"
+    assert snapshots
+
+
+# -- the checker is checked -----------------------------------------------------------------------
+
+
+def fails(monkeypatch: pytest.MonkeyPatch, target: str, wrong: Any) -> bool:
+    """Whether some life notices that the engine is wrong."""
+    for seed in range(60):
+        with monkeypatch.context() as patch:
+            patch.setattr(target, wrong)
+            try:
+                Life(seed).run(STEPS)
+            except AssertionError as error:
+                return f"seed {seed}" in str(error)
+    return False
+
+
+QUEUE = "penstock.broker.engine.queues.queue.Queue"
+WORKING = "penstock.broker.engine.queues.working"
+
+
+def test_an_ack_that_is_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    assert fails(monkeypatch, f"{QUEUE}.finished", lambda *_: None)
+
+
+def test_a_lease_that_never_ends_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    assert fails(monkeypatch, f"{WORKING}.Working.expire", lambda *_: None)
+
+
+def test_an_attempt_too_many_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    def endless(queue: Any, lease: Any, runs: Any, reason: str, retry: Any, *, ended: bool) -> Any:
+        timed = [each for run in runs for each in retry(run)]
+        return [effects.TasksReturned(queue.group, lease.token, timed, reason, ended)]
+
+    assert fails(monkeypatch, f"{WORKING}._failed", endless)
+
+
+def test_a_pause_that_is_too_short_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    def hasty(settings: Any, now_us: int, chance: Any, run: tuple[int, int, int]) -> list[tuple[int, int, int, int]]:
+        return [(*run, now_us)]
+
+    assert fails(monkeypatch, f"{WORKING}.backed_off", hasty)

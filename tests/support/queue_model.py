@@ -1,0 +1,371 @@
+"""Queue groups as a child would keep them: a dict of records, a dict of leases, and a loop for every question.
+
+Idea: what a verb does is written down a second time, as plainly as possible and without looking at how the engine does
+it. Where the engine may choose (jitter, which of several keys), the model takes what was chosen and checks that it was
+allowed. Everything on one partition stands in one `Shelf`, so that a lost end of its log is a copy from before.
+
+Contract: `Refused` is what a request deserves; everything else that is wrong is an AssertionError.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from penstock.broker.engine.queues.settings import QueueSettings
+
+ACK, NACK, REJECT, RELEASE = range(4)
+RAN_OUT = "the lease ran out"
+
+
+class Refused(Exception):
+    """A request that must be refused with this code."""
+
+
+@dataclass
+class Record:
+    value: bytes
+    key: bytes | None = None
+    priority: int = 0
+    not_before_us: int = 0  # 0 unless it was later than the time of its batch
+
+
+@dataclass
+class Task:
+    """One record in one group."""
+
+    state: str = "untouched"  # leased, waiting, dead, done, cancelled, discarded
+    attempt: int = 0  # leases that count, the present one included
+    ready_us: int = 0
+    token: int = 0
+    history: list[tuple[str, str]] = field(default_factory=list)  # worker, reason
+    reason: str = ""
+    cancelling: bool = False
+    progress: bytes | None = None
+
+
+@dataclass
+class Given:
+    """A lease, as long as it holds something."""
+
+    worker: str
+    until_us: int
+    records: frozenset[int]  # everything that was ever given under it
+
+
+@dataclass
+class Group:
+    settings: QueueSettings
+    start: int
+    tasks: dict[int, Task] = field(default_factory=dict)
+    leases: dict[int, Given] = field(default_factory=dict)
+    ended: set[int] = field(default_factory=set)
+    tokens: list[int] = field(default_factory=list)
+    paused_until_us: int = 0
+    grants: dict[bytes, list[int]] = field(default_factory=dict)  # times of leases by key, of this node's life
+
+    def copy(self) -> Group:
+        tasks = {offset: replace(task) for offset, task in self.tasks.items()}
+        leases = {token: replace(given) for token, given in self.leases.items()}
+        grants = {key: list(times) for key, times in self.grants.items()}
+        return replace(self, tasks=tasks, leases=leases, ended=set(self.ended), tokens=list(self.tokens), grants=grants)
+
+    def held_by(self, token: int) -> list[int]:
+        return [offset for offset, task in self.tasks.items() if task.token == token and task.state == "leased"]
+
+    @property
+    def keyed(self) -> bool:
+        s = self.settings
+        return s.order == "key" or s.fair or s.key_concurrency is not None or s.key_rate_per_s is not None
+
+
+@dataclass
+class Shelf:
+    """One partition."""
+
+    records: list[Record] = field(default_factory=list)
+    groups: dict[str, Group] = field(default_factory=dict)
+
+    def copy(self) -> Shelf:
+        """As it stands now; records never change, and what changes of a task is replaced."""
+        return Shelf(list(self.records), {name: group.copy() for name, group in self.groups.items()})
+
+    def group(self, name: str) -> Group:
+        if name not in self.groups:
+            raise Refused("unknown_group")
+        return self.groups[name]
+
+    def produce(self, records: list[Record]) -> None:
+        for record in records:
+            for group in self.groups.values():
+                group.tasks[len(self.records)] = Task()
+            self.records.append(record)
+
+    def create(self, name: str, settings: QueueSettings, start: int) -> None:
+        tasks = {offset: Task() for offset in range(start, len(self.records))}
+        self.groups[name] = Group(settings, start, tasks)
+
+    def set(self, name: str, settings: QueueSettings) -> None:
+        """Other settings; what has had all its attempts by now is dead."""
+        group = self.groups[name]
+        group.settings = settings
+        for task in group.tasks.values():
+            if task.state == "waiting" and task.attempt >= settings.max_attempts:
+                task.state, task.reason = "dead", f"max_attempts was lowered to {settings.max_attempts}"
+
+    # -- leases -------------------------------------------------------------------------------------
+
+    def may_go(self, group: Group, offset: int, now_us: int) -> bool:
+        """Whether a record could be leased, keys and pauses aside."""
+        task, record = group.tasks[offset], self.records[offset]
+        if task.state == "waiting":
+            return task.ready_us <= now_us
+        return task.state == "untouched" and record.not_before_us <= now_us
+
+    def is_special(self, offset: int) -> bool:
+        return bool(self.records[offset].priority or self.records[offset].not_before_us)
+
+    def candidates(self, group: Group, end: int, now_us: int) -> list[int]:
+        """What a group without keys would lease next from the records below `end`, in order."""
+        if group.paused_until_us > now_us:
+            return []
+        found = [offset for offset in group.tasks if offset < end and self.may_go(group, offset, now_us)]
+        return sorted(found, key=lambda offset: (group.tasks[offset].state == "untouched", offset))
+
+    def grant(self, group: Group, token: int, worker: str, until_us: int, runs: dict[int, int], now_us: int) -> None:
+        """A lease was given: of records (attempt by offset) that could go."""
+        assert not group.tokens or token > group.tokens[-1], f"token {token} does not rise"
+        assert group.paused_until_us <= now_us, "leased while paused"
+        assert runs, "an empty lease"
+        for offset, attempt in sorted(runs.items()):
+            task = group.tasks[offset]
+            assert self.may_go(group, offset, now_us), f"record {offset} was leased though {task}"
+            assert attempt == task.attempt + 1, f"record {offset}: attempt {attempt} after {task}"
+            assert attempt <= group.settings.max_attempts, f"record {offset}: attempt {attempt} is above the limit"
+        self._check_keys(group, runs, now_us)
+        for offset, attempt in runs.items():
+            task = group.tasks[offset]
+            task.state, task.attempt, task.token, task.ready_us, task.reason = "leased", attempt, token, 0, ""
+        group.leases[token] = Given(worker, until_us, frozenset(runs))
+        group.tokens.append(token)
+
+    def _check_keys(self, group: Group, runs: dict[int, int], now_us: int) -> None:
+        settings = group.settings
+        busy = self.busy(group)
+        for offset in sorted(runs):
+            key = self.records[offset].key
+            if key is None:
+                continue
+            if settings.order == "key":
+                assert not busy[key], f"record {offset} was leased while its key {key!r} was"
+                before = self.before(group, offset)
+                assert not set(before) - runs.keys(), f"record {offset} was leased before {before} of its key"
+            busy[key] += 1
+            assert busy[key] <= (settings.key_concurrency or 1 << 30), f"{busy[key]} of key {key!r} at once"
+            if settings.key_rate_per_s is not None:
+                self._check_rate(group, key, settings.key_rate_per_s, now_us)
+
+    def _check_rate(self, group: Group, key: bytes, rate: float, now_us: int) -> None:
+        times = group.grants.setdefault(key, [])
+        times.append(now_us)
+        burst = max(1, round(rate / 10))
+        for index, earlier_us in enumerate(times):
+            assert len(times) - index <= rate * (now_us - earlier_us) / 1e6 + burst + 1e-6, f"rate of key {key!r}"
+
+    def busy(self, group: Group) -> Counter[bytes]:
+        """How many records of each key are leased."""
+        keys = [self.records[offset].key for offset, task in group.tasks.items() if task.state == "leased"]
+        return Counter(key for key in keys if key is not None)
+
+    def before(self, group: Group, offset: int) -> list[int]:
+        """Earlier records of the same key that have yet to be worked off; delays of their producer hold no key."""
+        key, priority = self.records[offset].key, self.records[offset].priority
+        return [
+            other
+            for other, task in group.tasks.items()
+            if other < offset
+            and self.records[other].key == key
+            and (task.state == "waiting" or (task.state == "untouched" and not self.is_special(other)))
+            and self.records[other].priority >= priority
+        ]
+
+    # -- what becomes of them -----------------------------------------------------------------------
+
+    def lease_of(self, group: Group, token: int) -> Given | None:
+        """The lease of a token; None when the worker settled all of it. Raises Refused."""
+        given = group.leases.get(token)
+        if given is None and token not in group.ended:
+            last = group.tokens[-1] if group.tokens else 0
+            raise Refused("lease_lost" if token <= last else "unknown_lease")
+        return given
+
+    def settle(
+        self, name: str, token: int, verb: int, ranges: list[tuple[int, int]], delay_ms: int, reason: str, now_us: int
+    ) -> list[int]:
+        """What a worker says. Returns the records whose `ready_us` was chosen by chance, to be adopted."""
+        group = self.group(name)
+        if verb not in range(4) or delay_ms < -1:
+            raise Refused("invalid_request")
+        given = self.lease_of(group, token)
+        if given is None:
+            return []
+        named = {offset for first, count in ranges for offset in range(first, first + count)}
+        if not named <= given.records or any(count == 0 for _, count in ranges):
+            raise Refused("unknown_lease")
+        left = [offset for offset in group.held_by(token) if not ranges or offset in named]
+        chance = [offset for offset in left if self._one(group, offset, verb, delay_ms, reason, now_us)]
+        if left:
+            self._ended(group, token, by_worker=True)
+        return chance
+
+    def _one(self, group: Group, offset: int, verb: int, delay_ms: int, reason: str, now_us: int) -> bool:
+        task = group.tasks[offset]
+        task.progress = None
+        if verb == ACK:
+            task.state, task.cancelling = "done", False
+        elif verb == RELEASE and task.attempt > group.settings.max_attempts:
+            task.attempt -= 1
+            self._dies(group, offset, f"max_attempts was lowered to {group.settings.max_attempts}")
+        elif verb == RELEASE:
+            self._back(group, offset, task.attempt - 1, now_us, "")
+        elif verb == REJECT or task.attempt >= group.settings.max_attempts:
+            self._dies(group, offset, reason)
+        else:
+            self._back(group, offset, task.attempt, now_us + max(delay_ms, 0) * 1000, reason)
+            return delay_ms == -1 and task.state == "waiting"
+        return False
+
+    def _back(self, group: Group, offset: int, attempt: int, ready_us: int, reason: str) -> None:
+        task = group.tasks[offset]
+        if task.cancelling:
+            task.state, task.cancelling = "cancelled", False
+            return
+        self._failed(group, task, reason)
+        task.state, task.attempt, task.ready_us = "waiting", attempt, ready_us
+
+    def _dies(self, group: Group, offset: int, reason: str) -> None:
+        task = group.tasks[offset]
+        if task.cancelling:
+            task.state, task.cancelling = "cancelled", False
+            return
+        self._failed(group, task, reason)
+        task.state, task.reason = "dead", reason
+
+    def _failed(self, group: Group, task: Task, reason: str) -> None:
+        if reason:
+            task.history = [*task.history, (group.leases[task.token].worker, reason)][-20:]
+
+    def _ended(self, group: Group, token: int, *, by_worker: bool) -> None:
+        if not group.held_by(token):
+            del group.leases[token]
+            if by_worker:
+                group.ended.add(token)
+
+    def expire(self, now_us: int) -> None:
+        """Leases whose time is up are taken back."""
+        for group in self.groups.values():
+            for token in [token for token, given in group.leases.items() if given.until_us <= now_us]:
+                for offset in group.held_by(token):
+                    task = group.tasks[offset]
+                    task.progress = None
+                    if task.attempt >= group.settings.max_attempts:
+                        self._dies(group, offset, RAN_OUT)
+                    else:
+                        self._back(group, offset, task.attempt, now_us, RAN_OUT)
+                self._ended(group, token, by_worker=False)
+
+    # -- administration -----------------------------------------------------------------------------
+
+    def extend(self, name: str, token: int, until_us: int) -> list[int]:
+        """A lease ends at another time. Returns the records of it that somebody cancelled. Raises Refused."""
+        group = self.group(name)
+        given = group.leases.get(token)
+        if given is None:
+            raise Refused("lost")
+        given.until_us = until_us
+        return [offset for offset in group.held_by(token) if group.tasks[offset].cancelling]
+
+    def cancel(self, name: str, offset: int) -> None:
+        task = self.group(name).tasks[offset]
+        if task.state == "leased":
+            task.cancelling = True
+        elif task.state in ("untouched", "waiting"):
+            task.state, task.attempt, task.ready_us = "cancelled", 0, 0
+
+    def redrive(self, name: str, offset: int, ready_us: int) -> None:
+        task = self.group(name).tasks[offset]
+        assert task.state == "dead"
+        task.state, task.attempt, task.ready_us, task.reason = "waiting", 0, ready_us, ""
+
+    def discard(self, name: str, offset: int) -> None:
+        task = self.group(name).tasks[offset]
+        assert task.state == "dead"
+        task.state = "discarded"
+
+
+# -- comparing ------------------------------------------------------------------------------------
+
+
+def as_modelled(shelf: Shelf, group: Group) -> dict[str, Any]:
+    """What can be seen of a group, from the model."""
+    tables: dict[str, Any] = {"leased": {}, "waiting": {}, "dead": {}, "cancelling": set()}
+    for offset, task in group.tasks.items():
+        if task.state == "leased":
+            tables["leased"][offset] = (task.token, task.attempt)
+            if task.cancelling:
+                tables["cancelling"].add(offset)
+        elif task.state == "waiting":
+            tables["waiting"][offset] = (task.attempt, task.ready_us, tuple(task.history))
+        elif task.state == "dead":
+            tables["dead"][offset] = (task.attempt, task.reason, tuple(task.history))
+    tables["leases"] = {token: (given.worker, given.until_us) for token, given in group.leases.items()}
+    tables["ended"] = group.ended
+    tables["paused"] = group.paused_until_us
+    tables["start"] = group.start
+    tables["settings"] = group.settings
+    tables["untouched"] = {
+        offset
+        for offset, task in group.tasks.items()
+        if task.state == "untouched" and not shelf.is_special(offset)
+    }  # fmt: skip
+    return tables
+
+
+def as_kept(shelf: Shelf, queue: Any) -> dict[str, Any]:
+    """The same from the state of the engine."""
+    tables: dict[str, Any] = {"leased": {}, "cancelling": set(queue.cancelling)}
+    for token, lease in queue.leases.items():
+        for first, count, attempt in lease.runs():
+            for offset in range(first, first + count):
+                assert offset not in tables["leased"], f"record {offset} is in two leases"
+                tables["leased"][offset] = (token, attempt)
+    tables["waiting"] = {
+        offset: (each.attempt, each.ready_us, tuple((worker, reason) for _, worker, reason in each.history))
+        for offset, each in queue.waiting.items()
+    }
+    tables["dead"] = {
+        offset: (each.attempt, each.reason, tuple((worker, reason) for _, worker, reason in each.history))
+        for offset, each in queue.dead.items()
+    }
+    tables["leases"] = {token: (lease.worker, lease.until_us) for token, lease in queue.leases.items()}
+    tables["ended"] = set(queue.ended)
+    tables["paused"] = queue.paused_until_us
+    tables["start"] = queue.start
+    tables["settings"] = queue.settings
+    beyond = set(range(queue.frontier, len(shelf.records))) | set(queue.held)
+    tables["untouched"] = {
+        offset for offset in beyond if offset not in queue.cancelled and not shelf.is_special(offset)
+    }
+    return tables
+
+
+def differences(shelf: Shelf, table: Any) -> list[str]:
+    """What the engine's groups of one partition have otherwise than the model; nothing when they agree."""
+    found = [f"groups {sorted(table.by_name)}, the model has {sorted(shelf.groups)}"]
+    if sorted(table.by_name) == sorted(shelf.groups):
+        found = []
+    for name in sorted(shelf.groups.keys() & table.by_name.keys()):
+        model, kept = as_modelled(shelf, shelf.groups[name]), as_kept(shelf, table.by_name[name])
+        found += [f"{name}.{key}: {kept[key]}, the model has {model[key]}" for key in model if model[key] != kept[key]]
+    return found

@@ -1,0 +1,233 @@
+"""What workers, producers and administrators ask of a life, right and wrong: told to the node, and to the model.
+
+Contract: a request that was sent is in `demands` (a Lease, by the name of its worker) or in `expected` (any other, with
+a check of its answer), and the model has done what it means.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from penstock.broker.engine.queues.settings import QueueSettings, altered
+from penstock.storage.batch import encode
+from penstock.transport import messages as m
+from support.engine import Rig
+from support.queue_model import NACK, Record, Refused, Shelf
+
+PARTITIONS = 2
+GROUPS = ("g", "h")
+
+
+def refusals(answer: m.Leased | m.Settled) -> list[tuple[int, str]]:
+    return [(each.index, each.code) for each in answer.refused]
+
+
+KEYED: list[dict[str, Any]] = [
+    {"order": "key"},
+    {"order": "key", "fair": True},
+    {"order": "none", "fair": True},
+    {"order": "none", "fair": False, "key_concurrency": 2},
+    {"key_rate_per_s": 0.5},
+    {"order": "key", "look_ahead": 2},
+    {"order": "none", "fair": False, "key_concurrency": None, "key_rate_per_s": None, "look_ahead": 1000},
+]
+
+
+class Demand(NamedTuple):
+    """A Lease that is not answered yet."""
+
+    request: int
+    message: m.Lease
+    until_s: float  # of waiting
+    refused: list[tuple[int, str]]  # settles of it
+
+
+class Requests:
+    """The requests of a life."""
+
+    dice: random.Random
+    rig: Rig
+    topic: bytes
+    keyed: bool
+    made: int
+    shelves: list[Shelf]
+    demands: dict[str, Demand]
+    expected: dict[int, Callable[[Any, bytes], None]]
+    sent: list[m.SettleTasks]
+    steps: list[str]
+
+    def note(self, text: str) -> None:
+        """Something of this step that a reader of a failure wants to know."""
+        self.steps[-1] += f" {text}"
+
+    def ledger(self, partition: int) -> Any:
+        return self.rig.node._house.topics.by_id[self.topic].readable[partition].ledger
+
+    def now_us(self, partition: int) -> int:
+        """Log time there."""
+        return max(self.rig.node._time.last_us, self.ledger(partition).head.time_us)
+
+    def send(self, message: Any, payload: bytes = b"", peer: str = "c") -> int:
+        self.rig.send(message, payload, peer=peer)
+        return message.request
+
+    def expect(self, request: int, check: Callable[[Any, bytes], None]) -> None:
+        self.expected[request] = check
+
+    def produce(self) -> None:
+        partition, dice = self.dice.randrange(PARTITIONS), self.dice
+        records = [self._record() for _ in range(dice.randint(1, 4))]
+        keys = [record.key for record in records]
+        payload = encode([record.value for record in records], keys=keys if any(keys) else None)
+        shelf = self.shelves[partition]
+        first = len(shelf.records)
+        shelf.produce(records)
+        request = self.send(m.Produce(self.rig.next_request(), self.topic, partition), bytes(payload))
+        self.expect(request, lambda answer, _: self._check_produced(answer, first))
+
+    def _record(self) -> Record:
+        self.made += 1
+        key = self.dice.choice([b"a", b"b", b"c", None]) if self.keyed else None
+        return Record(b"%d" % self.made, key)
+
+    def _check_produced(self, answer: Any, offset: int) -> None:
+        assert isinstance(answer, m.Produced), answer
+        assert answer.offset == offset
+
+    def set_queue(self) -> None:
+        name, dice = self.dice.choice(GROUPS), self.dice
+        given: dict[str, Any] = {
+            "lease_s": dice.choice([1.0, 4.0, 30.0]),
+            "max_attempts": dice.choice([1, 2, 3, 20]),
+            "backoff_s": dice.choice([0.0, 0.5, 2.0]),
+            "jitter": dice.choice([0.0, 0.5]),
+        }
+        if self.keyed:
+            given |= dice.choice(KEYED)
+        message = m.SetQueue(self.rig.next_request(), self.topic, name, given)
+        settings = altered(self._settings(name), given)
+        for shelf in self.shelves:
+            if name in shelf.groups:
+                shelf.set(name, settings)
+            else:
+                shelf.create(name, settings, 0)
+        self.expect(self.send(message), lambda answer, _: self._check_type(answer, m.Queues))
+
+    def _settings(self, name: str) -> QueueSettings:
+        """As a new partition of a group gets them: those of the first that has it."""
+        return next((s.groups[name].settings for s in self.shelves if name in s.groups), QueueSettings())
+
+    def _check_type(self, answer: Any, type_: type) -> None:
+        assert isinstance(answer, type_), answer
+
+    def lease(self) -> None:
+        self._lease(self.dice.choice(GROUPS), self.dice.choice([[], [], self._settles()]))
+
+    def ack_and_lease(self) -> None:
+        self._lease(self.dice.choice(GROUPS), self._settles())
+
+    def _lease(self, name: str, settles: list[m.Settle]) -> None:
+        dice = self.dice
+        self._ask(
+            name, settles, max_records=dice.choice([1, 2, 5, 50]), partition=dice.choice([-1, 0, 1]),
+            lease_ms=dice.choice([0, 0, 1500]), wait_ms=dice.choice([0, 0, 1000, 20_000]),
+        )  # fmt: skip
+
+    def _ask(self, name: str, settles: list[m.Settle], **how: int) -> None:
+        request = self.rig.next_request()
+        worker = f"w{request}"
+        message = m.Lease(request, self.topic, name, worker, settles=settles, **how)
+        settings = self._settings(name)
+        for shelf in self.shelves:
+            if name not in shelf.groups:
+                shelf.create(name, settings, 0)
+        self.send(message, peer=worker)
+        refused = self._settle(name, settles)
+        self.demands[worker] = Demand(request, message, self.rig.now.monotonic_s + message.wait_ms / 1000, refused)
+
+    def settle(self) -> None:
+        settles = self._settles()
+        if settles:
+            self._send_settles(m.SettleTasks(self.rig.next_request(), self.topic, self.dice.choice(GROUPS), settles))
+
+    def settle_again(self) -> None:
+        """A request that was sent before: lost answers are asked for again."""
+        if self.sent:
+            before = self.dice.choice(self.sent[-10:])
+            again = m.SettleTasks(self.rig.next_request(), before.topic, before.group, before.settles)
+            self._send_settles(again)
+
+    def _send_settles(self, message: m.SettleTasks) -> None:
+        self.sent.append(message)
+        self.send(message)
+        refused = self._settle(message.group, message.settles)
+        accepted = {each.partition for each in message.settles} - {message.settles[at].partition for at, _ in refused}
+        self.expect(message.request, lambda answer, _: self._check_settled(answer, refused, accepted))
+
+    def _check_settled(self, answer: Any, refused: list[tuple[int, str]], accepted: set[int]) -> None:
+        assert isinstance(answer, m.Settled), answer
+        assert refusals(answer) == refused
+        for partition in accepted:
+            assert not self.ledger(partition).in_flight, "answered before what was settled is durable"
+
+    def _settles(self) -> list[m.Settle]:
+        """What workers say, mostly under leases that stand."""
+        settles: list[m.Settle] = []
+        for _ in range(self.dice.choice([1, 1, 1, 2])):
+            partition = self.dice.randrange(PARTITIONS)
+            tokens = [t for group in self.shelves[partition].groups.values() for t in group.tokens]
+            live = [t for group in self.shelves[partition].groups.values() for t in group.leases]
+            choice = self.dice.random()
+            pool = live if choice < 0.75 and live else tokens
+            token = self.dice.choice(pool) if pool and choice < 0.95 else self.dice.choice([1, 1 << 40 | 999])
+            settles.append(self._one_settle(partition, token))
+        return settles
+
+    def _one_settle(self, partition: int, token: int) -> m.Settle:
+        dice = self.dice
+        given = [g.leases[token].records for g in self.shelves[partition].groups.values() if token in g.leases]
+        verb = dice.choice([0, 0, 0, 1, 1, 2, 3, 3, 7 if dice.random() < 0.1 else 0])
+        ranges: list[tuple[int, int]] = []
+        if dice.random() < 0.5 and given:
+            ranges = [(offset, 1) for offset in sorted(given[0]) if dice.random() < 0.6]
+            if dice.random() < 0.1:
+                ranges.append((dice.randrange(30), dice.randrange(3)))
+        delay_ms = dice.choice([-1, 0, 700, 5000, -2 if dice.random() < 0.1 else 0]) if verb == NACK else -1
+        return m.Settle(partition, token, verb, ranges, delay_ms, dice.choice(["", "no", "bad luck"]))
+
+    def _settle(self, name: str, settles: list[m.Settle]) -> list[tuple[int, str]]:
+        """Tell the model. Returns which are refused, and why."""
+        refused: list[tuple[int, str]] = []
+        for index, each in enumerate(settles):
+            shelf, now_us = self.shelves[each.partition], self.now_us(each.partition)
+            try:
+                chance = shelf.settle(
+                    name, each.token, each.verb, list(each.ranges), each.delay_ms, each.reason, now_us
+                )
+            except Refused as error:
+                refused.append((index, str(error)))
+                continue
+            self._adopt_times(each.partition, name, chance, now_us)
+        if settles:
+            self.note(f"{name} {[(e.partition, e.token, e.verb, e.ranges, e.delay_ms) for e in settles]} -> {refused}")
+        return refused
+
+    def _adopt_times(self, partition: int, name: str, chance: list[int], now_us: int) -> None:
+        """Back-off is partly chance: within its bounds, what the engine chose stands."""
+        group = self.shelves[partition].groups[name]
+        queue = self.ledger(partition).head.queues.by_name[name]
+        settings = group.settings
+        for offset in chance:
+            task, waiting = group.tasks[offset], queue.waiting.get(offset)
+            pause_us = min(settings.backoff_max_s, settings.backoff_s * 2 ** (task.attempt - 1)) * 1e6
+            if waiting is None:  # given out again within this request: it had no pause to wait for
+                assert pause_us == 0, f"record {offset} was given out again without its pause"
+                task.ready_us = now_us
+                continue
+            low = now_us + pause_us * (1 - settings.jitter)
+            assert low - 1 <= waiting.ready_us <= now_us + pause_us + 1, (
+                f"record {offset} waits until {waiting.ready_us}"
+            )
+            task.ready_us = waiting.ready_us
