@@ -187,6 +187,9 @@ class LogReader:
 
         Raises OutOfBounds with the valid range, Corrupt when the record is in a damaged place.
         """
+        return self._despite_removal(lambda: self._cursor_at(offset))
+
+    def _cursor_at(self, offset: int) -> Cursor:
         limit = self.limit()
         if offset == self._check_bounds(offset, limit):
             return self._cursor_at_end(offset, limit)
@@ -195,7 +198,17 @@ class LogReader:
 
     def cursor_after(self, seq: int) -> Cursor:
         """A cursor whose next batch is the one after `seq`, whatever its kind: for those who replay a log."""
-        return self._cursor_at_end(self.end_offset_at(seq), seq)
+        return self._despite_removal(lambda: self._cursor_at_end(self.end_offset_at(seq), seq))
+
+    def _despite_removal(self, find: Callable[[], Cursor]) -> Cursor:
+        """Find again while segments that were known turn out to be gone: what is asked for may stand in another one."""
+        while True:
+            known = self.names
+            try:
+                return find()
+            except (OutOfBounds, Corrupt):
+                if self.names == known:
+                    raise
 
     def _cursor_at_end(self, offset: int, limit: int) -> Cursor:
         place = self.place_of(limit + 1)

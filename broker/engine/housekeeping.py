@@ -25,6 +25,7 @@ from .settings import TopicSettings
 if TYPE_CHECKING:
     from .house import House
     from .ledger import Ledger
+    from .queues.room import Queues
     from .topics import Topic
 
 
@@ -37,8 +38,9 @@ STEP = 64
 class Housekeeping:
     """Snapshots, retention and expiry of one node."""
 
-    def __init__(self, house: House, config: NodeConfig, time: LogTime, now: Now) -> None:
+    def __init__(self, house: House, queues: Queues, config: NodeConfig, time: LogTime, now: Now) -> None:
         self._house = house
+        self._queues = queues
         self._config = config
         self._time = time
         self._next_s = now.monotonic_s + config.housekeeping_s
@@ -127,6 +129,7 @@ class Housekeeping:
         for state in list(partition.ledger.applied.groups.by_name.values()):
             if state.last_us < oldest and state.group not in topic.memberships:
                 partition.delete_group(state.group)
+        self._queues.upkeep.look(topic, partition, time_us)
 
     def _retain(self, partition: Partition, time_us: int) -> Rest | None:
         """Decide where the partition may begin and remove what is decided. Returns until when that need not be done."""
@@ -142,10 +145,13 @@ class Housekeeping:
         decision = retention.decide(
             extents, rules, first_offset=partition.first, now_us=time_us, cursors=_cursors(partition)
         )
-        if decision.first_offset > partition.ledger.head.first:
-            partition.set_first(decision.first_offset, Raise(partition))
+        wanted = allowed = decision.first_offset
+        if wanted > partition.first:
+            allowed = self._queues.carrier.allowed(partition, extents, wanted, time_us)
+        if allowed > partition.ledger.head.first:
+            partition.set_first(allowed, Raise(partition))
             return None
-        if self._remove(partition):
+        if self._remove(partition) or allowed < wanted:
             return None
         due_us = FOREVER if age_us is None or len(extents) < 2 else extents[0].last_time_us + age_us
         return Rest(partition.seq, settings, due_us)
@@ -156,9 +162,13 @@ class Housekeeping:
         below = log.expired(partition.seq)
         if not below:
             return False
-        gone = log.expired(store.covered(log))
+        carrier = self._queues.carrier
+        bound = carrier.bound(partition)
+        gone = log.expired(min(store.covered(log), bound))
         if gone:
             store.retire(log, gone)
+        elif bound < partition.seq and not log.expired(bound):
+            carrier.carry_again(partition, log.segments()[0].last_seq)
         elif partition.seq > partition.ledger.snapshot_seq:
             self.snapshot(partition.ledger)
         elif partition.ledger.idle:

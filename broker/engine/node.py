@@ -74,9 +74,9 @@ class Node:
         topics = self._house.topics
         self._producing = Producing(topics, port, config, self._time, randomness)
         self._fetching = Fetching(topics, port, config)
-        self._housekeeping = Housekeeping(self._house, config, self._time, now)
         self._queues = Queues(self._house, port, config, self._time, randomness)
         self._scheduling = Scheduling(self._house, port, config, self._time)
+        self._housekeeping = Housekeeping(self._house, self._queues, config, self._time, now)
         self._handlers: Handlers = {
             **self._queues.handlers,
             **self._producing.handlers,

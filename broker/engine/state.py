@@ -21,7 +21,7 @@ from .dedup import KeyTable, KeyTableBody
 from .groups import GroupState, GroupTable
 from .producers import Place, Producer, ProducerTable
 from .queues.intake import Intake, placed
-from .queues.kept import Kept, KeptBody
+from .queues.kept import NOTHING_KEPT, Kept, KeptBody
 from .queues.outbox import Outbox, OutboxEntry
 from .queues.queue import QueueBody
 from .queues.shelf_bodies import NO_SHELVES, ShelvesBody, dump, load
@@ -53,7 +53,7 @@ class SnapshotBody(Struct, array_like=True):
     keys: KeyTableBody = KeyTableBody()
     voids: VoidsBody = VoidsBody()
     outbox_last: int = 0  # the highest number that was given out
-    kept: KeptBody = KeptBody()
+    kept: KeptBody = NOTHING_KEPT
     schedules: list[ScheduleBody] = []
     shelves: ShelvesBody = NO_SHELVES
 
@@ -124,12 +124,12 @@ class PartitionState:
         self.voids.forget_below(self.first)
         if not self.ahead:
             self.shelves.drop_below(self.first)
-        if self.kept:
-            self.kept.retain(unfinished(self))
+            if self.kept:
+                self.kept.retain(unfinished(self))
 
     def keep(self, offsets: np.ndarray, seq: int) -> None:
-        """Records were carried forward into batch `seq`; 0 while it has no place, which changes nothing."""
-        if seq:
+        """Records were carried forward into batch `seq`; what is ahead sees that once it is committed."""
+        if not self.ahead:
             self.kept.add(offsets, seq)
 
     def shelve(self, intake: Intake, place: Place) -> None:
@@ -152,21 +152,22 @@ class PartitionState:
 
     def encode(self) -> bytes:
         """The body of a snapshot."""
-        return msgspec.msgpack.encode(self._body(dump(self.shelves)))
+        return msgspec.msgpack.encode(self._body(dump(self.shelves), self.kept.dump()))
 
-    def _body(self, shelves: ShelvesBody) -> SnapshotBody:
+    def _body(self, shelves: ShelvesBody, kept: KeptBody) -> SnapshotBody:
         return SnapshotBody(
             VERSION, self.seq, self.term, self.first, self.end, self.time_us, {},
             self.producers.dump(), self.groups.dump(), outbox=self.outbox.dump(), queues=self.queues.dump(),
             keys=self.keys.dump(), voids=self.voids.dump(),
-            outbox_last=self.outbox.last, kept=self.kept.dump(), schedules=self.schedules.dump(),
+            outbox_last=self.outbox.last, kept=kept, schedules=self.schedules.dump(),
             shelves=shelves,
         )  # fmt: skip
 
     def copy(self) -> PartitionState:
-        """A state that may get ahead of this one. It looks at the same shelves, which only this one changes."""
-        state = self._of(msgspec.msgpack.decode(msgspec.msgpack.encode(self._body(NO_SHELVES)), type=SnapshotBody))
-        state.shelves, state.ahead = self.shelves, True
+        """A state that may get ahead of this one. Only this one changes the shelves and what is kept."""
+        body = msgspec.msgpack.encode(self._body(NO_SHELVES, NOTHING_KEPT))
+        state = self._of(msgspec.msgpack.decode(body, type=SnapshotBody))
+        state.shelves, state.kept, state.ahead = self.shelves, self.kept, True
         return state
 
     @classmethod

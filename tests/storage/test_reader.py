@@ -353,3 +353,22 @@ def test_a_reader_writes_nothing_and_locks_nothing(tmp_path) -> None:
     with pytest.raises(InvalidTopic):
         LogReader(f"{tmp_path}/nowhere", files)
     assert not files.exists(f"{tmp_path}/nowhere")
+
+
+def test_a_reader_finds_what_is_left_though_it_has_not_looked_since_segments_went() -> None:
+    files = MemoryFiles()
+    writer = make(files)
+    fill(writer)
+    writer.sync()
+    readers = [LogReader(PATH, files, limit=lambda: writer.written) for _ in range(3)]
+    writer.set_first(150)
+    gone = writer.expired(10**6)
+    for ref in gone:
+        files.unlink(ref.path)
+        files.unlink(ref.index_path)
+    writer.forget(gone)
+    first_seq = writer.segments()[0].base_seq
+    assert values(readers[0].cursor(170).next(1))[0] == b"34.0"
+    assert readers[1].cursor_after(first_seq - 1).seq == first_seq
+    with pytest.raises(OutOfBounds, match="which holds"):
+        readers[2].cursor(3)

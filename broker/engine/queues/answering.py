@@ -68,7 +68,7 @@ class Spot:
 class Reading:
     """A lease on its way out."""
 
-    __slots__ = ("max_bytes", "partition", "pieces", "rest", "seqs", "size", "spot")
+    __slots__ = ("kept", "max_bytes", "partition", "pieces", "rest", "seqs", "size", "spot")
 
     def __init__(self, partition: Partition, runs: Sequence[Run], max_bytes: int) -> None:
         self.partition = partition
@@ -78,6 +78,7 @@ class Reading:
         self.seqs: set[int] = set()
         self.size = 0
         self.spot: Spot | None = None
+        self.kept: Batch | None = None  # the one with records carried forward that was read last
 
     def take(self, batch: Batch) -> bool:
         """Take the next records out of a batch. False: it does not fit any more."""
@@ -88,8 +89,9 @@ class Reading:
             self.pieces.append(batch.buffer)
             self.size += batch.batch_bytes
         first, count = self.rest.pop()
-        if first + count > batch.end_offset:
-            self.rest.append((batch.end_offset, first + count - batch.end_offset))
+        end = _end(batch, first, count)
+        if first + count > end:
+            self.rest.append((end, first + count - end))
         return True
 
     @property
@@ -129,6 +131,9 @@ class Answering:
         return 0.0 if spot is None else spot.record_bytes
 
     def _batch(self, reading: Reading, offset: int, token: object) -> Batch | None:
+        kept_seq = reading.partition.ledger.applied.kept.seq(offset)
+        if kept_seq:
+            return self._kept(reading, kept_seq, token)
         spot = reading.spot
         while spot is None or (batch := spot.holding(offset)) is None:
             if spot is None or not spot.leads_to(offset):
@@ -138,6 +143,18 @@ class Answering:
             if spot.cursor.offset > offset and spot.holding(offset) is None:
                 raise OutOfBounds(f"offset {offset} of {reading.partition!r} stands in no batch of records")
         return batch
+
+    def _kept(self, reading: Reading, seq: int, token: object) -> Batch | None:
+        """The batch that a record was carried forward to."""
+        if reading.kept is None or reading.kept.seq != seq:
+            cursor = reading.partition.reader.cursor_after(seq - 1)
+            chunk = self._port.read(cursor, FIRST_READ_BYTES, seq, token)
+            if chunk is COLD:
+                return None
+            if chunk is None:
+                raise OutOfBounds(f"batch {seq} of {reading.partition!r} is not there to be read")
+            reading.kept = chunk.batches[0]
+        return reading.kept
 
     def _find(self, reading: Reading, offset: int) -> Spot:
         before, spot = reading.spot, Spot(reading.partition.cursor(offset))
@@ -175,3 +192,14 @@ class Answering:
         self._spots[reading.partition, group] = spot
         if len(self._spots) > SPOTS:
             self._spots.popitem(last=False)
+
+
+def _end(batch: Batch, first: int, count: int) -> int:
+    """Up to where a batch holds a run of records that begins in it."""
+    if batch.kind != Kind.KEPT:
+        return batch.end_offset
+    offsets = batch.offsets()
+    start = batch.first_at(first)
+    here = offsets[start : start + count]
+    gaps = (here != range(first, first + len(here))).nonzero()[0]
+    return first + (int(gaps[0]) if len(gaps) else len(here))

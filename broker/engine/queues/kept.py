@@ -3,9 +3,8 @@
 Idea: a few records that stay open for long would hold back whole segments. They are copied into a KEPT batch at the
 end of the log; from then on they are read there. The table is two sorted arrays, so a record costs 16 bytes.
 
-Contract: applied when the batch is committed, because only then its seq is known: what is ahead of the log may lack
-entries and must not be asked. What is not open any more is forgotten when the log says that its beginning moved.
-Must not know who has a record open. Pure.
+Contract: changed only by what is committed, because only then the seq of a batch is known. What is not open any more
+is forgotten when the log says that its beginning moved. Must not know who has a record open. Pure.
 """
 
 from __future__ import annotations
@@ -21,6 +20,9 @@ class KeptBody(Struct, array_like=True, frozen=True):
 
     offsets: bytes = b""
     seqs: bytes = b""
+
+
+NOTHING_KEPT = KeptBody()
 
 
 class Kept:

@@ -75,9 +75,10 @@ class Demand:
 class Line:
     """Who waits for records of one group of a topic."""
 
-    __slots__ = ("demands", "prepared", "turn")
+    __slots__ = ("asked_us", "demands", "prepared", "turn")
 
     def __init__(self) -> None:
+        self.asked_us = 0  # when somebody asked last
         self.demands: dict[int, Demand] = {}  # by number, the first come first
         self.prepared = 0  # partitions of which it is known that they have the group
         self.turn = 0  # the partition that is looked at next
@@ -110,8 +111,8 @@ class Leasing:
         demand = Demand(next(self._numbers), peer, topic, message, now.monotonic_s + wait_s)
         demand.gather = Gather(lambda: self._finish(demand), lambda error: self._refuse(demand, error))
         self._prepare(topic, line, message, demand.gather)
+        now_us = line.asked_us = self._time.read(now)
         demand.refused = self.settling.propose(topic, message.group, message.settles, now, demand.gather)
-        now_us = self._time.read(now)
         if not any(self._try(demand, partition, now_us) for partition in self._in_turn(topic, line, message.partition)):
             self._wait(demand, line)
 
@@ -205,6 +206,13 @@ class Leasing:
                     if not self._try(demand, partition, now_us):
                         break
                     del line.demands[demand.number]
+
+    def asked_us(self, topic: Topic, group: str, now_us: int) -> int:
+        """When somebody asked for records of a group last: now, while somebody waits; 0: not since the node opened."""
+        line = self._lines.get(topic, {}).get(group)
+        if line is None:
+            return 0
+        return now_us if line.demands else line.asked_us
 
     @property
     def waiting(self) -> int:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from .alarms import Alarms
 from .answering import Answering
+from .carrying import Carrier
 from .dead import DeadRecords
 from .leasing import Demand, Leasing
 from .picking import Pick, Picker
 from .queue_admin import QueueAdmin
 from .settling import Settling
 from .tasks import Question, Tasks
+from .upkeep import Upkeep
 from .watching import Watching
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class Queues:
         self.leasing.watching, self.leasing.settling = watching, settling
         self.admin = QueueAdmin(topics, port, time, self.leasing, watching)
         self.picker = Picker(port)
+        self.carrier = Carrier(house, self.picker)
+        self.upkeep = Upkeep(self.leasing, config.group_expiry_s)
         dead = DeadRecords(topics, port, self.picker, time, watching)
         self.tasks = Tasks(topics, port, config, time, self.leasing, watching)
         self.handlers: Handlers = {
@@ -104,3 +108,4 @@ class Queues:
         self.leasing.topic_deleted(topic, error)
         for partition in topic.readable:
             self.tasks.topic_deleted(partition, error)
+            self.upkeep.forget(partition)

@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .queue import Cursor
+
 if TYPE_CHECKING:
     from ..state import PartitionState
     from .outbox import Outbox
     from .queue import Queue
+    from .shelves import Shelves
     from .table import QueueTable
+
+NOTHING_TAKEN = Cursor()
 
 
 def untouched(queues: QueueTable, end: int) -> int:
@@ -30,6 +35,17 @@ def open_in(queue: Queue) -> np.ndarray:
     runs = [np.arange(first, first + count) for lease in queue.leases.values() for first, count, _ in lease.runs()]
     tables = [_keys(table) for table in (queue.waiting, queue.held, queue.dead)]
     return np.unique(np.concatenate([*runs, *tables]))
+
+
+def shelved(queue: Queue, shelves: Shelves, high: int) -> np.ndarray:
+    """Records with a priority or a delay, below `high`, that one group has not taken from their shelf."""
+    low, found = max(queue.start, shelves.first), [np.empty(0, np.int64)]
+    for level, shelf in shelves.by_level.items():
+        cursor = queue.cursors.get(level, NOTHING_TAKEN)
+        found.append(shelf.timers.pending((cursor.time_us, cursor.timer), low, high))
+        first = shelf.offsets.below(max(cursor.offset, low))
+        found.append(shelf.offsets.slice(first, shelf.offsets.below(high)))
+    return np.setdiff1d(np.concatenate(found), _keys(queue.cancelled))
 
 
 def on_the_way(outbox: Outbox) -> np.ndarray:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from penstock.broker.engine import effects as fx
+from penstock.broker.engine.queues.intake import Placed
+from penstock.broker.engine.queues.queue import Cursor
 from penstock.broker.engine.queues.settings import parse
-from penstock.broker.engine.queues.unfinished import unfinished, untouched
+from penstock.broker.engine.queues.unfinished import shelved, unfinished, untouched
 from penstock.broker.engine.state import PartitionState
 
 
@@ -46,7 +48,24 @@ def test_what_was_kept_is_forgotten_when_the_log_begins_later_and_nobody_has_it_
     assert [found.kept.seq(offset) for offset in range(4)] == [0, 0, 40, 40]
 
 
-def test_what_has_no_place_in_the_log_yet_is_not_kept():
+def test_what_is_ahead_of_the_log_sees_what_is_kept_when_it_is_committed():
     found = state()
-    found.keep(np.array([2]), 0)
-    assert not found.kept
+    ahead = found.copy()
+    ahead.keep(np.array([2]), 0)
+    assert not ahead.kept
+    found.keep(np.array([2]), 40)
+    assert ahead.kept.seq(2) == 40
+
+
+def test_records_on_a_shelf_are_needed_until_they_are_taken_or_cancelled():
+    found = state()
+    found.shelves.add(Placed(np.array([1, 3, 6, 7]), np.array([0, 9, 9, 0], np.uint8), np.array([500, 0, 0, 600])))
+    a, b = found.queues.by_name["a"], found.queues.by_name["b"]
+    assert shelved(a, found.shelves, 100).tolist() == [1, 3, 6, 7]
+    assert shelved(a, found.shelves, 7).tolist() == [1, 3, 6]
+    assert shelved(b, found.shelves, 100).tolist() == [6, 7]
+    a.cursors[0] = Cursor(0, 500, 1)
+    a.cursors[9] = Cursor(6)
+    assert shelved(a, found.shelves, 100).tolist() == [6, 7]
+    found.effect(fx.TasksCancelled("a", [7]), 9)
+    assert shelved(a, found.shelves, 100).tolist() == [6]
