@@ -37,6 +37,7 @@ BATCHES = [
     bytes(batch.encode([b"v"], event_times=[1], producer_id=7, producer_epoch=1, first_sequence=5)),
     bytes(batch.encode([b"x" * 300] * 9, keys=[b"k"] * 9, codec=Codec.LZ4)),
     bytes(batch.encode([b"x" * 300] * 9, keys=[b"k"] * 9, codec=Codec.ZSTD)),
+    bytes(batch.encode([b"x"] * 5, priorities=[0, 255, 1, 0, 0], not_before=[0, 0, 9, 0, 1], dedup=[b"k"] * 5)),
     bytes(batch.encode_state(b"effects")),
     bytes(batch.encode_raft()),
     bytes(batch.with_effects(BATCH, b"effects")),
@@ -172,7 +173,9 @@ def test_values_of_every_kind_in_every_field():
         attempt(parser, msgspec.msgpack.encode(fields), ProtocolError, f"seed 600, input {n}")
 
 
-@pytest.mark.parametrize("sample", BATCHES, ids=["keys", "many", "times", "lz4", "zstd", "state", "raft", "effects"])
+@pytest.mark.parametrize(
+    "sample", BATCHES, ids=["keys", "many", "times", "lz4", "zstd", "queue", "state", "raft", "effects"]
+)
 def test_a_batch_byte_by_byte(sample):
     everything(sample)
     for length in range(len(sample)):
