@@ -179,6 +179,7 @@ class Ledger(Generic[S]):
         self.applied = applied
         self.head: S = applied.copy()
         self.in_flight: deque[Entry] = deque()
+        self.unshelved = 0  # batches that have a priority or a delay and are not committed yet
         self.damaged = False  # something that was durable cannot be read: effects may be missing
         self.snapshot_seq = applied.seq  # of the last one taken or loaded
         self.since_snapshot_bytes = 0
@@ -208,6 +209,7 @@ class Ledger(Generic[S]):
         self._queued_records += entry.place.count
         if entry.effects:
             self.decided_end = self.predicted_end
+        self.unshelved += entry.intake is not None
         self._on_work(self)
 
     @property
@@ -291,6 +293,7 @@ class Ledger(Generic[S]):
             place = entry.place
             entry.apply(applied, place.time_us)
             applied.stood(place)
+            self.unshelved -= entry.intake is not None
             count += 1
             for waiter in entry.waiters:
                 waiter.committed(place)
@@ -345,13 +348,9 @@ class Ledger(Generic[S]):
         yield from self.in_flight
         yield from self._queue
 
-    @property
-    def unshelved(self) -> bool:
-        """Whether records with a priority or a delay are proposed and not committed yet."""
-        return any(entry.intake is not None for entry in self._uncommitted())
-
     def _rebuild(self) -> None:
         self.head = self.applied.copy()
+        self.unshelved = sum(entry.intake is not None for entry in self._uncommitted())
         for entry in self._uncommitted():
             entry.apply(self.head, entry.place.time_us)
             if entry.place.seq:

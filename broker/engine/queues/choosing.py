@@ -1,10 +1,11 @@
 """Choosing: which records a lease gets next.
 
-Idea: what waits to be tried again and is ready goes first, in the order of the log; then untouched records from the
-frontier on. Untouched records are a stretch of offsets, so a hundred of them cost as much as one.
+Idea: from the highest priority to the lowest, and within one: what waits to be tried again and is ready, then timers
+that are due, then untouched records in the order of the log. Plain untouched records are a stretch of offsets from the
+frontier on, so a hundred of them cost as much as one; records with a priority or a delay come from the shelves.
 
 Contract: `choose` decides and changes nothing; what it says holds until something else is proposed. Times are log time.
-Must not know workers, tokens or bytes. Pure.
+No timer is taken before its time. Must not know workers, tokens or bytes. Pure.
 """
 
 from __future__ import annotations
@@ -12,13 +13,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from .queue import Cursor
+from .shelves import Shelf, Shelves
+from .timers import NOTHING, Place
+
 if TYPE_CHECKING:
     from .leases import Run
     from .queue import Queue
 
+LOOK = 4096
+"""Records to be tried again that are looked at for the ones of the highest priority: the first in the log."""
+
+FOREVER_US = 1 << 62
 
 Skipped = Callable[[int, int], Sequence[int]]
 """`skipped(low, high)`: offsets from `low` on and below `high`, sorted."""
+
+Moved = tuple[int, int, int, int]
+"""A group's cursor of one priority, as LeaseGranted has it."""
 
 
 def nothing(low: int, high: int) -> Sequence[int]:
@@ -31,7 +43,7 @@ class Choice(NamedTuple):
 
     runs: list[Run]
     frontier: int
-    cursors: list[tuple[int, int, int, int]] = []
+    cursors: list[Moved] = []
     held: list[tuple[int, int]] = []
     keys: list[int] = []
 
@@ -39,25 +51,106 @@ class Choice(NamedTuple):
 class Source(NamedTuple):
     """What a partition has for its groups."""
 
-    first: int  # records below are gone
+    first: int  # untouched records begin here
     end: int  # the offset behind the last record
-    skipped: Skipped = nothing  # untouched records that are not taken from the frontier
+    skipped: Skipped = nothing  # untouched records that are nobody's work
+    shelves: Shelves | None = None  # records with a priority or a delay, where there are any
+    shelved_us: int = FOREVER_US  # no timer up to this time can come to the shelves any more
 
 
 def choose(queue: Queue, source: Source, limit: int, now_us: int) -> Choice:
     """Up to `limit` records of a group. Without any, `runs` is empty."""
-    runs = list(_again(queue, limit, now_us))
-    limit -= sum([count for _, count, _ in runs])
+    if source.shelves:
+        return _by_level(queue, source, source.shelves, limit, now_us)
+    runs = list(_again(queue, queue.waiting.ready(now_us, limit)))
+    frontier = _untouched(queue, source, limit - _count(runs), runs)
+    return Choice(runs, frontier)
+
+
+def _by_level(queue: Queue, source: Source, shelves: Shelves, limit: int, now_us: int) -> Choice:
+    """Where there are records with a priority or a delay."""
+    ready: dict[int, list[int]] = {}
+    for offset in queue.waiting.ready(now_us, max(limit, LOOK)):
+        ready.setdefault(shelves.level_of(offset), []).append(offset)
+    runs: list[Run] = []
+    cursors: list[Moved] = []
+    frontier = queue.frontier
+    for level in sorted({0, *ready, *shelves.by_level}, reverse=True):
+        left = limit - _count(runs)
+        runs += _again(queue, ready.get(level, ())[:left])
+        shelf = shelves.by_level.get(level)
+        if shelf is not None:
+            picker = _Picker(queue, source, level, shelf)
+            offsets = picker.take(limit - _count(runs), min(now_us, source.shelved_us))
+            runs += joined((offset, 1) for offset in offsets)
+            cursors += picker.moved()
+        if not level:
+            frontier = _untouched(queue, source, limit - _count(runs), runs)
+    return Choice(runs, frontier, cursors)
+
+
+class _Picker:
+    """Takes from one shelf for one group, and knows how far that went."""
+
+    def __init__(self, queue: Queue, source: Source, level: int, shelf: Shelf) -> None:
+        self._queue = queue
+        self._source = source
+        self._level = level
+        self._shelf = shelf
+        self._before = queue.cursors.get(level, Cursor())
+        self._offset = self._before.offset
+        self._timer = self._before.time_us, self._before.timer
+
+    def take(self, limit: int, due_us: int) -> list[int]:
+        """At most `limit` records: those that are due, in the order of their times, then those without a delay."""
+        taken: list[int] = []
+        while len(taken) < limit and (found := self._due(limit - len(taken), due_us)):
+            taken += self._worth(found)
+        while len(taken) < limit and (found := self._at_once(limit - len(taken))):
+            taken += self._worth(found)
+        return taken
+
+    def _due(self, limit: int, due_us: int) -> list[int]:
+        due = self._shelf.timers.due(self._timer, due_us, limit, self._queue.start)
+        offsets = due.offsets.tolist()
+        if offsets:
+            self._timer = int(due.times[-1]), offsets[-1]
+        return offsets
+
+    def _at_once(self, limit: int) -> list[int]:
+        numbers = self._shelf.offsets
+        at = numbers.below(max(self._offset, self._queue.start))
+        offsets = numbers.slice(at, at + limit).tolist()
+        if offsets:
+            self._offset = offsets[-1] + 1
+        return offsets
+
+    def _worth(self, offsets: list[int]) -> list[int]:
+        """Without those that are nobody's work."""
+        cancelled, skipped = self._queue.cancelled, self._source.skipped
+        return [each for each in offsets if each not in cancelled and not len(skipped(each, each + 1))]
+
+    def moved(self) -> list[Moved]:
+        """The cursor, if it moved."""
+        after = Cursor(self._offset, *self._timer)
+        return [] if after == self._before else [(self._level, self._offset, *self._timer)]
+
+
+def _untouched(queue: Queue, source: Source, limit: int, runs: list[Run]) -> int:
+    """Add plain untouched records, at most `limit`. Returns the frontier behind them."""
     frontier = queue.frontier
     low = max(frontier, source.first)
     while limit > 0 and low < source.end:
-        high = min(low + limit, source.end)
-        for run in _between(low, high, _passed(queue, source, low, high)):
-            add(runs, run)
-            limit -= run[1]
-            frontier = run[0] + run[1]
+        high, ranges = min(low + limit, source.end), [(low, min(limit, source.end - low))]
+        if source.shelves:
+            ranges, high = source.shelves.plain(low, source.end, limit)
+        for first, count in ranges:
+            for run in _between(first, first + count, _passed(queue, source, first, first + count)):
+                add(runs, run)
+                limit -= run[1]
+                frontier = run[0] + run[1]
         low = high
-    return Choice(runs, frontier)
+    return frontier
 
 
 def add(runs: list[Run], run: Run) -> None:
@@ -86,11 +179,41 @@ def _between(low: int, high: int, passed: Sequence[int]) -> Iterator[Run]:
         yield low, high - low, 1
 
 
-def _again(queue: Queue, limit: int, now_us: int) -> Iterator[Run]:
-    """Records whose time to be tried again has come."""
-    waiting = queue.waiting
-    tried = ((offset, waiting[offset].attempt + 1) for offset in waiting.ready(now_us, limit))
-    return joined(tried)
+def _again(queue: Queue, offsets: Sequence[int]) -> Iterator[Run]:
+    """Records to be tried again, under their next attempt."""
+    return joined((offset, queue.waiting[offset].attempt + 1) for offset in offsets)
+
+
+def next_timer_us(queue: Queue, shelves: Shelves, now_us: int) -> int | None:
+    """When the next delayed record that a group has yet to take is due, after `now_us`; None without one."""
+    found: list[int] = []
+    for level, shelf in shelves.by_level.items():
+        time_us = shelf.timers.next(max(_taken(queue, level), (now_us, FOREVER_US)), queue.start)
+        if time_us is not None:
+            found.append(time_us)
+    return min(found, default=None)
+
+
+def on_shelves(queue: Queue, shelves: Shelves, now_us: int) -> tuple[int, int]:
+    """How many records on the shelves a group has yet to take: those that it could, and those that are delayed."""
+    ready = delayed = 0
+    for level, shelf in shelves.by_level.items():
+        taken, offset = _taken(queue, level), queue.cursors.get(level, Cursor()).offset
+        later = shelf.timers.count(max(taken, (now_us, FOREVER_US)), queue.start)
+        ready += shelf.timers.count(taken, queue.start) - later
+        ready += len(shelf.offsets) - shelf.offsets.below(max(offset, queue.start))
+        delayed += later
+    return ready, delayed
+
+
+def _taken(queue: Queue, level: int) -> Place:
+    """The last timer of a priority that a group has taken."""
+    cursor = queue.cursors.get(level)
+    return NOTHING if cursor is None else (cursor.time_us, cursor.timer)
+
+
+def _count(runs: list[Run]) -> int:
+    return sum([count for _, count, _ in runs])
 
 
 def joined(tried: Iterable[tuple[int, int]]) -> Iterator[Run]:

@@ -10,27 +10,40 @@ from typing import TYPE_CHECKING
 
 from ....storage.errors import Corrupt, OutOfBounds
 from ....transport.messages import QueuePartition
+from .choosing import FOREVER_US, on_shelves
+from .queue import Cursor, Queue
 
 if TYPE_CHECKING:
     from ..partition import Partition
-    from .queue import Queue
 
 
 def counted(partition: Partition, queue: Queue, now_us: int) -> QueuePartition:
     """How a group stands on a partition."""
-    low = partition.ledger.applied.voids.beyond(max(queue.frontier, partition.first))
-    untouched = max(0, partition.end - low - _passed(partition, queue, low))
+    applied = partition.ledger.applied
+    low = applied.voids.beyond(max(queue.frontier, partition.first))
+    plain = max(0, partition.end - low) - applied.shelves.between(low, partition.end)
+    shelved, delayed = on_shelves(queue, applied.shelves, now_us)
     later = sum([waiting.ready_us > now_us for waiting in queue.waiting.values()])
-    ready = untouched + len(queue.waiting) - later + len(queue.held)
+    ready = plain + shelved + len(queue.waiting) - later + len(queue.held) - _nobodys(partition, queue, low, -1, now_us)
+    delayed -= _nobodys(partition, queue, FOREVER_US, now_us, FOREVER_US)
     paused_us = queue.paused_until_us if queue.paused_until_us > now_us else 0
     oldest_us = _oldest(partition, queue, low)
-    return QueuePartition(partition.number, ready, queue.in_flight, 0, later, len(queue.dead), oldest_us, paused_us)
+    return QueuePartition(
+        partition.number, ready, queue.in_flight, delayed, later, len(queue.dead), oldest_us, paused_us
+    )
 
 
-def _passed(partition: Partition, queue: Queue, low: int) -> int:
-    """How many untouched records nobody will get."""
-    voids = partition.ledger.applied.voids.between(low, partition.end)
-    return len({*voids, *(offset for offset in queue.cancelled if offset >= low)})
+def _nobodys(partition: Partition, queue: Queue, low: int, after_us: int, until_us: int) -> int:
+    """How many untouched records nobody will get: plain ones from `low` on, and those on shelves of some times."""
+    shelves, voids = partition.ledger.applied.shelves, partition.ledger.applied.voids
+    known = {*voids.between(queue.start if shelves else low, partition.end), *queue.cancelled}
+    count = 0
+    for offset in known:
+        if not shelves.between(offset, offset + 1):
+            count += offset >= low
+        elif after_us < (time_us := shelves.time_of(offset)) <= until_us and offset >= queue.start:
+            count += not queue.cursors.get(shelves.level_of(offset), Cursor()).passed(time_us, offset)
+    return count
 
 
 def _oldest(partition: Partition, queue: Queue, low: int) -> int:

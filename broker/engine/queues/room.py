@@ -56,6 +56,7 @@ class Queues:
         }  # fmt: skip
         self._house = house
         self._time = time
+        self._watching = watching
         for partition in house.partitions.values():
             watching.watch_all(partition)
 
@@ -71,6 +72,8 @@ class Queues:
     def end_moved(self, partition: Partition) -> None:
         """There are new records."""
         self.leasing.offer(partition, self._time.last_us)
+        if partition.ledger.applied.shelves and self.leasing.waiting:
+            self._watching.watch_all(partition)
 
     def tick(self, now: Now) -> float:
         """Do what is due. Returns in how many seconds that is needed again."""

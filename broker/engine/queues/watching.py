@@ -1,7 +1,8 @@
 """Watching: which queue group has to be looked at when.
 
-Idea: a queue group is looked at when a lease ends, when a record may be tried again, and when a pause is over; for the
-latter two only while somebody waits for records. One alarm per group and partition is set at the earliest of these.
+Idea: a queue group is looked at when a lease ends; and, while somebody waits for records, when a record may be tried
+again, when a delayed one is due, and when a pause is over. One alarm per group and partition is set at the earliest of
+these.
 
 Contract: `watch` may be called at any time and sets what follows from the state. After a failed write it is called
 again, because what was proposed does not stand. Must not know peers.
@@ -53,9 +54,10 @@ class Watching:
         if lease is not None:
             self._set(partition, group, lease.until_us)
         if self._wanted(partition, group):
-            again_us = next_chance(queue, partition.work.time(self._time.last_us))
-            if again_us is not None:
-                self._set(partition, group, again_us)
+            now_us = partition.work.time(self._time.last_us)
+            for chance_us in (next_chance(queue, now_us), partition.work.next_timer_us(queue, now_us)):
+                if chance_us is not None:
+                    self._set(partition, group, chance_us)
 
     def watch_all(self, partition: Partition) -> None:
         """Set the alarms of all groups of a partition."""

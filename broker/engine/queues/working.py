@@ -17,7 +17,7 @@ from ....transport.queue_messages import BY_GROUP, Settle, Verb
 from ...errors import InvalidRequest, LeaseLost, Unavailable, UnknownGroup, UnknownLease
 from .. import effects as fx
 from .backoff import Chance, backed_off, untried
-from .choosing import Source, choose, joined
+from .choosing import Source, choose, joined, next_timer_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -155,9 +155,16 @@ class Working:
 
     def _source(self, queue: Queue) -> Source:
         """Records up to those proposed: their lease stands behind them in the log, so that one sync serves both."""
-        ledger, voids = self._partition.ledger, self._partition.ledger.head.voids
+        ledger, applied = self._partition.ledger, self._partition.ledger.applied
+        voids, shelves = ledger.head.voids, applied.shelves
         first = voids.beyond(max(queue.frontier, self._partition.first))
-        return Source(first, ledger.predicted_end, voids.between)
+        if ledger.unshelved:  # what is special about these records is known once they are committed
+            return Source(first, applied.end, voids.between, shelves, applied.time_us)
+        return Source(first, ledger.predicted_end, voids.between, shelves)
+
+    def next_timer_us(self, queue: Queue, now_us: int) -> int | None:
+        """When the next delayed record of a group is due, after `now_us`; None without one."""
+        return next_timer_us(queue, self._partition.ledger.applied.shelves, now_us)
 
     def _next_token(self) -> int:
         self._number += 1
