@@ -132,8 +132,9 @@ class _Picker:
 
     def moved(self) -> list[Moved]:
         """The cursor, if it moved."""
-        after = Cursor(self._offset, *self._timer)
-        return [] if after == self._before else [(self._level, self._offset, *self._timer)]
+        time_us, timer = self._timer
+        moved = Cursor(self._offset, time_us, timer) != self._before
+        return [(self._level, self._offset, time_us, timer)] if moved else []
 
 
 def _untouched(queue: Queue, source: Source, limit: int, runs: list[Run]) -> int:
