@@ -207,6 +207,17 @@ def on_shelves(queue: Queue, shelves: Shelves, now_us: int) -> tuple[int, int]:
     return ready, delayed
 
 
+def lowest_on_shelves(queue: Queue, shelves: Shelves, now_us: int) -> list[int]:
+    """The lowest offset of each sort that a group could take from the shelves."""
+    found: list[int] = []
+    for level, shelf in shelves.by_level.items():
+        offset = shelf.timers.lowest(_taken(queue, level), now_us, queue.start)
+        found += [] if offset is None else [offset]
+        at = shelf.offsets.below(max(queue.cursors.get(level, Cursor()).offset, queue.start))
+        found += shelf.offsets.slice(at, at + 1).tolist()
+    return found
+
+
 def _taken(queue: Queue, level: int) -> Place:
     """The last timer of a priority that a group has taken."""
     cursor = queue.cursors.get(level)

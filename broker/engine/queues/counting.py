@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ....storage.errors import Corrupt, OutOfBounds
 from ....transport.messages import QueuePartition
-from .choosing import FOREVER_US, on_shelves
+from .choosing import FOREVER_US, lowest_on_shelves, on_shelves
 from .queue import Cursor, Queue
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def counted(partition: Partition, queue: Queue, now_us: int) -> QueuePartition:
     ready = plain + shelved + len(queue.waiting) - later + len(queue.held) - _nobodys(partition, queue, low, -1, now_us)
     delayed -= _nobodys(partition, queue, FOREVER_US, now_us, FOREVER_US)
     paused_us = queue.paused_until_us if queue.paused_until_us > now_us else 0
-    oldest_us = _oldest(partition, queue, low)
+    oldest_us = _oldest(partition, queue, low, now_us)
     return QueuePartition(
         partition.number, ready, queue.in_flight, delayed, later, len(queue.dead), oldest_us, paused_us
     )
@@ -46,10 +46,12 @@ def _nobodys(partition: Partition, queue: Queue, low: int, after_us: int, until_
     return count
 
 
-def _oldest(partition: Partition, queue: Queue, low: int) -> int:
+def _oldest(partition: Partition, queue: Queue, low: int, now_us: int) -> int:
     """When the oldest record was appended that is ready, waiting or in flight; -1 without one."""
     leased = [first for lease in queue.leases.values() for first, _, _ in lease.runs()]
-    open_ = [*leased, *queue.waiting, *queue.held]
+    shelves = partition.ledger.applied.shelves
+    open_ = [*leased, *queue.waiting, *queue.held, *lowest_on_shelves(queue, shelves, now_us)]
+    low = shelves.beyond(low)
     if low < partition.end:
         open_.append(low)
     try:

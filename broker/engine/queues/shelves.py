@@ -107,6 +107,11 @@ class Shelves:
             at = special.below(low)
         return found, low
 
+    def beyond(self, low: int) -> int:
+        """The first offset from `low` on that is not special."""
+        at = self.special.below(low)
+        return low + self.special.run_end(at) - at if self.special.slice(at, at + 1).tolist() == [low] else low
+
     def between(self, low: int, high: int) -> int:
         """How many special records there are from `low` on and below `high`."""
         return max(self.special.below(high) - self.special.below(low), 0)

@@ -155,6 +155,16 @@ class Timers:
         found = [_some(run, first, len(run), 1, low)[0] for run, first in self._behind(after, low)]
         return min((int(times[0]) for times in found if len(times)), default=None)
 
+    def lowest(self, after: Place, now_us: int, low: int = 0) -> int | None:
+        """The lowest offset of the timers behind `after` whose time has come; None without one."""
+        found: list[int] = []
+        for run, first in self._behind(after, low):
+            deltas = run.deltas[first : int(np.searchsorted(run.times, now_us, side="right"))]
+            deltas = deltas[deltas >= low - run.base] if low > run.base else deltas
+            if len(deltas):
+                found.append(int(deltas.min()) + run.base)
+        return min(found, default=None)
+
     def count(self, after: Place, low: int = 0) -> int:
         """How many are behind `after`."""
         count = 0

@@ -222,6 +222,20 @@ def test_a_delayed_record_is_counted_as_such(rig: Rig):
     acked(rig, topic)
     (counts,) = rig.ask(m.SetQueue, topic, "g", {}).queues[0].partitions
     assert (counts.ready, counts.delayed) == (0, 1)
+    assert counts.oldest_us == -1
+
+
+def test_the_age_is_that_of_the_oldest_that_could_be_taken(rig: Rig):
+    topic = rig.topic()
+    written_us = rig.now.wall_us
+    delayed(rig, topic, 10)
+    rig.pass_time(5)
+    rig.produce(topic, [b"x"], priorities=[3])
+    (counts,) = rig.ask(m.SetQueue, topic, "g", {}).queues[0].partitions
+    assert counts.oldest_us > written_us
+    rig.pass_time(6)
+    (counts,) = rig.ask(m.SetQueue, topic, "g", {}).queues[0].partitions
+    assert counts.oldest_us == written_us
 
 
 @pytest.mark.parametrize("seed", range(12))

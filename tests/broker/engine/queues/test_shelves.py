@@ -90,6 +90,7 @@ def check(rng: random.Random, found: Shelves, naive: Naive, end: int) -> None:
         assert beyond == stopped, "all of it was passed"
     else:
         assert all(offset in special for offset in range(expected[-1] + 1, beyond)), "nothing plain is passed untaken"
+    assert found.beyond(low) == naive.plain(low, end + 3, 1)[0][0]
     assert found.between(low, high) == len([offset for offset in special if low <= offset < high])
     for offset in rng.sample(range(end + 2), min(6, end + 2)):
         level, time_us = next(((level, time) for at, level, time in naive.records if at == offset), (0, 0))

@@ -46,6 +46,7 @@ def check(rng: random.Random, timers: Timers, naive: list[tuple[int, int]], end:
     found = list(zip(due.times.tolist(), due.offsets.tolist(), strict=True))
     assert found == [pair for pair in left if pair[0] <= now_us][:limit]
     assert timers.next(after, low) == (left[0][0] if left else None)
+    assert timers.lowest(after, now_us, low) == min((pair[1] for pair in left if pair[0] <= now_us), default=None)
     assert timers.count(after, low) == len(left)
     high = rng.randrange(end + 2)
     assert sorted(timers.pending(after, low, high)) == sorted(offset for _, offset in left if offset < high)
