@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -118,7 +119,8 @@ class KeyTable:
 
     def dump(self) -> KeyTableBody:
         """For a snapshot."""
-        places = np.array(list(self.by_digest.values()), "<i8").reshape(-1, 2)
+        numbers = np.fromiter(chain.from_iterable(self.by_digest.values()), "<i8", 2 * len(self.by_digest))
+        places = numbers.reshape(-1, 2)
         return KeyTableBody(b"".join(self.by_digest), places[:, 0].tobytes(), places[:, 1].tobytes())
 
     @classmethod
