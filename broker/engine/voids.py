@@ -60,6 +60,13 @@ class Voids:
         """The void records from `first` on and before `end`, sorted."""
         return self._offsets[self._at(first) : self._at(end)].tolist() if self._offsets else []
 
+    def among(self, offsets: np.ndarray) -> np.ndarray:
+        """Those of some records that are void, sorted."""
+        if not (len(offsets) and self._offsets):
+            return offsets[:0]
+        first, end = self._at(int(offsets.min())), self._at(int(offsets.max()) + 1)
+        return np.intersect1d(offsets, np.array(self._offsets[first:end], np.int64))
+
     def count(self, first: int, end: int) -> int:
         """How many there are from `first` on and before `end`."""
         return max(0, self._at(end) - self._at(first))

@@ -61,7 +61,8 @@ class Carrier:
             return partition.first  # what its groups have done is not known for certain
         limit = untouched(head.queues, wanted)
         for queue in head.queues.by_name.values():
-            limit = min([limit, *shelved(queue, head.shelves, limit)[:1].tolist()])
+            waiting = shelved(queue, head.shelves, limit)
+            limit = min([limit, *np.setdiff1d(waiting, head.voids.among(waiting))[:1].tolist()])
         pending = ledger.applied.kept.missing(unfinished(head))
         if len(pending) and pending[0] < limit:
             self._carry(partition, _overdue(partition, extents, limit, time_us))

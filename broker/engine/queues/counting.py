@@ -12,6 +12,7 @@ from ....storage.errors import Corrupt, OutOfBounds
 from ....transport.messages import QueuePartition
 from .choosing import FOREVER_US, lowest_on_shelves, on_shelves
 from .queue import Cursor, Queue
+from .unfinished import shelved
 
 if TYPE_CHECKING:
     from ..partition import Partition
@@ -36,7 +37,9 @@ def counted(partition: Partition, queue: Queue, now_us: int) -> QueuePartition:
 def _nobodys(partition: Partition, queue: Queue, low: int, after_us: int, until_us: int) -> int:
     """How many untouched records nobody will get: plain ones from `low` on, and those on shelves of some times."""
     shelves, voids = partition.ledger.applied.shelves, partition.ledger.applied.voids
-    known = {*voids.between(queue.start if shelves else low, partition.end), *queue.cancelled}
+    known = {*voids.between(low, partition.end), *queue.cancelled}
+    if voids and shelves:
+        known.update(voids.among(shelved(queue, shelves, low)).tolist())
     count = 0
     for offset in known:
         if not shelves.between(offset, offset + 1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from penstock.broker.engine.voids import Voids
 
@@ -21,6 +22,8 @@ def test_voids_are_what_a_dict_would_be(seed: int):
             model = {offset: task for offset, task in model.items() if offset >= first}
         low, high = sorted((chance.randint(-10, 520), chance.randint(-10, 520)))
         assert voids.between(low, high) == sorted(offset for offset in model if low <= offset < high)
+        some = np.array(chance.sample(range(501), chance.randint(0, 40)), np.int64)
+        assert voids.among(some).tolist() == sorted(offset for offset in some.tolist() if offset in model)
         assert voids.count(low, high) == len(voids.between(low, high))
         assert voids.beyond(low) == next(offset for offset in range(low, 1000) if offset not in model)
         assert [voids.task_of(offset) for offset in range(501)] == [model.get(offset, -1) for offset in range(501)]

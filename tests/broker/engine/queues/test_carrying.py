@@ -10,7 +10,7 @@ from penstock.broker.engine import effects as fx
 from penstock.broker.engine.queues import carrying
 from penstock.broker.engine.replay import replay
 from penstock.broker.engine.state import PartitionState
-from penstock.storage.batch import Kind, batches
+from penstock.storage.batch import Kind, batches, encode
 from penstock.transport import messages as m
 from penstock.transport import queue_messages as q
 from support.dead import die, held_by, lease, ledger, queue, set_queue
@@ -101,6 +101,22 @@ def test_a_group_holds_back_what_it_needs_and_no_stream_is_disturbed():
 
 
 # -- what is carried ------------------------------------------------------------------------------
+
+
+def test_a_delayed_record_that_another_replaced_holds_back_nothing_and_is_not_counted():
+    rig, topic = filled(count=0, dead_retention_s=1e6)
+    rig.ask(m.AlterTopic, topic, {"dedup": "replace"}, 0)
+    late = rig.now.wall_us + 3600 * 1_000_000
+    rig.ask(m.Produce, topic, 0, payload=bytes(encode([BIG], dedup=[b"k"], not_before=[late])))
+    (counted,) = rig.ask(m.ListQueues, topic, "g").queues[0].partitions
+    assert (counted.ready, counted.delayed) == (0, 1)
+    rig.ask(m.Produce, topic, 0, payload=bytes(encode([BIG], dedup=[b"k"])))
+    (counted,) = rig.ask(m.ListQueues, topic, "g").queues[0].partitions
+    assert (counted.ready, counted.delayed) == (1, 0)
+    fill(rig, topic, 10)
+    finish_all(rig, topic)
+    rig.pass_time(60)
+    assert rig.partition(topic).first > 0
 
 
 def test_a_few_dead_records_hold_back_no_segment():
