@@ -19,7 +19,7 @@ from .histogram import histogram, summary
 from .options import SIZE, Session, with_session
 
 if TYPE_CHECKING:
-    from ..clients import Client, Consumer
+    from ..clients import Client, Consumer, Task, Worker
     from .consume import Delivery
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -93,6 +93,28 @@ def latency(records: int, rate: float | None, size: int, partitions: int, commit
     _report_latency(session, durations, size, commit)
 
 
+@command.command(short_help="Measure tasks: enqueue, lease, ack.")
+@click.option("--records", type=click.IntRange(1), default=200_000, show_default=True)
+@click.option("--batch", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Tasks of one lease.")
+@click.option("--strict", is_flag=True, help="Wait for the commit of each ack before the next lease.")
+@_shared
+@with_session
+def tasks(
+    records: int, batch: int, strict: bool, size: int, partitions: int, commit: str, session: Session
+) -> None:  # fmt: skip
+    """Put tasks in and work them off with one client; done when the last ack is committed.
+
+    Without --strict a batch is acked with the request that leases the next one.
+    """
+    with _topic(session, partitions, commit) as (client, topic):
+        with _progress(session, "enqueue", records) as advance:
+            took = _send(client, topic, records, size, advance)
+        _report(session, "enqueue", records, size, took)
+        with _progress(session, "tasks", records) as advance, client.worker(topic, group=topic) as worker:
+            took = _work_off(worker, records, batch, strict, advance)
+    _report(session, "tasks", records, size, took)
+
+
 # -- measuring -------------------------------------------------------------------------------------
 
 
@@ -122,6 +144,24 @@ def _receive(consumer: Consumer, kind: str, records: int, advance: Advance) -> f
         advance(count)
         if left <= 0:
             break
+    return time.perf_counter() - started
+
+
+def _work_off(worker: Worker, records: int, batch: int, strict: bool, advance: Advance) -> float:
+    started = time.perf_counter()
+    left = records
+    found: list[Task] = []
+    while left:
+        if strict:
+            found = worker.fetch(batch)
+            worker.ack(found)
+        else:
+            found = worker.ack_and_fetch(found, batch)
+        left -= len(found)
+        advance(len(found))
+    if not strict:
+        worker.ack(found)
+        worker.flush()
     return time.perf_counter() - started
 
 

@@ -52,7 +52,7 @@ class Beanstalkd(System):
         """Tubes exist while they are used; only jobs of an earlier use have to go."""
         import greenstalk
 
-        with _connect(address, stream) as client:
+        with connect(address, stream) as client:
             try:
                 while True:
                     client.delete(client.reserve(timeout=0))
@@ -64,7 +64,7 @@ class Beanstalkd(System):
             send(values)
 
     def consume(self, address: str, stream: str, count: int) -> Sequence[bytes]:
-        with _connect(address, stream) as client:
+        with connect(address, stream) as client:
             values = []
             for _ in range(count):
                 job = client.reserve(timeout=int(servers.PATIENCE_S))
@@ -74,7 +74,7 @@ class Beanstalkd(System):
 
     @contextmanager
     def sender(self, address: str, stream: str) -> Iterator[Sender]:
-        with _connect(address, stream) as client:
+        with connect(address, stream) as client:
 
             def send(values: Sequence[bytes]) -> None:
                 for value in values:
@@ -88,7 +88,7 @@ class Beanstalkd(System):
 
     @contextmanager
     def receiver(self, address: str, stream: str) -> Iterator[Receiver]:
-        with _connect(address, stream) as client:
+        with connect(address, stream) as client:
             yield _receiver(client)
 
 
@@ -105,7 +105,7 @@ def _receiver(client: Client) -> Callable[[], Sequence[bytes]]:
     return receive
 
 
-def _connect(path: str, tube: str) -> Client:
+def connect(path: str, tube: str) -> Client:
     import greenstalk
 
     return greenstalk.Client(path, encoding=None, use=tube, watch=tube)

@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from . import servers
 from .redis_streams import SYSTEMS as REDIS
 
 MARKS = "lab-marks"
+QUEUE = "celery"  # the list that Celery keeps tasks in unless told otherwise
 WORKER = ["worker", "--pool=solo", "--loglevel=warning", "--without-gossip", "--without-mingle", "--without-heartbeat"]
 SETTINGS = {
     "broker_connection_retry_on_startup": True,
@@ -56,12 +59,40 @@ def rates(directory: Path, durability: str, count: int) -> TaskRates:
     """Submit and run `count` tasks that do nothing. Durability is that of the queue in Redis."""
     with REDIS[0].serve(directory, durability) as socket:
         submitted_s = _submit(_application(socket), count)
-        worker = [sys.executable, "-m", __spec__.name, socket]
-        paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-        here = {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
-        with servers.running(worker, directory / "celery.log", environment=here):
+        with worker(socket, directory):
             finished_s = _between_marks(socket)
     return TaskRates(count / submitted_s, count / finished_s)
+
+
+@contextmanager
+def worker(socket: str, directory: Path) -> Iterator[None]:
+    """A worker process until the block ends; it may not be ready yet."""
+    command = [sys.executable, "-m", __spec__.name, socket]
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    here = {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    with servers.running(command, directory / "celery.log", environment=here):
+        yield
+
+
+def submit(socket: str, count: int) -> None:
+    """Put in `count` tasks that do nothing, and one behind them that says so."""
+    application = _application(socket)
+    nothing, mark = application.tasks["lab.nothing"], application.tasks["lab.mark"]
+    with application.producer_pool.acquire() as producer:
+        for _ in range(count):
+            nothing.apply_async(producer=producer)
+        mark.apply_async((count,), producer=producer)
+    application.close()
+
+
+def finished(socket: str) -> int:
+    """How many tasks went before those that said so."""
+    return sum(map(int, _redis(socket).lrange(MARKS, 0, -1)))
+
+
+def forget(socket: str) -> None:
+    """Begin anew: no tasks, none finished."""
+    _redis(socket).delete(MARKS, QUEUE)
 
 
 def _application(socket: str) -> Application:
@@ -75,8 +106,8 @@ def _application(socket: str) -> Application:
         """What is measured."""
 
     @application.task(name="lab.mark", shared=False)
-    def mark() -> None:
-        _redis(socket).lpush(MARKS, 1)
+    def mark(count: int = 0) -> None:
+        _redis(socket).lpush(MARKS, count)
 
     return application
 

@@ -84,16 +84,16 @@ class RedisStreams(System):
 
     def create(self, address: str, stream: str) -> None:
         """A stream begins with its first entry; only an older one of this name has to go."""
-        with closing(_connect(address)) as client:
+        with closing(connect(address)) as client:
             client.delete(stream)
 
     def produce(self, address: str, stream: str, values: Sequence[bytes]) -> None:
-        with closing(_connect(address)) as client:
+        with closing(connect(address)) as client:
             for batch in in_batches(values, BATCH):
                 self._append(client, stream, batch)
 
     def consume(self, address: str, stream: str, count: int) -> Sequence[bytes]:
-        with closing(_connect(address)) as client:
+        with closing(connect(address)) as client:
             reader = _Reader(client, stream, b"0")
             values: list[bytes] = []
             while len(values) < count:
@@ -102,14 +102,14 @@ class RedisStreams(System):
 
     @contextmanager
     def sender(self, address: str, stream: str) -> Iterator[Sender]:
-        with closing(_connect(address)) as client:
+        with closing(connect(address)) as client:
             pipe = _Pipe(client, stream)
             yield pipe.send
             pipe.collect(wait=True)
 
     @contextmanager
     def acknowledged(self, address: str, stream: str) -> Iterator[Sender]:
-        with closing(_connect(address)) as client:
+        with closing(connect(address)) as client:
             pipe = _Pipe(client, stream)
 
             def send(values: Sequence[bytes]) -> None:
@@ -120,7 +120,7 @@ class RedisStreams(System):
 
     @contextmanager
     def receiver(self, address: str, stream: str) -> Iterator[Receiver]:
-        with closing(_connect(address)) as client:
+        with closing(connect(address)) as client:
             last = client.execute_command("XREVRANGE", stream, "+", "-", "COUNT", 1)
             yield _Reader(client, stream, last[0][0] if last else b"0")
 
@@ -164,12 +164,12 @@ class _Pipe:
             self._outstanding -= 1
 
 
-def _connect(path: str) -> Client:
+def connect(path: str) -> Client:
     """RESP 2: the reply of XREAD is then a plain list in every version of redis-py."""
     import redis
 
     client = redis.Redis(unix_socket_path=path, protocol=2, socket_timeout=None)
-    for command in ("XREAD", "XREVRANGE"):
+    for command in ("XREAD", "XREADGROUP", "XREVRANGE"):
         client.set_response_callback(command, lambda reply, **_: reply)
     return client
 

@@ -200,6 +200,11 @@ def test_a_bench_measures_and_leaves_no_topic(on: Cli) -> None:
         assert said["records"] == 5000
     (said,) = on("bench", "latency", "--records", "20", "--commit", "written", "--json").lines
     assert said["min"] <= said["p50"] <= said["p99.9"] <= said["max"]
+    for how in ([], ["--strict", "--batch", "7"]):
+        put_in, done = on("bench", "tasks", "--records", "500", *how, "--json").lines
+        assert [said["event"] for said in (put_in, done)] == ["enqueue", "tasks"]
+        assert done["records"] == 500
+        assert done["records_per_s"] > 0
     assert "p99.9" in on("bench", "latency", "--records", "20", "--rate", "1000").text
     assert not [line for line in on("topic", "list", "--json").lines if line["name"].startswith("bench-")]
 

@@ -13,8 +13,9 @@ BELOW = {
     "bare": ["lab"],
     "systems": ["lab"],
     "stores": ["lab"],
-    "load": ["lab", "bare", "systems", "stores"],
-    "benches": ["lab", "bare", "systems", "stores", "load"],
+    "queues": ["lab", "systems"],
+    "load": ["lab", "bare", "systems", "stores", "queues"],
+    "benches": ["lab", "bare", "systems", "stores", "queues", "load"],
 }
 
 

@@ -1,0 +1,232 @@
+"""Tasks through a queue group: their whole life beside other task queues, what waits in memory, and cost by backlog.
+
+A life: put in durably, leased, acked durably. Two worker processes take batches of a hundred while one process puts
+tasks in; or one client does all three for one task after the other. Peers do the same through their own Python
+clients, with a server that syncs each acknowledgement, too. Memory is the broker's own.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import penstock
+
+from ..lab.harness import Lab
+from ..lab.rows import BEST_PEER, Curve, Row
+from ..load import work
+from ..load.peers import RECORD_BYTES
+from ..queues.penstock import GROUP, QUEUES
+from ..queues.queue import Queue
+from ..systems.broker import Served, serve
+from .growth import Once
+
+STRICT, AHEAD = QUEUES
+TASKS = {STRICT.name: 150_000, AHEAD.name: 300_000}
+"""Of a sample; and what a second of them is to bring."""
+ONE_BY_ONE = 1000
+BEHIND, BEHIND_FULL = 200_000, 10_000_000
+DELAYED, DELAYED_FULL = 500_000, 10_000_000
+BACKLOGS, BACKLOGS_FULL = (1_000, 100_000), (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+DELAYED_BYTES = 400 * (1 << 20) / 10_000_000
+"""Ten million delayed records in 400 MiB."""
+ROUNDS = 50
+LEASED = 100
+NEAR, FAR = "near", "far"
+FLAT = 1.5
+"""What a lease far behind may cost at most, in parts of one near the end."""
+
+
+def rows(lab: Lab) -> Iterator[Row | Curve]:
+    yield from _lives(lab)
+    yield from _memory(lab)
+    yield from _backlog(lab)
+
+
+# -- whole lives ----------------------------------------------------------------------------------
+
+
+def _lives(lab: Lab) -> Iterator[Row]:
+    peers = work.beside(lab, "durable", lambda queue, address: work.lives_per_s(queue, address, _share(lab, queue)))
+    for queue, stated in ((STRICT, "tasks"), (AHEAD, "tasks, ack and lease")):
+        tasks = lab.count(TASKS[queue.name])
+        with work.served(lab, queue, "durable") as address:
+            yield Row(
+                f"tasks: whole life, {queue.name.removeprefix('penstock, ')}",
+                "tasks/s",
+                partial(work.lives_per_s, queue, address, tasks),
+                goal=TASKS[queue.name],
+                peers=peers,
+                ratio_goals={BEST_PEER: 1.0},
+                durability="durable",
+                note=f"{tasks:,} of {RECORD_BYTES} B, {work.WORKERS} workers, batches of {work.BATCH}",
+                stated=stated,
+            )
+    with work.served(lab, STRICT, "durable") as address:
+        count = lab.count(ONE_BY_ONE, least=20)
+        one_by_one = partial(work.one_by_one_per_s, tasks=count)
+        yield Row(
+            "tasks: whole life, one at a time",
+            "tasks/s",
+            partial(one_by_one, STRICT, address),
+            peers=work.beside(lab, "durable", one_by_one),
+            ratio_goals={"beanstalkd": 1.0},
+            durability="durable",
+            note="closed loop: put in, take, finish, each acknowledged before the next step; one client",
+            stated="tasks, one at a time",
+        )
+
+
+def _share(lab: Lab, queue: Queue) -> int:
+    """What this one takes about half a second for."""
+    return lab.count(queue.chunk, least=20)
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+def _memory(lab: Lab) -> Iterator[Row]:
+    behind = lab.count(BEHIND_FULL if lab.full else BEHIND)
+    yield Row(
+        "tasks: memory of a plain group far behind",
+        "MiB",
+        lambda: _on_a_fresh_broker(lab, partial(_behind_mib, count=behind)),
+        more_is_better=False,
+        goal=1.0,
+        note=f"more than an idle one; {behind:,} records behind",
+        stated="tasks, memory behind",
+    )
+    delayed = lab.count(DELAYED_FULL if lab.full else DELAYED)
+    yield Row(
+        "tasks: memory of delayed records",
+        "bytes/record",
+        lambda: _on_a_fresh_broker(lab, partial(_delayed_bytes, count=delayed)),
+        more_is_better=False,
+        goal=DELAYED_BYTES,
+        note=f"{delayed:,} of them; the goal is 400 MiB for 10,000,000",
+        stated="tasks, memory delayed",
+    )
+
+
+def _on_a_fresh_broker(lab: Lab, measure: Callable[[Served, penstock.Client], float]) -> float:
+    with lab.place() as place, serve(place) as broker, penstock.connect(broker.url) as client:
+        client.create_topic("memory", commit="written", segment_bytes="256MB")
+        return measure(broker, client)
+
+
+def _behind_mib(broker: Served, client: penstock.Client, count: int) -> float:
+    """What a group that begins at the first record adds to one that began at the end, both at work."""
+    _send(client, "memory", count)
+    _work_off(client, "memory", "idle", "latest")
+    before = broker.memory_mib()
+    _work_off(client, "memory", "behind", "earliest")
+    return broker.memory_mib() - before
+
+
+def _work_off(client: penstock.Client, topic: str, group: str, start: str) -> None:
+    """Some rounds of a worker: whatever it brings into memory is there then."""
+    with client.worker(topic, group=group, start=start, prefetch=0) as worker:  # type: ignore[arg-type]
+        for _ in range(ROUNDS):
+            worker.ack(worker.fetch(LEASED, wait=0.01))
+
+
+def _delayed_bytes(broker: Served, client: penstock.Client, count: int) -> float:
+    """What each delayed record takes; a part of them before, so that buffers have their size."""
+    with client.producer("memory") as producer:
+        _delay(producer, count // 10)
+        before = broker.memory_mib()
+        _delay(producer, count)
+    return (broker.memory_mib() - before) * (1 << 20) / count
+
+
+def _delay(producer: penstock.Producer, count: int) -> None:
+    """Each at a time of its own, in no order."""
+    value = bytes(RECORD_BYTES)
+    for number in range(count):
+        producer.send_nowait(value, delay=3600.0 + number * 7919 % count)
+    producer.flush()
+
+
+# -- backlog --------------------------------------------------------------------------------------
+
+
+def _backlog(lab: Lab) -> Iterator[Row | Curve]:
+    sizes = BACKLOGS_FULL if lab.full else BACKLOGS
+    with lab.place() as place, serve(place) as broker, penstock.connect(broker.url) as client:
+        for topic in (NEAR, FAR):
+            client.create_topic(topic, commit="written", segment_bytes="256MB")
+        _send(client, NEAR, ROUNDS * LEASED)
+        backlog = TaskBacklog(client)
+        for what in backlog.measures:
+            yield Curve(
+                f"{what}, by backlog",
+                "us",
+                "records behind",
+                sizes,
+                lambda size, what=what: backlog.figure(what, int(size)),
+                durability="written",
+                note=f"median of {ROUNDS}",
+            )
+        yield Row(
+            "tasks: lease and ack far behind",
+            "us",
+            lambda: backlog.grown_to(int(sizes[-1])).round_us(FAR),
+            more_is_better=False,
+            limits={"near the end": lambda: backlog.round_us(NEAR)},
+            ratio_goals={"near the end": FLAT},
+            durability="written",
+            note=f"{sizes[-1]:,} records behind; median of {ROUNDS} leases of {LEASED}",
+            stated="tasks, by backlog",
+        )
+
+
+class TaskBacklog(Once):
+    """A topic that grows, and groups that begin at its first record."""
+
+    def __init__(self, client: penstock.Client) -> None:
+        self.measures = {
+            f"lease of {LEASED} tasks": lambda: self._took_us(FAR)[0],
+            f"ack of {LEASED} tasks": lambda: self._took_us(FAR)[1],
+        }
+        super().__init__(self._fill, self.measures)
+        self._client = client
+        self._groups = 0
+        self._end = 0
+
+    def grown_to(self, size: int) -> TaskBacklog:
+        """With at least so many records behind."""
+        self._fill(max(size, self._end))
+        return self
+
+    def _fill(self, size: int) -> None:
+        _send(self._client, FAR, size - self._end)
+        self._end = size
+
+    def round_us(self, topic: str) -> float:
+        """A lease and its ack."""
+        return sum(self._took_us(topic))
+
+    def _took_us(self, topic: str) -> tuple[float, float]:
+        """Medians of a lease and of an ack, by a new group that begins at the first record."""
+        self._groups += 1
+        group, leased, acked = f"{GROUP}-{self._groups}", [], []
+        rounds = ROUNDS if topic == NEAR else min(ROUNDS, self._end // LEASED)
+        with self._client.worker(topic, group=group, prefetch=0) as worker:
+            for _ in range(rounds):
+                begun = time.perf_counter()
+                tasks = worker.fetch(LEASED, wait=1.0)
+                middle = time.perf_counter()
+                worker.ack(tasks)
+                leased.append(middle - begun)
+                acked.append(time.perf_counter() - middle)
+        return statistics.median(leased) * 1e6, statistics.median(acked) * 1e6
+
+
+def _send(client: penstock.Client, topic: str, count: int) -> None:
+    """Small batches of the same bytes: what they are does not matter."""
+    step = [bytes(RECORD_BYTES)] * 100_000
+    with client.producer(topic) as producer:
+        for sent in range(0, count, len(step)):
+            producer.send_many(step[: count - sent])
