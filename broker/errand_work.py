@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..storage import snapshots
+from ..storage import runs, snapshots
 from ..storage.layout import spare_name
 
 if TYPE_CHECKING:
@@ -37,8 +37,12 @@ def unlink(files: Files, directory: str, names: Sequence[str]) -> None:
         files.sync_dir(directory)
 
 
-def finish_snapshot(files: Files, directory: str, seq: int, log_id: bytes) -> int:
-    """Sync a prepared snapshot and give it its name. Returns the seq that the second-newest one covers."""
+def finish_snapshot(files: Files, directory: str, seq: int, log_id: bytes, numbers: Sequence[int]) -> int:
+    """Sync the runs of these numbers, then a prepared snapshot, and give it its name.
+
+    Returns the seq that the second-newest snapshot covers.
+    """
+    runs.sync(files, directory, numbers)
     path = f"{directory}/{snapshots.file_name(seq)}.new"
     if files.exists(path):
         file = files.open(path, write=True)

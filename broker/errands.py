@@ -40,9 +40,12 @@ class Errands:
         """Remove files; `done(0)` when their names are durably gone, `failed()` when that could not be done."""
         self._ask(messages.Unlink(self._number(), directory, list(names)), done, failed)
 
-    def finish_snapshot(self, directory: str, seq: int, log_id: bytes, done: Callable[[int], None]) -> None:
-        """Sync and name a prepared snapshot; `done(seq)` gets what the second-newest one covers."""
-        self._ask(messages.FinishSnapshot(self._number(), directory, seq, log_id), done, lambda: None)
+    def finish_snapshot(
+        self, directory: str, seq: int, log_id: bytes, runs: Sequence[int], done: Callable[[int], None]
+    ) -> None:
+        """Sync runs, sync and name a prepared snapshot; `done(seq)` gets what the second-newest one covers."""
+        errand = messages.FinishSnapshot(self._number(), directory, seq, log_id, list(runs))
+        self._ask(errand, done, lambda: None)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory in the trash."""
@@ -91,7 +94,7 @@ class Errands:
         if isinstance(errand, messages.Unlink):
             errand_work.unlink(self._files, errand.directory, errand.names)
             return 0
-        return errand_work.finish_snapshot(self._files, errand.directory, errand.seq, errand.log_id)
+        return errand_work.finish_snapshot(self._files, errand.directory, errand.seq, errand.log_id, errand.runs)
 
     def _number(self) -> int:
         self._last += 1

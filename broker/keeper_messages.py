@@ -69,12 +69,13 @@ class RemoveTree(LinkMessage, tag=6, frozen=True):
 
 
 class FinishSnapshot(LinkMessage, tag=7, frozen=True):
-    """Sync a prepared snapshot and give it its name. Answered by SnapshotSaved."""
+    """Sync these runs and a prepared snapshot, and give it its name. Answered by SnapshotSaved."""
 
     errand: int
     directory: str
     seq: int
     log_id: bytes
+    runs: list[int] = []
 
 
 class Stop(LinkMessage, tag=8, frozen=True):

@@ -138,7 +138,9 @@ class KeeperProcess:
             elif isinstance(errand, messages.RemoveTree):
                 self._files.remove_tree(errand.path)
             elif isinstance(errand, messages.FinishSnapshot):
-                covered = errand_work.finish_snapshot(self._files, errand.directory, errand.seq, errand.log_id)
+                covered = errand_work.finish_snapshot(
+                    self._files, errand.directory, errand.seq, errand.log_id, errand.runs
+                )
                 self._report(messages.SnapshotSaved(errand.errand, covered))
         except (OSError, StorageError) as error:
             _warn(f"{type(errand).__name__} failed: {error}")

@@ -22,6 +22,7 @@ from ..storage.board import boot_id
 from ..storage.errors import Corrupt, StorageFull
 from ..storage.finals import FinalFiles
 from ..storage.log import LogOptions, LogWriter
+from ..storage.runs import RunFiles
 from ..storage.segment import read_page, reference
 from ..storage.segment_reader import SegmentCache
 from .data_directory import METADATA, TOPICS, TRASH
@@ -63,6 +64,7 @@ class DirectoryStore:
         self._max_batch_bytes = max_batch_bytes
         self._cache = SegmentCache(files, READ_SEGMENTS)
         self._covered: dict[LogWriter, int] = {}
+        self._runs: dict[LogWriter, RunFiles] = {}
         self._retiring: dict[LogWriter, set[str]] = {}
         self._of_topic: dict[bytes, list[LogWriter]] = {}
 
@@ -162,6 +164,7 @@ class DirectoryStore:
         for log in self._of_topic.pop(topic, []):
             self._watermarks.let_go(log)
             self._covered.pop(log, None)
+            self._runs.pop(log, None)
             self._retiring.pop(log, None)
             self._cache.drop(log.path)
         source, trash = f"{self._data}/{TOPICS}/{topic.hex()}", f"{self._data}/{TRASH}"
@@ -192,22 +195,33 @@ class DirectoryStore:
             self._watermarks.sync_now(log)
         snapshots.prepare(self._files, log.path, seq, term, body, log.log_id)
 
+        runs = self.runs(log)
+        numbers = list(runs.unsynced)
+
         def covered(found: int) -> None:
             self._covered[log] = found
+            runs.synced(numbers)
 
-        self._errands.finish_snapshot(log.path, seq, log.log_id, covered)
+        self._errands.finish_snapshot(log.path, seq, log.log_id, numbers, covered)
 
-    def load_snapshot(self, log: LogWriter) -> Snapshot | None:
+    def load_snapshot(self, log: LogWriter, below: int | None = None) -> Snapshot | None:
         """The newest whole one that the log reaches."""
-        first_seq = log.segments()[0].base_seq
-        found = snapshots.load_newest(self._files, log.path, log.log_id, first_seq=first_seq, last_seq=log.written)
-        snapshots.drop_beyond(self._files, log.path, log.written)
+        first_seq, last_seq = log.segments()[0].base_seq, log.written if below is None else below - 1
+        found = snapshots.load_newest(self._files, log.path, log.log_id, first_seq=first_seq, last_seq=last_seq)
+        snapshots.drop_beyond(self._files, log.path, last_seq)
         self._covered[log] = 0 if found is None else snapshots.second_newest_seq(self._files, log.path, log.log_id)
         return found
 
     def finals(self, log: LogWriter) -> FinalFiles:
         """Beside the log."""
         return FinalFiles(self._files, log.path, log.log_id, boot_id().to_bytes(16, "big"))
+
+    def runs(self, log: LogWriter) -> RunFiles:
+        """See Store."""
+        found = self._runs.get(log)
+        if found is None:
+            found = self._runs[log] = RunFiles(self._files, log.path, log.log_id)
+        return found
 
     def covered(self, log: LogWriter) -> int:
         """The seq of the second-newest durable snapshot."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..storage import layout, snapshots
+from ..storage import layout, runs, snapshots
 from ..storage.board import boot_id
 from ..storage.errors import Corrupt, ForeignDirectory, NewerFormat
 from ..storage.finals import FinalFiles
@@ -83,6 +83,7 @@ class LocalStore:
         self._promises = Promises(f"{data}/{layout.PROMISES}", files)
         self._cache = SegmentCache(files)
         self._covered: dict[str, int] = {}
+        self._runs: dict[str, runs.RunFiles] = {}
         for name in files.listdir(f"{data}/{TRASH}"):
             files.remove_tree(f"{data}/{TRASH}/{name}")
 
@@ -182,6 +183,7 @@ class LocalStore:
         for partition in self.files.listdir(source):
             self._cache.drop(f"{source}/{partition}")
             self._covered.pop(f"{source}/{partition}", None)
+            self._runs.pop(f"{source}/{partition}", None)
             if self.board is not None:
                 self.board.let_go(f"{source}/{partition}")
         if not self.files.exists(source):
@@ -199,15 +201,25 @@ class LocalStore:
         """See Store. A snapshot may not get ahead of what is durable."""
         if log.durable < seq:
             log.sync()
+        written = self.runs(log)
+        runs.sync(self.files, log.path, written.unsynced)
+        written.unsynced.clear()
         self._covered[log.path] = snapshots.save(self.files, log.path, seq, term, body, log.log_id)
 
-    def load_snapshot(self, log: LogWriter) -> Snapshot | None:
+    def load_snapshot(self, log: LogWriter, below: int | None = None) -> Snapshot | None:
         """See Store."""
-        first_seq = log.segments()[0].base_seq
-        found = snapshots.load_newest(self.files, log.path, log.log_id, first_seq=first_seq, last_seq=log.written)
-        snapshots.drop_beyond(self.files, log.path, log.written)
+        first_seq, last_seq = log.segments()[0].base_seq, log.written if below is None else below - 1
+        found = snapshots.load_newest(self.files, log.path, log.log_id, first_seq=first_seq, last_seq=last_seq)
+        snapshots.drop_beyond(self.files, log.path, last_seq)
         if found is not None:
             self._covered[log.path] = snapshots.second_newest_seq(self.files, log.path, log.log_id)
+        return found
+
+    def runs(self, log: LogWriter) -> runs.RunFiles:
+        """See Store."""
+        found = self._runs.get(log.path)
+        if found is None:
+            found = self._runs[log.path] = runs.RunFiles(self.files, log.path, log.log_id)
         return found
 
     def finals(self, log: LogWriter) -> FinalFiles:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from . import effects as fx
 from .producers import Place
 from .queues.intake import Intake
+from .queues.shelf_bodies import Read, no_runs
 from .state import decode_body
 
 VERSION = 1
@@ -109,7 +110,7 @@ class CatalogueState:
         )
 
     @classmethod
-    def decode(cls, body: bytes) -> CatalogueState:
+    def decode(cls, body: bytes, read: Read = no_runs) -> CatalogueState:
         """The state of a snapshot's body. Raises NewerFormat, Corrupt."""
         stored = decode_body(body, CatalogueBody, VERSION)
         state = cls()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...storage import retention
 from ...storage.errors import Error
 from .clock import LogTime
+from .filing import Filing
 from .partition import Partition
 from .ports import NodeConfig, Now
 from .producers import Place
@@ -40,6 +41,7 @@ class Housekeeping:
 
     def __init__(self, house: House, queues: Queues, config: NodeConfig, time: LogTime, now: Now) -> None:
         self._house = house
+        self._filing = Filing(house.store)
         self._queues = queues
         self._config = config
         self._time = time
@@ -53,6 +55,7 @@ class Housekeeping:
 
     def advanced(self, ledger: Ledger[Any]) -> None:
         """More of a log is committed."""
+        self._filing.step(ledger)
         config = self._config
         grown = ledger.applied.seq - ledger.snapshot_seq
         if grown >= config.snapshot_batches or ledger.since_snapshot_bytes >= config.snapshot_bytes:
@@ -61,8 +64,12 @@ class Housekeeping:
             self._save(ledger)
 
     def snapshot(self, ledger: Ledger[Any]) -> None:
-        """Take a snapshot now; it is saved once what it covers is durable. An older one still waiting is kept."""
-        if ledger not in self._pending and ledger.applied.seq > ledger.snapshot_seq:
+        """Take a snapshot now; it is saved once what it covers is durable. An older one still waiting is kept.
+
+        While there are large parts to be filed they go first, one at each call.
+        """
+        if ledger not in self._pending and ledger.applied.seq > ledger.snapshot_seq and not self._filing.step(ledger):
+            self._filing.named(ledger)
             self._pending[ledger] = ledger.snapshot()
             self._save(ledger)
 
@@ -70,6 +77,8 @@ class Housekeeping:
         """Before closing: every log that moved."""
         for ledger in self._house.ledgers():
             if ledger.idle:
+                while self._filing.step(ledger):
+                    pass
                 self.snapshot(ledger)
 
     def tick(self, now: Now) -> float:

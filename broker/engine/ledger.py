@@ -23,6 +23,7 @@ from ...storage.errors import Error, Poisoned, StorageError
 from . import effects as fx
 from .producers import Place
 from .queues.intake import Intake, intake_of
+from .queues.shelf_bodies import Read
 
 if TYPE_CHECKING:
     from ...storage.log import LogWriter
@@ -48,7 +49,7 @@ class State(Protocol):
     def copy(self) -> Self: ...
     def encode(self) -> bytes: ...
     @classmethod
-    def decode(cls, body: bytes) -> Self: ...
+    def decode(cls, body: bytes, read: Read = ...) -> Self: ...
 
 
 class Waiter(Protocol):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from ...storage.finals import FinalFiles
     from ...storage.log import LogWriter
@@ -103,6 +103,22 @@ class Port(Protocol):
         ...
 
 
+class Runs(Protocol):
+    """Large parts of a log's snapshots that never change, by number."""
+
+    def save(self, number: int, body: bytes) -> int:
+        """Write one; returns its checksum. Raises StorageFull."""
+        ...
+
+    def load(self, number: int, checksum: int) -> bytes:
+        """Read one. Raises Corrupt when it is missing, damaged, or another."""
+        ...
+
+    def drop(self, keep: Collection[int]) -> None:
+        """Remove all but these."""
+        ...
+
+
 class Store(Protocol):
     """Where logs live. All paths, options, locks and board rows are its business."""
 
@@ -138,8 +154,16 @@ class Store(Protocol):
         """Begin saving a snapshot; it may become durable later (see `covered`)."""
         ...
 
-    def load_snapshot(self, log: LogWriter) -> Snapshot | None:
-        """The newest snapshot that verifies, or None."""
+    def load_snapshot(self, log: LogWriter, below: int | None = None) -> Snapshot | None:
+        """The newest snapshot that verifies, or None.
+
+        Of a seq lower than `below`, when that is given: the others turned out to be of no use, and are removed.
+        Raises Corrupt when what is left does not reach the log.
+        """
+        ...
+
+    def runs(self, log: LogWriter) -> Runs:
+        """Large parts of snapshots. One that is saved is durable before a snapshot that is saved later."""
         ...
 
     def finals(self, log: LogWriter) -> FinalFiles:

@@ -19,6 +19,7 @@ from .ledger import Entry, Ledger, State, entry_of
 
 if TYPE_CHECKING:
     from ...storage.log import LogWriter
+    from ...storage.snapshots import Snapshot
     from .ports import Store
 
 CHUNK_BYTES = 1 << 20
@@ -37,8 +38,7 @@ def replay(
 
     Raises UnknownEffect, NewerFormat, Corrupt.
     """
-    snapshot = store.load_snapshot(log)
-    applied = state_type() if snapshot is None else state_type.decode(snapshot.body)
+    snapshot, applied = _begin(log, state_type, store)
     begin(applied)
     committed, replayed, waiting = log.committed, 0, list[Entry]()
     damage: list[StorageError] = []
@@ -60,6 +60,17 @@ def replay(
     ledger.damaged = bool(log.damage or damage)
     ledger.resume(waiting, 0 if snapshot is None else snapshot.seq, replayed)
     return ledger
+
+
+def _begin(log: LogWriter, state_type: type[S], store: Store) -> tuple[Snapshot | None, S]:
+    """The newest snapshot of which nothing is missing, and its state; None and a new one without. Raises Corrupt."""
+    snapshot = store.load_snapshot(log)
+    while snapshot is not None:
+        try:
+            return snapshot, state_type.decode(snapshot.body, lambda *name: store.runs(log).load(*name))
+        except Corrupt:  # a run of it is missing or damaged: the log has what an older one does not
+            snapshot = store.load_snapshot(log, below=snapshot.seq)
+    return None, state_type()
 
 
 def batches_after(log: LogWriter, seq: int, damage: list[StorageError]) -> Iterator[Batch]:

@@ -24,7 +24,7 @@ from .queues.intake import Intake, placed
 from .queues.kept import NOTHING_KEPT, Kept, KeptBody
 from .queues.outbox import Outbox, OutboxEntry
 from .queues.queue import QueueBody
-from .queues.shelf_bodies import NO_SHELVES, ShelvesBody, dump, load
+from .queues.shelf_bodies import NO_SHELVES, Read, ShelvesBody, dump, load, no_runs
 from .queues.shelves import Shelves
 from .queues.table import QueueTable
 from .queues.timetable import ScheduleBody, Timetable
@@ -171,11 +171,11 @@ class PartitionState:
         return state
 
     @classmethod
-    def decode(cls, body: bytes) -> PartitionState:
-        """The state of a snapshot's body. Raises NewerFormat, Corrupt."""
+    def decode(cls, body: bytes, read: Read = no_runs) -> PartitionState:
+        """The state of a snapshot's body, and of the runs that it names. Raises NewerFormat, Corrupt."""
         stored = decode_body(body, SnapshotBody, VERSION)
         state = cls._of(stored)
-        state.shelves = load(stored.shelves, stored.first)
+        state.shelves = load(stored.shelves, stored.first, read)
         return state
 
     @classmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from penstock.storage import board_row, finals, header, layout, snapshots
+from penstock.storage import board_row, finals, header, layout, runs, snapshots
 from penstock.storage.codecs import RAW_BYTES_MAX, Codec
 from support import golden
 
@@ -22,6 +22,7 @@ LAYOUTS: dict[str, np.dtype] = {
     "INDEX_HEADER": layout.INDEX_HEADER,
     "INDEX_ROW": layout.INDEX_ROW,
     "SNAPSHOT": snapshots.SNAPSHOT,
+    "RUN": runs.RUN,
     "FINALS": finals.FINALS,
     "PROMISE": layout.PROMISE,
     "BOARD_HEADER": board_row.BOARD_HEADER,
@@ -41,6 +42,7 @@ MAGICS = {
     "MARK": layout.MARK_MAGIC,
     "INDEX_HEADER": layout.INDEX_MAGIC,
     "SNAPSHOT": snapshots.MAGIC,
+    "RUN": runs.MAGIC,
     "FINALS": finals.MAGIC,
     "PROMISE": layout.PROMISE_MAGIC,
     "BOARD_HEADER": board_row.MAGIC,
@@ -51,6 +53,7 @@ VERSIONS = {
     "MARK": layout.VERSION,
     "INDEX_HEADER": layout.VERSION,
     "SNAPSHOT": snapshots.VERSION,
+    "RUN": runs.VERSION,
     "FINALS": finals.VERSION,
     "PROMISE": layout.VERSION,
     "BOARD_HEADER": board_row.VERSION,
@@ -149,6 +152,8 @@ def test_the_file_names_in_the_text_are_those_of_the_code() -> None:
     assert "<base seq, 20 digits>-<generation, 8 digits>.index" in TEXT
     assert re.fullmatch(r"snapshot-\d{20}", snapshots.file_name(1))
     assert "snapshot-<seq, 20 digits>" in TEXT
+    assert re.fullmatch(r"run-\d{20}", runs.file_name(1))
+    assert "run-<number, 20 digits>" in TEXT
     for constant in (layout.POISON, layout.LOCK, layout.PROMISES, layout.BOARD, layout.NODE, layout.SPARE_PREFIX):
         assert constant in TEXT
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from penstock.storage import finals, layout, snapshots
+from penstock.storage import finals, layout, runs, snapshots
 from penstock.storage.batch import Batch, Kind, parse
 from penstock.storage.board import Level, Row
 from penstock.storage.record import records
 from support import golden
+from xxhash import xxh3_64_intdigest
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
@@ -73,6 +74,8 @@ def test_the_golden_pages_are_read_as_they_were_meant() -> None:
     assert layout.decode_index_header(kept("index_header_v1")) == (golden.LOG_ID, 3, 8)
     row = layout.IndexRow(*layout.INDEX_ROW_STRUCT.unpack(kept("index_row_v1")))
     assert (row.base_offset, row.end_offset, row.position, row.end_position) == (42, 44, 4096, 4416)
+    run = kept("run_v1")
+    assert runs.decode(run, 5, xxh3_64_intdigest(b"part"), golden.LOG_ID) == b"part"
     assert snapshots.decode(kept("snapshot_v1")) == snapshots.Snapshot(9, 2, b"state", golden.LOG_ID)
     assert finals.decode_header(kept("finals_v1")) == finals.Header(golden.LOG_ID, bytes(range(16, 32)), 9)
     words = memoryview(kept("final_words_v1")).cast("q")

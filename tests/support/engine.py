@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from penstock.broker.engine import COLD, Node, NodeConfig, Now, TopicSettings
-from penstock.storage import snapshots
+from penstock.storage import runs, snapshots
 from penstock.storage.batch import Batch, batches, encode
 from penstock.storage.errors import InvalidTopic, Poisoned
 from penstock.storage.finals import FinalFiles
@@ -37,6 +37,7 @@ class MemoryStore:
         self.deleted: list[bytes] = []
         self.snapshots: list[tuple[str, int]] = []
         self._covered: dict[str, int] = {}
+        self._runs: dict[str, runs.RunFiles] = {}
 
     def metadata(self) -> LogWriter:
         return LogWriter.create_or_open(
@@ -75,10 +76,19 @@ class MemoryStore:
 
     def save_snapshot(self, log: LogWriter, seq: int, term: int, body: bytes) -> None:
         self.snapshots.append((log.path, seq))
+        written = self.runs(log)
+        runs.sync(self.files, log.path, written.unsynced)
+        written.unsynced.clear()
         self._covered[log.path] = snapshots.save(self.files, log.path, seq, term, body, log.log_id)
 
-    def load_snapshot(self, log: LogWriter) -> snapshots.Snapshot | None:
-        return snapshots.load_newest(self.files, log.path, log.log_id, last_seq=log.written)
+    def load_snapshot(self, log: LogWriter, below: int | None = None) -> snapshots.Snapshot | None:
+        first_seq, last_seq = log.segments()[0].base_seq, log.written if below is None else below - 1
+        found = snapshots.load_newest(self.files, log.path, log.log_id, first_seq=first_seq, last_seq=last_seq)
+        snapshots.drop_beyond(self.files, log.path, last_seq)
+        return found
+
+    def runs(self, log: LogWriter) -> runs.RunFiles:
+        return self._runs.setdefault(log.path, runs.RunFiles(self.files, log.path, log.log_id))
 
     def finals(self, log: LogWriter) -> FinalFiles:
         return FinalFiles(self.files, log.path, log.log_id, self.boot_id)

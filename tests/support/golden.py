@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-from penstock.storage import finals, layout, snapshots
+from penstock.storage import finals, layout, runs, snapshots
 from penstock.storage.batch import Codec, ColumnId, Kind, encode, encode_raft, encode_state, parse, with_effects
 from penstock.storage.board import Board, Level, word
 from penstock.storage.board_row import HEADER_WORD
@@ -118,6 +118,7 @@ SAMPLES: dict[str, Callable[[], bytes]] = {
     "index_header_v1": lambda: layout.encode_index_header(LOG_ID, 3, 8),
     "index_row_v1": index_row,
     "snapshot_v1": lambda: snapshots.encode_header(9, 2, b"state", LOG_ID) + b"state",
+    "run_v1": lambda: runs.encode_header(5, b"part", LOG_ID) + b"part",
     "promise_v1": lambda: layout.encode_promise(layout.Promise(LOG_ID, 3, bytes(range(16, 32)))),
     "board_v1": board,
     "finals_v1": lambda: finals.encode_header(finals.Header(LOG_ID, bytes(range(16, 32)), 9)),

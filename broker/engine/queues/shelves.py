@@ -11,24 +11,54 @@ beginning. A partition without special records has none of this and pays nothing
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from .intake import Placed
 from .leases import Range
 from .offsets import Offsets
-from .timers import Timers
+from .timers import TimerRun, Timers
+
+LARGE = 1 << 18
+"""Offsets of records without a delay that are put into one run."""
 
 WINDOW = 256
 """Special records that are looked at in one go while the frontier passes them."""
 
 
-class Shelf:
-    """Records of one priority: `offsets` may be worked on at once, `timers` later."""
+class Filed(Struct, frozen=True, gc=False):
+    """A run that holds offsets of a shelf up to `last`."""
 
-    __slots__ = ("offsets", "timers")
+    last: int
+    number: int
+    checksum: int
+
+
+class Large(Struct, frozen=True, gc=False, eq=False):
+    """A part of the shelves that will not change and should not stand in each snapshot. No times: without a delay."""
+
+    level: int
+    times: np.ndarray
+    offsets: np.ndarray
+    run: TimerRun | None
+
+
+class Shelf:
+    """Records of one priority: `offsets` may be worked on at once, `timers` later. `filed` are runs of the former."""
+
+    __slots__ = ("filed", "offsets", "timers")
 
     def __init__(self) -> None:
         self.offsets = Offsets()
         self.timers = Timers()
+        self.filed: list[Filed] = []
+
+    def unfiled_from(self) -> int:
+        """Index of the first of the offsets that is in no run."""
+        return self.offsets.below(self.filed[-1].last + 1) if self.filed else 0
+
+    def numbers(self) -> set[int]:
+        """The runs of it."""
+        return {filed.number for filed in self.filed} | {run.number for run in self.timers.filed()}
 
 
 class Shelves:
@@ -38,6 +68,7 @@ class Shelves:
         self.first = 0  # nothing below is remembered
         self.by_level: dict[int, Shelf] = {}
         self.special = Offsets()
+        self.last_run = 0  # the highest number that was given to a run
         self._levels = bytearray()  # of each special record, in order
 
     def __bool__(self) -> bool:
@@ -66,8 +97,40 @@ class Shelves:
         for level, shelf in list(self.by_level.items()):
             shelf.offsets.drop_below(first)
             shelf.timers.drop_below(first)
+            shelf.filed = [filed for filed in shelf.filed if filed.last >= first]
             if not (len(shelf.offsets) or len(shelf.timers)):
                 del self.by_level[level]
+
+    def restore(self, found: Placed) -> None:
+        """Of records that are on their shelves already: which there are."""
+        self.special.add(found.offsets)
+        self._levels += found.levels.tobytes()
+
+    # -- runs ---------------------------------------------------------------------------------------
+
+    def large(self) -> Large | None:
+        """A large part that is in no run yet; None without one."""
+        for level, shelf in self.by_level.items():
+            run = shelf.timers.large()
+            if run is not None:
+                return Large(level, run.times, run.offsets(0, len(run)), run)
+            first = shelf.unfiled_from()
+            if len(shelf.offsets) - first >= LARGE:
+                return Large(level, np.zeros(0, np.int64), shelf.offsets.slice(first, first + LARGE), None)
+        return None
+
+    def file(self, large: Large, checksum: int) -> None:
+        """A large part is in a run now, the one after the last."""
+        self.last_run += 1
+        shelf = self.by_level[large.level]
+        if large.run is not None:
+            shelf.timers.file(large.run, self.last_run, checksum)
+        else:
+            shelf.filed.append(Filed(int(large.offsets[-1]), self.last_run, checksum))
+
+    def numbers(self) -> set[int]:
+        """The runs that are still of use."""
+        return {number for shelf in self.by_level.values() for number in shelf.numbers()}
 
     # -- looking ------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 SEALED = 1 << 18
 """Timers of a run that is never merged again: a merge takes some milliseconds."""
@@ -42,12 +42,12 @@ class TimerRun(Struct, frozen=True, gc=False, eq=False):
     checksum: int = 0
 
     @classmethod
-    def of(cls, times: np.ndarray, offsets: np.ndarray) -> TimerRun:
+    def of(cls, times: np.ndarray, offsets: np.ndarray, number: int = 0, checksum: int = 0) -> TimerRun:
         """A run of timers that are in order for each time: those of one time by offset."""
         order = times.argsort(kind="stable")
         base, high = int(offsets.min()), int(offsets.max())
         kind = np.uint32 if high - base < _SPAN else np.int64
-        return cls(times[order], (offsets - base).astype(kind)[order], base, high)
+        return cls(times[order], (offsets - base).astype(kind)[order], base, high, number, checksum)
 
     def __len__(self) -> int:
         return len(self.times)
@@ -72,7 +72,8 @@ class TimerRun(Struct, frozen=True, gc=False, eq=False):
         if low > self.high:
             return None
         stay = self.deltas >= low - self.base
-        return TimerRun.of(self.times[stay], self.deltas[stay].astype(np.int64) + self.base)
+        offsets = self.deltas[stay].astype(np.int64) + self.base
+        return TimerRun.of(self.times[stay], offsets, self.number, self.checksum)
 
 
 class Due(Struct, frozen=True):
@@ -122,13 +123,17 @@ class Timers:
 
     def _merge(self) -> None:
         runs = self._runs
-        while len(runs) > 1 and len(runs[-2]) < SEALED and len(runs[-2]) < 2 * len(runs[-1]):
+        while len(runs) > 1 and len(runs[-2]) < SEALED and not runs[-2].number and len(runs[-2]) < 2 * len(runs[-1]):
             newer, older = runs.pop(), runs.pop()
             runs.append(_merged(older, newer))
 
-    def all(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times and offsets of all, by offset."""
-        runs = self.runs
+    def filed(self) -> list[TimerRun]:
+        """The runs that have a file."""
+        return [run for run in self._runs if run.number]
+
+    def unfiled(self) -> tuple[np.ndarray, np.ndarray]:
+        """Times and offsets of all that has no file, by offset."""
+        runs = [run for run in self.runs if not run.number]
         if not runs:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         times = np.concatenate([run.times for run in runs])
@@ -136,9 +141,13 @@ class Timers:
         order = offsets.argsort(kind="stable")
         return times[order], offsets[order]
 
-    def replaced(self, old: TimerRun, new: TimerRun) -> None:
-        """`new` is `old` with the name of its file, if that run is still there."""
-        self._runs = [new if run is old else run for run in self._runs]
+    def large(self) -> TimerRun | None:
+        """A run that will not change and has no file; None without one."""
+        return next((run for run in self._runs if len(run) >= SEALED and not run.number), None)
+
+    def file(self, run: TimerRun, number: int, checksum: int) -> None:
+        """A run has a file now."""
+        self._runs[self._runs.index(run)] = structs.replace(run, number=number, checksum=checksum)
 
     # -- looking ------------------------------------------------------------------------------------
 

@@ -18,7 +18,8 @@ STRUCTS = [
     state.SnapshotBody, producers.Producer, producers.Place, groups.GroupState, catalogue.CatalogueBody,
     catalogue.TopicEntry, queue.QueueBody, queue.Cursor, queue.Waiting, queue.Dead, leases.LeaseBody, leases.ExtentBody,
     outbox.OutboxEntry, kept.KeptBody, timetable.ScheduleBody, dedup.KeyTableBody, voids.VoidsBody,
-    shelf_bodies.ShelvesBody, shelf_bodies.ShelfBody,
+    shelf_bodies.ShelvesBody, shelf_bodies.ShelfBody, shelf_bodies.RunName,
+    shelf_bodies.RunBody,
 ]  # fmt: skip
 
 
