@@ -224,6 +224,13 @@ class OutboxRouted(Effect, tag=32, frozen=True):
     ranges: list[tuple[int, int]]
 
 
+class FrontierMoved(QueueEffect, tag=33, frozen=True):
+    """A group is past records that are nobody's work, without a lease. `frontier` and `cursors` as in LeaseGranted."""
+
+    frontier: int
+    cursors: list[tuple[int, int, int, int]] = []
+
+
 # -- in the metadata log ---------------------------------------------------------------------------
 
 
@@ -260,7 +267,7 @@ class TopicErased(Effect, tag=67, frozen=True):
 PartitionEffect = (
     FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | OwnerSet | GroupDeleted
     | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
-    | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused
+    | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved
     | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
 )  # fmt: skip
 MetadataEffect = TopicCreated | TopicAltered | TopicDeleted | TopicErased

@@ -104,31 +104,40 @@ class _Picker:
     def take(self, limit: int, due_us: int) -> list[int]:
         """At most `limit` records: those that are due, in the order of their times, then those without a delay."""
         taken: list[int] = []
-        while len(taken) < limit and (found := self._due(limit - len(taken), due_us)):
-            taken += self._worth(found)
-        while len(taken) < limit and (found := self._at_once(limit - len(taken))):
-            taken += self._worth(found)
+        look = limit
+        while len(taken) < limit and self._due(taken, limit, look, due_us):
+            look = LOOK  # many may be nobody's work
+        look = limit - len(taken)
+        while len(taken) < limit and self._at_once(taken, limit, look):
+            look = LOOK
         return taken
 
-    def _due(self, limit: int, due_us: int) -> list[int]:
-        due = self._shelf.timers.due(self._timer, due_us, limit, self._queue.start)
-        offsets = due.offsets.tolist()
-        if offsets:
-            self._timer = int(due.times[-1]), offsets[-1]
-        return offsets
+    def _due(self, taken: list[int], limit: int, look: int, due_us: int) -> bool:
+        """Take from the next `look` that are due. Returns whether there were any."""
+        due = self._shelf.timers.due(self._timer, due_us, look, self._queue.start)
+        for place in zip(due.times.tolist(), due.offsets.tolist(), strict=True):
+            if len(taken) == limit:
+                break
+            self._timer = place
+            if self._is_work(place[1]):
+                taken.append(place[1])
+        return len(due.offsets) > 0
 
-    def _at_once(self, limit: int) -> list[int]:
+    def _at_once(self, taken: list[int], limit: int, look: int) -> bool:
+        """The same of those without a delay."""
         numbers = self._shelf.offsets
         at = numbers.below(max(self._offset, self._queue.start))
-        offsets = numbers.slice(at, at + limit).tolist()
-        if offsets:
-            self._offset = offsets[-1] + 1
-        return offsets
+        offsets = numbers.slice(at, at + look).tolist()
+        for offset in offsets:
+            if len(taken) == limit:
+                break
+            self._offset = offset + 1
+            if self._is_work(offset):
+                taken.append(offset)
+        return bool(offsets)
 
-    def _worth(self, offsets: list[int]) -> list[int]:
-        """Without those that are nobody's work."""
-        cancelled, skipped = self._queue.cancelled, self._source.skipped
-        return [each for each in offsets if each not in cancelled and not len(skipped(each, each + 1))]
+    def _is_work(self, offset: int) -> bool:
+        return offset not in self._queue.cancelled and not len(self._source.skipped(offset, offset + 1))
 
     def moved(self) -> list[Moved]:
         """The cursor, if it moved."""

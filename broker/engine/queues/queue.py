@@ -109,6 +109,10 @@ class Queue:
         self.held.update(effect.held)
         self.leases.add(lease)
         self.last_token = effect.token
+        self.moved(effect)
+
+    def moved(self, effect: fx.LeaseGranted | fx.FrontierMoved) -> None:
+        """Records behind these places were taken, or are nobody's work."""
         self.frontier = max(self.frontier, effect.frontier)
         for level, offset, time_us, timer in effect.cursors:
             self.cursors[level] = Cursor(offset, time_us, timer)

@@ -121,6 +121,8 @@ def _apply(queue: Queue, effect: fx.QueueEffect, time_us: int) -> None:
             queue.discarded(effect.ranges)
         case fx.TasksCancelled():
             queue.cancel(effect.offsets)
+        case fx.FrontierMoved():
+            queue.moved(effect)
         case fx.QueuePaused():
             queue.paused_until_us = effect.until_us
         case _:

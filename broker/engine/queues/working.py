@@ -17,7 +17,7 @@ from ....transport.queue_messages import BY_GROUP, Settle, Verb
 from ...errors import InvalidRequest, LeaseLost, Unavailable, UnknownGroup, UnknownLease
 from .. import effects as fx
 from .backoff import Chance, backed_off, untried
-from .choosing import Source, choose, joined, next_timer_us
+from .choosing import Choice, Source, choose, joined, next_timer_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,6 +49,12 @@ DELAY_MOST_MS = 366 * 86_400_000
 
 Progress = tuple[int, bytes]
 """An offset, and what its worker says."""
+
+PASSED_MOST = 1000
+"""Untouched records that are nobody's work and are passed over again at each lease."""
+
+PASSED_AGAIN_US = 1_000_000
+"""How often a group's place is logged without a lease."""
 
 Outcome = fx.TasksFinished | fx.TasksReturned | fx.TasksDied
 
@@ -145,13 +151,23 @@ class Working:
         now_us = self.time(now_us)
         if queue.paused_until_us > now_us:
             return None
-        choice = choose(queue, self._source(queue), limit, now_us)
+        source = self._source(queue)
+        choice = choose(queue, source, limit, now_us)
         if not choice.runs:
+            self._move_on(queue, source, choice, now_us)
             return None
         token, until_us = self._next_token(), now_us + lease_us
         effect = fx.LeaseGranted(group, token, worker, until_us, *choice)
         partition.ledger.propose(effect, waiter, above=max(choice.frontier, partition.ledger.decided_end))
         return Granted(token, until_us, choice.runs)
+
+    def _move_on(self, queue: Queue, source: Source, choice: Choice, now_us: int) -> None:
+        """Nothing to lease, but much that is nobody's work: log how far that goes, and look at it no more."""
+        much = choice.cursors or source.first - queue.frontier >= PASSED_MOST
+        if much and not choice.held and now_us - queue.last_us >= PASSED_AGAIN_US:
+            effect = fx.FrontierMoved(queue.group, max(queue.frontier, source.first), choice.cursors)
+            ledger = self._partition.ledger
+            ledger.propose(effect, above=max(effect.frontier, ledger.decided_end))
 
     def _source(self, queue: Queue) -> Source:
         """Records up to those proposed: their lease stands behind them in the log, so that one sync serves both."""

@@ -352,6 +352,38 @@ def test_a_long_stretch_of_repetitions_is_passed_in_one_step():
     assert rig.lease(topic).runs == [(5000, 1, 1)]
 
 
+@pytest.mark.parametrize("how", ["delayed", "urgent", "plain"])
+def test_what_is_nobodys_work_is_passed_over_once_and_the_place_is_logged(how: str):
+    """A key that is replaced again and again before it is due, and workers that ask all the time."""
+    rig = Rig()
+    topic = rig.topic(dedup="replace" if how == "delayed" else "drop", dedup_window_s=3600)
+    rig.lease(topic, most=1)
+    repeats(rig, topic, b"a")
+    assert rig.lease(topic, most=9).runs == [(0, 1, 1)]
+    columns: dict[str, Any] = {"priorities": [3] * 500} if how == "urgent" else {}
+    for _ in range(4):
+        if how == "delayed":
+            columns = {"not_before": [rig.now.wall_us + SECOND] * 500}
+        payload = bytes(encode([b"v"] * 500, dedup=[b"a"] * 500, **columns))
+        assert isinstance(rig.ask(m.Produce, topic, 0, payload=payload), m.Produced)
+        rig.pass_time(0.5)
+    rig.pass_time(0.4)
+    seq = ledger(rig).log.written
+    assert rig.lease(topic, most=9).runs == []
+    assert ledger(rig).log.written == seq + 1
+    looked: list[int] = []
+    voids = ledger(rig).head.voids
+    between = voids.between
+    voids.between = lambda first, end: looked.append(end - first) or between(first, end)
+    assert rig.lease(topic, most=9).runs == []
+    assert (sum(looked), ledger(rig).log.written) == (0, seq + 1)
+    assert_replays(rig)
+    repeats(rig, topic, b"b")
+    rig.pass_time(5)
+    expected = [(2000, 2, 1)] if how == "delayed" else [(2001, 1, 1)]
+    assert rig.lease(topic, most=9).runs == expected
+
+
 # -- lives ----------------------------------------------------------------------------------------
 
 
