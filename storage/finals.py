@@ -26,6 +26,8 @@ from .errors import NewerFormat
 from .layout import SEQ_BITS, SEQ_LIMIT
 
 if TYPE_CHECKING:
+    from collections.abc import Buffer, Iterable  # pyright: ignore[reportAttributeAccessIssue]
+
     from .files import File, Files
 
 MAGIC = 0x464B4E50  # "PNKF" in the file
@@ -137,16 +139,23 @@ class FinalFiles:
         self._write_header(group, through)
         self._stands.add(group)
 
-    def write(self, group: str, first: int, finals: np.ndarray) -> None:
-        """Put words in a row from offset `first` on. Raises OSError, StorageFull."""
+    def write(self, group: str, rows: Iterable[tuple[int, np.ndarray]]) -> None:
+        """Put words in: (first offset, words of the records from there on), each row with one write.
+
+        Raises OSError, StorageFull.
+        """
         if group not in self._stands:
             self.stand(group, 0)
-        data = memoryview(finals.astype(_WORD, copy=False).tobytes())
-        while len(data):
-            start = first % CHUNK
-            size = min(len(data), (CHUNK - start) * _WORD.itemsize)
-            self._put(self._path(group, first - start), data[:size], start * _WORD.itemsize)
-            data, first = data[size:], first + CHUNK - start
+        by_chunk: dict[int, list[tuple[int, memoryview]]] = {}
+        for first, words in rows:
+            data = memoryview(words.astype(_WORD, copy=False).tobytes())
+            while len(data):
+                start = first % CHUNK
+                size = min(len(data), (CHUNK - start) * _WORD.itemsize)
+                by_chunk.setdefault(first - start, []).append((start * _WORD.itemsize, data[:size]))
+                data, first = data[size:], first + CHUNK - start
+        for chunk, pieces in by_chunk.items():
+            self._put(self._path(group, chunk), pieces)
 
     def read(self, group: str, offset: int) -> Final | None:
         """What is known of a record; None for nothing."""
@@ -188,16 +197,17 @@ class FinalFiles:
             if _first_of(name) + CHUNK <= first:
                 self._files.unlink(f"{self._directory}/{name}")
 
-    def _put(self, path: str, data: memoryview, position: int) -> None:
+    def _put(self, path: str, pieces: Iterable[tuple[int, Buffer]]) -> None:
         file = self._files.open(path, write=True) if self._files.exists(path) else self._files.create(path)
         try:
-            file.pwritev([data], position)
+            for position, data in pieces:
+                file.pwritev([data], position)
         finally:
             file.close()
 
     def _write_header(self, group: str, through: int) -> None:
         header = encode_header(Header(self._log_id, self._boot_id, through))
-        self._put(self._path(group), memoryview(header), 0)
+        self._put(self._path(group), [(0, header)])
 
     def _sync(self, path: str) -> None:
         file: File = self._files.open(path, write=True)

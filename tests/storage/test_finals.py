@@ -62,17 +62,28 @@ def test_any_changed_byte_of_a_header_is_seen() -> None:
 def test_a_row_of_words_is_one_write_and_found_over_the_border_of_two_files() -> None:
     files = RecordingFiles()
     finals = kept(files)
-    finals.write("g", CHUNK - 3, words(5))
+    finals.write("g", [(CHUNK - 3, words(5))])
     found = [finals.read("g", offset) for offset in range(CHUNK - 4, CHUNK + 3)]
     assert found == [None, *[RESULT] * 5, None]
     assert finals.read("other", CHUNK) is None
     assert len([name for name in files.listdir("/log") if name.startswith("finals-")]) == 3
 
 
+def test_rows_of_one_file_are_written_into_it_together() -> None:
+    files = RecordingFiles()
+    finals = kept(files)
+    finals.write("g", [(0, words(1))])
+    before = dict(files.calls)
+    finals.write("g", [(offset, words(2)) for offset in range(10, 40, 3)])
+    assert files.calls["write"] - before["write"] == 10
+    assert files.calls.get("open", 0) - before.get("open", 0) <= 1
+    assert [finals.read("g", offset) for offset in (12, 13, 14, 15)] == [None, RESULT, RESULT, None]
+
+
 def test_a_later_word_of_a_record_holds() -> None:
     finals = kept(MemoryFiles())
-    finals.write("g", 4, words(1, Final(Outcome.CANCELLED, 3)))
-    finals.write("g", 4, words(1))
+    finals.write("g", [(4, words(1, Final(Outcome.CANCELLED, 3)))])
+    finals.write("g", [(4, words(1))])
     assert finals.read("g", 4) == RESULT
 
 
@@ -80,7 +91,7 @@ def test_the_same_boot_left_everything_and_another_what_was_settled() -> None:
     files = MemoryFiles()
     finals = kept(files)
     assert finals.covered("g") == 0
-    finals.write("g", 0, words(1))
+    finals.write("g", [(0, words(1))])
     assert kept(files).covered("g") == EVERYTHING
     assert kept(files, LATER).covered("g") == 0
     finals.settle("g", 7)
@@ -90,13 +101,13 @@ def test_the_same_boot_left_everything_and_another_what_was_settled() -> None:
 
 def test_a_boot_that_is_not_known_is_never_the_same() -> None:
     files = MemoryFiles()
-    kept(files, UNKNOWN_BOOT).write("g", 0, words(1))
+    kept(files, UNKNOWN_BOOT).write("g", [(0, words(1))])
     assert kept(files, UNKNOWN_BOOT).covered("g") == 0
 
 
 def test_nothing_of_another_log_or_behind_a_damaged_header_counts() -> None:
     files = MemoryFiles()
-    kept(files).write("g", 0, words(1))
+    kept(files).write("g", [(0, words(1))])
     assert kept(files, BOOT, b"x" * 16).covered("g") == 0
     (header,) = [name for name in files.listdir("/log") if name.count("-") == 1]
     files.open(f"/log/{header}").pwritev([b"?"], 20)
@@ -105,10 +116,10 @@ def test_nothing_of_another_log_or_behind_a_damaged_header_counts() -> None:
 
 def test_settling_syncs_the_words_of_a_process_that_was_killed_before_the_header_says_so() -> None:
     files = RecordingFiles()
-    kept(files).write("g", 0, words(1))  # and killed
+    kept(files).write("g", [(0, words(1))])  # and killed
     finals = kept(files)
     assert finals.covered("g") == EVERYTHING
-    finals.write("g", CHUNK, words(1))
+    finals.write("g", [(CHUNK, words(1))])
     files.fail("sync", 1, errno.EIO)
     with pytest.raises(OSError, match="EIO"):
         finals.settle("g", 7)
@@ -122,7 +133,7 @@ def test_a_dropped_group_leaves_no_file_and_touches_no_other() -> None:
     files = MemoryFiles()
     finals = kept(files)
     for group in ("g", "h"):
-        finals.write(group, CHUNK, words(1))
+        finals.write(group, [(CHUNK, words(1))])
     finals.drop("g")
     assert (finals.read("g", CHUNK), finals.read("h", CHUNK)) == (None, RESULT)
     assert len(files.listdir("/log")) == 2
@@ -132,7 +143,7 @@ def test_a_dropped_group_leaves_no_file_and_touches_no_other() -> None:
 def test_only_files_wholly_below_the_first_offset_go() -> None:
     finals = kept(MemoryFiles())
     for offset in (0, CHUNK, 2 * CHUNK):
-        finals.write("g", offset, words(1))
+        finals.write("g", [(offset, words(1))])
     finals.trim("g", 2 * CHUNK - 1)
     assert [finals.read("g", offset) for offset in (0, CHUNK, 2 * CHUNK)] == [None, RESULT, RESULT]
 
@@ -140,7 +151,7 @@ def test_only_files_wholly_below_the_first_offset_go() -> None:
 def test_the_tools_of_a_log_leave_finals_alone() -> None:
     files = MemoryFiles()
     log = LogWriter.create("/log", files=files, log_id=LOG, promises=Promises("/promises", files))
-    kept(files).write("g", 0, words(1))
+    kept(files).write("g", [(0, words(1))])
     log.close(True)
     before = {name: bytes(files.read(f"/log/{name}")) for name in files.listdir("/log") if name.startswith("finals")}
     assert verify(files, "/log").clean

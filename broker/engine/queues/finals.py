@@ -64,7 +64,7 @@ class Finals:
         noted, self._noted = self._noted, {}
         for group, found in noted.items():
             self._unsettled.add(group)
-            self._attempt(group, lambda group=group, found=found: self._write(group, found, seq))
+            self._attempt(group, lambda group=group, found=found: self._files.write(group, in_rows(found, seq)))
 
     def dropped(self, group: str) -> None:
         """A group is forgotten."""
@@ -77,10 +77,6 @@ class Finals:
         """Offsets below `first` are gone."""
         for group in groups:
             self._attempt(group, lambda group=group: self._files.trim(group, first))
-
-    def _write(self, group: str, found: list[Ended], seq: int) -> None:
-        for first, words in in_rows(found, seq):
-            self._files.write(group, first, words)
 
     def _attempt(self, group: str, action: Callable[[], None]) -> None:
         """Do it, unless words of this group are missing already; a failure makes them missing."""

@@ -217,7 +217,7 @@ class Tasks:
         question.token = found.token
         if question.waits and found.state not in FINAL:
             return False
-        final = partition.finals.look(queue.group, offset) if found.state in (COMPLETED, CANCELLED) else None
+        final = _final(partition, queue.group, offset) if found.state in (COMPLETED, CANCELLED) else None
         if not self._read(question, queue, offset, found, final):
             question.cold = True
             return False
@@ -296,6 +296,12 @@ class Tasks:
                 found.progress, found.cancelling, list(found.history),
             ),
         )  # fmt: skip
+
+
+def _final(partition: Partition, group: str, offset: int) -> Final | None:
+    """The word of a record; not one of a batch that the log has lost since."""
+    final = partition.finals.look(group, offset)
+    return None if final is None or final.seq > partition.seq else final
 
 
 def _effects(batch: Batch) -> Sequence[fx.AnyEffect]:

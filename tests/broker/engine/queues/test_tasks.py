@@ -8,6 +8,7 @@ import pytest
 from penstock.broker.engine import effects as fx
 from penstock.broker.engine.queues import tasks as module
 from penstock.broker.engine.queues.working import RESULT_MOST
+from penstock.storage.finals import Outcome
 from penstock.transport import messages as m
 from support.engine import Rig
 
@@ -114,6 +115,16 @@ def test_many_large_results_in_one_write_all_stand(rig: Rig, topic: bytes):
         rig.send(m.SettleTasks(rig.next_request(), topic, "g", [settle]))
     rig.turn()
     assert [ask(rig, topic, offset).result[:1] for offset in range(6)] == [b"%d" % each for each in range(6)]
+
+
+@pytest.mark.parametrize("seq", [1, 2, 1 << 40], ids=["records", "others", "lost"])
+def test_a_word_whose_batch_does_not_speak_of_the_record_says_nothing(rig: Rig, topic: bytes, seq: int):
+    settled(rig, topic, rig.lease(topic, most=2))
+    (partition,) = rig.node._house.partitions.values()
+    partition.finals.noted("g", [(Outcome.RESULT, 1, 1)])
+    partition.finals.stood(seq)
+    answer = ask(rig, topic, 1)
+    assert (answer.state, answer.result, partition.damaged) == ("completed", None, False)
 
 
 def test_discarded_is_remembered(rig: Rig, topic: bytes):
