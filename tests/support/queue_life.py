@@ -107,7 +107,8 @@ class Life(Requests):
         assert lease.until_us == now_us + lease_us, f"lease until {lease.until_us} instead of {now_us + lease_us}"
         if not group.keyed and not self.holding:
             wanted = shelf.candidates(group, len(shelf.records), now_us)[: message.max_records]
-            if not any(map(shelf.is_special, wanted)):
+            assert len(runs) == len(wanted), f"leased {sorted(runs)} instead of {sorted(wanted)}"
+            if not group.mixed and not any(map(shelf.is_special, wanted)):
                 assert sorted(runs) == sorted(wanted), f"leased {sorted(runs)} instead of {sorted(wanted)}"
         shelf.grant(group, lease.token, lease.worker, lease.until_us, runs, now_us)
         given = (partition, lease.token, runs)

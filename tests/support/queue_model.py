@@ -63,6 +63,7 @@ class Group:
     ended: set[int] = field(default_factory=set)
     tokens: list[int] = field(default_factory=list)
     paused_until_us: int = 0
+    mixed: bool = False  # it looked at keys once: what was passed over then may stand between retries
     grants: dict[bytes, list[int]] = field(default_factory=dict)  # times of leases by key, of this node's life
 
     def copy(self) -> Group:
@@ -104,12 +105,14 @@ class Shelf:
 
     def create(self, name: str, settings: QueueSettings, start: int) -> None:
         tasks = {offset: Task() for offset in range(start, len(self.records))}
-        self.groups[name] = Group(settings, start, tasks)
+        self.groups[name] = group = Group(settings, start, tasks)
+        group.mixed = group.keyed
 
     def set(self, name: str, settings: QueueSettings) -> None:
         """Other settings; what has had all its attempts by now is dead."""
         group = self.groups[name]
         group.settings = settings
+        group.mixed = group.mixed or group.keyed
         for task in group.tasks.values():
             if task.state == "waiting" and task.attempt >= settings.max_attempts:
                 task.state, task.reason = "dead", f"max_attempts was lowered to {settings.max_attempts}"

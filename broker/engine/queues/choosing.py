@@ -80,7 +80,7 @@ def _by_level(queue: Queue, source: Source, shelves: Shelves, limit: int, now_us
         runs += _again(queue, ready.get(level, ())[:left])
         shelf = shelves.by_level.get(level)
         if shelf is not None:
-            picker = _Picker(queue, source, level, shelf)
+            picker = ShelfPicker(queue, source, level, shelf)
             offsets = picker.take(limit - _count(runs), min(now_us, source.shelved_us))
             runs += joined((offset, 1) for offset in offsets)
             cursors += picker.moved()
@@ -89,7 +89,7 @@ def _by_level(queue: Queue, source: Source, shelves: Shelves, limit: int, now_us
     return Choice(runs, frontier, cursors)
 
 
-class _Picker:
+class ShelfPicker:
     """Takes from one shelf for one group, and knows how far that went."""
 
     def __init__(self, queue: Queue, source: Source, level: int, shelf: Shelf) -> None:
@@ -149,18 +149,24 @@ class _Picker:
 def _untouched(queue: Queue, source: Source, limit: int, runs: list[Run]) -> int:
     """Add plain untouched records, at most `limit`. Returns the frontier behind them."""
     frontier = queue.frontier
-    low = max(frontier, source.first)
+    for run in untouched(queue, source, limit):
+        add(runs, run)
+        frontier = run[0] + run[1]
+    return frontier
+
+
+def untouched(queue: Queue, source: Source, limit: int) -> Iterator[Run]:
+    """Plain untouched records in the order of the log, at most `limit`."""
+    low = max(queue.frontier, source.first)
     while limit > 0 and low < source.end:
         high, ranges = min(low + limit, source.end), [(low, min(limit, source.end - low))]
         if source.shelves:
             ranges, high = source.shelves.plain(low, source.end, limit)
         for first, count in ranges:
             for run in _between(first, first + count, _passed(queue, source, first, first + count)):
-                add(runs, run)
+                yield run
                 limit -= run[1]
-                frontier = run[0] + run[1]
         low = high
-    return frontier
 
 
 def add(runs: list[Run], run: Run) -> None:

@@ -21,6 +21,8 @@ from ..names import check_name
 from ..partition import Partition, check_time
 from ..replies import Gather, failure
 from .answering import Reading
+from .keyed import NEVER_US
+from .lanes import Lanes
 from .topic_queues import check_length, check_no_stream, queue_settings, serving
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
 
 RECORDS_MOST = 100_000
 """Records of one lease."""
+
+WARMING_S = 1.0
+"""How long a request waits for keys that have to be read from the disk, whatever it says."""
 
 WORKER_MOST = 200
 """Characters of a worker's name."""
@@ -97,6 +102,7 @@ class Leasing:
         self._time = time
         self._answering = answering
         self._numbers = count(1)
+        self.lanes = Lanes(port)
         self._lines: dict[Topic, dict[str, Line]] = {}
         self._due: list[tuple[float, int, Demand]] = []
 
@@ -114,7 +120,14 @@ class Leasing:
         now_us = line.asked_us = self._time.read(now)
         demand.refused = self.settling.propose(topic, message.group, message.settles, now, demand.gather)
         if not any(self._try(demand, partition, now_us) for partition in self._in_turn(topic, line, message.partition)):
-            self._wait(demand, line)
+            if self._is_cold(demand, line):
+                demand.deadline_s = max(demand.deadline_s, now.monotonic_s + WARMING_S)
+            self._wait(demand, line, now)
+
+    def _is_cold(self, demand: Demand, line: Line) -> bool:
+        """Whether there may be something, but its keys are not in memory."""
+        group, partitions = demand.message.group, self._in_turn(demand.topic, line, demand.message.partition)
+        return any(self.lanes.is_cold(partition, group) for partition in partitions)
 
     def _check(self, topic: Topic, message: Lease) -> None:
         check_name("group", message.group)
@@ -161,8 +174,11 @@ class Leasing:
             return False
         limit = self._limit(partition, message)
         lease_us = message.lease_ms * 1000 or round(queue.settings.lease_s * 1e6)
-        granted = work.lease(message.group, message.worker, limit, lease_us, now_us, demand.gather)
+        granted = work.lease(message.group, message.worker, limit, lease_us, now_us, demand.gather, self.lanes)
         if granted is None:
+            again_us = self.lanes.next_us(partition, message.group)
+            if again_us < NEVER_US:
+                self.watching.ring_at(partition, message.group, again_us)
             return False
         demand.partition, demand.granted = partition, granted
         line = self._lines[demand.topic][message.group]
@@ -182,8 +198,8 @@ class Leasing:
 
     # -- waiting ------------------------------------------------------------------------------------
 
-    def _wait(self, demand: Demand, line: Line) -> None:
-        if not demand.message.wait_ms:
+    def _wait(self, demand: Demand, line: Line, now: Now) -> None:
+        if demand.deadline_s <= now.monotonic_s:
             demand.gather.ready()
             return
         line.demands[demand.number] = demand
@@ -315,6 +331,7 @@ class Leasing:
                 self._port.reply(demand.peer, failure(demand.message.request, error))
         for partition in topic.readable:
             self._answering.forget(partition)
+            self.lanes.forget(partition)
             self.watching.forget(partition)
 
     def leave(self, topic: Topic, group: str) -> None:
@@ -326,6 +343,8 @@ class Leasing:
                 f"workers of group {group} of topic {topic.name} wait for records ({workers}): stop them first"
             )
         self._lines.get(topic, {}).pop(group, None)
+        for partition in topic.readable:
+            self.lanes.leave(partition, group)
 
 
 def without(runs: list[Run], rest: list[Range]) -> list[Run]:

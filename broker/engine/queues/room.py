@@ -13,8 +13,8 @@ from .alarms import Alarms
 from .answering import Answering
 from .carrying import Carrier
 from .dead import DeadRecords
+from .lanes import Lane
 from .leasing import Demand, Leasing
-from .moving import Mover
 from .picking import Pick, Picker
 from .queue_admin import QueueAdmin
 from .settling import Settling
@@ -48,7 +48,6 @@ class Queues:
         self.admin = QueueAdmin(topics, port, time, self.leasing, watching)
         self.picker = Picker(port)
         self.carrier = Carrier(house, self.picker)
-        self.mover = Mover(house, self.picker, self.alarms, time)
         self.upkeep = Upkeep(self.leasing, config.group_expiry_s)
         dead = DeadRecords(topics, port, self.picker, time, watching)
         self.tasks = Tasks(topics, port, config, time, self.leasing, watching)
@@ -87,18 +86,16 @@ class Queues:
 
     def advanced(self, ledger: Ledger[Any]) -> None:
         """More of a log is committed."""
-        partition = self._house.partitions.get(ledger)
-        if partition is None:
-            return
-        if self.tasks.waiting:
+        partition = self._house.partitions.get(ledger) if self.tasks.waiting else None
+        if partition is not None:
             self.tasks.advanced(partition)
-        if partition.ledger.applied.outbox.entries:
-            self.mover.look(partition)
 
     def warmed(self, token: Hashable) -> bool:
         """Pages are in memory; whether a read of queues waited for them."""
         if isinstance(token, Demand):
             self.leasing.warmed(token)
+        elif isinstance(token, Lane):
+            self.leasing.offer(token.partition, self._time.last_us)
         elif isinstance(token, Pick):
             self.picker.warmed(token)
         elif isinstance(token, Question):

@@ -29,7 +29,7 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     order: Literal["none", "key"] = "none"  # key: one record of a key at a time, in order
     fair: bool = False  # keys take turns
     key_concurrency: int | None = None  # records of one key that may be leased at once
-    key_rate_per_s: float | None = None  # leases of one key in a second
+    key_rate_per_s: float | None = None  # leases of one key in a second; a tenth of a second's worth may go at once
     look_ahead: int = 1000  # records that are looked at beyond the first that cannot go, where keys matter
     dead_retention_s: float = 14 * DAY_S  # dead records are discarded after so long
     dead_topic: str = ""  # gets a copy of what dies, once

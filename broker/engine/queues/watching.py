@@ -64,6 +64,10 @@ class Watching:
         for group in list(partition.ledger.head.queues.by_name):
             self.watch(partition, group)
 
+    def ring_at(self, partition: Partition, group: str, time_us: int) -> None:
+        """Look at a group at a time that does not follow from the state."""
+        self._set(partition, group, time_us)
+
     def forget(self, partition: Partition) -> None:
         """The partition is gone."""
         for group in list(partition.ledger.head.queues.by_name):

@@ -18,6 +18,7 @@ from ...errors import InvalidRequest, LeaseLost, Unavailable, UnknownGroup, Unkn
 from .. import effects as fx
 from .backoff import Chance, backed_off, untried
 from .choosing import Choice, Source, choose, joined, next_timer_us
+from .keyed import is_keyed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..ledger import Waiter
     from ..partition import Partition
     from .backoff import TimedRun
+    from .lanes import Lanes
     from .leases import Lease, Range, Run
     from .queue import Queue
     from .settings import QueueSettings
@@ -145,14 +147,19 @@ class Working:
 
     # -- leases -------------------------------------------------------------------------------------
 
-    def lease(self, group: str, worker: str, limit: int, lease_us: int, now_us: int, waiter: Waiter) -> Granted | None:
-        """Give up to `limit` records to a worker; None when there is none for it now."""
+    def lease(
+        self, group: str, worker: str, limit: int, lease_us: int, now_us: int, waiter: Waiter, lanes: Lanes
+    ) -> Granted | None:
+        """Give up to `limit` records to a worker; None when there is none for it now. `lanes` choose by keys."""
         queue, partition = self.get(group), self._partition
         now_us = self.time(now_us)
         if queue.paused_until_us > now_us:
             return None
         source = self._source(queue)
-        choice = choose(queue, source, limit, now_us)
+        if is_keyed(queue):
+            choice = lanes.choose(partition, queue, source, limit, now_us)
+        else:
+            choice = choose(queue, source, limit, now_us)
         if not choice.runs:
             self._move_on(queue, source, choice, now_us)
             return None
