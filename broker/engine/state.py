@@ -122,10 +122,10 @@ class PartitionState:
         """The log begins later. What was carried forward and is finished meanwhile is forgotten now."""
         self.first = max(self.first, first)
         self.voids.forget_below(self.first)
+        if self.kept:
+            self.kept.retain(unfinished(self))
         if not self.ahead:
-            self.shelves.drop_below(self.first)
-            if self.kept:
-                self.kept.retain(unfinished(self))
+            self.shelves.drop_below(self.first, self.kept.offsets())
 
     def keep(self, offsets: np.ndarray, seq: int) -> None:
         """Records were carried forward into batch `seq`; what is ahead sees that once it is committed."""
@@ -175,7 +175,7 @@ class PartitionState:
         """The state of a snapshot's body, and of the runs that it names. Raises NewerFormat, Corrupt."""
         stored = decode_body(body, SnapshotBody, VERSION)
         state = cls._of(stored)
-        state.shelves = load(stored.shelves, stored.first, read)
+        state.shelves = load(stored.shelves, stored.first, state.kept.offsets(), read)
         return state
 
     @classmethod

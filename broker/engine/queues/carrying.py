@@ -1,9 +1,9 @@
 """Carrying: a few unfinished records must not hold back a whole log.
 
 Idea: retention wants to move the beginning of a log. What queue groups have yet to begin with stops it. What they have
-begun with and is open for long (dead, waiting, leased, on its way to another topic) is copied into a batch of kind KEPT
-at the end of the log, some of it per pass, and then stops nothing. When the segment with that batch is to go in turn,
-what is still open is carried again.
+begun with and is open for long (dead, waiting, leased, on its way to another topic), and what waits for its time, is
+copied into a batch of kind KEPT at the end of the log, some of it per pass, and then stops nothing. When the segment
+with that batch is to go in turn, what is still open is carried again.
 
 Contract: nothing unfinished is ever out of reach: the log begins later only when what lies before is finished or
 carried and committed, and a segment goes only when nothing that stands in it is open. Time is log time.
@@ -20,7 +20,7 @@ from ....storage.batch import parse
 from ....storage.kept import keep_all
 from .picking import Pick
 from .settings import DAY_S
-from .unfinished import on_the_way, open_in, shelved, unfinished, untouched
+from .unfinished import delayed, most_delayed, on_the_way, open_in, unfinished, untouched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 PORTION = 4096
 PORTION_BYTES = 1 << 20
 """Carried at once, one record at least: per partition and pass."""
+
+DELAYED_MOST = 100_000
+"""Delayed records that are carried; more are left where they are, and the log with them."""
 
 OUTBOX_CARRY_S = DAY_S
 """What is on its way to another topic for longer than that is carried, too."""
@@ -59,15 +62,20 @@ class Carrier:
             return wanted
         if ledger.damaged:
             return partition.first  # what its groups have done is not known for certain
-        limit = untouched(head.queues, wanted)
-        for queue in head.queues.by_name.values():
-            waiting = shelved(queue, head.shelves, limit)
-            limit = min([limit, *np.setdiff1d(waiting, head.voids.among(waiting))[:1].tolist()])
-        pending = ledger.applied.kept.missing(unfinished(head))
+        limit = self._passable(partition, untouched(head.queues, head.shelves, wanted))
+        waits = [delayed(queue, head.shelves, head.voids, limit) for queue in head.queues.by_name.values()]
+        pending = ledger.applied.kept.missing(np.unique(np.concatenate([unfinished(head), *waits])))
         if len(pending) and pending[0] < limit:
             self._carry(partition, _overdue(partition, extents, limit, time_us))
             limit = int(pending[0])
         return _beginning(extents, limit)
+
+    def _passable(self, partition: Partition, limit: int) -> int:
+        """As far as there are not too many delayed records to be carried: more of them keep their place in the log."""
+        head = partition.ledger.head
+        while limit > partition.first and most_delayed(head.queues, head.shelves, limit) > DELAYED_MOST:
+            limit = partition.first + (limit - partition.first) // 2
+        return limit
 
     def bound(self, partition: Partition) -> int:
         """Up to which seq segments may go: nothing open stands in a kept batch there."""
@@ -134,6 +142,10 @@ def _overdue(partition: Partition, extents: Sequence[Extent], limit: int, time_u
     found = [
         (open_in(queue), queue.settings.carry_after_s) for queue in head.queues.by_name.values()
     ]  # fmt: skip
+    found += [
+        (delayed(queue, head.shelves, head.voids, limit), queue.settings.carry_after_s)
+        for queue in head.queues.by_name.values()
+    ]
     found.append((on_the_way(head.outbox), OUTBOX_CARRY_S))
     due = [offsets[offsets < _old(extents, limit, time_us - round(after_s * 1e6))] for offsets, after_s in found]
     return partition.ledger.applied.kept.missing(np.unique(np.concatenate(due)))

@@ -62,6 +62,11 @@ class Kept:
         stay = np.isin(self._offsets, offsets)
         self._offsets, self._seqs = self._offsets[stay], self._seqs[stay]
 
+    def offsets(self) -> np.ndarray:
+        """All of them, ascending."""
+        self._merge()
+        return self._offsets
+
     def missing(self, offsets: np.ndarray) -> np.ndarray:
         """Of these, the ones that were not carried."""
         self._merge()

@@ -83,14 +83,14 @@ def _dump(level: int, shelf: Shelf) -> ShelfBody:
     )  # fmt: skip
 
 
-def load(body: ShelvesBody, first: int, read: Read) -> Shelves:
-    """From a snapshot of a log that begins at offset `first`. Raises Corrupt."""
+def load(body: ShelvesBody, first: int, keep: np.ndarray, read: Read) -> Shelves:
+    """From a snapshot of a log that begins at offset `first`, and has carried forward `keep`. Raises Corrupt."""
     shelves = Shelves()
     shelves.last_run = body.last_run
     for each in body.shelves:
         shelves.by_level[each.level] = _load(each, read)
     shelves.restore(_all(shelves))
-    shelves.drop_below(first)
+    shelves.drop_below(first, keep)
     return shelves
 
 

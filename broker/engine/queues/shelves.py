@@ -16,7 +16,7 @@ from msgspec import Struct
 from .intake import Placed
 from .leases import Range
 from .offsets import Offsets
-from .timers import TimerRun, Timers
+from .timers import NO_OFFSETS, TimerRun, Timers
 
 LARGE = 1 << 18
 """Offsets of records without a delay that are put into one run."""
@@ -70,9 +70,10 @@ class Shelves:
         self.special = Offsets()
         self.last_run = 0  # the highest number that was given to a run
         self._levels = bytearray()  # of each special record, in order
+        self._carried: dict[int, int] = {}  # priorities of records below `first` that were carried forward
 
     def __bool__(self) -> bool:
-        return len(self.special) > 0
+        return bool(self.by_level)
 
     def add(self, found: Placed) -> None:
         """Special records of one batch, behind all that were added before."""
@@ -87,16 +88,18 @@ class Shelves:
         shelf.timers.add(times[later], offsets[later])
         shelf.offsets.add(offsets[~later])
 
-    def drop_below(self, first: int) -> None:
-        """The log begins at `first`."""
+    def drop_below(self, first: int, keep: np.ndarray = NO_OFFSETS) -> None:
+        """The log begins at `first`. Of what is below, the timers of `keep` stay: those that were carried forward."""
         if first <= self.first:
             return
+        carried = keep[: np.searchsorted(keep, first)].tolist()
+        self._carried = {offset: self.level_of(offset) for offset in carried}
         self.first = first
         del self._levels[: self.special.below(first)]
         self.special.drop_below(first)
         for level, shelf in list(self.by_level.items()):
             shelf.offsets.drop_below(first)
-            shelf.timers.drop_below(first)
+            shelf.timers.drop_below(first, keep)
             shelf.filed = [filed for filed in shelf.filed if filed.last >= first]
             if not (len(shelf.offsets) or len(shelf.timers)):
                 del self.by_level[level]
@@ -140,6 +143,8 @@ class Shelves:
 
     def level_of(self, offset: int) -> int:
         """The priority of a record."""
+        if offset < self.first:
+            return self._carried.get(offset, 0)
         at = self.special.below(offset)
         return self._levels[at] if self.special.slice(at, at + 1).tolist() == [offset] else 0
 

@@ -27,6 +27,8 @@ _SPAN = 1 << 32
 Place = tuple[int, int]
 """Time and offset."""
 
+NO_OFFSETS = np.zeros(0, np.int64)
+
 NOTHING: Place = (0, -1)
 """The cursor of who took nothing yet."""
 
@@ -65,15 +67,20 @@ class TimerRun(Struct, frozen=True, gc=False, eq=False):
         end = int(np.searchsorted(self.times, time_us, side="right"))
         return first + int(np.searchsorted(self.offsets(first, end), offset, side="right"))
 
-    def from_offset(self, low: int) -> TimerRun | None:
-        """The timers of offsets from `low` on."""
+    def from_offset(self, low: int, keep: np.ndarray) -> TimerRun | None:
+        """The timers of offsets from `low` on, and of those below that are among `keep`, which ascends."""
         if low <= self.base:
             return self
-        if low > self.high:
+        keep = keep[np.searchsorted(keep, self.base) : np.searchsorted(keep, low)]
+        if low > self.high and not len(keep):
             return None
         stay = self.deltas >= low - self.base
+        if len(keep):
+            stay |= np.isin(self.deltas, keep - self.base)
+        if stay.all():
+            return self
         offsets = self.deltas[stay].astype(np.int64) + self.base
-        return TimerRun.of(self.times[stay], offsets, self.number, self.checksum)
+        return TimerRun.of(self.times[stay], offsets, self.number, self.checksum) if len(offsets) else None
 
 
 class Due(Struct, frozen=True):
@@ -191,9 +198,13 @@ class Timers:
 
     def pending(self, after: Place, low: int, high: int) -> np.ndarray:
         """Offsets of timers behind `after`, from `low` on and below `high`, in no order."""
-        found = [run.offsets(first, len(run)) for run, first in self._behind(after, low)]
+        found = [run.offsets(first, len(run)) for run, first in self._behind(after, low) if run.base < high]
         offsets = np.concatenate(found) if found else np.zeros(0, np.int64)
         return offsets[(offsets >= low) & (offsets < high)]
+
+    def most_pending(self, after: Place, high: int) -> int:
+        """At most so many timers behind `after` are of offsets below `high`."""
+        return sum(len(run) - first for run, first in self._behind(after, 0) if run.base < high)
 
     def _behind(self, after: Place, low: int) -> Iterator[tuple[TimerRun, int]]:
         """Every run that has timers behind `after`, with the index of the first."""
@@ -206,9 +217,9 @@ class Timers:
 
     # -- retention ----------------------------------------------------------------------------------
 
-    def drop_below(self, offset: int) -> None:
-        """Forget timers of offsets below."""
-        self._runs = [kept for run in self.runs if (kept := run.from_offset(offset)) is not None]
+    def drop_below(self, offset: int, keep: np.ndarray = NO_OFFSETS) -> None:
+        """Forget timers of offsets below, but for those of `keep`, which ascends."""
+        self._runs = [kept for run in self.runs if (kept := run.from_offset(offset, keep)) is not None]
 
 
 def _some(run: TimerRun, first: int, end: int, limit: int, low: int) -> tuple[np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ from .queue import Cursor
 
 if TYPE_CHECKING:
     from ..state import PartitionState
+    from ..voids import Voids
     from .outbox import Outbox
     from .queue import Queue
     from .shelves import Shelves
@@ -25,9 +26,15 @@ if TYPE_CHECKING:
 NOTHING_TAKEN = Cursor()
 
 
-def untouched(queues: QueueTable, end: int) -> int:
-    """The lowest record that some group has yet to begin with; `end` without groups."""
-    return min([end, *(queue.frontier for queue in queues.by_name.values())])
+def untouched(queues: QueueTable, shelves: Shelves, end: int) -> int:
+    """The lowest record that some group could have begun with; `end` without one. Delayed records are passed by."""
+    low = [end]
+    for queue in queues.by_name.values():
+        low.append(shelves.beyond(queue.frontier))
+        for level, shelf in shelves.by_level.items():
+            at = shelf.offsets.below(max(queue.start, queue.cursors.get(level, NOTHING_TAKEN).offset))
+            low += shelf.offsets.slice(at, at + 1).tolist()
+    return min(low)
 
 
 def open_in(queue: Queue) -> np.ndarray:
@@ -38,14 +45,34 @@ def open_in(queue: Queue) -> np.ndarray:
 
 
 def shelved(queue: Queue, shelves: Shelves, high: int) -> np.ndarray:
-    """Records with a priority or a delay, below `high`, that one group has not taken from their shelf."""
-    low, found = max(queue.start, shelves.first), [np.empty(0, np.int64)]
+    """Records with a priority or a delay, below `high`, that one group has yet to take, void ones among them."""
+    found = [np.empty(0, np.int64)]
     for level, shelf in shelves.by_level.items():
         cursor = queue.cursors.get(level, NOTHING_TAKEN)
-        found.append(shelf.timers.pending((cursor.time_us, cursor.timer), low, high))
-        first = shelf.offsets.below(max(cursor.offset, low))
+        found.append(shelf.timers.pending((cursor.time_us, cursor.timer), queue.start, high))
+        first = shelf.offsets.below(max(cursor.offset, queue.start))
         found.append(shelf.offsets.slice(first, shelf.offsets.below(high)))
     return np.setdiff1d(np.concatenate(found), _keys(queue.cancelled))
+
+
+def delayed(queue: Queue, shelves: Shelves, voids: Voids, high: int) -> np.ndarray:
+    """Records with a delay, below `high`, that one group has not taken from their shelf."""
+    found = [np.empty(0, np.int64)]
+    for level, shelf in shelves.by_level.items():
+        cursor = queue.cursors.get(level, NOTHING_TAKEN)
+        found.append(shelf.timers.pending((cursor.time_us, cursor.timer), queue.start, high))
+    pending = np.setdiff1d(np.concatenate(found), _keys(queue.cancelled))
+    return np.setdiff1d(pending, voids.among(pending))
+
+
+def most_delayed(queues: QueueTable, shelves: Shelves, high: int) -> int:
+    """At most so many records with a delay, below `high`, have yet to be taken by some group."""
+    count = 0
+    for queue in queues.by_name.values():
+        for level, shelf in shelves.by_level.items():
+            cursor = queue.cursors.get(level, NOTHING_TAKEN)
+            count += shelf.timers.most_pending((cursor.time_us, cursor.timer), high)
+    return count
 
 
 def on_the_way(outbox: Outbox) -> np.ndarray:
@@ -54,8 +81,10 @@ def on_the_way(outbox: Outbox) -> np.ndarray:
 
 
 def unfinished(state: PartitionState) -> np.ndarray:
-    """All that is open in any group, or on its way."""
-    found = [open_in(queue) for queue in state.queues.by_name.values()]
+    """All that is open in any group, or on its way; of what has a delay, what the log has no more but carried."""
+    queues = state.queues.by_name.values()
+    found = [open_in(queue) for queue in queues]
+    found += [delayed(queue, state.shelves, state.voids, state.first) for queue in queues]
     return np.unique(np.concatenate([on_the_way(state.outbox), *found]))
 
 

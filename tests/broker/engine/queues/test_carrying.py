@@ -11,6 +11,7 @@ from penstock.broker.engine.queues import carrying
 from penstock.broker.engine.replay import replay
 from penstock.broker.engine.state import PartitionState
 from penstock.storage.batch import Kind, batches, encode
+from penstock.storage.record import records
 from penstock.transport import messages as m
 from penstock.transport import queue_messages as q
 from support.dead import die, held_by, lease, ledger, queue, set_queue
@@ -117,6 +118,64 @@ def test_a_delayed_record_that_another_replaced_holds_back_nothing_and_is_not_co
     finish_all(rig, topic)
     rig.pass_time(60)
     assert rig.partition(topic).first > 0
+
+
+def delayed(rig: Rig, topic: bytes, *seconds: int) -> list[int]:
+    """Produce one record for each, due so many seconds from now; returns their offsets."""
+    first = rig.partition(topic).end
+    times = [rig.now.wall_us + each * 1_000_000 for each in seconds]
+    values = [value(first + number) for number in range(len(times))]
+    rig.produce(topic, values, not_before=times, priorities=[number % 2 for number in range(len(times))])
+    return list(range(first, first + len(times)))
+
+
+@pytest.mark.parametrize("clean", [None, True, False], ids=["up", "closed", "killed"])
+def test_a_far_future_record_holds_back_no_segment_and_comes_in_its_time(clean: bool | None):
+    rig, topic = filled(count=0)
+    offsets = delayed(rig, topic, 1000, 400, 1000)
+    fill(rig, topic, 30)
+    finish_all(rig, topic)
+    rig.pass_time(90)
+    fill(rig, topic, 3)  # a snapshot covers more
+    rig.pass_time(90)
+    assert list(kept(rig, topic)) == offsets
+    assert rig.partition(topic).first > offsets[-1]
+    assert segments(rig, topic) <= 4
+    if clean is not None:
+        rig.restart(clean=clean)
+    finish_all(rig, topic)
+    assert rig.lease(topic, most=9).runs == []
+    rig.pass_time(250)
+    assert [run[:2] for run in rig.lease(topic, most=9).runs] == [(1, 1)]
+    rig.pass_time(600)
+    leased = rig.lease(topic, most=9)
+    assert [run[:2] for run in leased.runs if run[0] != 1] == [(0, 1), (2, 1)]
+    payload = next(payload for _, message, payload in rig.port.sent if message is leased)
+    found = {each.offset: each.value for batch in batches(payload) for each in records(batch)}
+    assert {offset: found[offset] for offset in (0, 2)} == {offset: value(offset) for offset in (0, 2)}
+
+
+def test_a_frontier_before_delayed_records_only_holds_back_nothing():
+    rig, topic = filled(count=3)
+    finish_all(rig, topic)
+    for _ in range(30):
+        delayed(rig, topic, 5000)
+        rig.pass_time(1)
+    rig.pass_time(150)
+    fill(rig, topic, 3)
+    rig.pass_time(90)
+    assert rig.partition(topic).first > 3
+
+
+def test_more_delayed_records_than_are_carried_keep_their_place(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(carrying, "DELAYED_MOST", 10)
+    rig, topic = filled(count=0)
+    delayed(rig, topic, *[5000] * 30)
+    fill(rig, topic, 10)
+    finish_all(rig, topic)
+    rig.pass_time(300)
+    assert rig.partition(topic).first == 0
+    assert kept(rig, topic) == {}
 
 
 def test_a_few_dead_records_hold_back_no_segment():

@@ -31,8 +31,9 @@ def test_they_are_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
         naive = sorted(naive + fresh)
         if rng.random() < 0.15:
             first = rng.randrange(end + 2)
-            timers.drop_below(first)
-            naive = [pair for pair in naive if pair[1] >= first]
+            keep = sorted(rng.sample([offset for _, offset in naive], len(naive) // 4))
+            timers.drop_below(first, np.array(keep, np.int64))
+            naive = [pair for pair in naive if pair[1] >= first or pair[1] in keep]
         check(rng, timers, naive, end)
 
 
@@ -49,6 +50,7 @@ def check(rng: random.Random, timers: Timers, naive: list[tuple[int, int]], end:
     assert timers.lowest(after, now_us, low) == min((pair[1] for pair in left if pair[0] <= now_us), default=None)
     assert timers.count(after, low) == len(left)
     high = rng.randrange(end + 2)
+    assert timers.most_pending(after, high) >= len([pair for pair in naive if pair > after and pair[1] < high])
     assert sorted(timers.pending(after, low, high)) == sorted(offset for _, offset in left if offset < high)
 
 

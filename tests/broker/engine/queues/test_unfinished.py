@@ -7,7 +7,8 @@ from penstock.broker.engine import effects as fx
 from penstock.broker.engine.queues.intake import Placed
 from penstock.broker.engine.queues.queue import Cursor
 from penstock.broker.engine.queues.settings import parse
-from penstock.broker.engine.queues.unfinished import shelved, unfinished, untouched
+from penstock.broker.engine.queues.shelves import Shelves
+from penstock.broker.engine.queues.unfinished import delayed, most_delayed, shelved, unfinished, untouched
 from penstock.broker.engine.state import PartitionState
 
 
@@ -24,8 +25,8 @@ def state() -> PartitionState:
 
 
 def test_untouched_records_are_one_number():
-    assert untouched(state().queues, 20) == 6
-    assert untouched(PartitionState().queues, 20) == 20
+    assert untouched(state().queues, Shelves(), 20) == 6
+    assert untouched(PartitionState().queues, Shelves(), 20) == 20
 
 
 def test_what_is_open_stands_in_tables():
@@ -62,10 +63,17 @@ def test_records_on_a_shelf_are_needed_until_they_are_taken_or_cancelled():
     found.shelves.add(Placed(np.array([1, 3, 6, 7]), np.array([0, 9, 9, 0], np.uint8), np.array([500, 0, 0, 600])))
     a, b = found.queues.by_name["a"], found.queues.by_name["b"]
     assert shelved(a, found.shelves, 100).tolist() == [1, 3, 6, 7]
-    assert shelved(a, found.shelves, 7).tolist() == [1, 3, 6]
-    assert shelved(b, found.shelves, 100).tolist() == [6, 7]
+    assert delayed(a, found.shelves, found.voids, 100).tolist() == [1, 7]
+    assert delayed(a, found.shelves, found.voids, 7).tolist() == [1]
+    assert delayed(b, found.shelves, found.voids, 100).tolist() == [7]
+    assert most_delayed(found.queues, found.shelves, 100) >= 3
+    assert untouched(found.queues, found.shelves, 100) == 3, "the lowest of those with a priority"
     a.cursors[0] = Cursor(0, 500, 1)
     a.cursors[9] = Cursor(6)
-    assert shelved(a, found.shelves, 100).tolist() == [6, 7]
+    assert delayed(a, found.shelves, found.voids, 100).tolist() == [7]
+    assert untouched(found.queues, found.shelves, 100) == 6
+    for group in "ab":
+        found.queues.by_name[group].cursors[9] = Cursor(7)
+    assert untouched(found.queues, found.shelves, 100) == 8, "delayed ones are passed by"
     found.effect(fx.TasksCancelled("a", [7]), 9)
-    assert shelved(a, found.shelves, 100).tolist() == [6]
+    assert delayed(a, found.shelves, found.voids, 100).tolist() == []
