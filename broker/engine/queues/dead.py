@@ -75,8 +75,8 @@ class DeadRecords:
 
     def redrive(self, peer: Peer, message: RedriveDead, payload: Payload, now: Now) -> None:
         """Dead records wait to be tried again. Raises UnknownGroup, InvalidRequest, Poisoned, Unavailable."""
-        if not 0 <= message.per_s <= 1e9:
-            raise InvalidRequest(f"per_s={message.per_s} is no rate: 0 for all at once, up to 1e9 a second")
+        if message.per_s and not 1e-6 <= message.per_s <= 1e9:
+            raise InvalidRequest(f"per_s={message.per_s} is no rate: 0 for all at once, or 1e-6 to 1e9 a second")
         start_us, numbers = self._time.read(now), count()
         step_us = 1e6 / message.per_s if message.per_s else 0.0
 

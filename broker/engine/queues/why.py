@@ -18,6 +18,8 @@ from .leases import Lease
 from .queue import Queue, Waiting
 
 FOREVER_US = 1 << 62
+LAST_US = 253_402_300_799_999_999
+"""The last moment that a calendar has."""
 
 
 class Facts(NamedTuple):
@@ -173,6 +175,8 @@ def _quoted(worker: str) -> str:
 
 def _moment(time_us: int, now_us: int) -> str:
     """A time for people: absolute, and how far away."""
+    if time_us > LAST_US:
+        return "after the year 9999"
     moment = datetime.fromtimestamp(time_us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     distance = _span(abs(time_us - now_us) / 1e6)
     return f"{moment} (in {distance})" if time_us >= now_us else f"{moment} ({distance} ago)"

@@ -21,7 +21,7 @@ from support.engine import START_US, Rig
 from support.mutations import mutations
 from support.samples import REQUESTS, TOPIC
 
-NUMBERS = [0, 1, 2, 5, 100, 2**31, 2**32, 2**53, 2**62 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -1, -2, -(2**63)]
+NUMBERS = [0, 1, 2, 5, 100, 2**31, 2**32, 2**53, 2**61, 2**62 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -1, -2, -(2**63)]
 TIMES = [START_US, START_US + 1, START_US + 10**6, START_US - 10**9]
 
 
@@ -125,7 +125,7 @@ class Odd:
             case int() | None:
                 return self.wrong(value, NUMBERS + TIMES)
             case float():
-                return self.wrong(value, [0.0, -1.0, 1e-9, 1e300, math.inf, math.nan])
+                return self.wrong(value, [0.0, -1.0, 1e-5, 5e-324, 1e300, math.inf, math.nan])
             case str():
                 return self.wrong(value, ["", "jobs", "report", "x" * 300, "\0", "0 3 * * *", "every 1s", "é"])
             case _:

@@ -198,6 +198,7 @@ def test_they_are_given_up_and_stay_so_after_a_restart(rig: Rig):
         (lambda t: q.RedriveDead(9, t, "g", [(4, 1)]), "unknown_partition", "partition 4"),
         (lambda t: q.RedriveDead(9, t, "g", [], "", -1.0), "invalid_request", "per_s=-1.0"),
         (lambda t: q.RedriveDead(9, t, "g", [], "", float("nan")), "invalid_request", "per_s=nan"),
+        (lambda t: q.RedriveDead(9, t, "g", [], "", 5e-324), "invalid_request", "per_s=5e-324"),
         (lambda t: q.DiscardDead(9, b"?" * 16, "g"), "unknown_topic", "unknown"),
     ],
 )

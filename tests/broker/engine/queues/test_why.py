@@ -82,6 +82,8 @@ def test_a_delayed_record_says_until_when_and_a_due_one_does_not():
 def test_a_pause_says_its_end():
     group = Group().do(fx.QueuePaused("g", NOW + 90 * SECOND))
     assert group.why(0) == "the group is paused until 2023-11-14 22:14:50 UTC (in 90.0 s)"
+    group.do(fx.QueuePaused("g", FOREVER_US // 2))
+    assert group.why(0) == "the group is paused until after the year 9999"
     group.do(fx.QueuePaused("g", FOREVER_US))
     assert group.why(0) == "the group is paused until it is resumed"
     assert group.do(fx.QueuePaused("g", 0)).why(0) == "next: the coming lease takes it"
