@@ -108,7 +108,7 @@ class Leasing:
                 asked = True
                 until = min(deadline, now + WAIT_MOST_S) if now < deadline else AT_ONCE
                 self._ask_ahead(max(core.options.prefetch, 1), until, settling)
-            if settling:
+            if settling and not self._answered_soon():
                 core.settling.send()
             if now >= deadline and not self._still_awaited(deadline, now):
                 break
@@ -138,6 +138,10 @@ class Leasing:
     def awaited(self, deadline: float) -> bool:
         """Whether a request is out that the broker answers by `deadline`."""
         return any(question.by <= deadline for question in self._asked)
+
+    def _answered_soon(self) -> bool:
+        """Whether outcomes may wait a moment, because the next request goes out with an answer that is under way."""
+        return any(question.by == AT_ONCE for question in self._asked)
 
     def _take(self, most: int) -> list[Any]:
         """Tasks that are there, of leases that stand."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from penstock.broker.errors import InvalidRequest, InvalidSettings, UnknownSchedule
-from penstock.clients import InvalidArgument
+from penstock.broker.errors import InvalidRequest, InvalidSettings, UnknownGroup, UnknownSchedule
+from penstock.clients import InvalidArgument, TimedOut
 from penstock.clients.queue_descriptions import Queue, QueuePartition, dead_of, moment, schedule_of
 from penstock.storage.batch import Stamp, encode, stamp
 from penstock.transport import messages
@@ -32,6 +32,44 @@ def rejected(client, topic, count, reason="broken"):
             left -= len(tasks)
 
 
+def test_a_queue_group_is_made_described_changed_and_forgotten(client, topic):
+    fill(client, topic, 5, partitions=2)
+    made = client.set_queue(topic, "jobs", lease_s="1m", max_attempts=3)
+    assert (made.topic, made.name, made.ready, made.depth) == (topic, "jobs", 10, 10)
+    assert (made.settings["lease_s"], made.settings["max_attempts"]) == (60, 3)
+    assert client.set_queue(topic, "jobs", key_rate_per_s=5).settings["key_rate_per_s"] == 5
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        (task,) = worker.fetch(1, wait=WAIT)
+        found = client.queue(topic, "jobs")
+        assert (found.ready, found.in_flight, found.depth, found.settings["lease_s"]) == (9, 1, 10, 60)
+        assert found.paused_until is None
+        assert datetime.now(UTC) - found.oldest < timedelta(days=36500)
+        task.ack()
+    assert [queue.name for queue in client.queues(topic)] == ["jobs"]
+    assert topic in [queue.topic for queue in client.queues()]
+    client.delete_queue(topic, "jobs")
+    assert client.queues(topic) == []
+    with pytest.raises(UnknownGroup, match="has no queue group 'jobs'; it has: none"):
+        client.queue(topic, "jobs")
+    with pytest.raises(UnknownGroup):
+        client.delete_queue(topic, "jobs")
+
+
+def test_a_paused_queue_leases_nothing_until_it_goes_on(client, topic):
+    fill(client, topic, 2)
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        (held,) = worker.fetch(1, wait=WAIT)
+        client.pause_queue(topic, "jobs")
+        assert client.queue(topic, "jobs").paused_until.year > 2100
+        assert worker.fetch(1, wait=0.0) == []
+        held.ack()
+        client.resume_queue(topic, "jobs")
+        assert client.queue(topic, "jobs").paused_until is None
+        assert [task.offset for task in worker.fetch(1, wait=WAIT)] == [1]
+        client.pause_queue(topic, "jobs", datetime.now(UTC) + timedelta(days=1))
+        assert client.queue(topic, "jobs").paused_until is not None
+
+
 def test_dead_tasks_are_listed_with_their_records_redriven_and_discarded(client, topic):
     fill(client, topic, 6)
     rejected(client, topic, 4, "no such address")
@@ -55,6 +93,42 @@ def test_dead_tasks_are_listed_with_their_records_redriven_and_discarded(client,
         while len(again) < 4:
             again += worker.fetch(10, wait=WAIT)
         assert sorted((task.offset, task.attempt) for task in again) == [(0, 1), (1, 1), (3, 1), (5, 1)]
+
+
+def test_a_task_is_followed_by_its_id(client, topic):
+    fill(client, topic, 2)
+    id_ = f"{topic}-0-0"
+    client.set_queue(topic, "jobs")
+    assert client.task(id_, "jobs").state == "pending"
+    with pytest.raises(TimedOut, match=f"waiting for task {id_}: it is pending"):
+        client.wait_task(id_, "jobs", timeout=0.0)
+    with client.worker(topic, group="jobs", name="me", prefetch=0) as worker:
+        (task,) = worker.fetch(1, wait=WAIT)
+        task.progress(b"0.4")
+        found = client.task(id_, "jobs")
+        assert (found.state, found.worker, found.attempt, found.progress) == ("leased", "me", 1, b"0.4")
+        assert found.time is not None
+        task.nack(delay=0, reason="no luck")
+        (task,) = worker.fetch(1, wait=WAIT)
+        found = client.task(id_, "jobs")
+        assert [(failure.worker, failure.reason) for failure in found.history] == [("me", "no luck")]
+        task.ack(result=b"42")
+    found = client.wait_task(id_, "jobs", timeout=WAIT)
+    assert (found.state, found.final, found.result) == ("completed", True, b"42")
+    assert client.why(id_, "jobs") == found.why != ""
+
+
+def test_a_cancelled_task_is_given_to_nobody_and_whoever_has_it_hears_of_it(client, topic):
+    fill(client, topic, 2)
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        (task,) = worker.fetch(1, wait=WAIT)
+        assert client.cancel_task(f"{topic}-0-1", "jobs").state == "cancelled"
+        assert client.cancel_task(task.id, "jobs").cancelling
+        assert not task.cancelled
+        task.extend()
+        assert task.cancelled
+        task.release()
+        assert worker.fetch(2, wait=0.0) == []
 
 
 def test_schedules_are_set_listed_replaced_and_forgotten(client, topic):

@@ -1,0 +1,352 @@
+"""The worker stepped by hand, over a broker in memory; both live by one clock that moves when told to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from penstock.broker.errors import LeaseLost, Unavailable
+from penstock.clients.connection import Connection
+from penstock.clients.leases import SettleFuture
+from penstock.clients.opening import open_connection
+from penstock.clients.steps import Steps
+from penstock.clients.task import Task
+from penstock.clients.worker_core import WorkerCore
+from penstock.clients.worker_options import worker_options
+from penstock.transport.messages import Failure
+from penstock.transport.queue_messages import ExtendLeases, Lease, Leased, Settled, SettleTasks, Verb
+
+LEASE_S = 30.0
+
+TURNS_MOST = 200
+"""Far more than any verb needs when nothing has to be waited for."""
+
+
+class Bench:
+    """A connection that is turned by hand, and what it sends."""
+
+    def __init__(self, broker: Any) -> None:
+        self.broker = broker
+        self.connection: Connection = open_connection(
+            broker.url, timeout=5.0, name="bench", clock=lambda: broker.clock().monotonic_s
+        )
+        self.sent: list[Any] = []
+        self.cut = False  # nothing goes out or comes in
+        channel = self.connection.channel
+        self._send, self._receive = channel.send, channel.receive
+        channel.send = self.send  # type: ignore[method-assign]
+        channel.receive = self.receive  # type: ignore[method-assign]
+        self.answers: dict[type, Any] = {}  # instead of what the broker says, by kind of request
+        self.run(self.connection.ready(self.connection.deadline()))
+
+    def send(self, message: Any, payload: Any = b"") -> bool:
+        if self.cut:
+            return False
+        self.sent.append(message)
+        return self._send(message, payload)
+
+    def receive(self) -> Any:
+        found = None if self.cut else self._receive()
+        if found is not None and type(found[0]) in self.answers:
+            return self.answers[type(found[0])](found[0]), b""
+        return found
+
+    def run(self, steps: Steps[Any]) -> Any:
+        """Drive steps to their end; one that has to wait for time to pass is a mistake of the test."""
+        try:
+            for _ in range(TURNS_MOST):
+                next(steps)
+                self.connection.turn()
+        except StopIteration as done:
+            return done.value
+        finally:
+            steps.close()
+        raise AssertionError(f"still waiting after {TURNS_MOST} turns; sent: {self.sent[-5:]}")
+
+    def worker(self, **how: Any) -> WorkerCore:
+        found = self.run(self.connection.find_topic("t", self.connection.deadline()))
+        options = worker_options(**{
+            "group": "jobs", "lease": LEASE_S, "prefetch": 0, "lease_records": 1, "start": "earliest", "name": None,
+            "max_bytes": "1MB", "max_processing": 300.0, **how,
+        })  # fmt: skip
+        return WorkerCore(
+            self.connection, found, options, run=self.run, do=lambda call: call(), task=Task, future=SettleFuture
+        )
+
+    def fetch(self, core: WorkerCore, most: int = 10) -> list[Any]:
+        """What there is now."""
+        return self.run(core.fetch(most, self.connection.clock()))
+
+    def pass_time(self, seconds: float, *, step: float = 1.0) -> None:
+        """Let time pass for both sides, who look at it often."""
+        for _ in range(round(seconds / step)):
+            self.broker.advance(step)
+            for _ in range(5):
+                self.connection.turn()
+
+    def asked(self, kind: type) -> list[Any]:
+        """What was sent of a kind, and forget all that was sent."""
+        found = [message for message in self.sent if type(message) is kind]
+        self.sent.clear()
+        return found
+
+
+@pytest.fixture
+def bench(penstock_broker: Any) -> Iterator[Bench]:
+    with penstock_broker.connect() as client:
+        client.create_topic("t")
+        client.producer("t").send_many([b"%d" % number for number in range(100)])
+    bench = Bench(penstock_broker)
+    yield bench
+    bench.connection.close()
+
+
+def offsets(tasks: list[Any]) -> list[int]:
+    return [task.offset for task in tasks]
+
+
+# -- heartbeats -------------------------------------------------------------------------------------------
+
+
+def test_what_the_application_works_on_is_kept_by_heartbeats(bench):
+    one, two = bench.worker(max_processing=3600.0), bench.worker(start="earliest")
+    tasks = bench.fetch(one, 100)
+    bench.asked(ExtendLeases)
+    bench.pass_time(10 * LEASE_S)
+    beats = bench.asked(ExtendLeases)
+    assert 25 <= len(beats) <= 35, "one each third of the lease"
+    assert {len(beat.leases) for beat in beats} == {1}
+    assert bench.fetch(two) == []
+    bench.run(one.settle_now(tasks, Verb.ACK))
+    bench.pass_time(LEASE_S)
+    assert bench.asked(ExtendLeases) == [], "what is acked needs no heartbeat"
+
+
+def test_leases_are_extended_together(bench):
+    core = bench.worker()
+    held = [bench.fetch(core, 5) for _ in range(4)]
+    bench.asked(ExtendLeases)
+    bench.pass_time(LEASE_S / 2)
+    assert [len(beat.leases) for beat in bench.asked(ExtendLeases)] == [len(held)]
+
+
+def test_a_hung_application_loses_its_leases(bench):
+    one, two = bench.worker(max_processing=60.0), bench.worker(max_processing=3600.0)
+    (task,) = bench.fetch(one, 1)
+    bench.pass_time(50)
+    assert offsets(bench.fetch(two, 1)) == [1]
+    bench.pass_time(60)
+    (again,) = bench.fetch(two, 1)
+    assert (again.offset, again.attempt) == (0, 2)
+    with pytest.raises(LeaseLost, match="t-0-0"):
+        bench.run(one.settle_now((task,), Verb.ACK))
+    assert task.lost
+
+
+def test_a_lease_that_the_broker_says_is_lost_is_marked_and_refused_without_asking(bench):
+    core = bench.worker(max_processing=3600.0)
+    early, late = bench.fetch(core, 2), bench.fetch(core, 2)
+    bench.cut = True
+    bench.pass_time(LEASE_S + 1)
+    bench.cut = False
+    bench.pass_time(10)
+    assert [task.lost for task in early + late] == [True] * 4
+    bench.asked(SettleTasks)
+    with pytest.raises(LeaseLost):
+        bench.run(core.settle_now(early, Verb.ACK))
+    assert bench.asked(SettleTasks) == []
+
+
+def test_an_hour_by_hand_is_not_cut_short_by_a_heartbeat(bench):
+    core, other = bench.worker(max_processing=10.0), bench.worker()
+    (task,) = bench.fetch(core, 1)
+    bench.run(core.extend(task, 3600))
+    bench.pass_time(3000, step=10.0)
+    assert offsets(bench.fetch(other, 1)) == [1]
+    bench.run(core.settle_now((task,), Verb.ACK))
+
+
+def test_what_only_waits_here_goes_back_uncounted_when_others_might_have_time(bench):
+    one, two = bench.worker(prefetch=1, max_processing=3600.0), bench.worker()
+    assert offsets(bench.fetch(one, 1)) == [0]
+    bench.connection.turn()
+    assert offsets(bench.fetch(two, 1)) == [2], "one waits ahead of the application"
+    bench.pass_time(LEASE_S / 3 + 1)
+    (again,) = bench.fetch(two, 1)
+    assert (again.offset, again.attempt) == (1, 1)
+    bench.asked(Lease)
+    bench.pass_time(LEASE_S)
+    assert bench.asked(Lease) == [], "nothing is asked for ahead before the application calls again"
+
+
+# -- what is sent -----------------------------------------------------------------------------------------
+
+
+def test_an_ack_and_fetch_is_one_request(bench):
+    core = bench.worker()
+    tasks = bench.fetch(core, 10)
+    bench.sent.clear()
+    for _ in range(3):
+        tasks = bench.run(core.ack_and_fetch(tasks, 10, bench.connection.clock()))
+        (lease,) = bench.sent
+        assert (type(lease), len(lease.settles)) == (Lease, 1)
+        assert lease.settles[0].ranges == [], "all of a lease needs no ranges"
+        bench.sent.clear()
+    assert offsets(tasks) == list(range(30, 40))
+
+
+def test_with_prefetch_the_next_batch_is_here_and_acks_ride_on_the_request_for_the_one_after(bench):
+    core = bench.worker(prefetch=1)
+    tasks = bench.fetch(core, 10)
+    for _ in range(20):
+        bench.connection.turn()
+    bench.sent.clear()
+    for number in range(1, 6):
+        tasks = bench.run(core.ack_and_fetch(tasks, 10, bench.connection.clock()))
+        assert offsets(tasks) == list(range(number * 10, number * 10 + 10))
+        assert [(type(message), len(message.settles)) for message in bench.sent] == [(Lease, 1)]
+        bench.sent.clear()
+
+
+def test_contiguous_acks_become_ranges_and_different_outcomes_stay_apart(bench):
+    core = bench.worker()
+    tasks = bench.fetch(core, 10)
+    for task in (*tasks[:3], *tasks[6:8]):
+        bench.run(core.ack_later(task, None))
+    bench.run(core.ack_later(tasks[9], b"result"))
+    bench.asked(SettleTasks)
+    bench.run(core.settle_now(tasks[4:6], Verb.REJECT, reason="broken"))
+    (said,) = bench.asked(SettleTasks)
+    assert [(settle.verb, settle.ranges, settle.results) for settle in said.settles] == [
+        (Verb.ACK, [(0, 3), (6, 2), (9, 1)], [(9, b"result")]),
+        (Verb.REJECT, [(4, 2)], []),
+    ]
+
+
+def test_outcomes_that_nobody_waits_for_go_out_by_themselves(bench):
+    core = bench.worker()
+    futures = [bench.run(core.ack_later(task, None)) for task in bench.fetch(core, 5)]
+    bench.asked(SettleTasks)
+    assert core.due() <= bench.connection.clock() + 0.01
+    bench.pass_time(0.01, step=0.01)
+    assert len(bench.asked(SettleTasks)) == 1
+    assert all(future.done() for future in futures)
+
+
+# -- losses -----------------------------------------------------------------------------------------------
+
+
+def test_what_was_on_its_way_when_the_connection_was_lost_is_asked_again(bench):
+    core = bench.worker()
+    (task, *rest) = bench.fetch(core, 5)
+    future = bench.run(core.ack_later(task, None))
+    bench._receive()  # nothing is left over
+    core.settling.send()
+    bench.answers[Settled] = lambda answer: Failure(0, "lost", "on its way")
+    bench.connection.turn()
+    del bench.answers[Settled]
+    assert not future.done(), "the answer was lost"
+    bench.asked(SettleTasks)
+    bench.connection.channel.connections += 1  # type: ignore[misc]
+    bench.run(core.settled(future, bench.connection.deadline()))
+    assert future.exception() is None
+    assert len(bench.asked(SettleTasks)) == 1, "it was committed before, which is no error"
+    bench.run(core.settle_now(rest, Verb.ACK))
+
+
+def test_a_lease_that_was_asked_for_over_the_old_connection_is_asked_for_over_the_new_one(bench):
+    core = bench.worker(prefetch=1)
+    bench.run(core.settle_now(bench.fetch(core, 100), Verb.ACK))
+    assert bench.fetch(core) == []
+    bench.pass_time(1)
+    bench.asked(Lease)
+    bench.connection.channel.connections += 1  # type: ignore[misc]
+    bench.pass_time(1)
+    (credit,) = bench.asked(Lease)
+    assert 0 < credit.wait_ms <= 10_000
+
+
+def test_no_task_is_handed_out_of_a_lease_that_ran_out_while_the_broker_was_away(bench):
+    core = bench.worker(prefetch=1)
+    bench.fetch(core, 1)
+    for _ in range(20):
+        bench.connection.turn()
+    bench.cut = True
+    bench.pass_time(LEASE_S + 1)
+    bench.cut = False
+    (task,) = bench.fetch(core, 1) or bench.fetch(core, 1)
+    assert (task.offset, task.attempt) == (0, 2), "both leases are over: the first of them comes again"
+
+
+def test_what_the_broker_cannot_take_now_is_said_again_later(bench):
+    core = bench.worker()
+    tasks = bench.fetch(core, 3)
+    future = bench.run(core.ack_later(tasks[0], None))
+    core.settling.send()
+    bench.answers[Settled] = lambda answer: Failure(answer.request, Unavailable.code, "the disk is full", True)
+    bench.connection.turn()
+    del bench.answers[Settled]
+    assert not future.done()
+    assert "the disk is full" in core.settling.trouble
+    bench.asked(SettleTasks)
+    bench.pass_time(1, step=0.1)
+    assert future.done()
+    assert future.exception() is None
+    assert len(bench.asked(SettleTasks)) == 1
+
+
+def test_a_broker_that_gives_no_leases_now_is_asked_again_and_quoted(bench):
+    core = bench.worker()
+    bench.answers[Leased] = lambda answer: Failure(answer.request, Unavailable.code, "the log is damaged", True)
+    with pytest.raises(Unavailable, match="the log is damaged"):
+        bench.fetch(core)
+    bench.asked(Lease)
+    with pytest.raises(Unavailable, match="the log is damaged"):
+        bench.fetch(core)
+    assert bench.asked(Lease) == [], "not before a moment has passed"
+    del bench.answers[Leased]
+    bench.pass_time(LEASE_S + 1)
+    assert offsets(bench.fetch(core, 1)) == [0], "what it was given meanwhile never arrived, and came back"
+
+
+def test_only_the_tasks_of_the_lost_lease_are_refused(bench):
+    one, two = bench.worker(max_processing=10.0), bench.worker(lease=3600)
+    early = bench.fetch(one, 2)
+    bench.pass_time(LEASE_S + 5, step=5.0)
+    late = bench.fetch(one, 2)
+    assert [task.attempt for task in late] == [2, 2]
+    assert offsets(late) == offsets(early)
+    other = bench.fetch(one, 2)
+    with pytest.raises(LeaseLost, match="t-0-0 and 1 more"):
+        bench.run(one.settle_now([*early, *other], Verb.ACK))
+    bench.run(one.settle_now(late, Verb.ACK))
+    bench.pass_time(10 * LEASE_S, step=5.0)
+    assert offsets(bench.fetch(two, 3)) == [4, 5, 6], "0 to 3 are done"
+
+
+# -- the end ----------------------------------------------------------------------------------------------
+
+
+def test_credit_of_a_closed_worker_gives_back_what_comes(bench):
+    core, other = bench.worker(prefetch=1), bench.worker()
+    bench.run(core.settle_now(bench.fetch(core, 100), Verb.ACK))
+    assert bench.fetch(core) == []
+    bench.pass_time(1)
+    bench.run(core.close())
+    with bench.broker.connect() as client:
+        client.producer("t").send(b"late")
+    for _ in range(20):
+        bench.connection.turn()
+    (task,) = bench.fetch(other)
+    assert (task.value, task.attempt) == (b"late", 1)
+
+
+def test_an_error_of_the_next_call_does_not_cost_the_tasks_that_came_with_it(bench):
+    core = bench.worker(max_processing=10.0)
+    early = bench.fetch(core, 2)
+    bench.pass_time(LEASE_S + 5, step=5.0)
+    with pytest.raises(LeaseLost):
+        bench.run(core.ack_and_fetch(early, 2, bench.connection.clock()))
+    again = bench.fetch(core, 2)
+    assert [(task.offset, task.attempt) for task in again] == [(0, 2), (1, 2)]
