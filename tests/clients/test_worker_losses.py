@@ -1,0 +1,122 @@
+"""What workers make of the death of brokers and of each other, with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from penstock.broker import ServeConfig
+from penstock.clients import connect
+from support.processes import Serving
+
+WAIT = 60.0
+
+LEASE_S = 6.0
+"""Longer than a broker takes to be back. A lease whose answer died with the broker stands for so long."""
+
+KILLED_WORKER = """
+import sys, time
+import penstock
+
+with penstock.connect(sys.argv[1]) as client:
+    worker = client.worker("t", group="jobs", lease=float(sys.argv[2]), prefetch=0)
+    first = worker.fetch(3, wait=60)
+    first[0].ack()
+    print([task.offset for task in first], flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(params=["unix", "ipc"])
+def own(request, tmp_path):
+    """A broker of the test's own, to be killed."""
+    config = ServeConfig(
+        data=str(tmp_path / "data"), listen=(f"{request.param}://{tmp_path}/b.sock",), restart_first_s=0.01
+    )
+    with Serving(config) as serving:
+        yield serving
+
+
+def kill_broker(serving):
+    before = serving.ready
+    os.kill(serving.pid("broker"), signal.SIGKILL)
+    serving.wait_ready(other_than=before)
+
+
+def test_the_tasks_of_a_killed_worker_go_to_another_when_its_lease_is_over(own):
+    with connect(own.url, timeout=WAIT) as client:
+        client.create_topic("t")
+        client.producer("t").send_many([b"%d" % number for number in range(4)])
+        command = [sys.executable, "-c", KILLED_WORKER, own.url, "1.0"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killed:
+            assert killed.stdout is not None
+            assert killed.stdout.readline() == "[0, 1, 2]\n"
+            with client.worker("t", group="jobs", prefetch=0) as worker:
+                (untouched,) = worker.fetch(10, wait=WAIT)
+                assert (untouched.offset, untouched.attempt) == (3, 1)
+                killed.kill()
+                killed.wait()
+                again = []
+                while len(again) < 2:
+                    again += worker.fetch(10, wait=WAIT)
+                assert [(task.offset, task.attempt) for task in again] == [(1, 2), (2, 2)]
+                worker.ack([*again, untouched])
+                assert client.queue("t", "jobs").depth == 0
+
+
+def test_workers_go_on_over_the_death_of_their_broker(own):
+    """Nothing acked comes again, nothing unacked is lost, and what is in hand stays in hand."""
+    count = 3000
+    with connect(own.url, timeout=WAIT) as client:
+        client.create_topic("t", partitions=2)
+        client.producer("t").send_many([b"%d" % number for number in range(count)])
+        done = []
+        how = {"group": "jobs", "lease": LEASE_S}
+        with client.worker("t", **how) as one, client.worker("t", **how) as two:
+            (held,) = one.fetch(1, wait=WAIT)
+            kills = [500, 1500]
+            while len(done) < count - 1:
+                for worker in (one, two):
+                    tasks = worker.fetch(50, wait=0.1)
+                    worker.ack(tasks)
+                    done += [task.value for task in tasks]
+                if kills and len(done) > kills[0]:
+                    kills.pop(0)
+                    kill_broker(own)
+            held.ack()
+        assert sorted([*done, held.value], key=int) == [b"%d" % number for number in range(count)]
+        assert client.queue("t", "jobs").depth == 0
+
+
+def test_outcomes_that_were_on_their_way_when_the_broker_died_arrive(own):
+    with connect(own.url, timeout=WAIT) as client:
+        client.create_topic("t")
+        client.producer("t").send_many([b"%d" % number for number in range(2000)])
+        with client.worker("t", group="jobs", lease=LEASE_S, lease_records=500) as worker:
+            futures, killer = [], threading.Thread(target=kill_broker, args=(own,))
+            for task in worker:
+                futures.append(worker.ack_nowait(task))
+                if len(futures) == 700:
+                    killer.start()
+                if len(futures) == 2000:
+                    break
+            killer.join()
+            worker.flush()
+            assert [future.exception() for future in futures] == [None] * 2000
+        assert client.queue("t", "jobs").depth == 0
+
+
+def test_a_worker_closes_without_its_broker(own):
+    with connect(own.url, timeout=WAIT) as client:
+        client.create_topic("t")
+        client.producer("t").send(b"x")
+        worker = client.worker("t", group="jobs")
+        (task,) = worker.fetch(1, wait=WAIT)
+        own.end()
+        worker.close()
+        assert worker.closed
+        assert not task.lost
