@@ -71,10 +71,21 @@ class AsyncQueueClient:
     # -- dead tasks ------------------------------------------------------------------------------------------
 
     async def dead(
-        self, topic: str, group: str, *, partition: int | None = None, reason: str = "", max_records: int = 100
+        self,
+        topic: str,
+        group: str,
+        *,
+        partition: int | None = None,
+        offset: int = 0,
+        reason: str = "",
+        max_records: int = 100,
     ) -> list[DeadTask]:
-        """The first dead tasks by partition and offset; `reason`: only those that have this in theirs."""
-        return await self._driver.run(self._queue_verbs.dead(topic, group, partition, reason, max_records))
+        """The first dead tasks by partition and offset; `reason`: only those that have this in theirs.
+
+        Args:
+            offset: where to begin in `partition`, as in going on behind the last one that was listed.
+        """
+        return await self._driver.run(self._queue_verbs.dead(topic, group, partition, offset, reason, max_records))
 
     async def redrive(
         self, topic: str, group: str, ids: Iterable[str] | None = None, *, reason: str = "", per_s: float = 0

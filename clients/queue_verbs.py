@@ -172,14 +172,18 @@ class QueueVerbs:
 
     # -- dead tasks -------------------------------------------------------------------------------------
 
-    def dead(self, topic: str, group: str, number: int | None, reason: str, max_records: int) -> Steps[list[DeadTask]]:
+    def dead(
+        self, topic: str, group: str, number: int | None, first: int, reason: str, max_records: int
+    ) -> Steps[list[DeadTask]]:
         """Dead tasks, by partition and offset."""
+        if first and number is None:
+            raise InvalidArgument(f"offset={first} is one of a partition: give that, too")
         deadline = self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)
         chosen = range(len(found.partitions)) if number is None else [number]
         taken: list[DeadTask] = []
         for each in chosen:
-            offset = 0
+            offset = first
             while offset >= 0 and len(taken) < max_records:
                 most = min(max_records - len(taken), PAGE)
                 question = _DeadQuestion(self.connection, found, group, each, offset, most, reason)

@@ -81,6 +81,9 @@ def test_dead_tasks_are_listed_with_their_records_redriven_and_discarded(client,
     assert [task.reason for task in dead] == ["no such address"] * 4 + ["timeout"]
     assert [task.id for task in client.dead(topic, "jobs", partition=0, reason="time")] == [f"{topic}-0-4"]
     assert len(client.dead(topic, "jobs", max_records=3)) == 3
+    assert [task.record.offset for task in client.dead(topic, "jobs", partition=0, offset=3)] == [3, 4]
+    with pytest.raises(InvalidArgument, match="offset=3 is one of a partition"):
+        client.dead(topic, "jobs", offset=3)
     assert client.redrive(topic, "jobs", [dead[0].id, dead[1].id]) == 2
     assert client.redrive(topic, "jobs", []) == 0
     assert client.discard(topic, "jobs", reason="time") == 1

@@ -1,0 +1,65 @@
+"""Leases by hand outlive the client that took them, and are settled by their name."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.clients.by_hand import ByHand, parse_leased
+from penstock.clients.testing import penstock_broker, penstock_client
+from penstock.errors import InvalidArgument, LeaseLost, UnknownLease
+from penstock.transport.queue_messages import Verb
+
+__all__ = ["penstock_broker", "penstock_client"]
+
+
+@pytest.fixture
+def topic(penstock_client):
+    penstock_client.create_topic("mails-2")
+    with penstock_client.producer("mails-2") as producer:
+        for number in range(4):
+            producer.send(b"%d" % number, key=b"k", headers={"h": b"1"})
+    return "mails-2"
+
+
+def test_a_lease_stands_when_its_client_is_gone(penstock_broker, penstock_client, topic):
+    with penstock_broker.connect() as client:
+        tasks = ByHand(client, "g").lease(topic, "me", max_records=2, lease=60)
+    assert [(task.record.value, task.record.key, task.attempt) for task in tasks] == [(b"0", b"k", 1), (b"1", b"k", 1)]
+    assert tasks[0].record.headers == {"h": b"1"}
+    assert [task.id for task in tasks] == ["mails-2-0-0", "mails-2-0-1"]
+    by_hand = ByHand(penstock_client, "g")
+    assert [task.record.value for task in by_hand.lease(topic, "you", max_records=9)] == [b"2", b"3"]
+    by_hand.settle([tasks[0].name], Verb.ACK, result=b"done")
+    by_hand.settle([tasks[0].name], Verb.ACK)
+    by_hand.settle([tasks[1].name], Verb.RELEASE)
+    assert [task.id for task in by_hand.lease(topic, "you", max_records=9)] == ["mails-2-0-1"]
+
+
+def test_nothing_to_lease_is_an_empty_list(penstock_client, topic):
+    by_hand = ByHand(penstock_client, "g")
+    assert len(by_hand.lease(topic, "me", max_records=9)) == 4
+    assert by_hand.lease(topic, "me", max_records=9) == []
+
+
+def test_a_nack_waits_as_told_and_a_lost_lease_is_refused(penstock_broker, penstock_client, topic):
+    by_hand = ByHand(penstock_client, "g")
+    (task,) = by_hand.lease(topic, "me", lease=5)
+    by_hand.settle([task.name], Verb.NACK, delay=30, reason="not now")
+    (other,) = by_hand.lease(topic, "me", lease=5)
+    assert other.record.offset == 1
+    penstock_broker.advance(31)
+    with pytest.raises(LeaseLost):
+        by_hand.settle([other.name], Verb.ACK)
+    found = by_hand.lease(topic, "me", max_records=9)
+    assert {(task.record.offset, task.attempt) for task in found} >= {(0, 2), (1, 2)}
+    with pytest.raises(UnknownLease):
+        by_hand.settle([f"{task.id}@{1 << 60}"], Verb.ACK)
+
+
+@pytest.mark.parametrize("name", ["", "mails-0-1", "mails-0-1@", "mails-0-1@x", "mails@1", "mails-0-1@-1", "@1"])
+def test_what_is_no_leased_task_is_refused(name):
+    with pytest.raises(InvalidArgument, match="no "):
+        parse_leased(name)
+
+
+def test_a_name_says_where_and_under_which_lease():
+    assert parse_leased("mails-2-3-17@1099511627777") == ("mails-2", 3, 17, 1099511627777)
