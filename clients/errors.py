@@ -43,3 +43,15 @@ class MappedUnavailable(ClientError):
     """Mapped delivery was asked for, but the broker's files cannot be read from here."""
 
     code = "mapped_unavailable"
+
+
+class TaskFailed(ClientError):
+    """The task whose result was asked for is dead; the message says why it failed."""
+
+    code = "task_failed"
+
+
+class TaskCancelled(ClientError):
+    """The task whose result was asked for was cancelled."""
+
+    code = "task_cancelled"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors
     from .clients import Client, Consumer, Producer, Task, Worker
+    from .clients.tasks import Job, Retry, Tasks, current_task
     from .connecting import connect
     from .storage.embedded import Log
     from .storage.errors import Error
@@ -26,6 +27,10 @@ _HOMES = {
     "Consumer": ".clients",
     "Worker": ".clients",
     "Task": ".clients",
+    "Tasks": ".clients.tasks",
+    "Retry": ".clients.tasks",
+    "Job": ".clients.tasks",
+    "current_task": ".clients.tasks",
     "Log": ".storage.embedded",
     "Record": ".storage.record",
     "Error": ".storage.errors",
@@ -39,6 +44,11 @@ __all__ = [
     "Consumer",
     "Worker",
     "Task",
+    # functions as tasks
+    "Tasks",
+    "Retry",
+    "Job",
+    "current_task",
     # a log in this process
     "Log",
     # values

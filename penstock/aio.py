@@ -6,6 +6,7 @@ async with await aio.connect("unix:///run/penstock/broker.sock") as client: ...
 from __future__ import annotations
 
 from .clients.aio import AsyncClient, AsyncConsumer, AsyncProducer, AsyncTask, AsyncWorker
+from .clients.tasks import AsyncJob
 from .connecting import connect_async as connect
 
-__all__ = ["AsyncClient", "AsyncConsumer", "AsyncProducer", "AsyncTask", "AsyncWorker", "connect"]
+__all__ = ["AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncTask", "AsyncWorker", "connect"]

@@ -37,6 +37,8 @@ from .clients.errors import (
     MappedUnavailable,
     NoGroup,
     NotAssigned,
+    TaskCancelled,
+    TaskFailed,
     TimedOut,
 )
 from .storage.errors import (
@@ -136,5 +138,7 @@ __all__ = [
     "MappedUnavailable",
     "NoGroup",
     "NotAssigned",
+    "TaskCancelled",
+    "TaskFailed",
     "TimedOut",
 ]

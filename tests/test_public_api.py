@@ -29,6 +29,7 @@ TWINS = [
     ("Consumer", "AsyncConsumer"),
     ("Worker", "AsyncWorker"),
     ("Task", "AsyncTask"),
+    ("Job", "AsyncJob"),
 ]
 VALUES = {"__version__"}
 

@@ -1,0 +1,19 @@
+"""Tasks as functions: `penstock.Tasks`.
+
+`arguments`, `encoding` and `wire` are bytes; `app`, `function` and `jobs` are what applications touch, over `link` for
+threads and `aio` for loops; `runner` is what `penstock worker` runs, over `calls`: threads, processes and a loop.
+"""
+
+from __future__ import annotations
+
+from .app import Tasks
+from .context import CurrentTask, current_task
+from .function import AsyncTaskFunction, TaskFunction
+from .jobs import AsyncJob, Job, JobStatus
+from .retry import Retry
+
+__all__ = [
+    "Tasks", "TaskFunction", "AsyncTaskFunction", "Retry",
+    "Job", "AsyncJob", "JobStatus",
+    "CurrentTask", "current_task",
+]  # fmt: skip

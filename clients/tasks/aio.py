@@ -1,0 +1,83 @@
+"""An app's connections, for event loops: one client per loop, and a producer per queue.
+
+Contract: as link.py, on the loop that awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import TYPE_CHECKING
+
+from ..aio import AsyncClient, AsyncProducer, connect
+from ..task_ids import task_id
+from .queues import ensure_async
+
+if TYPE_CHECKING:
+    from .app import Tasks
+    from .function import Message
+
+
+class _Opened:
+    """What one loop has."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.client: AsyncClient | None = None
+        self.producers: dict[str, AsyncProducer] = {}
+
+
+class AsyncLink:
+    """See the module."""
+
+    def __init__(self, app: Tasks) -> None:
+        self._app = app
+        self._opened: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = weakref.WeakKeyDictionary()
+
+    async def client(self) -> AsyncClient:
+        """The client of this loop, connected."""
+        opened = self._here()
+        async with opened.lock:
+            return await self._connected(opened)
+
+    async def send(self, message: Message) -> str:
+        """Have a call committed; the task's id."""
+        producer = await self._producer(message.queue)
+        future = await producer.send_nowait(
+            message.value,
+            key=message.key,
+            headers=message.headers,
+            delay=message.delay_s,
+            at=message.at,
+            priority=message.priority or None,
+        )
+        return task_id(message.queue, future.partition, await future)
+
+    async def close(self) -> None:
+        """Close the client of this loop. It connects anew when something is sent. Repeating it does nothing."""
+        opened = self._here()
+        async with opened.lock:
+            if opened.client is not None:
+                await opened.client.close()
+            opened.client, opened.producers = None, {}
+
+    def _here(self) -> _Opened:
+        loop = asyncio.get_running_loop()
+        if loop not in self._opened:
+            self._opened[loop] = _Opened()
+        return self._opened[loop]
+
+    async def _connected(self, opened: _Opened) -> AsyncClient:
+        if opened.client is None or opened.client.closed:
+            opened.producers = {}
+            opened.client = await connect(self._app.url, timeout=self._app.timeout_s, name="penstock-tasks")
+        return opened.client
+
+    async def _producer(self, queue: str) -> AsyncProducer:
+        opened = self._here()
+        async with opened.lock:
+            client = await self._connected(opened)
+            if queue not in opened.producers:
+                await ensure_async(client, self._app.queues[queue])
+                opened.producers[queue] = await client.producer(queue)
+            return opened.producers[queue]

@@ -1,0 +1,192 @@
+"""`penstock.Tasks`: functions as tasks.
+
+    app = penstock.Tasks("unix:///run/penstock/broker.sock")
+
+    @app.task(queue="mail", retry=penstock.Retry(max_attempts=5))
+    def send_mail(to: str) -> int: ...
+
+    send_mail.send("a@b.c")                # and somewhere: penstock worker module:app --concurrency 8
+
+Idea: a queue is a topic and one queue group on it; a task is a record whose value is the call and whose header names
+the function. An app only knows what its module says; it connects when something is sent.
+
+Contract: threads may share an app. After a fork the child connects anew.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+
+from ..errors import InvalidArgument
+from ..quantities import Duration, seconds
+from .encoding import ENCODINGS, Encoding
+from .function import AsyncTaskFunction, BaseFunction, Message, Options, TaskFunction, home
+from .link import Link
+from .queues import Queue
+from .retry import Retry
+
+if TYPE_CHECKING:
+    from ..client import Client
+    from .aio import AsyncLink
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Decorate(Protocol):
+    """Makes a task function of a function, and keeps its signature."""
+
+    @overload  # the first one that fits is taken, and the narrower stands first
+    def __call__(  # pyright: ignore[reportOverlappingOverload]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTaskFunction[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
+
+
+class Tasks:
+    """The task functions of an application, and the way to their queues."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        group: str = "tasks",
+        encoding: Encoding = "json",
+        partitions: int = 1,
+        lease: Duration | None = None,
+        timeout: Duration = 30.0,
+    ) -> None:
+        """
+        Args:
+            url: of the broker, as in `penstock.connect`.
+            group: the queue group of all its queues.
+            encoding: of arguments and results: "json", or "msgpack", which has bytes.
+            partitions: of queues that do not exist yet.
+            lease: after so long a silence of a worker its tasks go to others; None: what the queue is set to.
+            timeout: how long any verb waits for the broker.
+        """
+        if encoding not in ENCODINGS:
+            raise InvalidArgument(f"encoding={encoding!r} is none of {', '.join(ENCODINGS)}")
+        self.url = url
+        self.group = group
+        self.encoding: Encoding = encoding
+        self.functions: dict[str, BaseFunction[..., Any]] = {}
+        self.queues: dict[str, Queue] = {}
+        self.timeout_s = seconds(timeout, "timeout")
+        self._partitions = partitions
+        self._settings = {} if lease is None else {"lease_s": seconds(lease, "lease")}
+        self._link = Link(self)
+        self._aio: AsyncLink | None = None
+
+    @overload
+    def task(  # pyright: ignore[reportOverlappingOverload]
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> AsyncTaskFunction[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        queue: str = "tasks",
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        key: Callable[..., str | bytes] | None = None,
+        priority: int = 0,
+        process: bool = False,
+        name: str | None = None,
+    ) -> Decorate: ...
+    def task(
+        self,
+        function: Any = None,
+        *,
+        queue: str = "tasks",
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+        key: Callable[..., str | bytes] | None = None,
+        priority: int = 0,
+        process: bool = False,
+        name: str | None = None,
+    ) -> Any:
+        """Make a task function of a function.
+
+        Args:
+            queue: the topic its tasks go to; created when it is missing.
+            retry: how often and how soon it is tried again, the same for all functions of a queue. None: as the queue
+                is set.
+            timeout: a call that takes longer fails. An `async def` is cancelled, a process killed; a thread cannot be
+                stopped and keeps its place among the worker's until it ends.
+            key: of the arguments, what they are about: tasks of one key are worked off one at a time and in order.
+            priority: 0 to 255; higher goes first.
+            process: run it in a process of its own, which a worker keeps for the next call.
+            name: in the queue, where it should not be that of the module and function.
+        """
+        timeout_s = None if timeout is None else seconds(timeout, "timeout")
+        options = Options(queue=queue, timeout_s=timeout_s, key=key, priority=priority, process=process)
+
+        def decorate(function: Callable[..., Any]) -> BaseFunction[..., Any]:
+            is_async = inspect.iscoroutinefunction(function)
+            if process:
+                _check_process(function, is_async=is_async)
+            made = (AsyncTaskFunction if is_async else TaskFunction)(self, function, name, options)
+            self._add(made, retry)
+            return made
+
+        return decorate if function is None else decorate(function)
+
+    def _add(self, function: BaseFunction[..., Any], retry: Retry | None) -> None:
+        if function.name in self.functions:
+            raise InvalidArgument(f"there is a task function {function.name!r} already: give one of them a name=")
+        known = self.queues.get(function.queue)
+        settings = {**self._settings, **({} if retry is None else retry.settings())}
+        if function.options.key is not None:
+            settings["order"] = "key"
+        queue = Queue(function.queue, self.group, self._partitions, settings)
+        self.queues[function.queue] = queue if known is None else known.merged(queue, function.name)
+        self.functions[function.name] = function
+
+    # -- sending ------------------------------------------------------------------------------------
+
+    def client(self) -> Client:
+        """The client that it sends with; connected when it is first needed."""
+        return self._link.client()
+
+    def send(self, message: Message) -> str:
+        """Have a call committed to its queue; the task's id."""
+        return self._link.send(message)
+
+    @property
+    def aio(self) -> AsyncLink:
+        """The same for programs on an event loop: `await app.aio.client()`, `await app.aio.close()`."""
+        if self._aio is None:
+            from .aio import AsyncLink
+
+            self._aio = AsyncLink(self)
+        return self._aio
+
+    def close(self) -> None:
+        """Close its client. It connects anew when something is sent. Repeating it does nothing."""
+        self._link.close()
+
+    def __enter__(self) -> Tasks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Tasks of {self.url}: {', '.join(self.functions) or 'no functions'}>"
+
+
+def _check_process(function: Callable[..., Any], *, is_async: bool) -> None:
+    """Another process has to find it by its name, and has no loop."""
+    if is_async:
+        raise InvalidArgument(f"{function.__qualname__} is an async def: process=True is for a def")
+    if "<" in function.__qualname__:
+        raise InvalidArgument(
+            f"{home(function)}.{function.__qualname__} cannot be found by a process of its own: "
+            "process=True is for functions at the top of a module or class"
+        )

@@ -1,0 +1,104 @@
+"""The arguments of a task function, as bytes and back.
+
+The value of a task is an array of two: the positional arguments as an array, the named ones as a map. So a worker or
+sender in another language needs nothing of Python.
+
+Contract: a call that the function would not take is refused where it is sent, with the argument's name; and what a
+worker unpacks has the types of the signature. Pure: values in, bytes out.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, get_type_hints
+
+from ..errors import InvalidArgument
+from .encoding import Encoding, decode, encode, fitted, is_known
+
+Call = tuple[list[Any], dict[str, Any]]
+"""Positional and named arguments."""
+
+
+class Arguments:
+    """Of one function."""
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self._function = function
+        self._name = name
+        self._signature = inspect.signature(function)
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        """Types by parameter, looked up at the first call: they may be defined below the function."""
+        try:
+            hints = get_type_hints(self._function)
+        except NameError:
+            return {}  # names for the type checker only: then values are as their encoding has them
+        return {name: hint for name, hint in hints.items() if hint is not Any and is_known(hint)}
+
+    def pack(self, encoding: Encoding, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """A call as bytes. Raises InvalidArgument that names the argument."""
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidArgument(f"{self._name} cannot be called so: {error}") from None
+        try:
+            packed = encode(encoding, [args, kwargs])
+        except ValueError as error:
+            raise InvalidArgument(self._culprit(encoding, args, kwargs) or f"{self._name}: {error}") from None
+        try:
+            self.unpack(encoding, packed)
+        except ValueError as error:
+            raise InvalidArgument(f"{self._name}: {error}") from None
+        return packed
+
+    def _culprit(self, encoding: Encoding, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """Which argument cannot be encoded, and why."""
+        for name, value in self._signature.bind(*args, **kwargs).arguments.items():
+            try:
+                encode(encoding, value)
+            except ValueError as error:
+                return f"argument {name!r} of {self._name} cannot be sent: {error}"
+        return ""
+
+    def unpack(self, encoding: Encoding, data: bytes) -> Call:
+        """The call in `data`. Raises ValueError with a sentence that names the argument."""
+        found = decode(encoding, data)
+        if not (isinstance(found, list) and len(found) == 2 and isinstance(found[0], list)):
+            raise ValueError("its value is not an array of positional arguments and a map of named ones")
+        if not isinstance(found[1], dict) or not all(isinstance(name, str) for name in found[1]):
+            raise ValueError("the second part of its value is not a map of named arguments")
+        try:
+            bound = self._signature.bind(*found[0], **found[1])
+        except TypeError as error:
+            raise ValueError(f"it cannot be called so: {error}") from None
+        for name, value in bound.arguments.items():
+            if name in self._hints:
+                bound.arguments[name] = self._fitted(name, value)
+        return list(bound.args), bound.kwargs
+
+    def _fitted(self, name: str, value: Any) -> Any:
+        hint, kind = self._hints[name], self._signature.parameters[name].kind
+        try:
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                return tuple(fitted(each, hint) for each in value)
+            if kind is inspect.Parameter.VAR_KEYWORD:
+                return {key: fitted(each, hint) for key, each in value.items()}
+            return fitted(value, hint)
+        except ValueError as error:
+            raise ValueError(f"argument {name!r} does not fit: {error}") from None
+
+    # -- results ------------------------------------------------------------------------------------
+
+    def pack_result(self, encoding: Encoding, result: Any) -> bytes | None:
+        """What a function returned, as bytes; nothing for None. Raises ValueError."""
+        return None if result is None else encode(encoding, result)
+
+    def unpack_result(self, encoding: Encoding, data: bytes | None) -> Any:
+        """The result in `data`. Raises ValueError."""
+        if data is None:
+            return None
+        found = decode(encoding, data)
+        return fitted(found, self._hints["return"]) if "return" in self._hints else found

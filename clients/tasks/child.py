@@ -1,0 +1,90 @@
+"""A process that calls task functions for a runner: the other end of `processes.py`.
+
+Contract: it works on one order at a time, and ends when its runner is gone, in the middle of a call too: by then the
+task is somebody else's. Signals are the runner's business, which drains: those sent to all its processes do nothing
+here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from importlib import import_module
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
+
+from .context import CurrentTask
+from .outcome import Failed, Outcome, Refused, reason_of
+from .performing import perform
+from .wire import ORDERS, Order, Ready, Told, encode
+
+
+def main(connection: Connection) -> None:
+    """Work until the runner is gone."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    child = Child(connection)
+    threading.Thread(target=child.listen, daemon=True).start()
+    child.work()
+
+
+class Child:
+    """See the module."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._orders: SimpleQueue[Order] = SimpleQueue()
+        self._cancelled = False
+
+    def listen(self) -> None:
+        """Take what the runner says, in a thread of its own; end the process when it says no more."""
+        try:
+            while True:
+                said = ORDERS.decode(self._connection.recv_bytes())
+                if isinstance(said, Order):
+                    self._cancelled = False
+                    self._orders.put(said)
+                else:
+                    self._cancelled = True
+        except (EOFError, OSError):
+            os._exit(0)
+
+    def work(self) -> None:
+        """One order after the other."""
+        self._say(Ready())
+        while True:
+            order = self._orders.get()
+            self._say(self._outcome(order))
+
+    def _outcome(self, order: Order) -> Outcome:
+        try:
+            function = found(order.module, order.function)
+        except Exception as error:
+            return Failed(f"process of {order.function}: {reason_of(error)}")
+        try:
+            call = function.arguments.unpack(order.encoding, order.value)
+        except ValueError as error:
+            return Refused(str(error))
+        current = CurrentTask(
+            order.id, order.attempt, encoding=order.encoding, tell=self._tell, is_cancelled=lambda: self._cancelled
+        )
+        return perform(function.function, function.arguments, call, order.encoding, current)
+
+    def _tell(self, value: bytes) -> None:
+        self._say(Told(value))
+
+    def _say(self, message: Any) -> None:
+        try:
+            self._connection.send_bytes(encode(message))
+        except OSError:
+            os._exit(0)  # the runner is gone
+
+
+def found(module: str, qualified_name: str) -> Any:
+    """The task function at a place of a module. Raises ImportError and AttributeError."""
+    thing: Any = import_module(module)
+    for name in qualified_name.split("."):
+        thing = getattr(thing, name)
+    return thing

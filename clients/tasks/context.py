@@ -1,0 +1,66 @@
+"""What a running task function may know and say of itself: `penstock.current_task()`.
+
+Idea: a context variable, set around each call, so that nothing has to be passed through a program's own layers.
+Contract: a function that is called directly sees a task of its own: first attempt, never cancelled, and progress
+goes nowhere. What the context says never waits. Must not know how a function is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from ..errors import InvalidArgument
+from .encoding import Encoding, encode
+
+
+class CurrentTask:
+    """The task that this code works on."""
+
+    def __init__(
+        self,
+        id: str = "",
+        attempt: int = 1,
+        *,
+        encoding: Encoding = "json",
+        tell: Callable[[bytes], None] = lambda value: None,
+        is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Made by whoever runs the function; `tell` and `is_cancelled` may be called from any thread."""
+        self.id = id
+        self.attempt = attempt
+        self._encoding: Encoding = encoding
+        self._tell = tell
+        self._is_cancelled = is_cancelled
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody has cancelled it: the worker hears of that with its next sign of life."""
+        return self._is_cancelled()
+
+    def progress(self, value: Any) -> None:
+        """Say how far it is; `Job.status` shows the latest. Raises InvalidArgument for what cannot be encoded."""
+        try:
+            self._tell(encode(self._encoding, value))
+        except ValueError as error:
+            raise InvalidArgument(f"progress {value!r} cannot be sent: {error}") from None
+
+
+_current: ContextVar[CurrentTask] = ContextVar("penstock_task")
+
+
+def current_task() -> CurrentTask:
+    """The task that this code works on; a task of its own where a function was called directly."""
+    return _current.get(None) or CurrentTask()
+
+
+@contextmanager
+def working_on(task: CurrentTask) -> Iterator[None]:
+    """Inside, `current_task` is this one."""
+    token = _current.set(task)
+    try:
+        yield
+    finally:
+        _current.reset(token)

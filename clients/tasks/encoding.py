@@ -1,0 +1,59 @@
+"""Values as bytes and back: JSON or msgpack, never pickle.
+
+Contract: what is decoded equals what was encoded, as far as the encoding goes: JSON has no bytes (refused), no tuples
+(lists) and no keys but text; a type hint brings them back, as it does dates, UUIDs, dataclasses and Structs.
+Pure: values in, bytes out.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import msgspec
+
+Encoding = Literal["json", "msgpack"]
+ENCODINGS: tuple[Encoding, ...] = ("json", "msgpack")
+
+_BYTES = (bytes, bytearray, memoryview)
+
+
+def encode(encoding: Encoding, value: Any) -> bytes:
+    """`value` as bytes. Raises ValueError with what cannot be encoded."""
+    try:
+        if encoding == "msgpack":
+            return msgspec.msgpack.encode(value)
+        plain = msgspec.to_builtins(value, builtin_types=_BYTES)
+        return json.dumps(plain, default=_refuse, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _refuse(value: Any) -> Any:
+    """What json itself has no word for; all that is left here are bytes."""
+    raise TypeError(f'{type(value).__name__} cannot be written as JSON: give the app encoding="msgpack"')
+
+
+def decode(encoding: Encoding, data: bytes) -> Any:
+    """The value in `data`. Raises ValueError."""
+    try:
+        return msgspec.msgpack.decode(data) if encoding == "msgpack" else msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"it is no {encoding}: {error}") from error
+
+
+def is_known(hint: Any) -> bool:
+    """Whether `fitted` can tell if a value is of this type; it cannot of a type variable, for one."""
+    try:
+        msgspec.json.Decoder(hint)
+    except TypeError:
+        return False
+    return True
+
+
+def fitted(value: Any, hint: Any) -> Any:
+    """A decoded value as the type that was asked for. Raises ValueError."""
+    try:
+        return msgspec.convert(value, hint, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,188 @@
+"""Task functions: what `@app.task` makes of a function.
+
+    @app.task(queue="mail", retry=Retry(max_attempts=5), key=lambda to, text: to)
+    def send_mail(to: str, text: str) -> int: ...
+
+    send_mail("a@b.c", "hi")                    # runs it here
+    job = send_mail.send("a@b.c", "hi")         # Job[int]; a worker runs it
+    job = send_mail.send_in(60, "a@b.c", "hi")
+    job = await send_mail.aio.send("a@b.c", "hi")
+
+Contract: the signature stays what it was, for type checkers and at run time: `send` takes what the function takes, and
+the job's result is what the function returns.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+
+from msgspec import Struct
+
+from ..errors import InvalidArgument
+from ..quantities import Duration, seconds
+from .arguments import Arguments
+from .jobs import AsyncJob, Job
+
+if TYPE_CHECKING:
+    from .app import Tasks
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NAME_HEADER = "penstock-task"
+"""The header of a record that names the function."""
+
+ENCODING_HEADER = "penstock-encoding"
+"""The header of a record that says how its value, its progress and its result are encoded."""
+
+PRIORITY_MOST = 255
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How one function is run."""
+
+    queue: str
+    timeout_s: float | None
+    key: Callable[..., str | bytes] | None
+    priority: int
+    process: bool
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.priority <= PRIORITY_MOST:
+            raise InvalidArgument(f"priority={self.priority!r} is not from 0 to {PRIORITY_MOST}")
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise InvalidArgument(f"timeout={self.timeout_s!r} leaves a task no time: give seconds above 0, or None")
+
+
+class Message(Struct, frozen=True):
+    """One call on its way to a queue."""
+
+    queue: str
+    value: bytes
+    key: bytes | None
+    headers: dict[str, bytes]
+    priority: int
+    delay_s: float | None = None
+    at: datetime | None = None
+
+
+class BaseFunction(Generic[P, R]):
+    """What the functions of both kinds have in common."""
+
+    def __init__(self, app: Tasks, function: Callable[P, Any], name: str | None, options: Options) -> None:
+        """Made by `Tasks.task`."""
+        functools.update_wrapper(cast(Any, self), function)
+        self.app = app
+        self.function = function
+        self.name = name or f"{home(function)}.{function.__qualname__}"
+        self.options = options
+        self.arguments = Arguments(function, self.name)
+
+    @property
+    def queue(self) -> str:
+        """The topic its tasks go to."""
+        return self.options.queue
+
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Have a worker call it with these arguments. Returns when the task is committed.
+
+        Raises: InvalidArgument, which names the argument that cannot be sent; what `Producer.send` raises.
+        """
+        return Job(self, self.app.send(self.message(args, kwargs)))
+
+    def send_in(self, delay: Duration, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """As `send`; no worker gets it before `delay` is over."""
+        return Job(self, self.app.send(self.message(args, kwargs, delay_s=seconds(delay, "delay"))))
+
+    def send_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """As `send`; no worker gets it before `when`."""
+        return Job(self, self.app.send(self.message(args, kwargs, at=when)))
+
+    def job(self, id: str) -> Job[R]:
+        """A task that was sent before, by its id."""
+        return Job(self, id)
+
+    @property
+    def aio(self) -> AsyncSends[P, R]:
+        """The same verbs, awaited."""
+        return AsyncSends(self)
+
+    def message(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], *, delay_s: float | None = None, at: datetime | None = None
+    ) -> Message:
+        """A call as it goes to the queue. Raises InvalidArgument."""
+        encoding = self.app.encoding
+        headers = {NAME_HEADER: self.name.encode(), ENCODING_HEADER: encoding.encode()}
+        value = self.arguments.pack(encoding, args, kwargs)
+        return Message(self.queue, value, self._key(args, kwargs), headers, self.options.priority, delay_s, at)
+
+    def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | None:
+        if self.options.key is None:
+            return None
+        key = self.options.key(*args, **kwargs)
+        if isinstance(key, str):
+            return key.encode()
+        if isinstance(key, bytes):
+            return key
+        raise InvalidArgument(f"the key of {self.name} is {key!r}: a key is text or bytes")
+
+    def __repr__(self) -> str:
+        return f"<task function {self.name}, queue {self.queue}>"
+
+
+class TaskFunction(BaseFunction[P, R]):
+    """A `def`; workers call it in a thread, or in a process of its own."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run it here, as if it were no task."""
+        return self.function(*args, **kwargs)
+
+
+class AsyncTaskFunction(BaseFunction[P, R]):
+    """An `async def`; workers run it on their loop."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """Run it here, as if it were no task."""
+        return self.function(*args, **kwargs)
+
+
+class AsyncSends(Generic[P, R]):
+    """The verbs of a task function, awaited."""
+
+    def __init__(self, function: BaseFunction[P, R]) -> None:
+        """Made by `TaskFunction.aio`."""
+        self._function = function
+
+    async def send(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[R]:
+        """As `TaskFunction.send`."""
+        function = self._function
+        return AsyncJob(function, await function.app.aio.send(function.message(args, kwargs)))
+
+    async def send_in(self, delay: Duration, /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[R]:
+        """As `TaskFunction.send_in`."""
+        function, delay_s = self._function, seconds(delay, "delay")
+        return AsyncJob(function, await function.app.aio.send(function.message(args, kwargs, delay_s=delay_s)))
+
+    async def send_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[R]:
+        """As `TaskFunction.send_at`."""
+        function = self._function
+        return AsyncJob(function, await function.app.aio.send(function.message(args, kwargs, at=when)))
+
+    def job(self, id: str) -> AsyncJob[R]:
+        """As `TaskFunction.job`."""
+        return AsyncJob(self._function, id)
+
+
+def home(function: Callable[..., Any]) -> str:
+    """The module of a function, as workers import it: a program's main module has another name elsewhere."""
+    if function.__module__ != "__main__":
+        return function.__module__
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None:
+        return main.__spec__.name
+    return Path(getattr(main, "__file__", None) or "__main__").stem

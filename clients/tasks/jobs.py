@@ -1,0 +1,112 @@
+"""Jobs: tasks in the hands of whoever sent them.
+
+Contract: a job is an id and the function that reads its result, so it may be kept, sent elsewhere by its id, and asked
+again after a restart, for as long as the record is retained.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from ..errors import ClientError, TaskCancelled, TaskFailed, TimedOut
+from ..quantities import Duration
+from .encoding import decode
+
+if TYPE_CHECKING:
+    from ..queue_descriptions import TaskInfo
+    from .function import BaseFunction
+
+R = TypeVar("R")
+
+
+class JobStatus(Struct, frozen=True):
+    """How a job stands."""
+
+    state: str  # pending | delayed | leased | waiting | completed | dead | discarded | cancelled
+    attempt: int  # of the latest lease; 0 before the first
+    why: str  # in a sentence, what holds it back or what became of it
+    reason: str  # of the latest failure
+    progress: Any  # what the function said last
+
+
+class _Base(Generic[R]):
+    """What the jobs of both kinds have in common."""
+
+    def __init__(self, function: BaseFunction[..., R], id: str) -> None:
+        """Made by `TaskFunction.send` and `TaskFunction.job`."""
+        self.id = id
+        self._function = function
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} of {self._function.name}>"
+
+
+class Job(_Base[R]):
+    """One task that was sent."""
+
+    def result(self, timeout: Duration | None = None) -> R:
+        """What the function returned; waits for it, at most `timeout` (None: the app's).
+
+        Raises: TaskFailed with the reason, when it is dead; TaskCancelled; TimedOut.
+        """
+        app = self._function.app
+        info = app.client().wait_task(self.id, group=app.group, timeout=timeout)
+        return result_of(self._function, self.id, info)
+
+    def status(self) -> JobStatus:
+        """How it stands. Raises UnknownTask once the record is not retained any more."""
+        app = self._function.app
+        return status_of(self._function, app.client().task(self.id, group=app.group))
+
+    def cancel(self) -> JobStatus:
+        """Have nobody run it; who runs it now is told and may stop. Returns how it stands then."""
+        app = self._function.app
+        return status_of(self._function, app.client().cancel_task(self.id, group=app.group))
+
+
+class AsyncJob(_Base[R]):
+    """One task that was sent; its verbs are awaited."""
+
+    async def result(self, timeout: Duration | None = None) -> R:
+        """As `Job.result`."""
+        app = self._function.app
+        client = await app.aio.client()
+        info = await client.wait_task(self.id, group=app.group, timeout=timeout)
+        return result_of(self._function, self.id, info)
+
+    async def status(self) -> JobStatus:
+        """As `Job.status`."""
+        app = self._function.app
+        client = await app.aio.client()
+        return status_of(self._function, await client.task(self.id, group=app.group))
+
+    async def cancel(self) -> JobStatus:
+        """As `Job.cancel`."""
+        app = self._function.app
+        client = await app.aio.client()
+        return status_of(self._function, await client.cancel_task(self.id, group=app.group))
+
+
+def result_of(function: BaseFunction[..., R], id: str, info: TaskInfo) -> R:
+    """The result of a task that is final. Raises what `Job.result` raises."""
+    name = f"task {id} ({function.name})"
+    if info.state == "dead":
+        raise TaskFailed(f"{name} failed in attempt {info.attempt}: {info.reason}")
+    if info.state == "discarded":
+        raise TaskFailed(f"{name} had failed and was discarded; its reason is not kept")
+    if info.state == "cancelled":
+        raise TaskCancelled(f"{name} was cancelled")
+    if info.state != "completed":
+        raise TimedOut(f"{name} is not done yet: {info.why}")
+    try:
+        return function.arguments.unpack_result(function.app.encoding, info.result)
+    except ValueError as error:
+        raise ClientError(f"the result of {name} cannot be read: {error}") from error
+
+
+def status_of(function: BaseFunction[..., Any], info: TaskInfo) -> JobStatus:
+    """A task as its application sees it."""
+    progress = None if info.progress is None else decode(function.app.encoding, info.progress)
+    return JobStatus(info.state, info.attempt, info.why, info.reason, progress)

@@ -1,0 +1,68 @@
+"""An app's connection, for threads: one client and a producer per queue, made when they are needed.
+
+Contract: threads may share it. A forked child starts with none: what its parent opened is not its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from ..client import Client, connect
+from ..task_ids import task_id
+from .queues import ensure
+
+if TYPE_CHECKING:
+    from ..producer import Producer
+    from .app import Tasks
+    from .function import Message
+
+
+class Link:
+    """See the module."""
+
+    def __init__(self, app: Tasks) -> None:
+        self._app = app
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._client: Client | None = None
+        self._producers: dict[str, Producer] = {}
+
+    def client(self) -> Client:
+        """The client, connected."""
+        if self._pid != os.getpid():
+            self._lock, self._pid = threading.RLock(), os.getpid()
+            self._client, self._producers = None, {}
+        with self._lock:
+            if self._client is None or self._client.closed:
+                self._producers = {}
+                self._client = connect(self._app.url, timeout=self._app.timeout_s, name="penstock-tasks")
+            return self._client
+
+    def send(self, message: Message) -> str:
+        """Have a call committed; the task's id."""
+        producer = self._producer(message.queue)
+        future = producer.send_nowait(
+            message.value,
+            key=message.key,
+            headers=message.headers,
+            delay=message.delay_s,
+            at=message.at,
+            priority=message.priority or None,
+        )
+        return task_id(message.queue, future.partition, future.result())
+
+    def _producer(self, queue: str) -> Producer:
+        client = self.client()
+        with self._lock:
+            if queue not in self._producers:
+                ensure(client, self._app.queues[queue])
+                self._producers[queue] = client.producer(queue)
+            return self._producers[queue]
+
+    def close(self) -> None:
+        """Close the client, unless it is another process's."""
+        if self._client is not None and self._pid == os.getpid():
+            self._client.close()
+        self._client, self._producers = None, {}

@@ -1,0 +1,45 @@
+"""What became of one call of a task function.
+
+Pure: values only, and how an exception reads in a history.
+"""
+
+from __future__ import annotations
+
+import traceback
+
+from msgspec import Struct
+
+REASON_MOST = 1000
+"""Characters of a reason; the whole traceback is in the worker's log."""
+
+
+class Done(Struct, tag=True, frozen=True):
+    """It returned."""
+
+    result: bytes | None
+
+
+class Failed(Struct, tag=True, frozen=True):
+    """It raised, or took too long: again later, if attempts are left."""
+
+    reason: str
+
+
+class Refused(Struct, tag=True, frozen=True):
+    """To try again would change nothing: dead."""
+
+    reason: str
+
+
+class Dropped(Struct, tag=True, frozen=True):
+    """It was not brought to its end: the attempt does not count."""
+
+
+Outcome = Done | Failed | Refused | Dropped
+
+
+def reason_of(error: BaseException) -> str:
+    """The last line of its traceback, and nothing that would not fit in a history."""
+    lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
+    last = lines[-1] if lines else type(error).__name__
+    return last if len(last) <= REASON_MOST else last[: REASON_MOST - 3] + "..."

@@ -1,0 +1,54 @@
+"""One call of a task function, from bytes to what became of it; wherever it runs.
+
+Contract: nothing that the function does is raised here: an exception is an outcome, with the traceback in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from .arguments import Arguments, Call
+from .context import CurrentTask, working_on
+from .encoding import Encoding
+from .outcome import Done, Failed, Outcome, Refused, reason_of
+
+log = logging.getLogger("penstock.tasks")
+
+
+def perform(function: Any, arguments: Arguments, call: Call, encoding: Encoding, current: CurrentTask) -> Outcome:
+    """Call a `def`."""
+    with working_on(current):
+        try:
+            result = function(*call[0], **call[1])
+        except BaseException as error:
+            return _failed(current, error)
+    return _done(current, arguments, encoding, result)
+
+
+async def perform_async(
+    function: Any, arguments: Arguments, call: Call, encoding: Encoding, current: CurrentTask
+) -> Outcome:
+    """Call an `async def`. One that is cancelled from outside fails."""
+    with working_on(current):
+        try:
+            result = await function(*call[0], **call[1])
+        except asyncio.CancelledError as error:
+            return Failed(reason_of(error))  # whoever cancelled it says so
+        except BaseException as error:
+            return _failed(current, error)
+    return _done(current, arguments, encoding, result)
+
+
+def _failed(current: CurrentTask, error: BaseException) -> Outcome:
+    log.warning("task %s failed in attempt %d", current.id, current.attempt, exc_info=error)
+    return Failed(reason_of(error))
+
+
+def _done(current: CurrentTask, arguments: Arguments, encoding: Encoding, result: Any) -> Outcome:
+    try:
+        return Done(arguments.pack_result(encoding, result))
+    except ValueError as error:
+        log.error("the result of task %s cannot be kept: %s", current.id, error)
+        return Refused(f"it was done, but its result cannot be kept: {error}")

@@ -1,0 +1,38 @@
+"""How many calls may run at once: places that are taken and given back.
+
+Contract: for one event loop. Closing wakes everybody who waits for a place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Slots:
+    """Invariant: `free` is what was given, minus the calls that run."""
+
+    def __init__(self, count: int) -> None:
+        self.free = count
+        self.closed = False
+        self._changed = asyncio.Event()
+
+    async def wait(self) -> bool:
+        """Wait until a place is free. False when there will be none."""
+        while not self.free and not self.closed:
+            self._changed.clear()
+            await self._changed.wait()
+        return not self.closed
+
+    def take(self) -> None:
+        """One call more."""
+        self.free -= 1
+
+    def give_back(self) -> None:
+        """One call less."""
+        self.free += 1
+        self._changed.set()
+
+    def close(self) -> None:
+        """Nothing more is to be started."""
+        self.closed = True
+        self._changed.set()

@@ -1,0 +1,48 @@
+"""What a runner and its child processes say to each other: msgpack over a pipe, one message each.
+
+    child -> runner   Ready once, when it can work
+    runner -> child   Order, and Cancelled while that is worked on
+    child -> runner   Told (progress) any number of times, then what became of it
+
+Pure: values and bytes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from .encoding import Encoding
+from .outcome import Done, Failed, Refused
+
+
+class Ready(Struct, tag=True, frozen=True):
+    """The child waits for orders."""
+
+
+class Order(Struct, tag=True, frozen=True):
+    """Call one function: the object `function` of `module`."""
+
+    module: str
+    function: str
+    encoding: Encoding
+    value: bytes
+    id: str
+    attempt: int
+
+
+class Cancelled(Struct, tag=True, frozen=True):
+    """Somebody has cancelled the task of the latest order."""
+
+
+class Told(Struct, tag=True, frozen=True):
+    """Progress."""
+
+    value: bytes
+
+
+Event = Ready | Told | Done | Failed | Refused
+
+ORDERS = msgspec.msgpack.Decoder(Order | Cancelled)
+EVENTS = msgspec.msgpack.Decoder(Event)
+encode = msgspec.msgpack.encode

@@ -1,0 +1,115 @@
+"""What a decorated function is, and what it says where it cannot be a task."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from datetime import UTC, datetime
+
+import pytest
+from penstock import Retry, Tasks
+from penstock.clients.tasks.function import ENCODING_HEADER, NAME_HEADER
+from penstock.errors import InvalidArgument
+from support import task_functions
+
+
+def make(**options):
+    app = Tasks("mem://nowhere")
+
+    @app.task(**options)
+    def mail(to: str, copies: int = 1) -> str:
+        """Send it."""
+        return to * copies
+
+    return app, mail
+
+
+def test_a_task_function_is_called_as_it_was_before():
+    _, mail = make()
+    assert mail("a", copies=2) == "aa"
+    assert mail.__doc__ == "Send it."
+    assert str(inspect.signature(mail)) == "(to: 'str', copies: 'int' = 1) -> 'str'"
+    assert asyncio.run(task_functions.add_async(1, 2)) == 3
+
+
+def test_bare_and_called_decorators_are_the_same():
+    app = Tasks("mem://nowhere")
+
+    @app.task
+    def one() -> None: ...
+
+    @app.task()
+    def two() -> None: ...
+
+    assert [function.queue for function in app.functions.values()] == ["tasks", "tasks"]
+    assert one.name == f"{__name__}.test_bare_and_called_decorators_are_the_same.<locals>.one"
+
+
+def test_a_call_becomes_a_record():
+    _, mail = make(queue="mails", key=lambda to, copies=1: to, priority=7, name="mail")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    message = mail.message(("a",), {"copies": 2}, at=at)
+    assert (message.queue, message.value, message.key) == ("mails", b'[["a"],{"copies":2}]', b"a")
+    assert message.headers == {NAME_HEADER: b"mail", ENCODING_HEADER: b"json"}
+    assert (message.priority, message.delay_s, message.at) == (7, None, at)
+
+
+def test_a_key_is_text_or_bytes():
+    _, mail = make(key=lambda to, copies=1: 5, name="mail")
+    with pytest.raises(InvalidArgument, match="the key of mail is 5"):
+        mail.message(("a",), {})
+
+
+def test_functions_with_a_key_have_their_queue_keep_the_order_of_keys():
+    app, _ = make(key=lambda to, copies=1: to)
+    assert app.queues["tasks"].settings == {"order": "key"}
+
+
+def test_functions_of_one_queue_share_its_settings():
+    app, _ = make(retry=Retry(max_attempts=3))
+
+    @app.task()
+    def other() -> None: ...
+
+    @app.task(retry=Retry(max_attempts=3), key=lambda: "k")
+    def third() -> None: ...
+
+    assert app.queues["tasks"].settings == {**Retry(max_attempts=3).settings(), "order": "key"}
+    with pytest.raises(InvalidArgument, match=r"wants max_attempts=4 of queue tasks, where an earlier .* 3"):
+        app.task(retry=Retry(max_attempts=4), name="fourth")(lambda: None)
+
+
+def test_a_lease_of_the_app_is_that_of_its_queues():
+    app = Tasks("mem://nowhere", lease="2s")
+    app.task(name="x")(lambda: None)
+    assert app.queues["tasks"].settings == {"lease_s": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"priority": 256}, "priority=256"),
+        ({"priority": -1}, "priority=-1"),
+        ({"timeout": 0}, "leaves a task no time"),
+        ({"timeout": "soon"}, "timeout"),
+        ({"process": True}, "cannot be found by a process"),
+        ({"name": "taken"}, "there is a task function 'taken' already"),
+    ],
+)
+def test_what_cannot_be_is_refused_where_it_is_written(options, says):
+    app = Tasks("mem://nowhere")
+    app.task(name="taken")(lambda: None)
+    with pytest.raises(InvalidArgument, match=says):
+        app.task(**options)(lambda: None)
+
+
+def test_a_process_has_no_loop():
+    async def far() -> None: ...
+
+    with pytest.raises(InvalidArgument, match="is an async def"):
+        Tasks("mem://nowhere").task(process=True)(far)
+
+
+def test_an_encoding_that_nobody_has_is_refused():
+    with pytest.raises(InvalidArgument, match="encoding='pickle' is none of json, msgpack"):
+        Tasks("mem://nowhere", encoding="pickle")  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,96 @@
+"""Functions in processes of their own: kept for the next call, killed when they take too long, and free to die."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+from penstock.clients.tasks.outcome import Done, Failed, Outcome, Refused
+from penstock.clients.tasks.processes import Processes
+from penstock.clients.tasks.wire import Order
+from penstock.errors import Closed
+from support import task_functions
+
+
+class Watched:
+    def __init__(self, cancelled: bool = False) -> None:
+        self.cancelled = cancelled
+        self.told: list[bytes] = []
+
+    def tell(self, value: bytes) -> None:
+        self.told.append(value)
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    """Ended with the test."""
+    started = Processes()
+    yield started
+    started.close()
+
+
+def call(processes: Processes, function: str, value: bytes = b"[[],{}]", watched: Watched | None = None) -> Outcome:
+    made = getattr(task_functions, function)
+    order = Order(task_functions.__name__, function, "json", value, "heavy-0-0", 1)
+    return processes.run(order, watched or Watched(), made.options.timeout_s)
+
+
+def numbers(outcome: Outcome) -> list[int]:
+    assert isinstance(outcome, Done)
+    assert outcome.result is not None
+    return task_functions.square.arguments.unpack_result("json", outcome.result)
+
+
+def test_a_process_is_kept_for_the_next_call_and_says_its_progress(processes):
+    watched = Watched()
+    squared, pid = numbers(call(processes, "square", b"[[7],{}]", watched))
+    assert (squared, watched.told) == (49, [b"7"])
+    assert pid != os.getpid()
+    assert numbers(call(processes, "square", b"[[8],{}]")) == (64, pid)
+
+
+@pytest.mark.parametrize(("function", "how"), [("die", "SIGKILL"), ("leave", "exit code 3")])
+def test_a_process_that_dies_is_the_failure_of_its_task_alone(processes, function, how):
+    first = numbers(call(processes, "square", b"[[1],{}]"))
+    assert call(processes, function) == Failed(f"the process that ran it died: {how}")
+    second = numbers(call(processes, "square", b"[[1],{}]"))
+    assert first[1] != second[1]
+
+
+def test_a_call_that_takes_too_long_is_killed_with_its_process(processes):
+    pid = numbers(call(processes, "square", b"[[1],{}]"))[1]
+    assert call(processes, "hang") == Failed("it took longer than 0.1 s: its process was killed")
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_process_hears_that_its_task_was_cancelled(processes):
+    assert call(processes, "until_cancelled", watched=Watched(cancelled=True)) == Done(b'"stopped"')
+
+
+def test_arguments_that_do_not_fit_are_refused_and_a_missing_function_fails(processes):
+    refused = call(processes, "square", b'[["x"],{}]')
+    assert isinstance(refused, Refused)
+    assert "argument 'number'" in refused.reason
+    failed = processes.run(Order("support.task_functions", "gone", "json", b"", "q-0-0", 1), Watched(), None)
+    assert isinstance(failed, Failed)
+    assert "gone" in failed.reason
+
+
+def test_closing_fails_what_runs_and_takes_nothing_more(processes):
+    outcomes: list[Outcome] = []
+    watched = Watched()
+    thread = threading.Thread(target=lambda: outcomes.append(call(processes, "until_cancelled", watched=watched)))
+    pid = numbers(call(processes, "square", b"[[1],{}]"))[1]
+    thread.start()
+    while not processes.busy:
+        assert thread.is_alive()
+    processes.close()
+    thread.join(30)
+    assert outcomes == [Failed("the process that ran it died: SIGKILL")]
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    with pytest.raises(Closed):
+        call(processes, "square", b"[[1],{}]")

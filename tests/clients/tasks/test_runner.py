@@ -1,0 +1,321 @@
+"""The runner over workers that are told what to lease: what it starts, how it settles, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from penstock import Retry, Tasks
+from penstock.broker.errors import LeaseLost, UnknownTopic
+from penstock.clients.tasks import runner as runner_module
+from penstock.clients.tasks.function import ENCODING_HEADER, NAME_HEADER
+from penstock.clients.tasks.runner import Runner
+from penstock.errors import InvalidArgument, TimedOut
+from support import task_functions
+from support.task_functions import app
+
+PATIENCE_S = 30.0
+
+
+class FakeTask:
+    """A leased task that notes what became of it."""
+
+    def __init__(self, worker: FakeWorker, function: str, value: bytes, headers: dict[str, bytes] | None = None):
+        self.id = f"q-0-{len(worker.made)}"
+        self._value = value
+        self.begun = asyncio.Event()
+        self.headers: Mapping[str, bytes] = headers or {NAME_HEADER: function.encode(), ENCODING_HEADER: b"json"}
+        self.attempt = 2
+        self.cancelled = False
+        self.told: list[bytes] = []
+        self.errors: list[Exception] = []
+        self.settled: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
+        worker.made.append(self)
+
+    @property
+    def value(self) -> bytes:
+        self.begun.set()
+        return self._value
+
+    async def _settle(self, *verdict: Any) -> None:
+        await asyncio.sleep(0)
+        if self.errors:
+            raise self.errors.pop(0)
+        self.settled.set_result(verdict)
+
+    async def ack(self, result: bytes | None = None) -> None:
+        await self._settle("ack", result)
+
+    async def nack(self, *, reason: str = "") -> None:
+        await self._settle("nack", reason)
+
+    async def reject(self, reason: str = "") -> None:
+        await self._settle("reject", reason)
+
+    async def release(self) -> None:
+        await self._settle("release")
+
+    async def progress(self, value: bytes) -> None:
+        self.told.append(value)
+
+
+class FakeWorker:
+    """Hands out what it was given; then a fetch waits."""
+
+    def __init__(self) -> None:
+        self.made: list[FakeTask] = []
+        self.errors: list[Exception] = []
+        self.asked: list[int] = []
+        self.closed = False
+        self.generous = False  # gives more than was asked for, as if it had been leased ahead
+        self._ready: list[FakeTask] = []
+        self._some = asyncio.Event()
+
+    def give(self, function: str, value: bytes = b"[[],{}]", **more: Any) -> FakeTask:
+        task = FakeTask(self, function, value, **more)
+        self._ready.append(task)
+        self._some.set()
+        return task
+
+    async def fetch(self, max_records: int = 1, wait: float = 0.0) -> list[FakeTask]:
+        self.asked.append(max_records)
+        if self.errors:
+            raise self.errors.pop(0)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._some.wait(), wait)
+        count = len(self._ready) if self.generous else max_records
+        found, self._ready = self._ready[:count], self._ready[count:]
+        if not self._ready:
+            self._some.clear()
+        return found
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@asynccontextmanager
+async def working(runner: Runner, *workers: FakeWorker) -> AsyncIterator[asyncio.Task[None]]:
+    """A runner at work; it is stopped at the end."""
+    work = asyncio.create_task(runner.work(workers))
+    try:
+        yield work
+    finally:
+        runner.stop()
+        await asyncio.wait_for(work, PATIENCE_S)
+        assert all(worker.closed for worker in workers)
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits that only a stopped runner notices are short."""
+    monkeypatch.setattr(runner_module, "WAIT_S", 0.01)
+    monkeypatch.setattr(runner_module, "PAUSE_S", 0.01)
+
+
+async def begun(count: int) -> None:
+    """So many calls that say so have begun."""
+    for _ in range(count):
+        assert await asyncio.to_thread(task_functions.started.acquire, timeout=PATIENCE_S)
+
+
+async def settled(task: FakeTask) -> tuple[Any, ...]:
+    return await asyncio.wait_for(asyncio.shield(task.settled), PATIENCE_S)
+
+
+def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an async test, with a bound."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * PATIENCE_S))
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "verdict"),
+    [
+        ("add", b"[[1],{}]", ("ack", b"1")),
+        ("add", b'[[1],{"right":2}]', ("ack", b"3")),
+        ("add_async", b"[[1,2],{}]", ("ack", b"3")),
+        ("no_result", b"[[],{}]", ("ack", None)),
+        ("divide", b"[[1,0],{}]", ("nack", "ZeroDivisionError: division by zero")),
+        ("die", b"[[],{}]", ("nack", "the process that ran it died: SIGKILL")),
+        ("wait_async", b"[[],{}]", ("nack", "it took longer than 0.05 s: it was cancelled")),
+        ("hang", b"[[],{}]", ("nack", "it took longer than 0.1 s: its process was killed")),
+    ],
+)
+@on_a_loop
+async def test_what_becomes_of_a_call_is_said(function: str, value: bytes, verdict: tuple[Any, ...]) -> None:
+    worker = FakeWorker()
+    async with working(Runner(app), worker):
+        assert await settled(worker.give(function, value)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "headers", "says"),
+    [
+        ("gone", b"[[],{}]", None, "no function is called 'gone' here; there are: add, "),
+        ("add", b"[[],{}]", {"other": b""}, "no header penstock-task"),
+        ("add", b"[[],{}]", {NAME_HEADER: b"add", ENCODING_HEADER: b"pickle"}, "none of json, msgpack"),
+        ("add", b"\xff", None, "add: it is no json"),
+        ("add", b'[["x"],{}]', None, "argument 'left' does not fit"),
+        ("square", b'[["x"],{}]', None, "argument 'number' does not fit"),
+        ("odd_result", b"[[],{}]", None, "it was done, but its result cannot be kept"),
+    ],
+)
+@on_a_loop
+async def test_what_no_attempt_can_change_is_rejected_with_the_reason(
+    function: str, value: bytes, headers: dict[str, bytes] | None, says: str
+) -> None:
+    worker = FakeWorker()
+    async with working(Runner(app), worker):
+        verdict, reason = await settled(worker.give(function, value, headers=headers))
+    assert verdict == "reject"
+    assert says in reason
+
+
+@on_a_loop
+async def test_a_header_says_how_the_arguments_are_encoded_and_so_is_the_result() -> None:
+    worker = FakeWorker()
+    packed = task_functions.add.arguments.pack("msgpack", (2,), {})
+    async with working(Runner(app), worker):
+        task = worker.give("add", packed, headers={NAME_HEADER: b"add", ENCODING_HEADER: b"msgpack"})
+        assert await settled(task) == ("ack", b"\x02")
+
+
+@on_a_loop
+async def test_a_function_sees_its_task_and_its_progress_is_told() -> None:
+    worker = FakeWorker()
+    async with working(Runner(app), worker):
+        asking = worker.give("ask")
+        asking.cancelled = True
+        _, result = await settled(asking)
+        found = task_functions.ask.arguments.unpack_result("json", result)
+        assert (found["id"], found["attempt"], found["cancelled"]) == (asking.id, 2, True)
+        dividing = worker.give("divide", b"[[1,2],{}]")
+        assert await settled(dividing) == ("ack", b"0.5")
+        assert dividing.told == [b"0.5"]
+
+
+@on_a_loop
+async def test_a_thread_that_cannot_be_stopped_keeps_its_place_until_it_ends() -> None:
+    worker = FakeWorker()
+    task_functions.gate.clear()
+    async with working(Runner(app, concurrency=1), worker):
+        verdict, reason = await settled(worker.give("wait_for_gate"))
+        assert (verdict, reason) == ("nack", "it took longer than 0.05 s: its thread cannot be stopped and goes on")
+        after = worker.give("add", b"[[1],{}]")
+        assert not after.settled.done()
+        task_functions.gate.set()
+        assert await settled(after) == ("ack", b"1")
+
+
+@on_a_loop
+async def test_no_more_run_at_once_than_were_asked_for() -> None:
+    worker = FakeWorker()
+    task_functions.gate.clear()
+    async with working(Runner(app, concurrency=2), worker):
+        first = [worker.give("until_gate") for _ in range(5)]
+        await begun(2)
+        assert not any(task.settled.done() for task in first)
+        assert not task_functions.started.acquire(blocking=False)
+        task_functions.gate.set()
+        assert [await settled(task) for task in first] == [("ack", b"true")] * 5
+        await begun(3)
+    assert max(worker.asked) == 2
+
+
+@on_a_loop
+async def test_stopping_finishes_what_runs_and_gives_back_what_was_not_begun() -> None:
+    worker = FakeWorker()
+    task_functions.gate.clear()
+    runner, worker.generous = Runner(app, concurrency=1), True
+    running, *waiting = [worker.give("until_gate") for _ in range(3)]
+    async with working(runner, worker):
+        await begun(1)
+        runner.stop()
+        await asyncio.sleep(0)
+        assert not running.settled.done()
+        task_functions.gate.set()
+        assert await settled(running) == ("ack", b"true")
+        assert [task.settled.result() for task in waiting] == [("release",)] * 2
+
+
+@pytest.mark.parametrize("function", ["until_gate", "wait_long", "until_cancelled"])
+@pytest.mark.parametrize("how", ["time is up", "told twice"])
+@on_a_loop
+async def test_what_does_not_end_in_time_is_released(function: str, how: str) -> None:
+    worker = FakeWorker()
+    runner = Runner(app, concurrency=1, drain_s=0.02 if how == "time is up" else 60.0)
+    async with working(runner, worker) as work:
+        task_functions.gate.clear()
+        task = worker.give(function)
+        await asyncio.wait_for(task.begun.wait(), PATIENCE_S)
+        runner.stop()
+        if how == "told twice":
+            runner.stop()
+        await asyncio.wait_for(work, PATIENCE_S)
+        assert await settled(task) == ("release",)
+        task_functions.gate.set()
+
+
+@on_a_loop
+async def test_a_broker_that_is_away_is_waited_for() -> None:
+    worker = FakeWorker()
+    async with working(Runner(app), worker):
+        worker.errors += [TimedOut("not now")] * 3
+        task = worker.give("add", b"[[1],{}]")
+        task.errors += [TimedOut("not now")] * 3
+        assert await settled(task) == ("ack", b"1")
+
+
+@on_a_loop
+async def test_a_lost_lease_is_let_go() -> None:
+    worker = FakeWorker()
+    async with working(Runner(app), worker):
+        lost = worker.give("add", b"[[1],{}]")
+        lost.errors.append(LeaseLost("it ran out"))
+        assert await settled(worker.give("add", b"[[2],{}]")) == ("ack", b"2")
+    assert not lost.settled.done()
+
+
+@on_a_loop
+async def test_what_makes_working_impossible_ends_the_runner() -> None:
+    worker, other = FakeWorker(), FakeWorker()
+    worker.errors.append(UnknownTopic("deleted"))
+    runner = Runner(app)
+    with pytest.raises(UnknownTopic):
+        await runner.work([worker, other])
+    assert worker.closed
+    assert other.closed
+
+
+@on_a_loop
+async def test_an_idle_queue_does_not_keep_another_from_working() -> None:
+    idle, busy = FakeWorker(), FakeWorker()
+    async with working(Runner(app, concurrency=1), idle, busy):
+        for number in range(3):
+            assert await settled(busy.give("add", b"[[%d],{}]" % number)) == ("ack", b"%d" % number)
+
+
+@on_a_loop
+async def test_only_the_queues_that_were_named_are_worked_on() -> None:
+    assert [queue.topic for queue in Runner(app, queues=["slow"]).queues] == ["slow"]
+    assert [queue.topic for queue in Runner(app).queues] == ["math", "slow", "heavy"]
+    with pytest.raises(InvalidArgument, match="no queue 'fast'; it has heavy, math, slow"):
+        Runner(app, queues=["fast"])
+    with pytest.raises(InvalidArgument, match="no function"):
+        Runner(Tasks("mem://x"))
+    with pytest.raises(InvalidArgument, match="concurrency=0"):
+        Runner(app, concurrency=0)
+
+
+def test_the_retries_of_a_queue_are_its_settings() -> None:
+    queue = app.queues["math"]
+    assert queue.settings == Retry(max_attempts=3, backoff=0.5).settings()
+    assert queue.changes({**queue.settings, "max_attempts": 20}) == {"max_attempts": 3}
