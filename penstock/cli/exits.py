@@ -30,6 +30,8 @@ _BY_CODE = {
         "unknown_topic",
         "unknown_group",
         "unknown_partition",
+        "unknown_task",
+        "unknown_schedule",
         "out_of_bounds",
         "no_log",
         "missing_flights",

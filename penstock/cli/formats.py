@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -88,6 +88,26 @@ def _json_record(record: Record) -> JsonRecord:
         elif encoded is not UNSET:
             line.headers_base64 = {**(line.headers_base64 or {}), name: encoded}
     return line
+
+
+def json_fields(record: Record) -> dict[str, Any]:
+    """The fields of a JSON line, for a line that has more of them."""
+    return msgspec.to_builtins(_json_record(record))
+
+
+def json_bytes(name: str, content: bytes | None) -> dict[str, str | None]:
+    """A field with bytes: as text, or in base64 under another name."""
+    if content is None:
+        return {name: None}
+    text, encoded = _text_or_base64(content)
+    return {name: text} if isinstance(text, str) else {f"{name}_base64": str(encoded)}
+
+
+def shown(content: bytes, *, most: int = 100) -> str:
+    """Bytes for people: as text, what is not text escaped, cut after `most` characters."""
+    text = content.decode(errors="backslashreplace")
+    text = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _text_or_base64(content: bytes) -> tuple[str | UnsetType, str | UnsetType]:

@@ -114,6 +114,9 @@ _URL = click.option(
 )
 
 
+group_option = click.option("--group", default="tasks", show_default=True, help="The queue group.")
+
+
 def with_session(function: F) -> F:
     """Give a command that talks to a broker its `session`."""
 

@@ -24,11 +24,24 @@ def position(text: str, now: datetime) -> Position:
     if text.startswith("-"):
         return now - timedelta(seconds=units.seconds(text[1:]))
     try:
-        return datetime.fromisoformat(text).astimezone(UTC)
+        return moment(text)
     except ValueError as error:
         raise ValueError(
             f"{text!r} is no position: write earliest, latest, an offset, a time like 2026-01-31T12:00, or -15m"
         ) from error
+
+
+def moment(text: str) -> datetime:
+    """An ISO time; without a zone it is local. Raises ValueError."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no time: write one like 2026-01-31T12:00, or with a zone: ...T12:00Z") from error
+
+
+def local_time(moment: datetime | None) -> str | None:
+    """A time for people, where they are."""
+    return None if moment is None else moment.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
 class _PositionType(click.ParamType):
@@ -43,4 +56,17 @@ class _PositionType(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+class _MomentType(click.ParamType):
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            return moment(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 POSITION = _PositionType()
+MOMENT = _MomentType()

@@ -1,0 +1,134 @@
+"""`penstock dead`: tasks that nobody tries any more: look at them, try them again, give them up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..storage import units
+from .formats import json_fields, shown
+from .options import Session, group_option, with_session
+from .positions import local_time
+from .task import failures
+
+if TYPE_CHECKING:
+    from ..clients import Client, DeadTask
+
+
+@click.group
+def command() -> None:
+    """List, show, redrive and discard dead tasks."""
+
+
+REASON = click.option("--reason", default="", metavar="TEXT", help="Only those whose reason has this in it.")
+IDS = click.argument("ids", nargs=-1, metavar="[ID]...")
+
+
+@command.command("list")
+@click.argument("topic")
+@REASON
+@click.option("--partition", type=click.IntRange(0), help="Only of this one.")
+@click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@group_option
+@with_session
+def list_(topic: str, reason: str, partition: int | None, count: int, group: str, session: Session) -> None:
+    """List the dead tasks of TOPIC."""
+    with session.connect() as client:
+        found = client.dead(topic, group, partition=partition, reason=reason, max_records=count)
+    if session.output.as_json:
+        for task in found:
+            session.output.json(_as_json(task))
+        return
+    session.output.table(
+        ["id", ">attempts", "dead since", "reason", "value"],
+        [
+            (t.id, t.attempt, local_time(t.time), shown(t.reason.encode()), shown(t.record.value, most=40))
+            for t in found
+        ],
+        empty="no dead tasks",
+    )
+
+
+@command.command
+@click.argument("id_", metavar="ID")
+@group_option
+@with_session
+def show(id_: str, group: str, session: Session) -> None:
+    """Show a dead task: its record, why it died, and what was tried."""
+    with session.connect() as client:
+        task = _find(client, id_, group)
+    if session.output.as_json:
+        session.output.json(_as_json(task))
+        return
+    record = task.record
+    headers = [(f"header {name}", shown(value)) for name, value in record.headers.items()]
+    key = None if record.key is None else shown(record.key)
+    session.output.fields(
+        [("id", task.id), ("dead since", local_time(task.time)), ("reason", task.reason), ("attempts", task.attempt),
+         ("key", key), *headers, ("value", shown(record.value, most=1000))]
+    )  # fmt: skip
+    session.output.console.print()
+    failures(session, task.history)
+
+
+@command.command(short_help="Try dead tasks again.")
+@click.argument("topic")
+@IDS
+@click.option("--all", "all_", is_flag=True, help="All of them.")
+@REASON
+@click.option("--rate", type=float, default=0.0, help="So many become ready each second.  [default: all at once]")
+@group_option
+@with_session
+def redrive(
+    topic: str, ids: tuple[str, ...], all_: bool, reason: str, rate: float, group: str, session: Session
+) -> None:
+    """Have dead tasks of TOPIC tried again, from attempt 1: those named, those of a --reason, or --all."""
+    _check_choice(ids, all_, reason)
+    with session.connect() as client:
+        count = client.redrive(topic, group, ids=list(ids) or None, reason=reason, per_s=rate)
+    session.output.say("redriven", f"{units.count_text(count, 'task')} to be tried again", topic=topic, count=count)
+
+
+@command.command(short_help="Give dead tasks up.")
+@click.argument("topic")
+@IDS
+@click.option("--all", "all_", is_flag=True, help="All of them.")
+@REASON
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@group_option
+@with_session
+def discard(topic: str, ids: tuple[str, ...], all_: bool, reason: str, yes: bool, group: str, session: Session) -> None:
+    """Give dead tasks of TOPIC up: those named, those of a --reason, or --all."""
+    _check_choice(ids, all_, reason)
+    if not yes and not session.output.as_json:
+        which = units.count_text(len(ids), "dead task") if ids else f"dead tasks with {reason!r}" if reason else "all"
+        click.confirm(f"discard {which} of topic {topic}?", abort=True, err=True)
+    with session.connect() as client:
+        count = client.discard(topic, group, ids=list(ids) or None, reason=reason)
+    session.output.say("discarded", f"{units.count_text(count, 'task')} discarded", topic=topic, count=count)
+
+
+def _find(client: Client, id_: str, group: str) -> DeadTask:
+    """One dead task. Raises UnknownTask, which says how it stands."""
+    from ..broker.errors import UnknownTask
+    from ..clients.task_ids import parse_task_id
+
+    topic, partition, offset = parse_task_id(id_)
+    found = client.dead(topic, group, partition=partition, offset=offset, max_records=1)
+    if not found or found[0].id != id_:
+        raise UnknownTask(f"task {id_} is not dead in group {group}: {client.why(id_, group)}")
+    return found[0]
+
+
+def _check_choice(ids: tuple[str, ...], all_: bool, reason: str) -> None:
+    """Nobody means all of them by naming none."""
+    if bool(ids) + all_ + bool(reason) != 1:
+        raise click.UsageError("say which ones: ids, --reason TEXT, or --all")
+
+
+def _as_json(task: DeadTask) -> dict[str, Any]:
+    import msgspec
+
+    about = {"id": task.id, "attempt": task.attempt, "time": task.time, "reason": task.reason, "history": task.history}
+    return {**msgspec.to_builtins(about), **json_fields(task.record)}

@@ -1,0 +1,177 @@
+"""`penstock queue`: what queues hold, their settings, pause and resume."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..storage import units
+from .options import ASSIGNMENT, DURATION, Session, group_option, with_session
+from .positions import MOMENT, local_time
+
+if TYPE_CHECKING:
+    from ..clients import Queue
+
+
+FAR_YEAR = 9000
+"""A pause until later is one without an end."""
+
+
+@click.group
+def command() -> None:
+    """List, set, pause, resume and delete queue groups."""
+
+
+@command.command("list")
+@click.option("--topic", help="Only queues of this topic.")
+@with_session
+def list_(topic: str | None, session: Session) -> None:
+    """List queues and what they hold."""
+    with session.connect() as client:
+        queues = sorted(client.queues(topic), key=lambda queue: (queue.topic, queue.name))
+    if session.output.as_json:
+        for queue in queues:
+            session.output.json(_as_json(queue))
+        return
+    session.output.table(
+        ["topic", "group", ">depth", ">ready", ">in flight", ">delayed", ">waiting", ">dead", ">oldest", "state"],
+        [(q.topic, q.name, q.depth, *_counts(q), _age(q.oldest), _state(q)) for q in queues],
+        empty="no queues yet: penstock queue set TOPIC, or a worker makes one",
+    )
+
+
+@command.command
+@click.argument("topic")
+@group_option
+@with_session
+def stats(topic: str, group: str, session: Session) -> None:
+    """Show what the queue of TOPIC holds: depth, in flight, delayed, waiting, dead, age of the oldest."""
+    with session.connect() as client:
+        queue = client.queue(topic, group)
+    if session.output.as_json:
+        session.output.json(_as_json(queue))
+        return
+    session.output.fields([("topic", queue.topic), ("group", queue.name), *queue.settings.items()])
+    session.output.console.print()
+    session.output.table(
+        [">partition", ">ready", ">in flight", ">delayed", ">waiting", ">dead", ">oldest", "state"],
+        [(p.partition, *_counts(p), _age(p.oldest), _state(p)) for p in queue.partitions],
+    )
+
+
+@command.command("set", short_help="Create a queue, or change its settings.")
+@click.argument("topic")
+@click.argument("settings", nargs=-1, type=ASSIGNMENT, metavar="[NAME=VALUE]...")
+@group_option
+@with_session
+def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session: Session) -> None:
+    """Create the queue of TOPIC, or change its settings.
+
+    \b
+    lease_s=30s lease_max_s=12h    how long a worker has a task, unless it extends; the longest it may ask for
+    max_attempts=20                then it is dead
+    backoff_s=1s backoff_max_s=5m  before the second attempt; doubled before each further one, up to the second
+    jitter=0.5                     a delay is shortened by a random part of up to so much of it
+    order=none|key fair=no         one task of a key at a time, in order; keys take turns
+    key_concurrency= key_rate_per_s= look_ahead=1000
+    dead_retention_s=14d dead_topic=  dead tasks are discarded after so long; a topic that gets a copy of each
+    carry_after_s=1d               what is open for longer holds no file of the log back
+    """
+    with session.connect() as client:
+        queue = client.set_queue(topic, group, **{name: _value(name, text) for name, text in settings})
+    sentence = f"queue {group} of {topic} is set"
+    session.output.say("set", sentence, topic=topic, group=group, settings=queue.settings)
+
+
+@command.command(short_help="Lease nothing for a while.")
+@click.argument("topic")
+@click.option("--for", "duration", type=DURATION, help="So long, as in 10m.")
+@click.option("--until", type=MOMENT, help="Until a time like 2026-01-31T12:00.")
+@group_option
+@with_session
+def pause(topic: str, duration: float | None, until: datetime | None, group: str, session: Session) -> None:
+    """Have workers of TOPIC get nothing, until a time or until resumed. What is leased may be finished."""
+    if duration is not None and until is not None:
+        raise click.UsageError("--for and --until say the same: give one of them")
+    if duration is not None:
+        until = datetime.now(UTC) + timedelta(seconds=duration)
+    with session.connect() as client:
+        client.pause_queue(topic, group, until)
+    when = "until it is resumed" if until is None else f"until {until.isoformat(timespec='seconds')}"
+    session.output.say("paused", f"queue {group} of {topic} is paused {when}", topic=topic, group=group, until=until)
+
+
+@command.command
+@click.argument("topic")
+@group_option
+@with_session
+def resume(topic: str, group: str, session: Session) -> None:
+    """End a pause."""
+    with session.connect() as client:
+        client.resume_queue(topic, group)
+    session.output.say("resumed", f"queue {group} of {topic} is resumed", topic=topic, group=group)
+
+
+@command.command(short_help="Forget a queue: leases, attempts, dead tasks.")
+@click.argument("topic")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@group_option
+@with_session
+def delete(topic: str, yes: bool, group: str, session: Session) -> None:
+    """Forget the queue of TOPIC: leases, attempts, dead tasks. The topic's records stay."""
+    with session.connect() as client:
+        if not yes and not session.output.as_json:
+            click.confirm(f"delete queue {group} of topic {topic}?", abort=True, err=True)
+        client.delete_queue(topic, group)
+    session.output.say("deleted", f"queue {group} of {topic} deleted", topic=topic, group=group)
+
+
+_WORDS = {"yes": True, "true": True, "no": False, "false": False, "": None}
+
+
+def _value(name: str, text: str) -> Any:
+    """A setting as its type: a time, a number, a yes or no, or a word."""
+    if name == "dead_topic":
+        return text
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return units.seconds(text) if name.endswith("_s") and name != "key_rate_per_s" else _number(text)
+    except ValueError as error:
+        raise click.UsageError(f"{name}={text}: {error}") from None
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _counts(held: Any) -> tuple[int, ...]:
+    return held.ready, held.in_flight, held.delayed, held.waiting, held.dead
+
+
+def _age(since: datetime | None) -> str | None:
+    if since is None:
+        return None
+    return units.time_text(max((datetime.now(UTC) - since).total_seconds(), 0.0))
+
+
+def _state(held: Any) -> str:
+    until = held.paused_until
+    if until is None:
+        return "ok"
+    return "paused" if until.year > FAR_YEAR else f"paused until {local_time(until)}"
+
+
+def _as_json(queue: Queue) -> dict[str, Any]:
+    import msgspec
+
+    names = ("depth", "ready", "in_flight", "delayed", "waiting", "dead", "oldest", "paused_until")
+    plain = msgspec.to_builtins({**{name: getattr(queue, name) for name in names}, "partitions": queue.partitions})
+    return {"topic": queue.topic, "group": queue.name, "settings": queue.settings, **plain}

@@ -1,0 +1,88 @@
+"""`penstock schedule`: records that are appended at stated times."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .formats import json_bytes, shown
+from .options import ASSIGNMENT, Session, with_session
+from .positions import local_time
+
+if TYPE_CHECKING:
+    from ..clients import Schedule
+
+
+@click.group
+def command() -> None:
+    """Set, list and delete schedules."""
+
+
+@command.command("set", short_help="Append a record at stated times.")
+@click.argument("topic")
+@click.argument("name")
+@click.argument("spec")
+@click.argument("value", default="")
+@click.option("--zone", default="UTC", show_default=True, help="Of cron fields, like Europe/Vienna.")
+@click.option("--key", help="Key of the record.")
+@click.option("--header", "headers", type=ASSIGNMENT, multiple=True, help="Header of the record; repeatable.")
+@click.option("--priority", type=click.IntRange(0, 255), default=0, show_default=True, help="Higher goes first.")
+@with_session
+def set_(
+    topic: str, name: str, spec: str, value: str, zone: str, key: str | None, headers: tuple[tuple[str, str], ...],
+    priority: int, session: Session,
+) -> None:  # fmt: skip
+    """Append VALUE to TOPIC whenever SPEC says so, each time once. One of the same NAME is replaced.
+
+    \b
+    SPEC   "0 4 * * 1-5"   five fields of cron: minute, hour, day, month, weekday
+           "every 30s"     ms, s, m, h or d
+    """
+    with session.connect() as client:
+        schedule = client.schedule(
+            topic, name, spec, value.encode(), key=None if key is None else key.encode(),
+            headers={name: text.encode() for name, text in headers}, zone=zone, priority=priority,
+        )  # fmt: skip
+    sentence = f"schedule {name} of {topic} is set; next at {local_time(schedule.next) or 'no time that ever comes'}"
+    session.output.say("set", sentence, **_as_json(schedule))
+
+
+@command.command("list")
+@click.argument("topic", required=False)
+@with_session
+def list_(topic: str | None, session: Session) -> None:
+    """List the schedules of TOPIC, or of all."""
+    with session.connect() as client:
+        schedules = sorted(client.schedules(topic), key=lambda each: (each.topic, each.name))
+    if session.output.as_json:
+        for each in schedules:
+            session.output.json(_as_json(each))
+        return
+    session.output.table(
+        ["topic", "name", "when", "zone", "next", "last", "value"],
+        [
+            (s.topic, s.name, s.spec, s.zone, local_time(s.next), local_time(s.last), shown(s.value, most=40))
+            for s in schedules
+        ],
+        empty="no schedules yet: penstock schedule set TOPIC NAME SPEC VALUE",
+    )  # fmt: skip
+
+
+@command.command
+@click.argument("topic")
+@click.argument("name")
+@with_session
+def delete(topic: str, name: str, session: Session) -> None:
+    """Forget schedule NAME of TOPIC. What it has appended stays."""
+    with session.connect() as client:
+        client.delete_schedule(topic, name)
+    session.output.say("deleted", f"schedule {name} of {topic} deleted", topic=topic, name=name)
+
+
+def _as_json(schedule: Schedule) -> dict[str, Any]:
+    import msgspec
+
+    plain = msgspec.to_builtins(msgspec.structs.replace(schedule, value=b"", key=None))
+    del plain["value"]
+    return {**plain, **json_bytes("key", schedule.key), **json_bytes("value", schedule.value)}

@@ -1,0 +1,207 @@
+"""`penstock task`: tasks by hand, and what became of one."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..storage import units
+from .formats import json_bytes, json_fields, shown
+from .options import ASSIGNMENT, DURATION, Session, group_option, with_session
+from .positions import MOMENT, local_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..clients import Failure, TaskInfo
+
+
+@click.group
+def command() -> None:
+    """Enqueue, lease and settle tasks by hand; ask what became of one.
+
+    A task is named by its id, TOPIC-PARTITION-OFFSET. One that was leased by hand is ID@TOKEN.
+    """
+
+
+@command.command(short_help="Put tasks into a queue.")
+@click.argument("topic")
+@click.argument("values", nargs=-1, metavar="[VALUE]...")
+@click.option("--key", help="What they are about; tasks of one key go to one partition.")
+@click.option("--header", "headers", type=ASSIGNMENT, multiple=True, help="Header of all of them; repeatable.")
+@click.option("--delay", "delay_s", type=DURATION, help="Nobody gets them for so long, as in 10m.")
+@click.option("--at", "moment", type=MOMENT, help="Nobody gets them before a time like 2026-01-31T12:00.")
+@click.option("--priority", type=click.IntRange(0, 255), default=0, show_default=True, help="Higher goes first.")
+@click.option("--dedup", help="Not again under this key, while the topic's window lasts.")
+@with_session
+def enqueue(
+    topic: str, values: tuple[str, ...], key: str | None, headers: tuple[tuple[str, str], ...], delay_s: float | None,
+    moment: datetime | None, priority: int, dedup: str | None, session: Session,
+) -> None:  # fmt: skip
+    """Put a task into the queue of TOPIC for each VALUE, or for each line of standard input; writes their ids."""
+    from ..clients.task_ids import task_id
+
+    if delay_s is not None and moment is not None:
+        raise click.UsageError("--delay and --at say the same: give one of them")
+    lines = [value.encode() for value in values] or sys.stdin.buffer.read().splitlines()
+    common: dict[str, Any] = {
+        "key": None if key is None else key.encode(),
+        "headers": {name: text.encode() for name, text in headers} or None,
+        "delay": delay_s,
+        "at": moment,
+        "priority": priority,
+        "dedup": None if dedup is None else dedup.encode(),
+    }
+    with session.connect() as client, client.producer(topic) as producer:
+        for future in [producer.send_nowait(line, **common) for line in lines]:
+            id_ = task_id(topic, future.partition, future.result())
+            session.output.say("enqueued", id_, id=id_)
+
+
+@command.command(short_help="Lease tasks by hand.")
+@click.argument("topic")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="At most so many.")
+@click.option("--lease", "lease_s", type=DURATION, help="For so long; default: as the queue is set.")
+@click.option("--wait", "wait_s", type=DURATION, default="0s", show_default=True, help="For the first to come.")
+@group_option
+@with_session
+def lease(topic: str, count: int, lease_s: float | None, wait_s: float, group: str, session: Session) -> None:
+    """Lease tasks of TOPIC; nobody extends the lease. Writes ID@TOKEN, attempt and value of each."""
+    from ..clients.by_hand import ByHand
+
+    with session.connect() as client:
+        worker = f"{getpass.getuser()}, by hand"
+        tasks = ByHand(client, group).lease(topic, worker, max_records=count, lease=lease_s, wait=wait_s)
+    if session.output.as_json:
+        for task in tasks:
+            about = {"id": task.id, "leased": task.name, "attempt": task.attempt, "until": task.until}
+            session.output.json({**about, **json_fields(task.record)})
+        return
+    rows = [(task.name, task.attempt, shown(task.record.value)) for task in tasks]
+    session.output.table(["leased", ">attempt", "value"], rows, empty="nothing to lease now")
+
+
+LEASED = click.argument("names", nargs=-1, required=True, metavar="ID@TOKEN...")
+
+
+@command.command(short_help="Leased tasks are done.")
+@LEASED
+@click.option("--result", help="For whoever asks for the task.")
+@group_option
+@with_session
+def ack(names: tuple[str, ...], result: str | None, group: str, session: Session) -> None:
+    """Say that leased tasks are done."""
+    _settle(session, group, names, "ack", result=None if result is None else result.encode())
+
+
+@command.command(short_help="Leased tasks failed: again later, or dead.")
+@LEASED
+@click.option("--delay", "delay_s", type=DURATION, help="Nobody gets them for so long; default: the queue's back-off.")
+@click.option("--reason", default="", help="For their history.")
+@group_option
+@with_session
+def nack(names: tuple[str, ...], delay_s: float | None, reason: str, group: str, session: Session) -> None:
+    """Say that leased tasks failed: they are tried again, or dead when this was the last attempt."""
+    _settle(session, group, names, "nack", delay=delay_s, reason=reason)
+
+
+@command.command(short_help="Leased tasks failed for good: dead.")
+@LEASED
+@click.option("--reason", default="", help="For their history.")
+@group_option
+@with_session
+def reject(names: tuple[str, ...], reason: str, group: str, session: Session) -> None:
+    """Say that leased tasks failed for good: they are dead."""
+    _settle(session, group, names, "reject", reason=reason)
+
+
+@command.command(short_help="Give leased tasks back, uncounted.")
+@LEASED
+@group_option
+@with_session
+def release(names: tuple[str, ...], group: str, session: Session) -> None:
+    """Give leased tasks back: somebody else may have them at once, and the attempt does not count."""
+    _settle(session, group, names, "release")
+
+
+def _settle(session: Session, group: str, names: Sequence[str], verb: str, **how: Any) -> None:
+    from ..clients.by_hand import ByHand
+    from ..transport.queue_messages import Verb
+
+    with session.connect() as client:
+        ByHand(client, group).settle(names, Verb[verb.upper()], **how)
+    sentence = f"{verb}: {units.count_text(len(names), 'task')}"
+    session.output.say(verb, sentence, tasks=list(names))
+
+
+# -- asking ----------------------------------------------------------------------------------------
+
+
+@command.command
+@click.argument("id_", metavar="ID")
+@click.option("--wait", "wait_s", type=DURATION, help="Until it is completed, dead or cancelled, at most so long.")
+@group_option
+@with_session
+def status(id_: str, wait_s: float | None, group: str, session: Session) -> None:
+    """Show what became of a task."""
+    with session.connect() as client:
+        info = client.wait_task(id_, group=group, timeout=wait_s) if wait_s else client.task(id_, group=group)
+    _show(session, info)
+
+
+@command.command
+@click.argument("id_", metavar="ID")
+@group_option
+@with_session
+def why(id_: str, group: str, session: Session) -> None:
+    """Say in a sentence what holds a task back, or what became of it."""
+    with session.connect() as client:
+        sentence = client.why(id_, group=group)
+    session.output.say("why", sentence, id=id_, why=sentence)
+
+
+@command.command(short_help="Have nobody work on a task.")
+@click.argument("id_", metavar="ID")
+@group_option
+@with_session
+def cancel(id_: str, group: str, session: Session) -> None:
+    """Have nobody work on a task any more; a worker that has it is told, and may stop."""
+    with session.connect() as client:
+        info = client.cancel_task(id_, group=group)
+    _show(session, info)
+
+
+def _show(session: Session, info: TaskInfo) -> None:
+    if session.output.as_json:
+        session.output.json(_as_json(info))
+        return
+    pairs: list[tuple[str, Any]] = [("task", info.id), ("state", info.state), ("why", info.why)]
+    pairs += [("attempt", info.attempt)] if info.attempt else []
+    pairs += [("worker", info.worker)] if info.worker else []
+    pairs += [("progress", shown(info.progress))] if info.progress is not None else []
+    pairs += [("result", shown(info.result))] if info.result is not None else []
+    pairs += [("reason", info.reason)] if info.reason else []
+    session.output.fields(pairs)
+    if info.history:
+        session.output.console.print()
+        failures(session, info.history)
+
+
+def failures(session: Session, history: Sequence[Failure]) -> None:
+    """The attempts that failed, for people."""
+    rows = [(local_time(each.time), each.worker, each.reason) for each in history]
+    session.output.table(["failed at", "worker", "reason"], rows, empty="no failed attempt is remembered")
+
+
+def _as_json(info: TaskInfo) -> dict[str, Any]:
+    """As it is, with bytes as text or in base64."""
+    import msgspec
+
+    plain = msgspec.to_builtins(msgspec.structs.replace(info, result=None, progress=None))
+    for name, value in (("result", info.result), ("progress", info.progress)):
+        plain.update(json_bytes(name, value))
+    return plain

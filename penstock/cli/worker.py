@@ -1,0 +1,93 @@
+"""`penstock worker`: run the task functions of an application.
+
+Contract for programs: under --json one line {"event": "ready", "queues": [...], "concurrency": n, "pid": n} on standard
+output once it leases, and {"event": "drained", "outcomes": {...}} at the end; 0 after a drain on SIGTERM or ^C; a
+second signal ends it without waiting for what runs. The log goes to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import DURATION, with_output
+from .output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..clients.tasks import Tasks
+    from ..clients.tasks.runner import Runner
+
+CORES = os.cpu_count() or 1
+
+
+@click.command
+@click.argument("place", metavar="MODULE:APP")
+@click.option("--concurrency", type=click.IntRange(1), default=CORES, help="Calls at once.  [default: one a core]")
+@click.option("--queue", "queues", multiple=True, help="Only this queue of the app; repeatable.")
+@click.option("--drain", "drain_s", type=DURATION, default="30s", show_default=True, help="How long an end may take.")
+@click.option("--url", metavar="URL", help="Another broker than the app's.")
+@with_output
+def command(
+    place: str, concurrency: int, queues: tuple[str, ...], drain_s: float, url: str | None, output: Output
+) -> None:
+    """Run the task functions of APP, a penstock.Tasks in MODULE, until SIGTERM or ^C.
+
+    Then nothing more is leased, what runs may finish for --drain, and the rest is given back; a second signal does not
+    wait for what runs. The broker may be restarted meanwhile.
+    """
+    from ..clients.tasks.runner import Runner
+
+    app = load(place)
+    if url is not None:
+        app.url = url
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+
+    def ready(runner: Runner) -> None:
+        names = [queue.topic for queue in runner.queues]
+        sentence = f"working on {', '.join(names)} at {app.url}, {concurrency} at once; ^C ends it"
+        output.say("ready", sentence, queues=names, concurrency=concurrency, pid=os.getpid())
+
+    outcomes = asyncio.run(_work(lambda: Runner(app, concurrency=concurrency, queues=queues, drain_s=drain_s), ready))
+    counts = ", ".join(f"{count:,} {name}" for name, count in outcomes.items()) or "nothing was worked on"
+    output.say("drained", f"drained: {counts}", outcomes=outcomes)
+
+
+async def _work(make: Callable[[], Runner], ready: Callable[[Runner], None]) -> dict[str, int]:
+    """Run until a signal says otherwise. Returns what became of tasks."""
+    runner = make()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, runner.stop)
+    await runner.run(lambda: ready(runner))
+    return dict(runner.outcomes)
+
+
+def load(place: str) -> Tasks:
+    """The app at MODULE:NAME, from where the command was called. Raises click.UsageError."""
+    from ..clients.tasks import Tasks
+
+    module, separator, name = place.partition(":")
+    if not separator or not module or not name:
+        raise click.UsageError(f"{place!r} is not MODULE:APP, as in shop.jobs:app")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # it is there, and imports something that is not
+        raise click.UsageError(f"there is no module {error.name!r} here or on the path of Python") from None
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, Tasks):
+        raise click.UsageError(f"{place} is {found!r}, and not a penstock.Tasks")
+    return found

@@ -1,0 +1,222 @@
+"""Queues from the command line: tasks by hand, dead ones, settings and pauses, schedules."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from penstock.cli import exits
+
+from .conftest import Cli
+
+
+@pytest.fixture
+def queue(on: Cli, topic: str) -> str:
+    """A topic with a queue that tries twice, at once."""
+    on("topic", "create", topic)
+    on("queue", "set", topic, "max_attempts=2", "backoff_s=0", "lease_s=1m")
+    return topic
+
+
+def enqueued(on: Cli, topic: str, *values: str, **options: str) -> list[str]:
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    found = on("task", "enqueue", topic, *values, *words)
+    assert found.code == exits.OK, found
+    return found.text.split()
+
+
+def leased(on: Cli, topic: str, count: int = 1) -> list[str]:
+    return [line["leased"] for line in on("task", "lease", topic, "--count", str(count), "--json").lines]
+
+
+def state(on: Cli, id_: str) -> str:
+    return on("task", "status", id_, "--json").lines[0]["state"]
+
+
+def test_a_task_is_enqueued_leased_and_acked_with_a_result(on: Cli, queue: str) -> None:
+    (id_,) = enqueued(on, queue, "write", key="k", header="from=me")
+    assert id_ == f"{queue}-0-0"
+    assert state(on, id_) == "pending"
+    (line,) = on("task", "lease", queue, "--json").lines
+    assert (line["id"], line["attempt"], line["value"], line["key"]) == (id_, 1, "write", "k")
+    assert line["headers"] == {"from": "me"}
+    assert line["leased"].startswith(f"{id_}@")
+    assert state(on, id_) == "leased"
+    assert on("task", "ack", line["leased"], "--result", "42").text == "ack: 1 task\n"
+    found = on("task", "status", id_, "--wait", "5s", "--json").lines[0]
+    assert (found["state"], found["result"]) == ("completed", "42")
+    assert "completed" in on("task", "status", id_).text
+    assert on("task", "lease", queue).text == "nothing to lease now\n"
+
+
+def test_each_line_of_standard_input_is_a_task(on: Cli, queue: str) -> None:
+    found = on("task", "enqueue", queue, "--json", stdin=b"one\n\xff\n")
+    assert [line["event"] for line in found.lines] == ["enqueued"] * 2
+    on("task", "lease", queue, "--count", "9")
+    (shown,) = on("queue", "stats", queue, "--json").lines
+    assert (shown["in_flight"], shown["depth"]) == (2, 2)
+
+
+def test_a_task_that_fails_too_often_is_dead_and_can_be_tried_again_or_given_up(on: Cli, queue: str) -> None:
+    ids = enqueued(on, queue, "a", "b")
+    for _ in range(2):
+        assert on("task", "nack", *leased(on, queue, 2), "--reason", "no [luck]").code == exits.OK
+    found = on("dead", "list", queue, "--json").lines
+    assert [line["id"] for line in found] == ids
+    assert [(line["attempt"], line["reason"], line["value"]) for line in found] == [
+        (2, "no [luck]", "a"),
+        (2, "no [luck]", "b"),
+    ]
+    assert [len(line["history"]) for line in found] == [2, 2]
+    shown = on("dead", "show", ids[1]).text
+    assert "no [luck]" in shown
+    assert shown.count("by hand") == 2
+    assert on("dead", "list", queue, "--reason", "other").text == "no dead tasks\n"
+    assert on("dead", "redrive", queue, ids[0], "--json").lines[0]["count"] == 1
+    assert state(on, ids[0]) in ("waiting", "pending")
+    missing = on("dead", "show", ids[0])
+    assert missing.code == exits.NOT_FOUND
+    assert "is not dead" in missing.err
+    assert on("dead", "discard", queue, "--reason", "luck", "--yes").text == "1 task discarded\n"
+    assert state(on, ids[1]) == "discarded"
+    assert on("dead", "list", queue).text == "no dead tasks\n"
+
+
+def test_nobody_redrives_or_discards_all_by_naming_none(on: Cli, queue: str) -> None:
+    for verb in ("redrive", "discard"):
+        for words in ([], ["--all", "--reason", "x"], [f"{queue}-0-0", "--all"]):
+            found = on("dead", verb, queue, *words)
+            assert found.code == exits.USAGE
+            assert "say which ones" in found.err
+
+
+def test_rejecting_and_releasing_by_hand(on: Cli, queue: str) -> None:
+    first, second = enqueued(on, queue, "a", "b")
+    one, other = leased(on, queue, 2)
+    on("task", "reject", one, "--reason", "bad")
+    on("task", "release", other)
+    assert (state(on, first), state(on, second)) == ("dead", "waiting")
+    (again,) = on("task", "lease", queue, "--json").lines
+    assert (again["id"], again["attempt"]) == (second, 1)
+
+
+def test_why_says_what_holds_a_task_back(on: Cli, queue: str) -> None:
+    (id_,) = enqueued(on, queue, "later", delay="1h")
+    assert state(on, id_) == "delayed"
+    assert on("task", "why", id_).text.strip()
+    assert on("task", "why", id_, "--json").lines[0]["why"] == on("task", "why", id_).text.strip()
+    assert on("task", "lease", queue).text == "nothing to lease now\n"
+
+
+def test_a_cancelled_task_is_nobodys(on: Cli, queue: str) -> None:
+    (id_,) = enqueued(on, queue, "never")
+    assert on("task", "cancel", id_, "--json").lines[0]["state"] == "cancelled"
+    assert on("task", "lease", queue).text == "nothing to lease now\n"
+
+
+def test_urgent_tasks_go_first(on: Cli, queue: str) -> None:
+    enqueued(on, queue, "low")
+    (high,) = enqueued(on, queue, "high", priority="9")
+    assert on("task", "lease", queue, "--json").lines[0]["id"] == high
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["task", "ack", "nonsense"], exits.USAGE, "id@token"),
+        (["task", "ack", "{queue}-0-0@77"], exits.FAILED, "77"),
+        (["task", "status", "nonsense"], exits.USAGE, "topic-partition-offset"),
+        (["task", "status", "{queue}-0-99"], exits.NOT_FOUND, "99"),
+        (["task", "status", "{queue}-0-0", "--group", "other"], exits.NOT_FOUND, "other"),
+        (["task", "enqueue", "{queue}", "x", "--delay", "1s", "--at", "2030-01-01"], exits.USAGE, "say the same"),
+        (["task", "enqueue", "{queue}", "x", "--at", "soon"], exits.USAGE, "is no time"),
+        (["task", "enqueue", "{queue}", "x", "--priority", "256"], exits.USAGE, "256"),
+        (["queue", "set", "{queue}", "max_attempts=0"], exits.USAGE, "max_attempts"),
+        (["queue", "set", "{queue}", "attempts=3"], exits.USAGE, "attempts"),
+        (["queue", "set", "{queue}", "lease_s=soon"], exits.USAGE, "lease_s=soon"),
+        (["queue", "stats", "{queue}", "--group", "other"], exits.NOT_FOUND, "other"),
+        (["queue", "pause", "{queue}", "--for", "1s", "--until", "2030-01-01"], exits.USAGE, "say the same"),
+        (["dead", "show", "{queue}-0-0"], exits.NOT_FOUND, "is not dead"),
+        (["schedule", "set", "{queue}", "n", "every now", "v"], exits.USAGE, "every now"),
+        (["schedule", "set", "{queue}", "n", "* * *", "v"], exits.USAGE, "* * *"),
+        (["schedule", "delete", "{queue}", "n"], exits.NOT_FOUND, "n"),
+    ],
+    ids=lambda value: f"{value[0]}-{value[1]}" if isinstance(value, list) else "",
+)
+def test_what_cannot_be_is_said_in_a_line(on: Cli, queue: str, words: list[str], code: int, says: str) -> None:
+    enqueued(on, queue, "x")
+    found = on(*(word.format(queue=queue) for word in words))
+    assert found.code == code, found
+    assert says in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+def test_a_queue_shows_what_it_holds_and_how_it_is_set(on: Cli, queue: str) -> None:
+    on("task", "enqueue", queue, "a", "b", "c")
+    enqueued(on, queue, "later", delay="1h")
+    leased(on, queue)
+    (shown,) = on("queue", "stats", queue, "--json").lines
+    counts = {name: shown[name] for name in ("depth", "ready", "in_flight", "delayed", "waiting", "dead")}
+    assert counts == {"depth": 4, "ready": 2, "in_flight": 1, "delayed": 1, "waiting": 0, "dead": 0}
+    assert shown["settings"]["max_attempts"] == 2
+    assert shown["oldest"]
+    text = on("queue", "stats", queue).text
+    assert "max_attempts" in text
+    listed = [line for line in on("queue", "list", "--json").lines if line["topic"] == queue]
+    assert [(line["group"], line["depth"]) for line in listed] == [("tasks", 4)]
+    assert queue in on("queue", "list", "--topic", queue).text
+
+
+def test_settings_are_written_as_people_write_them(on: Cli, queue: str) -> None:
+    words = ["lease_s=2m", "backoff_max_s=1h", "jitter=0.25", "order=key", "fair=yes", "key_concurrency=3"]
+    (said,) = on("queue", "set", queue, *words, "--json").lines
+    wanted = {"lease_s": 120, "backoff_max_s": 3600, "jitter": 0.25, "order": "key", "fair": True, "key_concurrency": 3}
+    assert wanted.items() <= said["settings"].items()
+    (said,) = on("queue", "set", queue, "key_concurrency=", "fair=no", "--json").lines
+    assert (said["settings"]["key_concurrency"], said["settings"]["fair"]) == (None, False)
+
+
+@pytest.mark.parametrize("words", [[], ["--for", "1h"], ["--until", "2999-01-01T00:00Z"]])
+def test_a_paused_queue_gives_nothing_until_it_is_resumed(on: Cli, queue: str, words: list[str]) -> None:
+    enqueued(on, queue, "x")
+    assert on("queue", "pause", queue, *words).code == exits.OK
+    assert on("task", "lease", queue).text == "nothing to lease now\n"
+    assert "paused" in on("queue", "list").text
+    assert on("queue", "stats", queue, "--json").lines[0]["paused_until"]
+    assert on("queue", "resume", queue).code == exits.OK
+    assert len(leased(on, queue)) == 1
+
+
+def test_a_deleted_queue_is_forgotten_and_its_records_stay(on: Cli, queue: str) -> None:
+    enqueued(on, queue, "x")
+    assert on("queue", "delete", queue, "--yes").code == exits.OK
+    assert on("queue", "stats", queue).code == exits.NOT_FOUND
+    assert on("consume", queue, "--until-end").out == b"x\n"
+
+
+def test_schedules_are_set_listed_and_deleted(on: Cli, queue: str) -> None:
+    words = ["nightly", "0 4 * * 1-5", "clean", "--zone", "Europe/Vienna", "--key", "k", "--header", "a=b"]
+    (said,) = on("schedule", "set", queue, *words, "--json").lines
+    assert (said["name"], said["spec"], said["zone"], said["value"], said["key"]) == (
+        "nightly", "0 4 * * 1-5", "Europe/Vienna", "clean", "k",
+    )  # fmt: skip
+    assert said["next"]
+    assert said["last"] is None
+    assert on("schedule", "list", queue, "--json").lines == [{k: v for k, v in said.items() if k != "event"}]
+    assert "nightly" in on("schedule", "list").text
+    assert on("schedule", "delete", queue, "nightly").code == exits.OK
+    assert on("schedule", "list", queue).text.startswith("no schedules yet")
+
+
+def test_a_schedule_puts_tasks_into_its_queue(on: Cli, queue: str) -> None:
+    on("schedule", "set", queue, "often", "every 1s", "tick")
+    (line,) = on("task", "lease", queue, "--wait", "20s", "--json").lines
+    assert line["value"] == "tick"
+    on("schedule", "delete", queue, "often")
+
+
+def test_json_lines_are_json(on: Cli, queue: str) -> None:
+    enqueued(on, queue, "x")
+    for words in (["queue", "list"], ["queue", "stats", queue], ["task", "status", f"{queue}-0-0"]):
+        for line in on(*words, "--json").out.splitlines():
+            json.loads(line)
