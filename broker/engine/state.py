@@ -86,6 +86,10 @@ class PartitionState:
     def effect(self, effect: fx.AnyEffect, time_us: int) -> None:
         """One effect. Raises UnknownEffect for one that has no business in a partition."""
         match effect:
+            case fx.QueueEffect():
+                self.queues.apply(effect, time_us)
+                if isinstance(effect, fx.TasksDied):
+                    self.outbox.died(effect, self.queues.by_name.get(effect.group), time_us)
             case fx.CursorMoved(group, offset):
                 self.groups.moved(group, offset, time_us)
             case fx.OwnerSet(group, member, epoch, start):
@@ -98,10 +102,6 @@ class PartitionState:
                 self.producers.expired(producer_ids)
             case fx.GroupDeleted(group):
                 self.groups.deleted(group)
-            case fx.QueueEffect():
-                self.queues.apply(effect, time_us)
-                if isinstance(effect, fx.TasksDied):
-                    self.outbox.died(effect, self.queues.by_name.get(effect.group), time_us)
             case fx.KeysSeen():
                 self.keys.seen(effect)
                 self._void(effect.void)

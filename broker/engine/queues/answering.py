@@ -1,10 +1,10 @@
 """Answering: the records of a lease, read once it is committed.
 
-Idea: a lease is a few runs of offsets; the batches that hold them are read through the port and sent as they are. Where
-a group's last lease ended is remembered with what was read ahead, so that following a log costs no search.
+Idea: a lease is a few runs of offsets; the batches that hold them are read through the port (reading.py). Where a
+group's last lease ended is remembered with what was read ahead, so that following a log costs no search.
 
-Contract: batches go out once, in the order of the runs, at most `max_bytes` of them but at least one; what did not fit
-is in `reading.rest`. COLD leaves a reading where it is. Memory: one bounded piece of log per remembered place.
+Contract: COLD leaves a reading where it is. A record that was carried forward is read where it stands now. Memory: one
+bounded piece of log per remembered place.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from ....storage.errors import OutOfBounds
 from ..ports import COLD, Port
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ....storage.batch import Batch
     from ....storage.reader import Cursor
     from ..partition import Partition
-    from .leases import Run
+    from .reading import Reading
 
 SPOTS = 256
 """Places remembered where a group's last lease ended."""
@@ -30,7 +28,10 @@ SPOTS = 256
 FIRST_READ_BYTES = 8192
 """Read at once while nothing is known of how large records are."""
 
-SPOT_BYTES = 1 << 20
+AHEAD_BYTES = 64 << 10
+"""Read at once by whoever follows a log: the next leases find theirs in memory."""
+
+SPOT_BYTES = 256 << 10
 """Of batches that were read and not needed yet: more is not remembered."""
 
 
@@ -65,41 +66,6 @@ class Spot:
         return sum([batch.batch_bytes for batch in self.batches])
 
 
-class Reading:
-    """A lease on its way out."""
-
-    __slots__ = ("kept", "max_bytes", "partition", "pieces", "rest", "seqs", "size", "spot")
-
-    def __init__(self, partition: Partition, runs: Sequence[Run], max_bytes: int) -> None:
-        self.partition = partition
-        self.rest = [(first, count) for first, count, _ in reversed(runs)]  # not read yet, the next one last
-        self.max_bytes = max_bytes
-        self.pieces: list[memoryview] = []
-        self.seqs: set[int] = set()
-        self.size = 0
-        self.spot: Spot | None = None
-        self.kept: Batch | None = None  # the one with records carried forward that was read last
-
-    def take(self, batch: Batch) -> bool:
-        """Take the next records out of a batch. False: it does not fit any more."""
-        if batch.seq not in self.seqs:
-            if self.pieces and self.size + batch.batch_bytes > self.max_bytes:
-                return False
-            self.seqs.add(batch.seq)
-            self.pieces.append(batch.buffer)
-            self.size += batch.batch_bytes
-        first, count = self.rest.pop()
-        end = _end(batch, first, count)
-        if first + count > end:
-            self.rest.append((end, first + count - end))
-        return True
-
-    @property
-    def payload(self) -> bytes | memoryview:
-        """The second frame."""
-        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
-
-
 class Answering:
     """Reads leases, and remembers where the last one of each group ended."""
 
@@ -131,9 +97,9 @@ class Answering:
         return 0.0 if spot is None else spot.record_bytes
 
     def _batch(self, reading: Reading, offset: int, token: object) -> Batch | None:
-        kept_seq = reading.partition.ledger.applied.kept.seq(offset)
-        if kept_seq:
-            return self._kept(reading, kept_seq, token)
+        kept = reading.partition.ledger.applied.kept
+        if kept and (seq := kept.seq(offset)):
+            return self._kept(reading, seq, token)
         spot = reading.spot
         while spot is None or (batch := spot.holding(offset)) is None:
             if spot is None or not spot.leads_to(offset):
@@ -152,7 +118,9 @@ class Answering:
             if chunk is COLD:
                 return None
             if chunk is None:
-                raise OutOfBounds(f"batch {seq} of {reading.partition!r} is not there to be read")
+                raise OutOfBounds(
+                    f"batch {seq} of {reading.partition!r} is not there to be read, though it is committed"
+                )
             reading.kept = chunk.batches[0]
         return reading.kept
 
@@ -178,9 +146,10 @@ class Answering:
         return True
 
     def _guess(self, reading: Reading, spot: Spot) -> int:
-        """How much to read for what is left, at least what one system call is worth."""
+        """How much to read for what is left, and more where the next lease will follow."""
         wanted = sum([count for _, count in reading.rest]) * spot.record_bytes
-        return max(FIRST_READ_BYTES, min(round(wanted), reading.max_bytes - reading.size))
+        least = AHEAD_BYTES if spot.batches else FIRST_READ_BYTES
+        return max(least, min(round(wanted), reading.max_bytes - reading.size))
 
     def _remember(self, reading: Reading, group: str) -> None:
         spot = reading.spot
@@ -192,14 +161,3 @@ class Answering:
         self._spots[reading.partition, group] = spot
         if len(self._spots) > SPOTS:
             self._spots.popitem(last=False)
-
-
-def _end(batch: Batch, first: int, count: int) -> int:
-    """Up to where a batch holds a run of records that begins in it."""
-    if batch.kind != Kind.KEPT:
-        return batch.end_offset
-    offsets = batch.offsets()
-    start = batch.first_at(first)
-    here = offsets[start : start + count]
-    gaps = (here != range(first, first + len(here))).nonzero()[0]
-    return first + (int(gaps[0]) if len(gaps) else len(here))

@@ -67,6 +67,9 @@ class Extent:
     def runs(self) -> Iterator[Range]:
         """What is left, as ranges."""
         left, offset = self.left, self.offset
+        if left == (1 << self.count) - 1:
+            yield offset, self.count
+            return
         while left:
             skip = (left & -left).bit_length() - 1
             left >>= skip
@@ -117,6 +120,12 @@ class Lease:
         for extent in self.extents:
             for offset, count in extent.runs():
                 yield offset, count, extent.attempt
+
+    def finish(self) -> None:
+        """Take all out."""
+        for extent in self.extents:
+            extent.left = 0
+        self.left = 0
 
     def among(self, ranges: Sequence[Range]) -> list[Run]:
         """What it still has of `ranges`, of all when there are none, as (first offset, how many, attempt)."""

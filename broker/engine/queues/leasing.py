@@ -14,15 +14,15 @@ import heapq
 from itertools import count
 from typing import TYPE_CHECKING
 
-from ....storage.errors import Corrupt, Error
+from ....storage.errors import BadChecksum, Corrupt, Error, InvalidBatch
 from ....transport.messages import Lease, Leased
 from ...errors import GroupActive, InvalidRequest, LimitReached
 from ..names import check_name
 from ..partition import Partition, check_time
 from ..replies import Gather, failure
-from .answering import Reading
 from .keyed import NEVER_US
 from .lanes import Lanes
+from .reading import Reading
 from .topic_queues import check_length, check_no_stream, queue_settings, serving
 
 if TYPE_CHECKING:
@@ -142,9 +142,10 @@ class Leasing:
             raise LimitReached(f"max_records {message.max_records} is too many: {RECORDS_MOST} at most in one lease")
         if message.partition != -1:
             topic.partition(message.partition).work.check()
-        elif not serving(topic):
+        elif not any(partition.work.serves for partition in topic.readable):
             (topic.readable[0] if topic.readable else topic.partition(0)).work.check()
-        check_length(topic, message.group, message.lease_ms)
+        if message.lease_ms:
+            check_length(topic, message.group, message.lease_ms)
 
     def _prepare(self, topic: Topic, line: Line, message: Lease, gather: Gather) -> None:
         """See that every partition has the group: a later one would begin later."""
@@ -300,7 +301,7 @@ class Leasing:
 
     def _unreadable(self, demand: Demand, error: Error) -> None:
         assert demand.partition is not None
-        if isinstance(error, Corrupt):
+        if isinstance(error, Corrupt | InvalidBatch | BadChecksum):
             demand.partition.damaged = True
         self._refuse(demand, error)
 
@@ -348,7 +349,7 @@ class Leasing:
 
 
 def without(runs: list[Run], rest: list[Range]) -> list[Run]:
-    """Runs without what is left of them; `rest` holds whole ones and the end of one."""
+    """Runs without what is left of them; `rest` holds the end of one and whole ones."""
     if not rest:
         return runs
     gone = {first + count: count for first, count in rest}

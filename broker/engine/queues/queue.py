@@ -119,12 +119,18 @@ class Queue:
 
     def _taken(self, lease: Lease, runs: Iterable[tuple[int, int, int]]) -> None:
         for first, count, _ in runs:
-            for offset in range(first, first + count):
+            for offset in self._known(first, count):
                 waited = self.waiting.pop(offset, None)
                 if waited is None:
                     self.held.pop(offset, None)
                 elif waited.history:
                     lease.history[offset] = waited.history
+
+    def _known(self, first: int, count: int) -> Iterable[int]:
+        """Records of a range that may be waiting or held: looked for in whichever is shorter."""
+        if count <= len(self.waiting) + len(self.held):
+            return range(first, first + count)
+        return [offset for offset in (*self.waiting, *self.held) if first <= offset < first + count]
 
     def extended(self, tokens: Iterable[int], until_us: int, progress: Iterable[tuple[int, bytes]]) -> None:
         """Leases end at another time."""
@@ -138,8 +144,11 @@ class Queue:
         lease = self.leases.get(token)
         if lease is None:
             return
-        for first, count in ranges or [(offset, count) for offset, count, _ in lease.runs()]:
-            self._out(lease, first, count)
+        if not (ranges or self._remembers(lease)):
+            lease.finish()
+        else:
+            for first, count in ranges or [(offset, count) for offset, count, _ in lease.runs()]:
+                self._out(lease, first, count)
         self._settled(lease, ended=True)
 
     def returned(self, effect: fx.TasksReturned, time_us: int) -> None:
@@ -212,12 +221,16 @@ class Queue:
     def _out(self, lease: Lease, first: int, count: int) -> None:
         """Records leave their lease."""
         lease.clear(first, count)
-        if self.cancelling or self.progress or lease.history or lease.keys:
+        if self._remembers(lease):
             for offset in range(first, first + count):
                 self.cancelling.discard(offset)
                 self.progress.pop(offset, None)
                 lease.history.pop(offset, None)
                 lease.keys.pop(offset, None)
+
+    def _remembers(self, lease: Lease) -> bool:
+        """Whether anything is known of single records of a lease."""
+        return bool(self.cancelling or self.progress or lease.history or lease.keys)
 
     def _settled(self, lease: Lease, *, ended: bool) -> None:
         """A lease that holds nothing any more is over."""

@@ -60,6 +60,8 @@ PASSED_AGAIN_US = 1_000_000
 
 Outcome = fx.TasksFinished | fx.TasksReturned | fx.TasksDied
 
+VERBS = frozenset(Verb)
+
 Retry = Callable[["Run"], "Sequence[TimedRun]"]
 """When a run of records may be tried again."""
 
@@ -237,8 +239,13 @@ class Working:
         queue = self.get(group)
         check_settle(settle)
         lease = self._held(queue, settle)
-        left = [] if lease is None else lease.among(settle.ranges)
-        if lease is not None and left:
+        if lease is None:
+            return
+        if settle.verb == Verb.ACK and not (settle.ranges or settle.results):
+            self._partition.ledger.propose(fx.TasksFinished(group, lease.token))
+            return
+        left = lease.among(settle.ranges)
+        if left:
             for effect in _settled(queue, lease, left, settle, self.time(now_us), chance):
                 self._partition.ledger.propose(effect)
 
@@ -263,7 +270,7 @@ class Working:
 
 def check_settle(settle: Settle) -> None:
     """Raise InvalidRequest for a settle that cannot be."""
-    if settle.verb not in Verb.__members__.values():
+    if settle.verb not in VERBS:
         known = ", ".join(f"{verb.value} {verb.name.lower()}" for verb in Verb)
         raise InvalidRequest(f"verb {settle.verb} is not known: {known} are")
     if settle.delay_ms < BY_GROUP:
