@@ -37,7 +37,7 @@ class RunBody(Struct, array_like=True, frozen=True):
 
 
 class ShelfBody(Struct, array_like=True, frozen=True):
-    """One priority: timers by offset, offsets of records without a delay, and the runs of both."""
+    """One priority: timers by time, offsets of records without a delay, and the runs of both."""
 
     level: int
     times: bytes

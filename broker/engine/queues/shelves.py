@@ -18,7 +18,7 @@ from .leases import Range
 from .offsets import Offsets
 from .timers import NO_OFFSETS, TimerRun, Timers
 
-LARGE = 1 << 18
+LARGE = 1 << 17
 """Offsets of records without a delay that are put into one run."""
 
 WINDOW = 256

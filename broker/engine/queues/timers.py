@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from msgspec import Struct, structs
 
-SEALED = 1 << 18
-"""Timers of a run that is never merged again: a merge takes some milliseconds."""
+SEALED = 1 << 17
+"""Timers of a run that is never merged again: merging or writing it takes some milliseconds."""
 
 TAIL = 1 << 10
 _SPAN = 1 << 32
@@ -139,13 +139,13 @@ class Timers:
         return [run for run in self._runs if run.number]
 
     def unfiled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times and offsets of all that has no file, by offset."""
+        """Times and offsets of all that has no file, in order."""
         runs = [run for run in self.runs if not run.number]
         if not runs:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         times = np.concatenate([run.times for run in runs])
         offsets = np.concatenate([run.offsets(0, len(run)) for run in runs])
-        order = offsets.argsort(kind="stable")
+        order = times.argsort(kind="stable")
         return times[order], offsets[order]
 
     def large(self) -> TimerRun | None:
