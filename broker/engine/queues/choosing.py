@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .leases import Run
     from .queue import Queue
 
-LOOK = 4096
+LOOK = 1000
 """Records to be tried again that are looked at for the ones of the highest priority: the first in the log."""
 
 FOREVER_US = 1 << 62
@@ -69,9 +69,7 @@ def choose(queue: Queue, source: Source, limit: int, now_us: int) -> Choice:
 
 def _by_level(queue: Queue, source: Source, shelves: Shelves, limit: int, now_us: int) -> Choice:
     """Where there are records with a priority or a delay."""
-    ready: dict[int, list[int]] = {}
-    for offset in queue.waiting.ready(now_us, max(limit, LOOK)):
-        ready.setdefault(shelves.level_of(offset), []).append(offset)
+    ready = _ready(queue, shelves, limit, now_us)
     runs: list[Run] = []
     cursors: list[Moved] = []
     frontier = queue.frontier
@@ -87,6 +85,16 @@ def _by_level(queue: Queue, source: Source, shelves: Shelves, limit: int, now_us
         if not level:
             frontier = _untouched(queue, source, limit - _count(runs), runs)
     return Choice(runs, frontier, cursors)
+
+
+def _ready(queue: Queue, shelves: Shelves, limit: int, now_us: int) -> dict[int, list[int]]:
+    """Records to be tried again that are ready, by priority."""
+    if shelves.by_level.keys() == {0}:
+        return {0: queue.waiting.ready(now_us, limit)}
+    found: dict[int, list[int]] = {}
+    for offset in queue.waiting.ready(now_us, max(limit, LOOK)):
+        found.setdefault(shelves.level_of(offset), []).append(offset)
+    return found
 
 
 class ShelfPicker:
