@@ -4,7 +4,11 @@
         with penstock_broker.connect() as client:       # or penstock.connect(penstock_broker.url)
             client.create_topic("jobs")
             ...
+            with client.worker("jobs", group="g") as worker: ...
         penstock_broker.advance(3600)                   # an hour later; nothing slept
+
+Time passes at the broker only: leases run out, delays and back-offs pass, schedules fire. Clients in the test keep real
+time, so a worker that holds a task over an `advance` past its lease finds it lost, as one that hung would.
 
 The fixtures come with the package, as a pytest plugin. A broker in memory runs the same rules as a real one.
 """
@@ -68,7 +72,7 @@ class MemoryBroker:
         return connect(self.url, timeout=timeout)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass at the broker: retention, expiry of groups, waiting fetches. Silence counts as in real life.
+        """Let time pass at the broker: retention, expiry, leases, delays, schedules, waiting fetches. Silence counts.
 
         It passes in small steps, as a running broker sees it, so members that send no sign of life meanwhile are
         taken for dead when their session timeout is over.
