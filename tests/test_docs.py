@@ -61,7 +61,7 @@ def short_directory() -> Iterator[str]:
         yield directory
 
 
-@pytest.mark.parametrize(("example", "says"), zip(blocks(README, "python"), SAID, strict=True))
+@pytest.mark.parametrize(("example", "says"), list(zip(blocks(README, "python"), SAID, strict=True)))
 def test_the_python_examples_run_as_printed(example, says, short_directory):
     done = run([sys.executable, "-c", example], short_directory)
     assert done.returncode == 0, done.stdout
