@@ -32,6 +32,8 @@ DELAYED, DELAYED_FULL = 500_000, 10_000_000
 BACKLOGS, BACKLOGS_FULL = (1_000, 100_000), (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 DELAYED_BYTES = 400 * (1 << 20) / 10_000_000
 """Ten million delayed records in 400 MiB."""
+WARM = 100_000
+"""Worked off before the memory of an idle group is looked at: buffers and arenas have their size then."""
 ROUNDS = 50
 LEASED = 100
 NEAR, FAR = "near", "far"
@@ -117,19 +119,20 @@ def _on_a_fresh_broker(lab: Lab, measure: Callable[[Served, penstock.Client], fl
 
 
 def _behind_mib(broker: Served, client: penstock.Client, count: int) -> float:
-    """What a group that begins at the first record adds to one that began at the end, both at work."""
-    _send(client, "memory", count)
-    _work_off(client, "memory", "idle", "latest")
-    before = broker.memory_mib()
-    _work_off(client, "memory", "behind", "earliest")
-    return broker.memory_mib() - before
+    """What a group takes that has so much before it, beyond what it took when it had nothing left to do."""
+    with client.worker("memory", group=GROUP, prefetch=0) as worker:
+        _send(client, "memory", WARM)
+        _work_off(worker, WARM // LEASED)
+        before = broker.memory_mib()
+        _send(client, "memory", count)
+        _work_off(worker, ROUNDS)
+        return broker.memory_mib() - before
 
 
-def _work_off(client: penstock.Client, topic: str, group: str, start: str) -> None:
-    """Some rounds of a worker: whatever it brings into memory is there then."""
-    with client.worker(topic, group=group, start=start, prefetch=0) as worker:  # type: ignore[arg-type]
-        for _ in range(ROUNDS):
-            worker.ack(worker.fetch(LEASED, wait=0.01))
+def _work_off(worker: penstock.Worker, rounds: int) -> None:
+    """Some leases: whatever they bring into memory is there then."""
+    for _ in range(rounds):
+        worker.ack(worker.fetch(LEASED, wait=1.0))
 
 
 def _delayed_bytes(broker: Served, client: penstock.Client, count: int) -> float:

@@ -64,7 +64,7 @@ class PenstockQueue(Queue):
         with (
             _connected(address) as client,
             client.producer(queue) as producer,
-            client.worker(queue, group=GROUP, prefetch=0) as worker,
+            client.worker(queue, group=GROUP) as worker,
         ):
 
             def life(value: bytes) -> None:
