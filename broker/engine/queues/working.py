@@ -207,7 +207,7 @@ class Working:
     def expire(self, group: str, now_us: int, waiter: Waiter) -> None:
         """End the leases whose time is up."""
         queue = self.find(group)
-        if queue is None or self._partition.log.poisoned is not None:
+        if queue is None or not self.serves:
             return
         while (lease := queue.leases.next_end()) is not None and lease.until_us <= now_us:
             for effect in _failed(queue, lease, list(lease.runs()), RAN_OUT, _at(now_us), ended=False):
