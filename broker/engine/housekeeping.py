@@ -133,7 +133,8 @@ class Housekeeping:
 
     def _expire(self, topic: Topic, partition: Partition, time_us: int) -> None:
         config = self._config
-        partition.forget_producers(config.max_producers, round(config.producer_expiry_s * 1e6), time_us)
+        needed = set(self._queues.mover.producers.values())
+        partition.forget_producers(config.max_producers, round(config.producer_expiry_s * 1e6), time_us, needed)
         oldest = time_us - round(config.group_expiry_s * 1e6)
         for state in list(partition.ledger.applied.groups.by_name.values()):
             if state.last_us < oldest and state.group not in topic.memberships:

@@ -211,6 +211,7 @@ class Node:
             "fetch.waiting": self._fetching.waiting,
             "lease.waiting": self._queues.leasing.waiting,
             "tasks.waiting": self._queues.tasks.waiting,
+            **self._queues.mover.stats(),
             "schedules.fired": self._scheduling.fired,
             "sessions.open": len(self._sessions.by_id),
             "sessions.expired": self._sessions.expired,

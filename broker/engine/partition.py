@@ -24,6 +24,8 @@ from .queues.working import Working
 from .state import PartitionState
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ...storage.batch import Batch
     from ...storage.log import LogWriter
     from ...storage.reader import Cursor, LogReader
@@ -196,9 +198,10 @@ class Partition:
         self.ledger.propose_in_order(fx.ProducerOpened(name, producer_id, epoch), waiter)
         return producer_id, epoch
 
-    def forget_producers(self, limit: int, expiry_us: int, time_us: int) -> None:
-        """Propose to forget unnamed producers that are over the limit or were silent for too long."""
+    def forget_producers(self, limit: int, expiry_us: int, time_us: int, needed: Collection[int] = ()) -> None:
+        """Propose to forget unnamed producers that are over the limit or were silent for too long, but not `needed`."""
         surplus = self.ledger.applied.producers.surplus(limit, time_us - expiry_us)
+        surplus = [each for each in surplus if each not in needed] if needed else surplus
         if surplus and self.log.poisoned is None:
             self.ledger.propose_in_order(fx.ProducersExpired(surplus))
 

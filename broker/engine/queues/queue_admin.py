@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ....transport.messages import DeleteQueue, Done, ListQueues, PauseQueue, SetQueue
 from ....transport.messages import Queue as QueueEntry
 from ....transport.messages import Queues as QueuesReply
-from ...errors import InvalidRequest
-from ..names import check_name
+from ...errors import InvalidRequest, InvalidSettings
+from ..names import check_name, check_topic_name
 from ..partition import Partition, check_time
 from ..replies import Gather
 from .counting import counted
@@ -48,6 +48,7 @@ class QueueAdmin:
         check_time("start", message.start)
         check_no_stream(topic, group)
         settings = altered(queue_settings(topic, group), message.settings)
+        _check_dead_topic(topic, group, settings.dead_topic)
         for partition in topic.readable:
             partition.work.check()
         gather = Gather.answering(
@@ -103,6 +104,17 @@ class QueueAdmin:
         names = {name for each in topic.readable for name in each.ledger.head.queues.by_name}
         for group in sorted(names - set(partition.ledger.head.queues.by_name)):
             partition.work.set(group, queue_settings(topic, group), -1)
+
+
+def _check_dead_topic(topic: Topic, group: str, name: str) -> None:
+    """Raise InvalidSettings, InvalidTopic unless copies of what dies may go to a topic, which need not exist yet."""
+    if not name:
+        return
+    check_topic_name(name)
+    if name == topic.name:
+        raise InvalidSettings(
+            f"queue setting dead_topic={name} is the topic that group {group} works on: name another one, or none"
+        )
 
 
 def queue_names(topic: Topic) -> list[str]:

@@ -15,6 +15,7 @@ from .carrying import Carrier
 from .dead import DeadRecords
 from .lanes import Lane
 from .leasing import Demand, Leasing
+from .moving import Mover
 from .picking import Pick, Picker
 from .queue_admin import QueueAdmin
 from .settling import Settling
@@ -48,6 +49,7 @@ class Queues:
         self.admin = QueueAdmin(topics, port, time, self.leasing, watching)
         self.picker = Picker(port)
         self.carrier = Carrier(house, self.picker)
+        self.mover = Mover(house, self.picker, self.alarms, time)
         self.upkeep = Upkeep(self.leasing, config.group_expiry_s)
         dead = DeadRecords(topics, port, self.picker, time, watching)
         self.tasks = Tasks(topics, port, config, time, self.leasing, watching)
@@ -86,9 +88,13 @@ class Queues:
 
     def advanced(self, ledger: Ledger[Any]) -> None:
         """More of a log is committed."""
-        partition = self._house.partitions.get(ledger) if self.tasks.waiting else None
-        if partition is not None:
+        partition = self._house.partitions.get(ledger)
+        if partition is None:
+            return
+        if self.tasks.waiting:
             self.tasks.advanced(partition)
+        if partition.ledger.applied.outbox.entries:
+            self.mover.look(partition)
 
     def warmed(self, token: Hashable) -> bool:
         """Pages are in memory; whether a read of queues waited for them."""

@@ -9,44 +9,12 @@ import pytest
 from penstock.broker.engine import Now, dedup
 from penstock.broker.engine import effects as fx
 from penstock.broker.engine.dedup import KeyTable, judge
-from penstock.broker.engine.replay import replay
 from penstock.broker.engine.state import PartitionState
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
-from support.engine import START_US, Rig
-
-SECOND = 1_000_000
-
-
-def keyed(keys: list[bytes], *, producer_id: int = 0, first_sequence: int = 0) -> bytes:
-    """A batch of records whose values are their dedup keys."""
-    return bytes(encode(keys, dedup=keys, producer_id=producer_id, first_sequence=first_sequence))
-
-
-def produce(rig: Rig, topic: bytes, *keys: bytes, **how: Any) -> Any:
-    answer = rig.ask(m.Produce, topic, 0, payload=keyed(list(keys), **how))
-    return answer
-
-
-def repeats(rig: Rig, topic: bytes, *keys: bytes, **how: Any) -> list[tuple[int, int]]:
-    answer = produce(rig, topic, *keys, **how)
-    assert isinstance(answer, m.Produced), answer
-    return answer.repeats
-
-
-def ledger(rig: Rig) -> Any:
-    return next(iter(rig.node._house.partitions))
-
-
-def void(rig: Rig) -> list[int]:
-    return ledger(rig).applied.voids.between(0, 1 << 40)
-
-
-def failure(answer: Any) -> str:
-    assert isinstance(answer, m.Failure), answer
-    return answer.code
-
+from support.dedup import SECOND, assert_replays, failure, keyed, ledger, produce, repeats, void
+from support.engine import Rig
 
 # -- at a node ------------------------------------------------------------------------------------
 
@@ -89,61 +57,6 @@ def test_replace_makes_the_earlier_record_void_while_nobody_has_it():
     assert void(rig) == [0, 2]
     assert ledger(rig).applied.voids.task_of(0) == 2
     assert ledger(rig).applied.voids.task_of(2) == 3
-
-
-@pytest.mark.parametrize("end", ["leased", "finished", "dead"])
-def test_replace_leaves_a_record_alone_that_was_begun_and_both_are_tried(end: str):
-    rig = Rig()
-    topic = rig.topic(dedup="replace")
-    repeats(rig, topic, b"a")
-    ledger(rig).propose(fx.QueueSet("g", {}, 0))
-    ledger(rig).propose(fx.QueueSet("other", {}, 0))
-    ledger(rig).propose(fx.LeaseGranted("g", 1, "w", rig.now.wall_us + SECOND, [(0, 1, 1)], 1))
-    if end == "finished":
-        ledger(rig).propose(fx.TasksFinished("g", 1))
-    if end == "dead":
-        ledger(rig).propose(fx.TasksDied("g", 1, [(0, 1, 1)], "why"))
-    assert repeats(rig, topic, b"a") == []
-    assert void(rig) == []
-    assert repeats(rig, topic, b"a") == []
-    assert void(rig) == [1], "the newer one holds the key now"
-
-
-@pytest.mark.parametrize(
-    "how", [{"priorities": [3]}, {"not_before": [START_US + 3600 * SECOND]}], ids=["urgent", "delayed"]
-)
-@pytest.mark.parametrize("taken", [False, True], ids=["on its shelf", "taken from it"])
-def test_replace_makes_a_record_void_that_the_frontier_passed_while_it_is_on_its_shelf(taken: bool, how: Any):
-    rig = Rig()
-    topic = rig.topic(dedup="replace")
-    rig.ask(m.Produce, topic, 0, payload=bytes(encode([b"v"], dedup=[b"a"], **how)))
-    repeats(rig, topic, b"b")
-    found, level = ledger(rig), how.get("priorities", [0])[0]
-    found.propose(fx.QueueSet("g", {}, 0))
-    cursors = [(level, 1, how["not_before"][0], 0) if "not_before" in how else (level, 1, 0, -1)] if taken else []
-    runs = [(0, 2, 1)] if taken else [(1, 1, 1)]
-    found.propose(fx.LeaseGranted("g", 1, "w", rig.now.wall_us + SECOND, runs, 2, cursors))
-    found.propose(fx.TasksFinished("g", 1))
-    assert repeats(rig, topic, b"a") == []
-    assert void(rig) == ([] if taken else [0])
-    assert_replays(rig)
-
-
-def test_replace_takes_a_waiting_record_from_its_group_in_whatever_order_the_log_has_it():
-    rig = Rig()
-    topic = rig.topic(dedup="replace")
-    repeats(rig, topic, b"a")
-    found = ledger(rig)
-    found.propose(fx.QueueSet("g", {}, 0))
-    found.propose(fx.LeaseGranted("g", 1, "w", rig.now.wall_us + SECOND, [(0, 1, 1)], 1))
-    rig.turn()
-    # Both in one flush: the return is decided first and stands behind the record, at the end of the flush.
-    found.propose(fx.TasksReturned("g", 1, [(0, 1, 1, 0)], "failed"))
-    assert repeats(rig, topic, b"a") == []
-    assert void(rig) == [0]
-    for state in (found.head, found.applied):
-        assert not len(state.queues.by_name["g"].waiting)
-    assert_replays(rig)
 
 
 def test_a_resend_is_told_the_same_also_after_a_restart_and_when_the_window_is_over():
@@ -279,123 +192,7 @@ def test_a_damaged_partition_takes_no_keys_because_it_may_have_lost_some():
     assert rig.produce(topic, [b"plain"]).offset == 0
 
 
-# -- with queue groups ----------------------------------------------------------------------------
-
-
-def test_no_group_works_on_a_repetition_and_none_counts_it_as_ready():
-    rig = Rig()
-    topic = rig.topic()
-    assert rig.lease(topic, group="g").runs == []
-    repeats(rig, topic, b"a", b"a", b"b", b"a", b"a")
-    (queue,) = rig.ask(m.SetQueue, topic, "g", {}).queues
-    assert queue.partitions[0].ready == 2
-    assert rig.lease(topic, group="g", most=9).runs == [(0, 1, 1), (2, 1, 1)]
-    assert rig.lease(topic, group="g", most=9).runs == []
-    assert rig.lease(topic, group="later", most=1).runs == [(0, 1, 1)]
-    assert rig.lease(topic, group="later", most=1).runs == [(2, 1, 1)]
-    assert rig.lease(topic, group="later", most=1).runs == []
-
-
-def test_a_lease_in_the_write_of_the_records_takes_what_is_no_repetition():
-    rig = Rig()
-    topic = rig.topic()
-    lease, produced = rig.next_request(), rig.next_request()
-    rig.send(m.Lease(lease, topic, "g", "w", 5, wait_ms=1000))
-    rig.send(m.Produce(produced, topic, 0), keyed([b"a", b"a", b"b"]))
-    rig.turn()
-    assert [each.runs for each in rig.answers(lease)] == [[(0, 1, 1), (2, 1, 1)]]
-    assert_replays(rig)
-
-
-def test_a_record_is_not_lost_whose_replacement_did_not_fit_on_the_disk():
-    """A lease in the same flush passed the old record over, and must fail with what made it void."""
-    rig = Rig()
-    topic = rig.topic(dedup="replace")
-    repeats(rig, topic, b"a", b"b")
-    log = ledger(rig).log
-    append = log.append
-
-    def full(batches: Any, now_us: int) -> Any:
-        if any(len(batch) > 2000 for batch in batches):
-            raise StorageFull("no space left")
-        return append(batches, now_us)
-
-    log.append = full
-    assert rig.lease(topic, group="other").runs == [(0, 1, 1)], "small effects do fit"
-    rig.settle(topic, m.Settle(0, rig.port.sent[-1][1].token, 3), group="other")
-    large = bytes(encode([b"x" * 3000], dedup=[b"a"]))
-    produced, lease = rig.next_request(), rig.next_request()
-    rig.send(m.Produce(produced, topic, 0), large)
-    rig.send(m.Lease(lease, topic, "g", "w", 1, wait_ms=0))
-    rig.turn()
-    assert [failure(each) for each in rig.answers(produced)] == ["storage_full"]
-    log.append = append
-    found = [run for each in rig.answers(lease) if isinstance(each, m.Leased) for run in each.runs]
-    while (leased := rig.lease(topic, group="g", most=1)).runs:
-        found += leased.runs
-    assert sorted(found) == [(0, 1, 1), (1, 1, 1)]
-
-
-def test_a_long_stretch_of_repetitions_is_passed_in_one_step():
-    rig = Rig()
-    topic = rig.topic()
-    rig.lease(topic)
-    repeats(rig, topic, *[b"same"] * 5000)
-    rig.lease(topic)
-    looked: list[tuple[int, int]] = []
-    voids = ledger(rig).head.voids
-    between = voids.between
-    voids.between = lambda first, end: looked.append((first, end)) or between(first, end)
-    assert rig.lease(topic).runs == []
-    assert sum(end - first for first, end in looked) < 10
-    repeats(rig, topic, b"new")
-    assert rig.lease(topic).runs == [(5000, 1, 1)]
-
-
-@pytest.mark.parametrize("how", ["delayed", "urgent", "plain"])
-def test_what_is_nobodys_work_is_passed_over_once_and_the_place_is_logged(how: str):
-    """A key that is replaced again and again before it is due, and workers that ask all the time."""
-    rig = Rig()
-    topic = rig.topic(dedup="replace" if how == "delayed" else "drop", dedup_window_s=3600)
-    rig.lease(topic, most=1)
-    repeats(rig, topic, b"a")
-    assert rig.lease(topic, most=9).runs == [(0, 1, 1)]
-    columns: dict[str, Any] = {"priorities": [3] * 500} if how == "urgent" else {}
-    for _ in range(4):
-        if how == "delayed":
-            columns = {"not_before": [rig.now.wall_us + SECOND] * 500}
-        payload = bytes(encode([b"v"] * 500, dedup=[b"a"] * 500, **columns))
-        assert isinstance(rig.ask(m.Produce, topic, 0, payload=payload), m.Produced)
-        rig.pass_time(0.5)
-    rig.pass_time(0.4)
-    seq = ledger(rig).log.written
-    assert rig.lease(topic, most=9).runs == []
-    assert ledger(rig).log.written == seq + 1
-    looked: list[int] = []
-    voids = ledger(rig).head.voids
-    between = voids.between
-    voids.between = lambda first, end: looked.append(end - first) or between(first, end)
-    assert rig.lease(topic, most=9).runs == []
-    assert (sum(looked), ledger(rig).log.written) == (0, seq + 1)
-    assert_replays(rig)
-    repeats(rig, topic, b"b")
-    rig.pass_time(5)
-    expected = [(2000, 2, 1)] if how == "delayed" else [(2001, 1, 1)]
-    assert rig.lease(topic, most=9).runs == expected
-
-
 # -- lives ----------------------------------------------------------------------------------------
-
-
-class NoSnapshots:
-    def load_snapshot(self, log: Any) -> None:
-        return None
-
-
-def assert_replays(rig: Rig) -> None:
-    live = ledger(rig).applied.encode()
-    for store in (NoSnapshots(), rig.store):
-        assert replay(ledger(rig).log, PartitionState, store, lambda _: None).applied.encode() == live
 
 
 class Life:
