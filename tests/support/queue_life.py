@@ -19,8 +19,9 @@ from penstock.storage.batch import batches
 from penstock.storage.memory_files import Content, MemoryFiles
 from penstock.transport import messages as m
 from support.engine import START_US, MemoryStore, Rig
+from support.queue_administration import Administration
 from support.queue_model import ACK, Group, Shelf, differences
-from support.queue_requests import GROUPS, PARTITIONS, Demand, Requests, refusals
+from support.queue_requests import GROUPS, PARTITIONS, Demand, refusals
 
 
 class Moment(NamedTuple):
@@ -30,7 +31,7 @@ class Moment(NamedTuple):
     shelf: Shelf
 
 
-class Life(Requests):
+class Life(Administration):
     """A node, its model, and the requests that are under way."""
 
     def __init__(self, seed: int, *, keyed: bool = False) -> None:
@@ -105,10 +106,13 @@ class Life(Requests):
         assert len(runs) <= message.max_records
         lease_us = message.lease_ms * 1000 or round(group.settings.lease_s * 1e6)
         assert lease.until_us == now_us + lease_us, f"lease until {lease.until_us} instead of {now_us + lease_us}"
-        if not group.keyed and not self.holding:
-            wanted = shelf.candidates(group, len(shelf.records), now_us)[: message.max_records]
+        if not group.keyed and not group.expired and not self.holding:
+            possible = shelf.candidates(group, len(shelf.records), now_us)
+            wanted = possible[: message.max_records]
             assert len(runs) == len(wanted), f"leased {sorted(runs)} instead of {sorted(wanted)}"
-            if not group.mixed and not any(map(shelf.is_special, wanted)):
+            levels = [[shelf.records[offset].priority for offset in offsets] for offsets in (runs, wanted)]
+            assert sorted(levels[0]) == sorted(levels[1]), f"leased {sorted(runs)} before higher priorities"
+            if not group.mixed and not any(map(shelf.is_special, possible)):
                 assert sorted(runs) == sorted(wanted), f"leased {sorted(runs)} instead of {sorted(wanted)}"
         shelf.grant(group, lease.token, lease.worker, lease.until_us, runs, now_us)
         given = (partition, lease.token, runs)
@@ -147,7 +151,7 @@ class Life(Requests):
         """What changes nothing may be answered before a sync."""
         if isinstance(answer, m.Leased):
             return not answer.runs
-        return isinstance(answer, m.Settled)  # whose check looks closer
+        return isinstance(answer, (m.Settled, m.Extended, m.TaskState))  # whose checks look closer
 
     def _empty(self, answer: Any) -> None:
         """An answer to somebody who waited in vain."""
@@ -175,6 +179,8 @@ class Life(Requests):
     def _possible(self, shelf: Shelf, group: Group, end: int, now_us: int) -> list[int]:
         """Records that could be leased now."""
         found = shelf.candidates(group, end, now_us)
+        if self.holding and any(record.not_before_us or record.priority for record in shelf.records):
+            return []  # what is special about records is known once they are committed
         if not group.keyed:
             return found
         if group.settings.key_rate_per_s is not None or len(group.tasks) > group.settings.look_ahead:
@@ -265,9 +271,9 @@ class Life(Requests):
         self.steps.append("drain")
         self.sync()
         self.look()
-        for shelf in self.shelves:
-            for group in shelf.groups.values():
-                group.grants.clear()
+        for name in GROUPS:
+            self._pause(name, 0)
+        self.look()
         for _ in range(400):
             if not self._round():
                 break
@@ -308,6 +314,13 @@ COMMANDS: list[Callable[[Life], None]] = [
     *[Life.settle] * 8,
     *[Life.settle_again] * 2,
     *[Life.set_queue] * 2,
+    *[Life.extend] * 2,
+    Life.pause,
+    *[Life.cancel] * 2,
+    *[Life.redrive] * 2,
+    Life.discard,
+    Life.ask_task,
+    Life.read,
     *[Life.pass_time] * 4,
     Life.clock_jumps,
     Life.restart,

@@ -63,6 +63,7 @@ class Group:
     ended: set[int] = field(default_factory=set)
     tokens: list[int] = field(default_factory=list)
     paused_until_us: int = 0
+    expired: bool = False  # in this step: who was given records in the same one may have come before
     mixed: bool = False  # it looked at keys once: what was passed over then may stand between retries
     grants: dict[bytes, list[int]] = field(default_factory=dict)  # times of leases by key, of this node's life
 
@@ -134,7 +135,9 @@ class Shelf:
         if group.paused_until_us > now_us:
             return []
         found = [offset for offset in group.tasks if offset < end and self.may_go(group, offset, now_us)]
-        return sorted(found, key=lambda offset: (group.tasks[offset].state == "untouched", offset))
+        return sorted(
+            found, key=lambda offset: (-self.records[offset].priority, group.tasks[offset].state == "untouched", offset)
+        )
 
     def grant(self, group: Group, token: int, worker: str, until_us: int, runs: dict[int, int], now_us: int) -> None:
         """A lease was given: of records (attempt by offset) that could go."""
@@ -182,14 +185,17 @@ class Shelf:
         return Counter(key for key in keys if key is not None)
 
     def before(self, group: Group, offset: int) -> list[int]:
-        """Earlier records of the same key that have yet to be worked off; delays of their producer hold no key."""
-        key, priority = self.records[offset].key, self.records[offset].priority
+        """Earlier records of the same key that have yet to be worked off.
+
+        Delays of a producer hold no key, and a record with a priority or a delay overtakes who is untouched.
+        """
+        key, priority, special = self.records[offset].key, self.records[offset].priority, self.is_special(offset)
         return [
             other
             for other, task in group.tasks.items()
             if other < offset
             and self.records[other].key == key
-            and (task.state == "waiting" or (task.state == "untouched" and not self.is_special(other)))
+            and (task.state == "waiting" or (task.state == "untouched" and not (special or self.is_special(other))))
             and self.records[other].priority >= priority
         ]
 
@@ -268,7 +274,9 @@ class Shelf:
     def expire(self, now_us: int) -> None:
         """Leases whose time is up are taken back."""
         for group in self.groups.values():
-            for token in [token for token, given in group.leases.items() if given.until_us <= now_us]:
+            over = [token for token, given in group.leases.items() if given.until_us <= now_us]
+            group.expired = bool(over)
+            for token in over:
                 for offset in group.held_by(token):
                     task = group.tasks[offset]
                     task.progress = None
@@ -279,15 +287,6 @@ class Shelf:
                 self._ended(group, token, by_worker=False)
 
     # -- administration -----------------------------------------------------------------------------
-
-    def extend(self, name: str, token: int, until_us: int) -> list[int]:
-        """A lease ends at another time. Returns the records of it that somebody cancelled. Raises Refused."""
-        group = self.group(name)
-        given = group.leases.get(token)
-        if given is None:
-            raise Refused("lost")
-        given.until_us = until_us
-        return [offset for offset in group.held_by(token) if group.tasks[offset].cancelling]
 
     def cancel(self, name: str, offset: int) -> None:
         task = self.group(name).tasks[offset]
@@ -322,6 +321,7 @@ def as_modelled(shelf: Shelf, group: Group) -> dict[str, Any]:
             tables["waiting"][offset] = (task.attempt, task.ready_us, tuple(task.history))
         elif task.state == "dead":
             tables["dead"][offset] = (task.attempt, task.reason, tuple(task.history))
+    tables["progress"] = {offset: task.progress for offset, task in group.tasks.items() if task.progress is not None}
     tables["leases"] = {token: (given.worker, given.until_us) for token, given in group.leases.items()}
     tables["ended"] = group.ended
     tables["paused"] = group.paused_until_us
@@ -351,6 +351,7 @@ def as_kept(shelf: Shelf, queue: Any) -> dict[str, Any]:
         offset: (each.attempt, each.reason, tuple((worker, reason) for _, worker, reason in each.history))
         for offset, each in queue.dead.items()
     }
+    tables["progress"] = dict(queue.progress)
     tables["leases"] = {token: (lease.worker, lease.until_us) for token, lease in queue.leases.items()}
     tables["ended"] = set(queue.ended)
     tables["paused"] = queue.paused_until_us

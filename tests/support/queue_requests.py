@@ -80,7 +80,14 @@ class Requests:
         partition, dice = self.dice.randrange(PARTITIONS), self.dice
         records = [self._record() for _ in range(dice.randint(1, 4))]
         keys = [record.key for record in records]
-        payload = encode([record.value for record in records], keys=keys if any(keys) else None)
+        payload = encode(
+            [record.value for record in records],
+            keys=keys if any(keys) else None,
+            priorities=[record.priority for record in records],
+            not_before=[record.not_before_us for record in records],
+        )
+        for record in records:  # a time that has come already is no delay
+            record.not_before_us *= record.not_before_us > self.rig.node._time.read(self.rig.now)
         shelf = self.shelves[partition]
         first = len(shelf.records)
         shelf.produce(records)
@@ -90,7 +97,11 @@ class Requests:
     def _record(self) -> Record:
         self.made += 1
         key = self.dice.choice([b"a", b"b", b"c", None]) if self.keyed else None
-        return Record(b"%d" % self.made, key)
+        if self.dice.random() < 0.8:
+            return Record(b"%d" % self.made, key)
+        delay_us = self.dice.choice([0, -1_000_000, 800_000, 20_000_000])
+        not_before_us = self.now_us(0) + delay_us if delay_us else 0
+        return Record(b"%d" % self.made, key, self.dice.choice([0, 0, 1, 200]), not_before_us)
 
     def _check_produced(self, answer: Any, offset: int) -> None:
         assert isinstance(answer, m.Produced), answer
@@ -169,8 +180,12 @@ class Requests:
     def _check_settled(self, answer: Any, refused: list[tuple[int, str]], accepted: set[int]) -> None:
         assert isinstance(answer, m.Settled), answer
         assert refusals(answer) == refused
-        for partition in accepted:
-            assert not self.ledger(partition).in_flight, "answered before what was settled is durable"
+        self._check_durable(accepted)
+
+    def _check_durable(self, partitions: set[int]) -> None:
+        """An answer about these partitions came: everything that was proposed to them before is durable."""
+        for partition in partitions:
+            assert not self.ledger(partition).in_flight, "answered before it was durable"
 
     def _settles(self) -> list[m.Settle]:
         """What workers say, mostly under leases that stand."""

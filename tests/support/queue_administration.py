@@ -1,0 +1,158 @@
+"""What keeps leases, and what administrators do to queue groups: extend, pause, cancel, redrive, discard, ask.
+
+Contract: as the requests of workers (queue_requests.py): sent to the node, done to the model, answers expected.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.transport import messages as m
+from penstock.transport.queue_messages import FOREVER_US
+from support.queue_model import Group, Shelf
+from support.queue_requests import GROUPS, PARTITIONS, Requests
+
+STATES = {
+    "leased": {"leased"}, "waiting": {"waiting"}, "dead": {"dead"}, "done": {"completed"}, "cancelled": {"cancelled"},
+    "discarded": {"discarded"}, "untouched": {"pending", "delayed"},
+}  # fmt: skip
+
+
+class Administration(Requests):
+    """Requests about groups and single tasks."""
+
+    def extend(self) -> None:
+        """A heartbeat: some leases that stand, some that do not."""
+        name, dice = self.dice.choice(GROUPS), self.dice
+        groups = [
+            (partition, shelf.groups[name]) for partition, shelf in enumerate(self.shelves) if name in shelf.groups
+        ]
+        tokens = [(partition, token) for partition, group in groups for token in group.tokens]
+        if not tokens:
+            return
+        asked = sorted({dice.choice(tokens) for _ in range(dice.randint(1, 3))})
+        progress = [(partition, dice.randrange(10), b"%d" % dice.randrange(100)) for partition, _ in asked]
+        lease_ms = dice.choice([0, 0, 5000])
+        message = m.ExtendLeases(self.rig.next_request(), self.topic, name, asked, lease_ms, progress)
+        self.send(message)
+        until_us = max(self.now_us(partition) for partition, _ in asked)
+        until_us += lease_ms * 1000 or round(self._settings(name).lease_s * 1e6)
+        lost: list[tuple[int, int]] = []
+        cancelled: list[tuple[int, int]] = []
+        for partition in sorted({partition for partition, _ in asked}):
+            self._extend(partition, name, message, until_us, lost, cancelled)
+        self.note(f"{name} {asked} -> lost {lost}")
+        self.expect(message.request, lambda answer, _: self._check_extended(answer, message, until_us, lost, cancelled))
+
+    def _extend(
+        self, partition: int, name: str, message: m.ExtendLeases, until_us: int,
+        lost: list[tuple[int, int]], cancelled: list[tuple[int, int]],
+    ) -> None:  # fmt: skip
+        group = self.shelves[partition].groups[name]
+        tokens = [token for number, token in message.leases if number == partition]
+        lost += [(partition, token) for token in tokens if token not in group.leases and token not in group.ended]
+        live = [token for token in tokens if token in group.leases]
+        held = sorted(offset for token in live for offset in group.held_by(token))
+        for token in live:
+            group.leases[token].until_us = until_us
+        for number, offset, value in message.progress:
+            if number == partition and offset in held:
+                group.tasks[offset].progress = value
+        cancelled += [(partition, offset) for offset in held if group.tasks[offset].cancelling]
+
+    def _check_extended(
+        self, answer: Any, message: m.ExtendLeases, until_us: int, lost: list[Any], cancelled: list[Any]
+    ) -> None:
+        self._check_durable({partition for partition, _ in message.leases})
+        assert isinstance(answer, m.Extended), answer
+        assert (answer.until_us, sorted(answer.lost), answer.cancelled) == (until_us, sorted(lost), cancelled)
+
+    # -- the group ----------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        name = self.dice.choice(GROUPS)
+        until_us = self.dice.choice([0, 0, self.now_us(0) + 2_000_000, FOREVER_US])
+        self._pause(name, until_us)
+
+    def _pause(self, name: str, until_us: int) -> None:
+        known = [shelf.groups[name] for shelf in self.shelves if name in shelf.groups]
+        if known:
+            for group in known:
+                group.paused_until_us = until_us
+            request = self.send(m.PauseQueue(self.rig.next_request(), self.topic, name, until_us))
+            self.expect(request, lambda answer, _: self._check_type(answer, m.Done))
+
+    def _some(self, states: tuple[str, ...]) -> tuple[int, str, Shelf, Group, list[int]] | None:
+        """A group, and its committed records in one of some states."""
+        name, partition = self.dice.choice(GROUPS), self.dice.randrange(PARTITIONS)
+        shelf, end = self.shelves[partition], self.ledger(partition).applied.end
+        group = shelf.groups.get(name)
+        if group is None or name not in self.ledger(partition).applied.queues.by_name:
+            return None
+        found = [offset for offset, task in group.tasks.items() if task.state in states and offset < end]
+        return (partition, name, shelf, group, found) if found else None
+
+    # -- the dead -----------------------------------------------------------------------------------
+
+    def redrive(self) -> None:
+        found = self._some(("dead",))
+        if found is not None:
+            partition, name, shelf, _, dead = found
+            chosen = sorted({self.dice.choice(dead) for _ in range(2)})
+            request = self.rig.next_request()
+            self.send(m.RedriveDead(request, self.topic, name, [(partition, offset) for offset in chosen]))
+            for offset in chosen:
+                shelf.redrive(name, offset, self.rig.node._time.last_us)
+            self.note(f"{name} {partition} {chosen}")
+            self.expect(request, lambda answer, _: self._check_count(answer, len(chosen)))
+
+    def discard(self) -> None:
+        found = self._some(("dead",))
+        if found is not None:
+            partition, name, shelf, _, dead = found
+            offset, request = self.dice.choice(dead), self.rig.next_request()
+            self.send(m.DiscardDead(request, self.topic, name, [(partition, offset)]))
+            shelf.discard(name, offset)
+            self.expect(request, lambda answer, _: self._check_count(answer, 1))
+
+    def _check_count(self, answer: Any, count: int) -> None:
+        assert isinstance(answer, m.Counted), answer
+        assert answer.count == count
+
+    # -- single tasks -------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        found = self._some((*STATES,))
+        if found is not None:
+            partition, name, shelf, _, offsets = found
+            offset, request = self.dice.choice(offsets), self.rig.next_request()
+            self.send(m.CancelTask(request, self.topic, name, partition, offset))
+            shelf.cancel(name, offset)
+            self.note(f"{name} {partition} {offset}")
+            self.expect(request, lambda answer, _: self._check_cancelled(answer, partition))
+
+    def _check_cancelled(self, answer: Any, partition: int) -> None:
+        assert isinstance(answer, m.TaskState), answer
+        self._check_durable({partition})
+
+    def ask_task(self) -> None:
+        """How a task stands, in every state."""
+        found = self._some((*STATES,))
+        if found is not None and not self.rig.store.hold:
+            partition, name, _, group, offsets = found
+            offset, request = self.dice.choice(offsets), self.rig.next_request()
+            state = group.tasks[offset].state
+            self.send(m.AskTask(request, self.topic, name, partition, offset))
+            self.expect(request, lambda answer, _: self._check_task(answer, state))
+
+    def _check_task(self, answer: Any, state: str) -> None:
+        assert isinstance(answer, m.TaskState), answer
+        assert answer.state in STATES[state], f"{answer.state} ({answer.why}), the model says {state}"
+        assert answer.why
+
+    def read(self) -> None:
+        """A stream reader sees every record, whatever groups do with them."""
+        if not self.rig.store.hold:
+            for partition, shelf in enumerate(self.shelves):
+                assert self.rig.read(self.topic, partition) == [record.value for record in shelf.records]
+            self.rig.port.sent = [each for each in self.rig.port.sent if not isinstance(each[1], (m.Fetched, m.Topics))]
