@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from penstock.broker import ServeConfig
@@ -120,3 +121,34 @@ def test_a_worker_closes_without_its_broker(own):
         worker.close()
         assert worker.closed
         assert not task.lost
+
+
+# -- threads ------------------------------------------------------------------------------------------------
+
+
+def test_one_thread_fetches_any_settles_and_another_closes(penstock_broker):
+    with penstock_broker.connect() as client:
+        client.create_topic("t")
+        client.producer("t").send_many([b"%d" % number for number in range(60)])
+        worker = client.worker("t", group="jobs")
+        done, ended = threading.Semaphore(0), threading.Event()
+
+        def settle(task):
+            task.ack()
+            done.release()
+
+        def work():
+            with ThreadPoolExecutor(4) as pool:
+                for task in worker:
+                    pool.submit(settle, task)
+            ended.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        for _ in range(60):
+            assert done.acquire(timeout=WAIT)
+        assert not ended.is_set(), "iterating waits for tasks to come"
+        worker.close()
+        assert ended.wait(WAIT), "and ends with its worker"
+        thread.join()
+        assert client.queue("t", "jobs").depth == 0
