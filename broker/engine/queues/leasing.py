@@ -300,9 +300,18 @@ class Leasing:
             partition.work.release(demand.message.group, granted.token, [], self._time.last_us)
 
     def _unreadable(self, demand: Demand, error: Error) -> None:
-        assert demand.partition is not None
+        """Records behind damage die with that reason; the others of the lease go to whoever asks next."""
+        partition, granted, reading = demand.partition, demand.granted, demand.reading
+        assert partition is not None
         if isinstance(error, Corrupt | InvalidBatch | BadChecksum):
-            demand.partition.damaged = True
+            partition.damaged = True
+            if granted is not None and reading is not None and reading.rest:
+                first = reading.rest[-1][0]
+                beyond = error.next_offset if isinstance(error, Corrupt) else None
+                end = beyond if beyond is not None and beyond > first else first + 1
+                partition.work.bury(
+                    demand.message.group, granted.token, first, end, f"it cannot be read: {error.message}"
+                )
         self._refuse(demand, error)
 
     def _refuse(self, demand: Demand, error: Error) -> None:

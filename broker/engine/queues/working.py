@@ -94,12 +94,12 @@ class Working:
     def serves(self) -> bool:
         """Whether queue groups can work here."""
         partition = self._partition
-        return not (partition.ledger.damaged or partition.damaged or partition.log.poisoned)
+        return not (partition.ledger.damaged or partition.log.poisoned)
 
     def check(self) -> None:
         """Raise Unavailable or Poisoned unless queue groups can work here."""
         partition = self._partition
-        if partition.ledger.damaged or partition.damaged:
+        if partition.ledger.damaged:
             raise Unavailable(
                 f"{partition!r} is damaged, so that what its queue groups have done is not known for certain: stop the "
                 "broker and run penstock log repair; reading as a stream goes on"
@@ -203,6 +203,14 @@ class Working:
         if queue is not None and left and self._partition.log.poisoned is None:
             for effect in _untried(queue, token, left, self.time(now_us), ended=False):
                 self._partition.ledger.propose(effect)
+
+    def bury(self, group: str, token: int, first: int, end: int, reason: str) -> None:
+        """Leased records from `first` on and below `end` cannot be read: nobody can work on them."""
+        queue = self.find(group)
+        lease = None if queue is None else queue.leases.get(token)
+        left = [] if lease is None else lease.among([(first, end - first)])
+        if left and self.serves:
+            self._partition.ledger.propose(fx.TasksDied(group, token, left, reason, ended=False))
 
     def expire(self, group: str, now_us: int, waiter: Waiter) -> None:
         """End the leases whose time is up."""

@@ -161,7 +161,7 @@ def test_a_damaged_partition_refuses_and_says_what_to_do_and_the_others_serve(ri
     assert rig.queue(topic).in_flight == 1, "nothing changes where it is not known what stands"
 
 
-def test_records_that_turn_out_damaged_are_not_handed_out(rig: Rig):
+def test_a_record_that_cannot_be_read_dies_and_the_others_are_worked_off(rig: Rig):
     topic = rig.topic()
     for number in range(3):
         rig.produce(topic, [b"value-%d" % number])
@@ -171,10 +171,12 @@ def test_records_that_turn_out_damaged_are_not_handed_out(rig: Rig):
     data[data.index(b"value-1") - 100] ^= 0xFF
     rig.ask(m.SetQueue, topic, "g", {})
     assert rig.lease(topic, most=3).code == "corrupt"
-    refused = rig.lease(topic)
-    assert (refused.code, "penstock log repair" in refused.message) == ("unavailable", True)
-    assert rig.queue(topic).in_flight == 0
     assert rig.partition(topic).state == "damaged"
+    leased = rig.lease(topic, most=3)
+    assert leased.runs == [(0, 1, 1), (2, 1, 1)]
+    assert rig.settle(topic, m.Settle(0, leased.token, ACK)) == []
+    queue = rig.node._house.topics.get(topic).readable[0].work.get("g")
+    assert {offset: "cannot be read" in dead.reason for offset, dead in queue.dead.items()} == {1: True}
 
 
 # -- cost -------------------------------------------------------------------------------------------
