@@ -6,7 +6,7 @@ import penstock
 
 from perf.benches import tasks
 from perf.benches.tasks import FAR, LEASED, NEAR, ROUNDS, TaskBacklog
-from perf.lab.harness import Lab
+from perf.queues.penstock import GROUP
 from perf.systems.broker import serve
 
 
@@ -24,9 +24,29 @@ def test_a_backlog_has_the_size_that_was_asked_for_and_every_group_begins_at_its
         assert client.offsets(FAR, "latest") == {0: 3 * LEASED}
 
 
-def test_memory_is_that_of_one_broker_each(tmp_path):
-    lab = Lab(tmp_path, 1, 0.001)
-    behind, delayed = tasks._memory(lab)
-    assert isinstance(behind.measure(), float)
-    assert delayed.measure() != 0.0
-    assert not list(tmp_path.iterdir())
+class Meter:
+    """A broker that takes a mebibyte more each time it is looked at."""
+
+    def __init__(self) -> None:
+        self.looked = 0
+
+    def memory_mib(self) -> float:
+        self.looked += 1
+        return float(self.looked)
+
+
+def test_memory_is_what_a_group_far_behind_adds(monkeypatch):
+    monkeypatch.setattr(tasks, "WARM", 2 * LEASED)
+    with penstock.connect("mem://") as client:
+        client.create_topic("memory")
+        assert tasks._behind_mib(Meter(), client, 60 * LEASED) == 1.0  # type: ignore[arg-type]
+        queue = client.queue("memory", GROUP)
+        assert queue.partitions[0].ready == (60 - ROUNDS) * LEASED
+
+
+def test_memory_is_shared_out_among_delayed_records():
+    with penstock.connect("mem://") as client:
+        client.create_topic("memory")
+        assert tasks._delayed_bytes(Meter(), client, 200) == (1 << 20) / 200  # type: ignore[arg-type]
+        client.set_queue("memory", GROUP)
+        assert client.queue("memory", GROUP).partitions[0].delayed == 220
