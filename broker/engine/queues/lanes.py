@@ -19,6 +19,7 @@ from ....storage.errors import Error
 from .choosing import Choice, ShelfPicker, untouched
 from .key_window import KeyWindow, NotYet
 from .keyed import NEVER_US, Candidate, Chooser
+from .keys import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,14 +132,15 @@ class Lanes:
             lane = self._by_group[partition, queue.group] = Lane(partition, self._port)
         return lane.choose(queue, source, limit, now_us)
 
-    def find(self, partition: Partition, group: str) -> Lane | None:
-        """The lane of a group; None before it was chosen for."""
-        return self._by_group.get((partition, group))
-
     def next_us(self, partition: Partition, group: str) -> int:
         """When the rate of a key lets something go that could not go at the last choice; NEVER_US: no rate did that."""
         lane = self._by_group.get((partition, group))
         return NEVER_US if lane is None else lane.next_us
+
+    def again_us(self, partition: Partition, queue: Queue, key: int, now_us: int) -> int:
+        """When the rate of a key lets its next record go; 0: at once, or not known."""
+        lane = self._by_group.get((partition, queue.group))
+        return 0 if lane is None or key == UNKNOWN else lane.chooser.again_us(queue.settings, key, now_us)
 
     def is_cold(self, partition: Partition, group: str) -> bool:
         """Whether pages were missing at the last choice."""

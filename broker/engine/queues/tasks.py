@@ -26,7 +26,7 @@ from ..replies import Gather, failure
 from .keyed import looks_at_keys
 from .keys import UNKNOWN, hash_of
 from .standing import CANCELLED, COMPLETED, DISCARDED, FINAL, PENDING, Standing, standing, stands_for
-from .why import Facts, why
+from .why import Facts, key_of, why
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -286,7 +286,9 @@ class Tasks:
             facts = Facts(final=SENTENCES[final.outcome], final_us=time_us)
         elif state == PENDING and batch is not None:
             facts = facts._replace(key=_key(batch, offset))
-        sentence = why(queue, offset, self._time.last_us, facts)
+        now_us, key = self._time.last_us, key_of(queue, offset, facts)
+        facts = facts._replace(rate_us=self._leasing.lanes.again_us(partition, queue, key, now_us))
+        sentence = why(queue, offset, now_us, facts)
         if offset != message.offset:
             sentence = f"record {offset} stands for it: {sentence}"
         self._port.reply(

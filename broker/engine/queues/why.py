@@ -31,7 +31,7 @@ class Facts(NamedTuple):
     not_before_us: int = 0  # column NOT_BEFORE, where that is later than the record was appended
     level: int = 0  # column PRIORITY
     key: int = UNKNOWN  # keys.hash_of its key, for groups that look at keys; held and waiting records know theirs
-    rate_us: int = 0  # when the rate of its key lets the next one go (Chooser.again_us); 0: at once
+    rate_us: int = 0  # when the rate of its key lets the next one go (Lanes.again_us); 0: at once
     asking: int = 1  # requests for a lease that wait for records of this partition
     final: str = ""  # what became of it, where it is done: "completed", "discarded"
     final_us: int = 0  # and when
@@ -110,7 +110,7 @@ def _keyed(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:
     settings = queue.settings
     if not looks_at_keys(settings):
         return ""
-    key = _key(queue, offset, facts)
+    key = key_of(queue, offset, facts)
     if key not in (OWN, UNKNOWN):
         reason = _ordered(queue, offset, key) if settings.order == "key" else _limited(queue, key)
         if reason or facts.rate_us > now_us:
@@ -146,7 +146,8 @@ def _limited(queue: Queue, key: int) -> str:
     return f"{_counted(out, 'record')} of its key leased, and no more than {most} may be (key_concurrency)"
 
 
-def _key(queue: Queue, offset: int, facts: Facts) -> int:
+def key_of(queue: Queue, offset: int, facts: Facts) -> int:
+    """The hash of a record's key, as far as it is known."""
     waiting = queue.waiting.get(offset)
     known = waiting.key if waiting is not None else queue.held.get(offset, UNKNOWN)
     return known or facts.key

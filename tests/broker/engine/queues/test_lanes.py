@@ -180,3 +180,17 @@ def test_a_lease_of_records_that_are_not_committed_is_no_damage_when_keys_begin_
     rig.sync()
     assert offsets(rig.answers(first)[0]) == [0]
     assert offsets(rig.answers(second)[0]) == [1]
+
+
+def test_a_task_that_waits_for_its_key_says_so(rig: Rig, topic: bytes):
+    def why(offset: int) -> str:
+        return rig.ask(m.AskTask, topic, "g", 0, offset).why
+
+    set_queue(rig, topic, order="key", key_rate_per_s=0.1)
+    produce(rig, topic, "aab")
+    first = rig.lease(topic, most=10)
+    assert why(1) == "its key is busy: record 0 is leased by worker 'w'"
+    rig.settle(topic, m.Settle(0, first.token, ACK))
+    assert why(1).startswith("the rate of its key lets the next one go at 20")
+    rig.pass_time(10)
+    assert "next: the coming lease takes it" in why(1)
