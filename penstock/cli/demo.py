@@ -14,6 +14,7 @@ from .options import with_output
 from .output import Output, complain
 
 if TYPE_CHECKING:
+    from ..demo.queue import Story
     from ..demo.run import Outcome
 
 
@@ -25,7 +26,9 @@ def command(data: Path | None, most: int | None, output: Output) -> int:
     """Stream 336,776 real flights through a broker and check every one.
 
     Two producers over unix, a group of three consumers over tcp, and once more by mapped delivery; then count, order
-    per carrier and totals are compared with what numpy computes from the file. Exit code 5 when anything differs.
+    per carrier and totals are compared with what numpy computes from the file. Then every late flight is a task: some
+    fail, a worker and the broker are killed, and in the end each must be completed or dead, as the file says.
+    Exit code 5 when anything differs.
     """
     from ..demo.display import Display
     from ..demo.run import run
@@ -58,6 +61,7 @@ def _as_json(output: Output, outcome: Outcome, took: float) -> None:
             "topic": outcome.topic,
             "carriers": outcome.expected.totals,
             "measured": outcome.measured,
+            "tasks": outcome.story,
             "differences": outcome.differences,
             "seconds": took,
         }
@@ -80,8 +84,24 @@ def _show(output: Output, outcome: Outcome, took: float) -> None:
         [(m.name, m.records, f"{m.seconds:.2f}", f"{m.records / max(m.seconds, 1e-9):,.0f}") for m in outcome.measured],
     )
     output.console.print()
+    _tell(output, outcome.story)
     if not outcome.differences:
         verdict = f"equal: count, order per carrier and totals of {outcome.flights:,} flights, both ways"
-        output.console.print(f"[green]{verdict}[/green] ({took:.1f} s in all)")
+        output.console.print(f"[green]{verdict}; every late flight is completed or dead as it should be[/green]")
+        output.console.print(f"{took:.1f} s in all")
     if outcome.data:
         output.console.print(f"topic {outcome.topic} is kept in {outcome.data}", markup=False, soft_wrap=True)
+
+
+def _tell(output: Output, story: Story) -> None:
+    """What happened to the tasks."""
+    from ..demo.late import ATTEMPTS
+
+    for line in (
+        f"{story.tasks:,} late flights as tasks, worked off by four workers in {story.seconds:.1f} s",
+        f"a worker was killed when {story.killed_at:,} were completed, the broker when {story.restarted_at:,} were",
+        f"{story.completed:,} completed, {story.dead:,} dead after {ATTEMPTS} attempts; "
+        f"{story.failures:,} failures were injected and tried again",
+    ):
+        output.console.print(line, markup=False, soft_wrap=True)
+    output.console.print()

