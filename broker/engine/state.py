@@ -121,11 +121,11 @@ class PartitionState:
     def _begins(self, first: int) -> None:
         """The log begins later. What was carried forward and is finished meanwhile is forgotten now."""
         self.first = max(self.first, first)
-        self.voids.forget_below(self.first)
-        if self.kept:
-            self.kept.retain(unfinished(self))
         if not self.ahead:
+            if self.kept:
+                self.kept.retain(unfinished(self), self.first)
             self.shelves.drop_below(self.first, self.kept.offsets())
+        self.voids.forget_below(self.shelves.first)  # what is ahead still sees void records on the shelves
 
     def keep(self, offsets: np.ndarray, seq: int) -> None:
         """Records were carried forward into batch `seq`; what is ahead sees that once it is committed."""

@@ -56,10 +56,10 @@ class Kept:
             return int(self._seqs[place])
         return 0
 
-    def retain(self, offsets: np.ndarray) -> None:
-        """Forget all but these."""
+    def retain(self, offsets: np.ndarray, high: int) -> None:
+        """Of what is below `high`, forget all but these."""
         self._merge()
-        stay = np.isin(self._offsets, offsets)
+        stay = np.isin(self._offsets, offsets) | (self._offsets >= high)
         self._offsets, self._seqs = self._offsets[stay], self._seqs[stay]
 
     def offsets(self) -> np.ndarray:

@@ -49,6 +49,38 @@ def test_what_was_kept_is_forgotten_when_the_log_begins_later_and_nobody_has_it_
     assert [found.kept.seq(offset) for offset in range(4)] == [0, 0, 40, 40]
 
 
+def test_what_is_ahead_of_the_log_forgets_nothing_that_is_kept():
+    found = state()
+    found.keep(np.array([2, 3]), 40)
+    ahead = found.copy()
+    ahead.effect(fx.TasksDiscarded("a", [(2, 1)]), 5)
+    ahead.effect(fx.OutboxMoved([(1, 1)]), 5)
+    ahead.effect(fx.FirstOffset(6), 5)
+    assert [found.kept.seq(offset) for offset in (2, 3)] == [40, 40]
+
+
+def test_what_was_carried_before_the_log_came_to_it_stays_kept():
+    found = state()
+    found.shelves.add(Placed(np.array([6, 9]), np.array([0, 0], np.uint8), np.array([500, 600])))
+    found.keep(np.array([6, 9]), 40)
+    found.effect(fx.FirstOffset(8), 5)
+    assert [found.kept.seq(offset) for offset in (6, 9)] == [40, 40]
+    assert found.shelves.time_of(6) == 500
+
+
+def test_a_void_record_on_a_shelf_is_forgotten_with_its_place_in_the_log():
+    found = state()
+    found.shelves.add(Placed(np.array([6, 7]), np.array([0, 0], np.uint8), np.array([500, 600])))
+    found.keep(np.array([6, 7]), 40)
+    found.effect(fx.KeysSeen([9], [b"k" * 16], 99, [(7, 9)]), 4)
+    ahead = found.copy()
+    ahead.effect(fx.FirstOffset(8), 5)
+    assert ahead.voids.between(7, 8) == [7]
+    found.effect(fx.FirstOffset(8), 5)
+    assert [found.kept.seq(offset) for offset in (6, 7)] == [40, 0]
+    assert shelved(found.queues.by_name["a"], found.shelves, 100).tolist() == [6]
+
+
 def test_what_is_ahead_of_the_log_sees_what_is_kept_when_it_is_committed():
     found = state()
     ahead = found.copy()
