@@ -5,7 +5,7 @@ kept from the first look on, 8 bytes each, until the frontier is past them.
 
 Contract: `key` raises NotYet when the pages of a record are not in memory; the port then warms the token that was
 given. Those of an uncommitted record cannot be read before the end moves. Only bytes that agree with their checksums
-are believed. Memory: the window, and the chunk it ends in. Must not know settings or leases.
+are believed; damage is marked on the partition. Memory: the window, and the chunk it ends in. Must not know settings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bisect import bisect_right, insort
 from typing import TYPE_CHECKING
 
 from ....storage.batch import Kind
-from ....storage.errors import Corrupt
+from ....storage.errors import BadChecksum, Corrupt, InvalidBatch
 from ..ports import COLD
 from .keys import OWN, hashes
 
@@ -48,12 +48,22 @@ class KeyWindow:
         self._cursor: Cursor | None = None
 
     def key(self, offset: int, token: Hashable) -> int:
-        """The hash of a record's key; OWN for one that is not in the log any more. Raises NotYet, Corrupt."""
+        """The hash of a record's key; OWN for one that cannot be read any more. Raises NotYet."""
         found = self._known(offset)
         if found is not None:
             return found
         if offset >= self._partition.end:
             raise NotYet
+        try:
+            return self._find(offset, token)
+        except Corrupt:
+            self._partition.damaged = True
+            self._cursor = None
+            self._strays[offset] = OWN  # whoever leases it finds the damage, and it dies
+            return OWN
+
+    def _find(self, offset: int, token: Hashable) -> int:
+        """Read as far as a record. Raises NotYet, Corrupt."""
         cursor = self._cursor_at(offset)
         if cursor is None:
             return OWN
@@ -106,8 +116,12 @@ class KeyWindow:
     def _keep(self, batch: Batch) -> None:
         if batch.kind not in (Kind.RECORDS, Kind.KEPT):
             return
-        batch.check()
-        found = hashes(batch)
+        try:
+            batch.check()
+            found = hashes(batch)
+        except (InvalidBatch, BadChecksum):
+            self._partition.damaged = True
+            found = [OWN] * batch.record_count
         if batch.kind == Kind.KEPT:
             self._strays.update(zip(batch.offsets().tolist(), found, strict=True))
         elif batch.base_offset not in self._blocks:

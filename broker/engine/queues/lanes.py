@@ -6,7 +6,7 @@ mostly do; those of untouched records are read from the log (key_window.py), no 
 Contract: as `choosing.choose`, for groups of which `is_keyed` is true; only committed records are chosen, because only
 they can be read. Where pages are cold, what can be known is chosen, `is_cold` says so, and the port warms the lane.
 A record with a priority or a delay takes its place among those of its key when it comes from its shelf, so it may
-overtake untouched ones. Damage is marked on the partition and nothing is chosen. Lanes are known to one node only, and
+overtake untouched ones. One that damage hides has no key: it is leased, and dies. Lanes are known to one node only, and
 new after a restart.
 """
 
@@ -48,7 +48,7 @@ class Lane:
         except NotYet:
             self.cold = True
         except (Error, OSError):
-            self.partition.damaged = True
+            self.cold = True  # the disk may answer the next time
         return Choice([], queue.frontier)
 
     def _choose(self, queue: Queue, source: Source, limit: int, now_us: int) -> Choice:

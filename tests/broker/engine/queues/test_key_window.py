@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from penstock.broker.engine.queues.key_window import KeyWindow, NotYet
 from penstock.broker.engine.queues.keys import OWN, hash_of
-from penstock.storage.errors import Corrupt
 from support.engine import Rig
 
 KEYS: list[list[bytes | None]] = [[b"a", None], [b"b"], [b"a", b"c", b"d"]]
@@ -61,7 +60,16 @@ def test_a_record_that_is_not_committed_has_no_key_yet(window: KeyWindow):
         window.key(6, "t")
 
 
-def test_a_record_that_is_not_there_is_no_guess(rig: Rig, window: KeyWindow):
+def test_a_record_that_cannot_be_read_has_no_key_and_the_others_have_theirs(rig: Rig, window: KeyWindow):
+    for path, content in rig.store.files.contents.items():
+        if path.endswith(".segment") and b"x" * 40_000 in content.data and b"x" * 40_001 not in content.data:
+            at = content.data.index(b"x" * 40_000)
+            content.data[at] ^= 1
+    assert [window.key(offset, "t") for offset in (1, 2, 3)] == [OWN, OWN, hash_of(b"a")]
+    assert window._partition.damaged
+
+
+def test_a_record_that_is_not_there_is_damage(window: KeyWindow):
     window._partition.ledger.applied.end = 7  # so says the state, but no batch has it
-    with pytest.raises(Corrupt, match="offset 6"):
-        window.key(6, "t")
+    assert window.key(6, "t") == OWN
+    assert window._partition.damaged

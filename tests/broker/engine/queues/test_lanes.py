@@ -194,3 +194,19 @@ def test_a_task_that_waits_for_its_key_says_so(rig: Rig, topic: bytes):
     assert why(1).startswith("the rate of its key lets the next one go at 20")
     rig.pass_time(10)
     assert "next: the coming lease takes it" in why(1)
+
+
+def test_a_record_that_damage_hides_dies_and_its_neighbours_are_worked_on(rig: Rig, topic: bytes):
+    set_queue(rig, topic, order="key")
+    for number, key in enumerate([b"a", b"b", b"a"]):
+        rig.produce(topic, [b"value-%d" % number], keys=[key])
+    path = rig.store.directory(topic, 0)
+    (name,) = [name for name in rig.store.files.contents if name.startswith(path) and name.endswith(".segment")]
+    data = rig.store.files.contents[name].data
+    data[data.index(b"value-1") - 200] ^= 0xFF
+    answers = [rig.lease(topic, most=10) for _ in range(4)]
+    seen = [offset for answer in answers if isinstance(answer, m.Leased) for offset in offsets(answer)]
+    dead = rig.node._house.topics.get(topic).readable[0].work.get("g").dead
+    assert (seen, list(dead)) == ([0], [1])
+    token = next(answer.token for answer in answers if isinstance(answer, m.Leased) and answer.runs)
+    assert offsets(rig.lease(topic, settles=[m.Settle(0, token, ACK)])) == [2]
