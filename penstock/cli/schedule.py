@@ -37,7 +37,7 @@ def set_(
 
     \b
     SPEC   "0 4 * * 1-5"   five fields of cron: minute, hour, day, month, weekday
-           "every 30s"     ms, s, m, h or d
+           "every 30s"     s, m, h or d
     """
     with session.connect() as client:
         schedule = client.schedule(

@@ -1,0 +1,92 @@
+"""Jobs over a broker in memory: what was sent is found in its queue, and what became of it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from penstock import Retry, Tasks
+from penstock.clients.tasks.runner import Runner
+from penstock.clients.testing import penstock_broker, penstock_client
+from penstock.errors import TaskCancelled, TaskFailed, TimedOut
+
+__all__ = ["penstock_broker", "penstock_client"]
+
+
+@pytest.fixture
+def app(penstock_broker) -> Iterator[Tasks]:
+    """An app whose queue is not there yet."""
+    with Tasks(penstock_broker.url, encoding="msgpack", partitions=3) as made:
+        yield made
+
+
+def decorated(app):
+    @app.task(queue="sums", retry=Retry(max_attempts=1), name="total", key=lambda numbers, note=b"": note or b"none")
+    def total(numbers: set[int], note: bytes = b"") -> dict[int, bytes]:
+        return {sum(numbers): note}
+
+    return total
+
+
+def test_sending_makes_the_queue_as_the_app_says(app, penstock_client):
+    total = decorated(app)
+    job = total.send({1, 2}, b"\xff")
+    queue = penstock_client.queue("sums", "tasks")
+    assert (len(queue.partitions), queue.depth) == (3, 1)
+    assert (queue.settings["max_attempts"], queue.settings["order"]) == (1, "key")
+    assert (job.status().state, job.status().attempt) == ("pending", 0)
+    assert repr(job) == f"<Job {job.id} of total>"
+
+
+def test_a_result_comes_back_with_its_type_and_a_failure_with_its_reason(app, penstock_client):
+    total = decorated(app)
+    good, bad = total.send({1, 2}, b"\xff"), total.send({3}, b"\x01")
+    with penstock_client.worker("sums", group="tasks", prefetch=0) as worker:
+        tasks = {task.id: task for _ in range(2) for task in worker.fetch(9, 1.0)}
+        tasks[good.id].progress(b"\xa4half")
+        assert good.status().progress == "half"
+        tasks[good.id].ack(total.arguments.pack_result("msgpack", total({1, 2}, b"\xff")))
+        tasks[bad.id].nack(reason="ValueError: no")
+    assert good.result() == {3: b"\xff"}
+    assert total.job(good.id).result() == {3: b"\xff"}
+    with pytest.raises(TaskFailed, match="failed in attempt 1: ValueError: no"):
+        bad.result()
+
+
+def test_a_cancelled_job_has_no_result_and_one_that_is_not_done_is_waited_for(app):
+    total = decorated(app)
+    job = total.send_in("1h", {1})
+    assert job.status().state == "delayed"
+    with pytest.raises(TimedOut):
+        job.result(0)
+    assert job.cancel().state == "cancelled"
+    with pytest.raises(TaskCancelled):
+        job.result()
+
+
+def test_the_same_verbs_awaited(app):
+    total = decorated(app)
+
+    async def run() -> None:
+        job = await total.aio.send({4, 5}, b"x")
+        runner = Runner(app, concurrency=2)
+        work = asyncio.create_task(runner.run())
+        assert await job.result(30) == {9: b"x"}
+        assert (await total.aio.job(job.id).status()).state == "completed"
+        later = await total.aio.send_in(3600, {1})
+        assert (await later.cancel()).state == "cancelled"
+        runner.stop()
+        await work
+        await app.aio.close()
+
+    asyncio.run(run())
+
+
+def test_a_closed_app_connects_anew(app):
+    total = decorated(app)
+    first = total.send({1})
+    app.close()
+    app.close()
+    assert first.status().state == "pending"
+    assert total.send({2}).id != first.id
