@@ -151,7 +151,7 @@ class Partition:
         self._check_size(len(entry.batch))
 
     def _judge_keys(self, keys: Keys) -> fx.KeysSeen:
-        if self.damaged:
+        if self.ledger.damaged:
             raise Unavailable(
                 f"{self!r} is damaged and may have lost dedup keys: repair it, or send without a dedup key"
             )

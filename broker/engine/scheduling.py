@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ...storage.errors import Error
 from ...transport.messages import DeleteSchedule, Done, ListSchedules, Schedule, Schedules, SetSchedule
 from ...transport.partitioner import partition_of
+from ...transport.queue_messages import FOREVER_US
 from ..errors import InvalidRequest, LimitReached, Unavailable, UnknownSchedule
 from . import effects as fx
 from .names import check_name
@@ -24,7 +25,6 @@ from .partition import Partition
 from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port
 from .producers import Place
 from .queues import schedules
-from .queues.schedules import NEVER_US
 from .queues.timetable import ScheduleBody
 from .replies import Gather
 
@@ -144,7 +144,7 @@ class Scheduling:
     def _fire(self, partition: Partition, time_us: int) -> None:
         """Append what is due in a partition, one record for each schedule."""
         del self._due[partition]
-        if partition.state != "ok" or not self._house.holds(partition.ledger):
+        if not partition.work.serves or not self._house.holds(partition.ledger):
             return
         for schedule in partition.ledger.head.schedules.due(time_us):
             try:
@@ -157,7 +157,7 @@ class Scheduling:
         self.arm(partition)
 
     def _look_at(self, partition: Partition, due_us: int) -> None:
-        if due_us >= NEVER_US:
+        if due_us >= FOREVER_US:
             self._due.pop(partition, None)
         elif self._due.get(partition) != due_us:
             self._due[partition] = due_us
@@ -205,7 +205,7 @@ def _home(topic: Topic, name: str) -> Partition:
 
 def _check_usable(partition: Partition) -> None:
     partition.ledger.check_writable()
-    if partition.damaged:
+    if partition.ledger.damaged:
         raise Unavailable(
             f"{partition!r} is damaged and may have lost schedules: none fires or changes there until it is "
             "repaired (penstock log repair)"

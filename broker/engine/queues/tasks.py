@@ -122,7 +122,7 @@ class Tasks:
 
     def _question(self, peer: Peer, message: AskTask | CancelTask) -> Question:
         partition = self._topics.partition(message.topic, message.partition)
-        if partition.damaged or partition.ledger.damaged:
+        if partition.ledger.damaged:
             partition.work.check()
         question = Question(next(self._numbers), peer, message, partition)
         self._offset(question, self._queue(question))

@@ -187,7 +187,7 @@ def test_what_retention_removes_is_void_no_more():
 def test_a_damaged_partition_takes_no_keys_because_it_may_have_lost_some():
     rig = Rig()
     topic = rig.topic()
-    rig.node._house.partitions[ledger(rig)].damaged = True
+    ledger(rig).damaged = True
     assert failure(produce(rig, topic, b"a")) == "unavailable"
     assert rig.produce(topic, [b"plain"]).offset == 0
 

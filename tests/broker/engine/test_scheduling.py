@@ -244,7 +244,7 @@ def test_a_damaged_partition_fires_nothing_because_it_may_have_fired():
     rig = Rig()
     topic = rig.topic()
     put(rig, topic)
-    rig.node._house.partitions[ledger(rig)].damaged = True
+    ledger(rig).damaged = True
     rig.pass_time(30)
     assert rig.read(topic) == []
     answer = put(rig, topic, "other")
