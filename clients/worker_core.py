@@ -37,8 +37,11 @@ if TYPE_CHECKING:
 CLOSE_PATIENCE_S = 5.0
 """How long closing waits for the broker; leases that it does not hear of end by their time."""
 
-VALUE_BYTES_MOST = 256 << 10
-"""Of a result, or of what is said about progress: what is larger belongs into a record."""
+RESULT_BYTES_MOST = 256 << 10
+"""Of a result: what is larger belongs into a record."""
+
+PROGRESS_BYTES_MOST = 4096
+"""Of what is said about progress, as brokers take it."""
 
 REASON_CHARS_MOST = 4096
 """Of the reason of a failure: enough for a traceback, and it stands in every snapshot while the task is dead."""
@@ -144,7 +147,7 @@ class WorkerCore:
         self.enter()
         if not tasks:
             return
-        future = self._gather(tasks, verb, _delay_ms(delay), _checked_reason(reason), _checked_value(result))
+        future = self._gather(tasks, verb, _delay_ms(delay), _checked_reason(reason), _checked_result(result))
         self.settling.send()
         yield from self.settled(future, self.connection.deadline())
         future.raise_error()
@@ -152,7 +155,7 @@ class WorkerCore:
     def ack_later(self, task: TaskRecord, result: bytes | None) -> Steps[SettleFuture]:
         """Settle a task with others, soon. Waits only while too many are on their way."""
         self.enter()
-        value = _checked_value(result)
+        value = _checked_result(result)
         deadline = self.connection.deadline()
         while self.settling.full:
             self.connection.check(deadline, self._what)
@@ -210,7 +213,7 @@ class WorkerCore:
         self.enter()
         held = task._lease
         lease_ms = held.lease_ms if lease is None else lease_milliseconds(lease)
-        said = [] if progress is None else [(held.partition, task.offset, _checked_value(progress) or b"")]
+        said = [] if progress is None else [(held.partition, task.offset, _checked_progress(progress))]
         if held.lost:
             raise _lost(held, [task.offset])
         begun = self.connection.clock()
@@ -331,12 +334,19 @@ def _checked_reason(reason: str) -> str:
     return reason[:REASON_CHARS_MOST]
 
 
-def _checked_value(value: bytes | None) -> bytes | None:
-    if value is None or (isinstance(value, bytes) and len(value) <= VALUE_BYTES_MOST):
-        return value
+def _checked_result(result: bytes | None) -> bytes | None:
+    return None if result is None else _checked_bytes("a result", result, RESULT_BYTES_MOST)
+
+
+def _checked_progress(progress: bytes) -> bytes:
+    return _checked_bytes("progress", progress, PROGRESS_BYTES_MOST)
+
+
+def _checked_bytes(what: str, value: bytes, most: int) -> bytes:
     if not isinstance(value, bytes):
-        raise InvalidArgument(f"a result and a progress are bytes, not {type(value).__name__}; text needs .encode()")
-    raise InvalidArgument(
-        f"{len(value)} bytes are too many for a result or a progress, over {VALUE_BYTES_MOST}: "
-        "write a record, and give its offset"
-    )
+        raise InvalidArgument(f"{what} is bytes, not {type(value).__name__}; text needs .encode()")
+    if len(value) > most:
+        raise InvalidArgument(
+            f"{what} of {len(value)} bytes is over the limit of {most}: write a record, and give its offset"
+        )
+    return value
