@@ -26,7 +26,7 @@ BY_GROUP = -1
 """A delay that the group's back-off decides."""
 
 FOREVER_US = 1 << 62
-"""A pause without an end."""
+"""A time that never comes: the end of a pause that has none, the next time of a schedule without one."""
 
 
 class Verb(IntEnum):

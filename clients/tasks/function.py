@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from ..errors import InvalidArgument
 from ..quantities import Duration, seconds
+from ..queued import PRIORITY_MOST
 from .arguments import Arguments
 from .jobs import AsyncJob, Job
 
@@ -39,8 +40,6 @@ NAME_HEADER = "penstock-task"
 
 ENCODING_HEADER = "penstock-encoding"
 """The header of a record that says how its value, its progress and its result are encoded."""
-
-PRIORITY_MOST = 255
 
 
 class Options(Struct, frozen=True, kw_only=True):

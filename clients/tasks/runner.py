@@ -75,7 +75,6 @@ class Runner:
             raise InvalidArgument(f"concurrency={concurrency!r} is below 1: then nothing would run")
         self.queues = _chosen(app, queues)
         self._app = app
-        self._concurrency = concurrency
         self.outcomes: Counter[str] = Counter()
         """How many tasks were done, failed, refused, dropped."""
         self._drain_s = drain_s

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ....transport.queue_messages import FOREVER_US
 from .queue import Cursor
 from .shelves import Shelf, Shelves
 from .timers import NOTHING, Place
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 LOOK = 1000
 """Records to be tried again that are looked at for the ones of the highest priority: the first in the log."""
-
-FOREVER_US = 1 << 62
 
 Skipped = Callable[[int, int], Sequence[int]]
 """`skipped(low, high)`: offsets from `low` on and below `high`, sorted."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from ....storage.errors import Corrupt, OutOfBounds
 from ....transport.messages import QueuePartition
-from .choosing import FOREVER_US, lowest_on_shelves, on_shelves
+from ....transport.queue_messages import FOREVER_US
+from .choosing import lowest_on_shelves, on_shelves
 from .queue import Cursor, Queue
 from .unfinished import shelved
 

@@ -18,13 +18,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from typing import NamedTuple
 
+from ....transport.queue_messages import FOREVER_US
 from .keys import OWN, turn_of
 from .leases import Run
 from .queue import Queue
 from .rates import Rates
 from .settings import QueueSettings
 
-NEVER_US = 1 << 62
+UNLIMITED = 1 << 62
+"""Records of one key that may be leased at once, where the group sets no limit."""
 
 
 class Candidate(NamedTuple):
@@ -43,7 +45,7 @@ class Choice(NamedTuple):
     taken: list[Candidate]
     held: list[tuple[int, int]]  # offset and key of untouched records that were passed over
     frontier: int  # afterwards; -1: where it was
-    next_us: int  # when time alone lets something go that could not; NEVER_US: then nothing does
+    next_us: int  # when time alone lets something go that could not; FOREVER_US: then nothing does
 
     @property
     def runs(self) -> list[Run]:
@@ -144,12 +146,12 @@ class _Judge:
     def __init__(self, settings: QueueSettings, busy: Mapping[int, int], rates: Rates, now_us: int) -> None:
         self._in_order = settings.order == "key"
         self._rate = settings.key_rate_per_s
-        self._most = 1 if self._in_order else settings.key_concurrency or NEVER_US
+        self._most = 1 if self._in_order else settings.key_concurrency or UNLIMITED
         self._busy = dict(busy)
         self._closed: set[int] = set()  # keys of which nothing more can go now
         self._rates = rates
         self._now_us = now_us
-        self.next_us = NEVER_US
+        self.next_us = FOREVER_US
 
     def lets_go(self, candidate: Candidate) -> bool:
         """Whether it goes."""

@@ -16,9 +16,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ....storage.errors import Error
+from ....transport.queue_messages import FOREVER_US
 from .choosing import Choice, ShelfPicker, untouched
 from .key_window import KeyWindow, NotYet
-from .keyed import NEVER_US, Candidate, Chooser
+from .keyed import Candidate, Chooser
 from .keys import UNKNOWN
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ class Lane:
         self.partition = partition
         self.chooser = Chooser()
         self.window = KeyWindow(partition, port)
-        self.next_us = NEVER_US  # when a rate lets something go that could not go when it was chosen last
+        self.next_us = FOREVER_US  # when a rate lets something go that could not go when it was chosen last
         self.cold = False  # whether pages were missing then
 
     def choose(self, queue: Queue, source: Source, limit: int, now_us: int) -> Choice:
         """Up to `limit` records."""
-        self.cold, self.next_us = False, NEVER_US
+        self.cold, self.next_us = False, FOREVER_US
         try:
             return self._choose(queue, source, limit, now_us)
         except NotYet:
@@ -133,9 +134,9 @@ class Lanes:
         return lane.choose(queue, source, limit, now_us)
 
     def next_us(self, partition: Partition, group: str) -> int:
-        """When the rate of a key lets something go that could not go at the last choice; NEVER_US: no rate did that."""
+        """When the rate of a key lets something go that could not go at the last choice; FOREVER_US: none held any."""
         lane = self._by_group.get((partition, group))
-        return NEVER_US if lane is None else lane.next_us
+        return FOREVER_US if lane is None else lane.next_us
 
     def again_us(self, partition: Partition, queue: Queue, key: int, now_us: int) -> int:
         """When the rate of a key lets its next record go; 0: at once, or not known."""

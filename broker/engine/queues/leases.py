@@ -160,12 +160,7 @@ class Lease:
 
     def dump(self) -> LeaseBody:
         """For a snapshot."""
-        extents = [
-            ExtentBody(
-                extent.offset, extent.count, extent.attempt, extent.left.to_bytes((extent.count + 7) // 8, "little")
-            )
-            for extent in self.extents
-        ]
+        extents = [extent.dump() for extent in self.extents]
         return LeaseBody(
             self.token, self.worker, self.until_us, extents, sorted(self.keys.items()), sorted(self.history.items())
         )
@@ -173,10 +168,7 @@ class Lease:
     @classmethod
     def load(cls, body: LeaseBody) -> Lease:
         """From a snapshot."""
-        extents = [
-            Extent(each.offset, each.count, each.attempt, int.from_bytes(each.left, "little")) for each in body.extents
-        ]
-        lease = cls(body.token, body.worker, body.until_us, extents)
+        lease = cls(body.token, body.worker, body.until_us, [Extent.load(each) for each in body.extents])
         lease.keys, lease.history = dict(body.keys), dict(body.history)
         return lease
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from ....storage.errors import BadChecksum, Corrupt, Error, InvalidBatch
 from ....transport.messages import Lease, Leased
+from ....transport.queue_messages import FOREVER_US
 from ...errors import GroupActive, InvalidRequest, LimitReached
 from ..names import check_name
 from ..partition import Partition, check_time
 from ..replies import Gather, failure
-from .keyed import NEVER_US
 from .lanes import Lanes
 from .reading import Reading
 from .topic_queues import check_length, check_no_stream, queue_settings, serving
@@ -178,7 +178,7 @@ class Leasing:
         granted = work.lease(message.group, message.worker, limit, lease_us, now_us, demand.gather, self.lanes)
         if granted is None:
             again_us = self.lanes.next_us(partition, message.group)
-            if again_us < NEVER_US:
+            if again_us < FOREVER_US:
                 self.watching.ring_at(partition, message.group, again_us)
             return False
         demand.partition, demand.granted = partition, granted

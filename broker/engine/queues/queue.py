@@ -264,15 +264,6 @@ class Queue:
         """How many records are leased."""
         return sum(lease.left for lease in self.leases.values())
 
-    def open_offsets(self) -> Iterable[int]:
-        """Every record below the frontier that is not done, in no order."""
-        for lease in self.leases.values():
-            for first, count, _ in lease.runs():
-                yield from range(first, first + count)
-        yield from self.waiting
-        yield from self.held
-        yield from self.dead
-
     # -- snapshots ----------------------------------------------------------------------------------
 
     def dump(self) -> QueueBody:

@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 from ....storage.units import seconds
+from ....transport.queue_messages import FOREVER_US
 from ...errors import InvalidRequest
 
-NEVER_US = 1 << 62
 SPEC_MAX = 200
 """Characters of a line of cron, and of a zone's name."""
 
@@ -28,7 +28,7 @@ EVERY = "every "
 
 
 def next_us(spec: str, zone: str, after_us: int, due_us: int) -> int:
-    """The first time after `after_us` that a schedule is due which was due at `due_us`; NEVER_US when there is none.
+    """The first time after `after_us` that a schedule is due which was due at `due_us`; FOREVER_US when there is none.
 
     Raises InvalidRequest for what cannot be read.
     """
@@ -47,7 +47,7 @@ def next_us(spec: str, zone: str, after_us: int, due_us: int) -> int:
 def check(spec: str, zone: str, now_us: int) -> int:
     """When a new schedule is due first. Raises InvalidRequest, also when that is never."""
     found = next_us(spec, zone, now_us, now_us)
-    if found == NEVER_US:
+    if found == FOREVER_US:
         raise _unreadable(spec, "there is no such day in the next 50 years")
     return found
 
@@ -61,7 +61,7 @@ def _next_of_cron(spec: str, where: tzinfo, after_us: int) -> int:
                 return due_us
     except OverflowError:
         pass  # beyond the last year that a date can have
-    return NEVER_US
+    return FOREVER_US
 
 
 def _interval_us(spec: str) -> int:

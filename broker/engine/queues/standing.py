@@ -70,15 +70,11 @@ def standing(queue: Queue, shelves: Shelves, offset: int, now_us: int) -> Standi
     if offset in queue.cancelled:
         return Standing(CANCELLED)
     due_us, level = shelves.time_of(offset), shelves.level_of(offset)
-    taken = _taken(queue.cursors.get(level, Cursor()), offset, due_us) if due_us or level else offset < queue.frontier
+    shelved = bool(due_us or level)
+    taken = queue.cursors.get(level, Cursor()).passed(due_us, offset) if shelved else offset < queue.frontier
     if taken and offset not in queue.held:
         return Standing(COMPLETED)
     return Standing(DELAYED, time_us=due_us) if due_us > now_us else Standing(PENDING)
-
-
-def _taken(cursor: Cursor, offset: int, due_us: int) -> bool:
-    """Whether a group took a record from the shelf that the cursor is of."""
-    return (due_us, offset) <= (cursor.time_us, cursor.timer) if due_us else offset < cursor.offset
 
 
 def _leased(queue: Queue, lease: Lease, offset: int) -> Standing:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from msgspec import Struct, structs
 
+from ....transport.queue_messages import FOREVER_US
 from .. import effects as fx
-from .schedules import NEVER_US
 
 
 class ScheduleBody(Struct, array_like=True, frozen=True):
@@ -35,7 +35,7 @@ class Timetable:
     @property
     def due_us(self) -> int:
         """When the first of them is due."""
-        return min((each.next_us for each in self.by_name.values()), default=NEVER_US)
+        return min((each.next_us for each in self.by_name.values()), default=FOREVER_US)
 
     def due(self, time_us: int) -> list[ScheduleBody]:
         """Those that are due at a time, the longest overdue first."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from ....transport.queue_messages import FOREVER_US
 from .keyed import looks_at_keys
 from .keys import OWN, UNKNOWN
 from .leases import Lease
 from .queue import Queue, Waiting
 
-FOREVER_US = 1 << 62
 LAST_US = 253_402_300_799_999_999
 """The last moment that a calendar has."""
 

@@ -6,10 +6,11 @@ import random
 from collections import Counter
 
 import pytest
-from penstock.broker.engine.queues.keyed import NEVER_US, Candidate, Choice, Chooser, is_keyed, looks_at_keys
+from penstock.broker.engine.queues.keyed import Candidate, Choice, Chooser, is_keyed, looks_at_keys
 from penstock.broker.engine.queues.keys import OWN
 from penstock.broker.engine.queues.queue import Queue
 from penstock.broker.engine.queues.settings import parse
+from penstock.transport.queue_messages import FOREVER_US
 
 A, B, C = 1001, 1002, 1003
 
@@ -273,12 +274,12 @@ def test_turns_and_order_by_key_go_together():
 
 def test_neighbours_under_one_attempt_are_one_run():
     candidates = [Candidate(4, A), Candidate(5, B), Candidate(6, A, 1), Candidate(8, A, 1), Candidate(9, A, 1)]
-    assert Choice(candidates, [], -1, NEVER_US).runs == [(4, 2, 1), (6, 1, 2), (8, 2, 2)]
+    assert Choice(candidates, [], -1, FOREVER_US).runs == [(4, 2, 1), (6, 1, 2), (8, 2, 2)]
 
 
 def test_nothing_chosen_moves_nothing():
     choice = Line([A, A], order="key").choose(0)
-    assert (choice.taken, choice.held, choice.frontier, choice.next_us) == ([], [], -1, NEVER_US)
+    assert (choice.taken, choice.held, choice.frontier, choice.next_us) == ([], [], -1, FOREVER_US)
 
 
 @pytest.mark.parametrize("setting", [{"order": "key"}, {"fair": True}, {"key_concurrency": 1}, {"key_rate_per_s": 1.0}])

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from penstock.broker.engine.queues.schedules import NEVER_US, check, next_us
+from penstock.broker.engine.queues.schedules import check, next_us
 from penstock.broker.errors import InvalidRequest
+from penstock.transport.queue_messages import FOREVER_US
 
 VIENNA = "Europe/Vienna"
 MINUTE = 60_000_000
@@ -126,8 +127,8 @@ def test_what_cannot_be_read_is_one_short_sentence(spec: str, zone: str, said: s
 
 def test_what_never_comes_again_is_refused_when_it_is_set_and_never_due_later():
     last = us("9999-06-01")
-    assert next_us("0 0 1 5 *", VIENNA, last, last) == NEVER_US
-    assert next_us("* * * * *", "UTC", NEVER_US, NEVER_US) == NEVER_US
+    assert next_us("0 0 1 5 *", VIENNA, last, last) == FOREVER_US
+    assert next_us("* * * * *", "UTC", FOREVER_US, FOREVER_US) == FOREVER_US
     with pytest.raises(InvalidRequest, match="no such day"):
         check("0 0 1 5 *", VIENNA, last)
 

@@ -8,8 +8,9 @@ import pytest
 from penstock.broker.engine import effects as fx
 from penstock.broker.engine.queues.keys import OWN
 from penstock.broker.engine.queues.table import QueueTable
-from penstock.broker.engine.queues.why import FOREVER_US, Facts, why
+from penstock.broker.engine.queues.why import Facts, why
 from penstock.broker.engine.voids import Voids
+from penstock.transport.queue_messages import FOREVER_US
 
 NOW = 1_700_000_000_000_000  # 2023-11-14 22:13:20 UTC
 SECOND = 1_000_000
