@@ -212,7 +212,7 @@ class TaskState(Message, tag=82, frozen=True):
     """One record as a group has it."""
 
     request: Count
-    state: str  # pending | delayed | leased | waiting | completed | dead | discarded | cancelled
+    state: str  # pending, delayed, leased, waiting, completed, dead, discarded or cancelled
     attempt: Count  # of the latest lease; 0 before the first
     why: str  # in a sentence, what holds it back or what became of it
     worker: str = ""  # leased: by whom

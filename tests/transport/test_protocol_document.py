@@ -14,6 +14,7 @@ import penstock.transport.errors
 import pytest
 from penstock.broker.engine import NodeConfig
 from penstock.broker.engine.producers import RECENT
+from penstock.broker.engine.queues import settings as queue_settings
 from penstock.storage.errors import Error
 from penstock.transport import codec, framing, messages, socket_options, unix_server
 from penstock.transport.producer_session import WINDOW_BATCHES_MAX
@@ -137,6 +138,16 @@ def test_the_limits_are_those_of_the_code():
     assert f"| connections of one `unix://` address | {socket_options.SOCKETS_MAX} |" in table
     assert f"no message within {unix_server.SILENCE_S:g} s, and one whose peer leaves over {unread} MiB unread" in TEXT
     assert f"| batches of one producer in flight, per partition | {WINDOW_BATCHES_MAX} |" in table
+
+
+def test_the_settings_of_queues_are_those_of_the_code():
+    table = TEXT[TEXT.index("\n### 8.7 ") : TEXT.index("\n#### Settle\n")]
+    found = re.findall(r"^\| ([a-z_]+) \| (.+?) \| (.+?) \| .+ \|$", table, re.MULTILINE)[1:]
+    words = {None: "nil", False: "no", "": "empty"}
+    defaults = {name: words.get(given, given) for name, given in queue_settings.QueueSettings().named().items()}
+    assert {name: type(defaults[name])(given) for name, given, _ in found} == defaults
+    ranges = {name: tuple(map(float, allowed.split(" to "))) for name, _, allowed in found if " to " in allowed}
+    assert ranges == queue_settings.RANGES
 
 
 def test_the_example_of_a_framed_message_is_what_a_client_sends():
