@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from ..storage.record import Record
@@ -214,12 +215,11 @@ class AsyncClient(AsyncQueueClient):
         """Close its producers (flushing them) and consumers, then the connection. Repeating it does nothing."""
         if self._driver.ended:
             return
-        try:
-            for opened in list(self._open):
-                await opened.close()
-        finally:
-            self._open.clear()
-            self._driver.close()
+        async with AsyncExitStack() as closing:  # each is closed, also when another one has something to say
+            closing.callback(self._driver.close)
+            closing.callback(self._open.clear)
+            for opened in reversed(self._open):
+                closing.push_async_callback(opened.close)
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -114,13 +114,14 @@ class AsyncWorker:
         core = self._core
         core.check_open()
         while True:
+            task = core.left.popleft() if core.left else None
             try:
-                found = await self._driver.run(core.fetch(core.options.lease_records, FOREVER))
+                if task is None:
+                    core.left.extend(await self._driver.run(core.fetch(core.options.lease_records, FOREVER)))
             except Closed:
                 return
-            for task in found:
-                if not task.lost and not core.closed:
-                    yield task
+            if task is not None and not task.lost and not core.closed:
+                yield task
 
     async def fetch(self, max_records: int = 100, wait: Duration = 1.0) -> list[AsyncTask]:
         """At most `max_records` tasks: at once those that are there, else the first within `wait` seconds, or []."""

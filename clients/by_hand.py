@@ -20,14 +20,14 @@ from msgspec import Struct
 from ..storage.record import Record
 from ..transport.failures import error_from
 from ..transport.messages import Answer
-from ..transport.queue_messages import BY_GROUP, Lease, Leased, Settle, Settled, SettleTasks, Verb
+from ..transport.queue_messages import Lease, Leased, Settle, Settled, SettleTasks, Verb
 from .connection import Connection, Question
 from .errors import InvalidArgument
 from .picking import pick
 from .quantities import Duration, seconds
 from .steps import Steps
 from .task_ids import parse_task_id, task_id
-from .worker_options import lease_milliseconds
+from .worker_options import delay_milliseconds, lease_milliseconds
 
 if TYPE_CHECKING:
     from .client import Client
@@ -82,7 +82,7 @@ class ByHand:
 
         Raises: InvalidArgument for a name that cannot be; LeaseLost, UnknownLease.
         """
-        delay_ms = BY_GROUP if delay is None else round(seconds(delay, "delay") * 1000)
+        delay_ms = delay_milliseconds(delay)
         topics: dict[str, list[Settle]] = {}
         for name in names:
             topic, partition, offset, token = parse_leased(name)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from ..storage.record import Record
@@ -254,12 +255,11 @@ class Client(QueueClient):
         """Close its producers (flushing them) and consumers, then the connection. Repeating it does nothing."""
         if self._driver.ended:
             return
-        try:
-            for opened in list(self._open):
-                opened.close()
-        finally:
-            self._open.clear()
-            self._driver.close()
+        with ExitStack() as closing:  # each is closed, also when another one has something to say
+            closing.callback(self._driver.close)
+            closing.callback(self._open.clear)
+            for opened in reversed(self._open):
+                closing.callback(opened.close)
 
     def __enter__(self) -> Client:
         return self

@@ -163,8 +163,8 @@ class Leasing:
             taken = taken + tasks if taken else tasks
         return taken
 
-    def put_back(self, tasks: list[Any]) -> None:
-        """Tasks that were taken and could not be handed out."""
+    def put_back(self, tasks: Sequence[Any]) -> None:
+        """Tasks that were taken and were not handed out."""
         for task in reversed(tasks):
             self._ready.appendleft((task._lease, [task]))
 
@@ -181,8 +181,9 @@ class Leasing:
         self._asked[question] = None
         try:
             self._connection.post(question)
-        except Error:
+        except Error as error:
             self.forget(question)
+            self.core.settling.unsendable(settles, error)
             raise
 
     def forget(self, question: LeaseQuestion) -> None:

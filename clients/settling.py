@@ -122,9 +122,12 @@ class Settling:
 
         settles = settles_of(gatherings)
         topic, group = self._topic, self._group
-        self._connection.post(
-            Question(self._connection, lambda request: SettleTasks(request, topic, group, settles), answered)
-        )
+        try:
+            self._connection.post(
+                Question(self._connection, lambda request: SettleTasks(request, topic, group, settles), answered)
+            )
+        except Error as error:
+            self.unsendable(gatherings, error)
 
     # -- answers --------------------------------------------------------------------------------------
 
@@ -145,6 +148,11 @@ class Settling:
         self._again += gatherings
         self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
         self._again_at = self._connection.clock() + self._backoff_s
+
+    def unsendable(self, gatherings: list[Gathering], error: Error) -> None:
+        """No broker would take the request: nothing of it is on its way."""
+        for gathering in gatherings:
+            self._end(gathering, error)
 
     def _end(self, gathering: Gathering, error: Error | None) -> None:
         self.unconfirmed -= len(gathering.offsets)

@@ -65,12 +65,15 @@ class Worker:
         core = self._core
         while True:
             try:
-                found = self._taken(core.fetch(core.options.lease_records, FOREVER))
-            except Closed:
-                return
-            for task in found:
-                if not task.lost and not core.closed:
-                    yield task
+                task = core.left.popleft()
+            except IndexError:
+                try:
+                    core.left.extend(self._taken(core.fetch(core.options.lease_records, FOREVER)))
+                except Closed:
+                    return
+                continue
+            if not task.lost and not core.closed:
+                yield task
 
     def fetch(self, max_records: int = 100, wait: Duration = 1.0) -> list[Task]:
         """At most `max_records` tasks: at once those that are there, else the first that come within `wait` seconds.

@@ -11,8 +11,10 @@ everything unsettled.
 
 from __future__ import annotations
 
+import reprlib
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -25,11 +27,11 @@ from .connection import Question
 from .errors import InvalidArgument
 from .leases import Held, SettleFuture
 from .leasing import Leasing
-from .quantities import Duration, seconds
+from .quantities import Duration
 from .settling import Settling
 from .steps import Pause, Steps
 from .task import TaskRecord
-from .worker_options import RECORDS_MOST, WorkerOptions, lease_milliseconds
+from .worker_options import RECORDS_MOST, WorkerOptions, delay_milliseconds, lease_milliseconds
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -72,6 +74,8 @@ class WorkerCore:
         self.closed = False
         self.touched = connection.clock()
         """When the application last called."""
+        self.left: deque[Any] = deque()
+        """Tasks that a loop of the application took; the next loop, or another thread's, goes on with them."""
         self.held: dict[tuple[int, int], Held] = {}
         self.settling = Settling(connection, topic, options.group)
         self.leasing = Leasing(self, task)
@@ -105,12 +109,14 @@ class WorkerCore:
         """At most `max_records` tasks: those that are there, or the first that come by the deadline."""
         self.enter()
         _check_count(max_records)
+        self._take_back()
         return (yield from self.leasing.fetch(max_records, deadline))
 
     def ack_and_fetch(self, tasks: Sequence[TaskRecord], max_records: int, deadline: float) -> Steps[list[Any]]:
         """Settle a batch with the request that asks for the next one."""
         self.enter()
         _check_count(max_records)
+        self._take_back()
         self._raise_earlier()
         if tasks:
             self._earlier.append(self._gather(tasks, Verb.ACK, BY_GROUP, ""))
@@ -121,6 +127,12 @@ class WorkerCore:
             self.leasing.put_back(found)
             raise
         return found
+
+    def _take_back(self) -> None:
+        """What a loop left behind comes first. Each is popped once: a loop in another thread may go on."""
+        with suppress(IndexError):
+            while self.left:
+                self.leasing.put_back([self.left.pop()])
 
     def _raise_earlier(self) -> None:
         """Raise what nobody was told of yet."""
@@ -147,7 +159,7 @@ class WorkerCore:
         self.enter()
         if not tasks:
             return
-        future = self._gather(tasks, verb, _delay_ms(delay), _checked_reason(reason), _checked_result(result))
+        future = self._gather(tasks, verb, delay_milliseconds(delay), _checked_reason(reason), _checked_result(result))
         self.settling.send()
         yield from self.settled(future, self.connection.deadline())
         future.raise_error()
@@ -167,7 +179,7 @@ class WorkerCore:
     ) -> SettleFuture:
         """Note what became of tasks. What is known to be lost is refused here."""
         future = self._future(self)
-        groups = [(lease, list(map(_offset, group))) for lease, group in groupby(tasks, key=_lease)]
+        groups = _by_lease(tasks)
         for lease, offsets in groups:
             if lease.core is not self:
                 raise InvalidArgument(
@@ -319,19 +331,23 @@ def _lost(lease: Held, offsets: Sequence[int]) -> LeaseLost:
                      "done twice; extend in time, or ask for a longer lease")  # fmt: skip
 
 
+def _by_lease(tasks: Sequence[TaskRecord]) -> list[tuple[Held, list[int]]]:
+    """Neighbours of one lease together, as offsets."""
+    try:
+        return [(lease, list(map(_offset, group))) for lease, group in groupby(tasks, key=_lease)]
+    except (TypeError, AttributeError):
+        raise InvalidArgument(f"{reprlib.repr(tasks)} is not a list of tasks: give those that fetch returned") from None
+
+
 def _check_count(max_records: int) -> None:
     if not isinstance(max_records, int) or not 0 < max_records <= RECORDS_MOST:
         raise InvalidArgument(f"max_records={max_records!r} is not a number of tasks from 1 to {RECORDS_MOST}")
 
 
-def _delay_ms(delay: Duration | None) -> int:
-    return BY_GROUP if delay is None else round(seconds(delay, "delay") * 1000)
-
-
 def _checked_reason(reason: str) -> str:
     if not isinstance(reason, str):
         raise InvalidArgument(f"reason={reason!r} is not a text")
-    return reason[:REASON_CHARS_MOST]
+    return reason[:REASON_CHARS_MOST].encode(errors="backslashreplace").decode()[:REASON_CHARS_MOST]
 
 
 def _checked_result(result: bytes | None) -> bytes | None:

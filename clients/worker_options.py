@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..transport.queue_messages import BY_GROUP
 from .errors import InvalidArgument
 from .quantities import Duration, Size, Start, seconds, size_bytes, start_time
 from .verbs import made_up_name
@@ -16,6 +17,10 @@ PREFETCH_MOST = 64
 
 RECORDS_MOST = 100_000
 """Tasks that one lease may hold."""
+
+
+DELAY_MOST_S = 366 * 86400
+"""As long as a broker lets a failed task wait."""
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +50,8 @@ def worker_options(
     """Check and complete the arguments of `worker`."""
     if not isinstance(group, str) or not group:
         raise InvalidArgument(f"group={group!r} is no name of a queue group: a worker needs one")
+    if name is not None and not isinstance(name, str):
+        raise InvalidArgument(f"name={name!r} is not a text: it is how people find this worker in a list")
     if not isinstance(prefetch, int) or not 0 <= prefetch <= PREFETCH_MOST:
         raise InvalidArgument(f"prefetch={prefetch!r} is not a number of leases from 0 to {PREFETCH_MOST}")
     if not isinstance(lease_records, int) or not 0 < lease_records <= RECORDS_MOST:
@@ -66,4 +73,14 @@ def lease_milliseconds(lease: Duration) -> int:
     found = seconds(lease, "lease")
     if not 0.001 <= found <= 366 * 86400:
         raise InvalidArgument(f"lease={lease!r} is not a time from 1 ms to 366 days")
+    return round(found * 1000)
+
+
+def delay_milliseconds(delay: Duration | None) -> int:
+    """The time before a failed task is tried again, as the wire has it."""
+    if delay is None:
+        return BY_GROUP
+    found = seconds(delay, "delay")
+    if found > DELAY_MOST_S:
+        raise InvalidArgument(f"delay={delay!r} is over the {DELAY_MOST_S // 86400} days that a failed task may wait")
     return round(found * 1000)

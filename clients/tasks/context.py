@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..errors import InvalidArgument
+from ..worker_core import PROGRESS_BYTES_MOST
 from .encoding import Encoding, encode
 
 
@@ -43,9 +44,12 @@ class CurrentTask:
     def progress(self, value: Any) -> None:
         """Say how far it is; `Job.status` shows the latest. Raises InvalidArgument for what cannot be encoded."""
         try:
-            self._tell(encode(self._encoding, value))
+            packed = encode(self._encoding, value)
         except ValueError as error:
             raise InvalidArgument(f"progress {value!r} cannot be sent: {error}") from None
+        if len(packed) > PROGRESS_BYTES_MOST:
+            raise InvalidArgument(f"{len(packed)} bytes are too many for progress, over {PROGRESS_BYTES_MOST}")
+        self._tell(packed)
 
 
 _current: ContextVar[CurrentTask] = ContextVar("penstock_task")

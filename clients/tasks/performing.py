@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import Any
 
+from ..worker_core import RESULT_BYTES_MOST
 from .arguments import Arguments, Call
 from .context import CurrentTask, working_on
 from .encoding import Encoding
@@ -48,7 +49,10 @@ def _failed(current: CurrentTask, error: BaseException) -> Outcome:
 
 def _done(current: CurrentTask, arguments: Arguments, encoding: Encoding, result: Any) -> Outcome:
     try:
-        return Done(arguments.pack_result(encoding, result))
+        packed = arguments.pack_result(encoding, result)
+        if packed is not None and len(packed) > RESULT_BYTES_MOST:
+            raise ValueError(f"{len(packed)} bytes, over {RESULT_BYTES_MOST}: have the function store it elsewhere")
     except ValueError as error:
         log.error("the result of task %s cannot be kept: %s", current.id, error)
         return Refused(f"it was done, but its result cannot be kept: {error}")
+    return Done(packed)

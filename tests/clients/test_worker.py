@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from penstock.broker.errors import LeaseLost
+from penstock.broker.errors import LeaseLost, UnknownGroup
 from penstock.clients import InvalidArgument
 from penstock.storage.errors import Closed
 
@@ -80,6 +80,30 @@ def test_iterating_hands_out_one_after_the_other(client, topic):
     assert nothing_comes(client, topic)
 
 
+def test_a_loop_that_was_left_goes_on_where_it_was(client, topic):
+    fill(client, topic, 8)
+    with client.worker(topic, group="jobs", lease_records=5) as worker:
+        offsets = []
+        for most in (2, 3, 8):
+            for task in worker:
+                offsets.append(task.offset)
+                task.ack()
+                if len(offsets) >= most:
+                    break
+        assert offsets == list(range(8))
+    assert nothing_comes(client, topic)
+
+
+def test_what_a_loop_has_left_is_fetched(client, topic):
+    fill(client, topic, 5)
+    with client.worker(topic, group="jobs", lease_records=5, prefetch=0) as worker:
+        for task in worker:
+            task.ack()
+            break
+        assert [task.offset for task in worker.fetch(3, wait=WAIT)] == [1, 2, 3]
+        assert [task.offset for task in worker.fetch(3, wait=WAIT)] == [4]
+
+
 def test_what_is_not_settled_when_the_worker_closes_goes_to_another_at_once_uncounted(client, topic):
     fill(client, topic, 6)
     with client.worker(topic, group="jobs", prefetch=2) as worker:
@@ -103,6 +127,16 @@ def test_a_nacked_task_comes_again_as_the_next_attempt(client, topic):
         assert sorted(
             (task.offset, task.attempt) for _ in range(2) for task in worker.fetch(1, wait=WAIT)
         ) == [(0, 3), (1, 2)]  # fmt: skip
+
+
+def test_a_reason_may_have_what_no_utf8_has(client, topic):
+    fill(client, topic, 2)
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        failed, done = worker.fetch(2, wait=WAIT)
+        worker.ack_nowait(done)
+        failed.reject("no file caf\udce9")
+        worker.flush()
+    assert [task.reason for task in client.dead(topic, "jobs")] == ["no file caf\\udce9"]
 
 
 def test_released_tasks_come_again_uncounted_and_rejected_ones_never(client, topic):
@@ -206,7 +240,11 @@ def test_a_task_of_another_worker_is_refused_and_nothing_is_sent(client, topic):
         (lambda worker, task: worker.fetch(0), "max_records=0 is not a number of tasks from 1 to 100000"),
         (lambda worker, task: worker.fetch(1, wait=-1), "wait=-1 is not a time of 0 seconds or more"),
         (lambda worker, task: task.nack(delay=-1), "delay=-1 is not a time of 0 seconds or more"),
+        (lambda worker, task: task.nack(delay=1e300), "delay=1e+300 is over the 366 days that a failed task may wait"),
+        (lambda worker, task: task.nack(delay=float("inf")), "delay=inf is over the 366 days"),
         (lambda worker, task: task.nack(reason=7), "reason=7 is not a text"),
+        (lambda worker, task: worker.ack(task), "is not a list of tasks: give those that fetch returned"),
+        (lambda worker, task: worker.reject([b"a"]), "[b'a'] is not a list of tasks"),
         (lambda worker, task: task.ack(result="text"), "a result is bytes, not str"),
         (lambda worker, task: task.ack(result=bytes(1 << 20)), "a result of 1048576 bytes is over the limit of 262144"),
         (lambda worker, task: task.progress(bytes(5000)), "progress of 5000 bytes is over the limit of 4096"),
@@ -227,6 +265,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(client, topic, call, says
     ("how", "says"),
     [
         ({"group": ""}, "group='' is no name of a queue group"),
+        ({"group": "jobs", "name": 7}, "name=7 is not a text"),
         ({"group": "jobs", "prefetch": 65}, "prefetch=65 is not a number of leases from 0 to 64"),
         ({"group": "jobs", "lease_records": 0}, "lease_records=0 is not a number of tasks"),
         ({"group": "jobs", "lease": -1}, "lease=-1 is not a time of 0 seconds or more"),
@@ -250,6 +289,20 @@ def test_a_closed_worker_says_so(client, topic):
     for call in (lambda: worker.fetch(1), task.ack, lambda: next(iter(worker))):
         with pytest.raises(Closed, match="closed"):
             call()
+
+
+def test_closing_a_client_closes_what_is_left_after_one_that_has_something_to_say(dial, url, topic):
+    client = dial(url)
+    fill(client, topic, 1)
+    client.set_queue(topic, "jobs", lease_s=30)
+    worker = client.worker(topic, group="jobs", prefetch=0)
+    (task,) = worker.fetch(1, wait=WAIT)
+    client.delete_queue(topic, "jobs")
+    worker.ack_nowait(task)
+    client.producer(topic).send_nowait(b"last")
+    with pytest.raises(UnknownGroup):
+        client.close()
+    assert drained(dial(url).worker(topic, group="others")) == [b"0", b"last"]
 
 
 # -- time -------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from penstock.broker.errors import LeaseLost, Unavailable
 from penstock.clients.connection import Connection
+from penstock.clients.errors import InvalidArgument
 from penstock.clients.leases import SettleFuture
 from penstock.clients.opening import open_connection
 from penstock.clients.steps import Steps
@@ -15,7 +16,7 @@ from penstock.clients.task import Task
 from penstock.clients.worker_core import WorkerCore
 from penstock.clients.worker_options import worker_options
 from penstock.transport.messages import Failure
-from penstock.transport.queue_messages import ExtendLeases, Lease, Leased, Settled, SettleTasks, Verb
+from penstock.transport.queue_messages import BY_GROUP, ExtendLeases, Lease, Leased, Settled, SettleTasks, Verb
 
 LEASE_S = 30.0
 
@@ -294,6 +295,19 @@ def test_what_the_broker_cannot_take_now_is_said_again_later(bench):
     assert future.done()
     assert future.exception() is None
     assert len(bench.asked(SettleTasks)) == 1
+
+
+def test_what_no_broker_would_take_is_refused_and_waited_for_by_nobody(bench):
+    core = bench.worker()
+    bad, good = bench.fetch(core)[:2]
+    told = SettleFuture(core)
+    core.settling.gather(bad._lease, Verb.NACK, BY_GROUP, "\ud800", [bad.offset], [], told)
+    beside = bench.run(core.ack_later(good, None))
+    core.settling.send()
+    for future in (told, beside):
+        with pytest.raises(InvalidArgument):
+            future.raise_error()
+    assert core.settling.unconfirmed == 0
 
 
 def test_a_broker_that_gives_no_leases_now_is_asked_again_and_quoted(bench):

@@ -46,6 +46,11 @@ def odd_result() -> Any:
     return object()
 
 
+@app.task(queue="math", name="large_result")
+def large_result() -> str:
+    return "x" * 300_000
+
+
 @app.task(queue="slow", timeout=0.05, name="wait_for_gate")
 def wait_for_gate() -> str:
     gate.wait(30)

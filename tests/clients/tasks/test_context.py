@@ -29,3 +29,5 @@ def test_inside_it_is_the_one_that_is_worked_on():
 def test_progress_that_cannot_be_encoded_is_refused():
     with pytest.raises(InvalidArgument, match="progress"):
         CurrentTask().progress(object())
+    with pytest.raises(InvalidArgument, match="5002 bytes are too many for progress, over 4096"):
+        CurrentTask().progress("x" * 5000)

@@ -166,6 +166,7 @@ async def test_what_becomes_of_a_call_is_said(function: str, value: bytes, verdi
         ("add", b'[["x"],{}]', None, "argument 'left' does not fit"),
         ("square", b'[["x"],{}]', None, "argument 'number' does not fit"),
         ("odd_result", b"[[],{}]", None, "it was done, but its result cannot be kept"),
+        ("large_result", b"[[],{}]", None, "its result cannot be kept: 300002 bytes, over 262144"),
     ],
 )
 @on_a_loop
