@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 
 from ....storage.errors import Error
 from ....transport.queue_messages import Counted, DeadTask, DeadTasks, DiscardDead, ListDead, RedriveDead
-from ...errors import InvalidRequest, UnknownGroup
+from ...errors import InvalidRequest
 from .. import effects as fx
 from ..ports import Handlers, Now, Payload, Peer, Port
 from ..producers import Place
 from ..replies import failure
 from ..topics import Topic, Topics
 from .picking import Pick, Picker
+from .topic_queues import committed, unknown
 
 if TYPE_CHECKING:
     from ..clock import LogTime
@@ -59,7 +60,7 @@ class DeadRecords:
             raise InvalidRequest("max_records=0 lists nothing: ask for one at least")
         topic = self._topics.get(message.topic)
         partition = topic.partition(message.partition)
-        dead = _queue(topic, partition, message.group).dead
+        dead = committed(partition, message.group).dead
         most = min(message.max_records, LIST_MOST)
         found = heapq.nsmallest(
             most + 1, (at for at, each in dead.items() if at >= message.offset and message.reason in each.reason)
@@ -164,13 +165,6 @@ def _timed(offsets: list[int], times: list[int]) -> list[tuple[int, int, int]]:
     return [(first, many, time_us) for first, many, time_us in runs]
 
 
-def _queue(topic: Topic, partition: Partition, group: str) -> Queue:
-    queue = partition.ledger.applied.queues.by_name.get(group)
-    if queue is None:
-        raise UnknownGroup(f"{partition!r} has no queue group {group}: list those of topic {topic.name}")
-    return queue
-
-
 def _chosen(topic: Topic, message: RedriveDead | DiscardDead) -> list[tuple[Partition, list[int]]]:
     """What a request is about, by partition. Raises UnknownGroup, UnknownPartition, Unavailable."""
     named: dict[int, set[int]] = {}
@@ -186,7 +180,7 @@ def _chosen(topic: Topic, message: RedriveDead | DiscardDead) -> list[tuple[Part
             wanted = named.get(partition.number, queue.dead)
             found.append((partition, sorted(at for at in wanted if _matches(queue, at, message.reason))))
     if not known:
-        raise UnknownGroup(f"topic {topic.name} has no queue group {message.group}: list what there is")
+        raise unknown(f"topic {topic.name}", message.group)
     return found
 
 

@@ -18,7 +18,7 @@ from ....storage.batch import Kind
 from ....storage.errors import Corrupt, Error, OutOfBounds
 from ....storage.finals import Final, Outcome
 from ....transport.queue_messages import AskTask, CancelTask, TaskState
-from ...errors import LimitReached, UnknownGroup, UnknownTask
+from ...errors import LimitReached, UnknownTask
 from .. import effects as fx
 from ..ledger import entry_of
 from ..ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port
@@ -26,6 +26,7 @@ from ..replies import Gather, failure
 from .keyed import looks_at_keys
 from .keys import UNKNOWN, hash_of
 from .standing import CANCELLED, COMPLETED, DISCARDED, FINAL, PENDING, Standing, standing, stands_for
+from .topic_queues import committed
 from .why import Facts, key_of, why
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class Tasks:
         if partition.ledger.damaged:
             partition.work.check()
         question = Question(next(self._numbers), peer, message, partition)
-        self._offset(question, self._queue(question))
+        self._offset(question, committed(partition, message.group))
         return question
 
     # -- waiting ------------------------------------------------------------------------------------
@@ -211,7 +212,7 @@ class Tasks:
 
     def _answer(self, question: Question) -> bool:
         partition, now_us = question.partition, self._time.last_us
-        queue = self._queue(question)
+        queue = committed(partition, question.message.group)
         offset = self._offset(question, queue)
         found = standing(queue, partition.ledger.applied.shelves, offset, now_us)
         question.token = found.token
@@ -223,13 +224,6 @@ class Tasks:
             return False
         self._reply(question, queue, offset, found, final)
         return True
-
-    def _queue(self, question: Question) -> Queue:
-        group = question.message.group
-        queue = question.partition.ledger.applied.queues.by_name.get(group)
-        if queue is None:
-            raise UnknownGroup(f"{question.partition!r} has no queue group {group!r}: list queues to see which it has")
-        return queue
 
     def _offset(self, question: Question, queue: Queue) -> int:
         """The record that is asked after, or the one that stands for it. Raises OutOfBounds, UnknownTask."""

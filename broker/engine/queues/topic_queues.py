@@ -1,4 +1,4 @@
-"""A queue group across the partitions of its topic: what is the same on all of them.
+"""Finding queue groups: on one partition as committed, and across the partitions of a topic what is the same on all.
 
 Contract: looks and changes nothing; refuses with one sentence.
 """
@@ -13,6 +13,20 @@ from .settings import QueueSettings
 if TYPE_CHECKING:
     from ..partition import Partition
     from ..topics import Topic
+    from .queue import Queue
+
+
+def unknown(where: object, group: str) -> UnknownGroup:
+    """The error that says so."""
+    return UnknownGroup(f"{where} has no queue group {group!r}: list queues to see which it has")
+
+
+def committed(partition: Partition, group: str) -> Queue:
+    """A group as it is committed on a partition. Raises UnknownGroup."""
+    queue = partition.ledger.applied.queues.by_name.get(group)
+    if queue is None:
+        raise unknown(partition, group)
+    return queue
 
 
 def queue_settings(topic: Topic, group: str) -> QueueSettings:
@@ -33,7 +47,7 @@ def having(topic: Topic, group: str) -> list[Partition]:
     """The partitions that have a group. Raises UnknownGroup."""
     found = [partition for partition in topic.readable if partition.work.find(group) is not None]
     if not found:
-        raise UnknownGroup(f"topic {topic.name} has no queue group {group!r}: list queues to see which it has")
+        raise unknown(f"topic {topic.name}", group)
     return found
 
 

@@ -191,10 +191,10 @@ def test_they_are_given_up_and_stay_so_after_a_restart(rig: Rig):
 @pytest.mark.parametrize(
     ("message", "code", "said"),
     [
-        (lambda t: q.ListDead(9, t, "h", 0, 0, 10), "unknown_group", "queue group h"),
+        (lambda t: q.ListDead(9, t, "h", 0, 0, 10), "unknown_group", "queue group 'h'"),
         (lambda t: q.ListDead(9, t, "g", 4, 0, 10), "unknown_partition", "partition 4"),
         (lambda t: q.ListDead(9, t, "g", 0, 0, 0), "invalid_request", "max_records=0"),
-        (lambda t: q.RedriveDead(9, t, "h"), "unknown_group", "queue group h"),
+        (lambda t: q.RedriveDead(9, t, "h"), "unknown_group", "queue group 'h'"),
         (lambda t: q.RedriveDead(9, t, "g", [(4, 1)]), "unknown_partition", "partition 4"),
         (lambda t: q.RedriveDead(9, t, "g", [], "", -1.0), "invalid_request", "per_s=-1.0"),
         (lambda t: q.RedriveDead(9, t, "g", [], "", float("nan")), "invalid_request", "per_s=nan"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from penstock.broker.engine import effects as fx
 from penstock.broker.engine.partition import Partition
-from penstock.broker.engine.queues import moving
+from penstock.broker.engine.queues import moving, rounds
 from penstock.storage.batch import Batch, Kind, batches
 from penstock.storage.errors import StorageFull
 from penstock.storage.log import LogWriter
@@ -130,7 +130,7 @@ def test_many_are_moved_in_rounds(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_round_ends_where_it_grows_too_large(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(moving, "PORTION_BYTES", 1)
+    monkeypatch.setattr(rounds, "PORTION_BYTES", 1)
     rig, topic, graves = world()
     die(rig, topic, [5, 7, 9])
     rig.ask(q.RedriveDead, topic, "g", [(0, 5)])
