@@ -1,11 +1,13 @@
 """The runner: leases tasks of an app's queues, has their functions called, and says what became of each.
 
 Idea: one loop of its own that only leases, waits and settles; the functions run in threads, in processes, and on
-another loop (calls.py). So nothing that an application does keeps a heartbeat from being sent.
+another loop (calls.py). So nothing that an application does keeps a heartbeat from being sent. Calls that end while
+the loop is busy are taken together: one wake-up, one request (settling.py).
 
-Contract: at most `concurrency` calls run at once, over all queues; as many tasks may be leased ahead. `stop` drains:
-nothing more is leased, what runs may finish for `drain_s` seconds, the rest is released without counting an attempt.
-While the broker is away the runner waits for it.
+Contract: at most `concurrency` calls run at once, over all queues; of each queue about as many are leased ahead as
+end within a moment (pace.py), and those that cannot begin soon are given back. `stop` drains: nothing more is leased,
+what runs may finish for `drain_s` seconds, the rest is released without counting an attempt; what was done is
+committed before the runner ends. While the broker is away the runner waits for it.
 """
 
 from __future__ import annotations
@@ -13,17 +15,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import CancelledError
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from ...broker.errors import LeaseLost, UnknownLease
-from ...storage.errors import Error
+from ...storage.errors import Closed, Error
 from ..errors import InvalidArgument
-from .calls import Calls, Leased, Running
-from .outcome import Done, Dropped, Failed, Outcome, Refused
+from .calls import Calls, Running
+from .outcome import Dropped, Failed, Outcome, Refused, reason_of
+from .pace import Pace
 from .queues import configure
+from .settling import Settling, Task, Worker
 from .slots import Slots
 
 if TYPE_CHECKING:
@@ -39,6 +44,9 @@ WAIT_S = 1.0
 PAUSE_S = 0.5
 """Before something is tried again that the broker refused for now."""
 
+BEGIN_S = 1.0
+"""A task that cannot begin for so long, because all places are taken, is given back: others may have one."""
+
 ALWAYS = timedelta(days=366)
 """The runner's own loop is never away for long: what takes too long is for the timeouts of functions to say."""
 
@@ -46,21 +54,17 @@ CLOSE_S = 10.0
 """How long giving back the rest may take at the end; a lease that is not given back runs out."""
 
 
-class Task(Leased, Protocol):
-    """A leased task with its verbs."""
+class Call:
+    """One call that runs, for which task of which worker."""
 
-    async def ack(self, result: bytes | None = None) -> None: ...
-    async def nack(self, *, reason: str = "") -> None: ...
-    async def reject(self, reason: str = "") -> None: ...
-    async def release(self) -> None: ...
-    async def progress(self, value: bytes) -> None: ...
+    __slots__ = ("alarm", "pace", "running", "task", "worker")
 
-
-class Worker(Protocol):
-    """Leases tasks of one queue, keeps them, and gives back what it holds when it is closed."""
-
-    async def fetch(self, max_records: int = 1, wait: float = 0.0) -> Sequence[Task]: ...
-    async def close(self) -> None: ...
+    def __init__(self, worker: Worker, pace: Pace, task: Task, running: Running) -> None:
+        self.worker = worker
+        self.pace = pace
+        self.task = task
+        self.running = running
+        self.alarm: asyncio.TimerHandle | None = None
 
 
 class Runner:
@@ -75,15 +79,22 @@ class Runner:
             raise InvalidArgument(f"concurrency={concurrency!r} is below 1: then nothing would run")
         self.queues = _chosen(app, queues)
         self._app = app
-        self.outcomes: Counter[str] = Counter()
-        """How many tasks were done, failed, refused, dropped."""
         self._drain_s = drain_s
         self._slots = Slots(concurrency)
         self._stopping = asyncio.Event()
         self._abandoned = asyncio.Event()
-        self._working: set[asyncio.Task[None]] = set()
-        self._telling: set[asyncio.Task[None]] = set()
         self._calls = Calls(app, concurrency)
+        self._settling = Settling(self._stopping)
+        self._running: dict[Call, None] = {}
+        self._finished = asyncio.Event()  # drained: nothing runs any more
+        self._ended: deque[Call] = deque()  # by the threads they ran in
+        self._woken = False  # the loop looks at them soon
+        self._telling: set[asyncio.Task[None]] = set()
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """How many tasks were done, failed, refused, dropped, as the broker knows."""
+        return self._settling.outcomes
 
     def stop(self) -> None:
         """Drain; called a second time: do not wait for what runs."""
@@ -123,41 +134,45 @@ class Runner:
             self._calls.close()
             for worker in workers:
                 await _bounded(worker.close())
+            self._settling.close()
 
     async def _drain(self) -> None:
-        """Let what runs finish, until time is up or nobody wants to wait. What is left is cancelled, and released."""
-        if not self._working:
+        """Let what runs finish, until time is up or nobody wants to wait."""
+        if not self._running:
             return
-        log.info("draining: %d tasks run", len(self._working))
-        abandoned = asyncio.create_task(self._abandoned.wait())
-        finished = asyncio.create_task(asyncio.wait(self._working))
-        await asyncio.wait([abandoned, finished], timeout=self._drain_s, return_when=asyncio.FIRST_COMPLETED)
-        abandoned.cancel()
-        finished.cancel()
+        log.info("draining: %d tasks run", len(self._running))
+        waiting = [asyncio.create_task(event.wait()) for event in (self._abandoned, self._finished)]
+        await asyncio.wait(waiting, timeout=self._drain_s, return_when=asyncio.FIRST_COMPLETED)
+        for each in waiting:
+            each.cancel()
 
     async def _abandon(self, *waiting: asyncio.Task[Any]) -> None:
-        """Cancel what is left. Tasks whose calls still run are given back."""
-        left = [*waiting, *self._working]
-        for task in left:
+        """Give back tasks whose calls still run; what was done is to be committed."""
+        for task in waiting:
             task.cancel()
-        await asyncio.wait(left, timeout=CLOSE_S)
+        for call in list(self._running):
+            log.warning("task %s is given back: %s", call.task.id, call.running.stop())
+            self._decide(call, Dropped())
+        await asyncio.wait([*waiting, known := asyncio.create_task(self._settling.known())], timeout=CLOSE_S)
+        known.cancel()
 
     # -- leasing ------------------------------------------------------------------------------------
 
     async def _lease(self, worker: Worker) -> None:
-        """Lease as many as may be started, and start them, until stopped."""
+        """Lease as many as may be started soon, and start them, until stopped."""
+        pace = Pace()
         while await self._slots.wait():
-            tasks = await self._fetched(worker)
+            tasks = await self._fetched(worker, max(self._slots.free, pace.ahead(time.monotonic()), 1))
             for place, task in enumerate(tasks):
-                if not await self._slots.wait():
-                    await asyncio.gather(*(self._settle(left, Dropped()) for left in tasks[place:]))
-                    return
-                self._start(task)
+                if not (self._slots.free and not self._slots.closed) and not await self._slots.wait(BEGIN_S):
+                    self._settling.release(worker, tasks[place:])
+                    break
+                self._start(worker, pace, task)
 
-    async def _fetched(self, worker: Worker) -> Sequence[Task]:
+    async def _fetched(self, worker: Worker, most: int) -> Sequence[Task]:
         """The next tasks; none when the broker cannot give any for now."""
         try:
-            return await worker.fetch(max_records=self._slots.free or 1, wait=WAIT_S)
+            return await worker.fetch(max_records=most, wait=WAIT_S)
         except Error as error:
             if not error.retry:
                 raise
@@ -173,43 +188,52 @@ class Runner:
 
     # -- working ------------------------------------------------------------------------------------
 
-    def _start(self, task: Task) -> None:
+    def _start(self, worker: Worker, pace: Pace, task: Task) -> None:
         """Have a task worked on; its place is free again when its call has ended."""
-        self._slots.take()
         running = self._calls.start(task, self._teller(task))
         if isinstance(running, Refused):
+            self._settling.settle(worker, task, running)
+            return
+        self._slots.take()
+        call = Call(worker, pace, task, running)
+        self._running[call] = None
+        loop = asyncio.get_running_loop()
+        if running.timeout_s is not None:
+            call.alarm = loop.call_later(running.timeout_s, self._too_long, call)
+        running.future.add_done_callback(lambda _: self._note(loop, call))
+
+    def _note(self, loop: asyncio.AbstractEventLoop, call: Call) -> None:
+        """From any thread: a call has ended. The loop is woken once for all that end before it looks."""
+        self._ended.append(call)
+        if not self._woken:
+            self._woken = True
+            _call_soon(loop, self._look)
+
+    def _look(self) -> None:
+        """Take what has ended."""
+        self._woken = False  # first: what ends from here on wakes the loop again
+        now = time.monotonic()
+        while self._ended:
+            call = self._ended.popleft()
+            call.pace.note(1, now)
             self._slots.give_back()
-            work = asyncio.create_task(self._settle(task, running))
-        else:
-            loop = asyncio.get_running_loop()
-            running.future.add_done_callback(lambda _: _call_soon(loop, self._slots.give_back))
-            work = asyncio.create_task(self._work(task, running))
-        self._working.add(work)
-        work.add_done_callback(self._working.discard)
+            if call in self._running:
+                self._decide(call, _outcome(call.running))
 
-    async def _work(self, task: Task, running: Running) -> None:
-        try:
-            outcome = await _outcome(running)
-        except asyncio.CancelledError:
-            log.warning("task %s is given back: %s", task.id, running.stop())
-            outcome = Dropped()
-        await self._settle(task, outcome)
+    def _too_long(self, call: Call) -> None:
+        if call in self._running and not call.running.future.done():
+            call.running.future.cancel()
+            stopped = call.running.stop()
+            self._decide(call, Failed(f"it took longer than {call.running.timeout_s:g} s: {stopped}"))
 
-    async def _settle(self, task: Task, outcome: Outcome) -> None:
-        """Say what became of a task, again and again while the broker is away."""
-        while True:
-            try:
-                await _said(task, outcome)
-                self.outcomes[type(outcome).__name__.lower()] += 1
-                return
-            except (LeaseLost, UnknownLease) as error:
-                log.warning("task %s is somebody else's by now: %s", task.id, error.message)
-                return
-            except Error as error:
-                log.warning("what became of task %s cannot be said: %s", task.id, error.message)
-                if not error.retry or self._stopping.is_set():
-                    return
-            await self._pause()
+    def _decide(self, call: Call, outcome: Outcome) -> None:
+        """This is what became of it, whatever it still does."""
+        del self._running[call]
+        if call.alarm is not None:
+            call.alarm.cancel()
+        self._settling.settle(call.worker, call.task, outcome)
+        if self._slots.closed and not self._running:
+            self._finished.set()
 
     def _teller(self, task: Task) -> Callable[[bytes], None]:
         """Takes progress from any thread, and sends the latest."""
@@ -235,27 +259,14 @@ class Runner:
         return lambda value: _call_soon(loop, lambda: take(value))
 
 
-async def _outcome(running: Running) -> Outcome:
-    """What becomes of a call."""
-    future = asyncio.wrap_future(running.future)
-    done, _ = await asyncio.wait([future], timeout=running.timeout_s)
-    if done:
-        return future.result()
-    future.cancel()
-    return Failed(f"it took longer than {running.timeout_s:g} s: {running.stop()}")
-
-
-async def _said(task: Task, outcome: Outcome) -> None:
-    match outcome:
-        case Done(result):
-            await task.ack(result)
-        case Failed(reason):
-            await task.nack(reason=reason)
-        case Refused(reason):
-            log.error("task %s is rejected: %s", task.id, reason)
-            await task.reject(reason)
-        case Dropped():
-            await task.release()
+def _outcome(running: Running) -> Outcome:
+    """What became of a call that has ended."""
+    try:
+        return running.future.result()
+    except (CancelledError, Closed):  # by the end of the runner
+        return Dropped()
+    except Exception as error:  # it was never called: no thread, no process
+        return Failed(reason_of(error))
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

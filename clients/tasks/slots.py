@@ -16,11 +16,15 @@ class Slots:
         self.closed = False
         self._changed = asyncio.Event()
 
-    async def wait(self) -> bool:
-        """Wait until a place is free. False when there will be none."""
-        while not self.free and not self.closed:
-            self._changed.clear()
-            await self._changed.wait()
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until a place is free, at most so long. False when there is none in time, or there will be none."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self.free and not self.closed:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
         return not self.closed
 
     def take(self) -> None:

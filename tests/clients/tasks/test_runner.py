@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from penstock import Retry, Tasks
 from penstock.broker.errors import LeaseLost, UnknownTopic
 from penstock.clients.tasks import runner as runner_module
+from penstock.clients.tasks import settling
 from penstock.clients.tasks.function import ENCODING_HEADER, NAME_HEADER
 from penstock.clients.tasks.runner import Runner
 from penstock.errors import InvalidArgument, TimedOut
@@ -33,6 +34,7 @@ class FakeTask:
         self.cancelled = False
         self.told: list[bytes] = []
         self.errors: list[Exception] = []
+        self.refusal: Exception | None = None
         self.settled: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
         worker.made.append(self)
 
@@ -41,26 +43,44 @@ class FakeTask:
         self.begun.set()
         return self._value
 
-    async def _settle(self, *verdict: Any) -> None:
+    async def settle(self, *verdict: Any) -> None:
         await asyncio.sleep(0)
         if self.errors:
             raise self.errors.pop(0)
         self.settled.set_result(verdict)
 
-    async def ack(self, result: bytes | None = None) -> None:
-        await self._settle("ack", result)
-
     async def nack(self, *, reason: str = "") -> None:
-        await self._settle("nack", reason)
+        await self.settle("nack", reason)
 
     async def reject(self, reason: str = "") -> None:
-        await self._settle("reject", reason)
-
-    async def release(self) -> None:
-        await self._settle("release")
+        await self.settle("reject", reason)
 
     async def progress(self, value: bytes) -> None:
         self.told.append(value)
+
+
+class Said:
+    """What was said without waiting: known when the test says so."""
+
+    def __init__(self, task: FakeTask, result: bytes | None) -> None:
+        self._task = task
+        self._result = result
+        self._error: Exception | None = None
+        self._callback: Callable[[Said], Any] | None = None
+
+    def exception(self) -> Any:
+        return self._error
+
+    def add_done_callback(self, callback: Callable[[Said], Any]) -> None:
+        self._callback = callback
+
+    def known(self) -> None:
+        if self._task.refusal is not None:
+            self._error = self._task.refusal
+        else:
+            self._task.settled.set_result(("ack", self._result))
+        assert self._callback is not None
+        self._callback(self)
 
 
 class FakeWorker:
@@ -71,6 +91,9 @@ class FakeWorker:
         self.errors: list[Exception] = []
         self.asked: list[int] = []
         self.closed = False
+        self.commits = asyncio.Event()  # when what was said without waiting becomes known
+        self.commits.set()
+        self._committing: set[asyncio.Task[None]] = set()
         self.generous = False  # gives more than was asked for, as if it had been leased ahead
         self._ready: list[FakeTask] = []
         self._some = asyncio.Event()
@@ -93,6 +116,23 @@ class FakeWorker:
             self._some.clear()
         return found
 
+    async def ack_nowait(self, task: FakeTask, result: bytes | None = None) -> Said:
+        if task.errors:
+            raise task.errors.pop(0)
+        said = Said(task, result)
+        committing = asyncio.create_task(self._commit(said))
+        self._committing.add(committing)
+        committing.add_done_callback(self._committing.discard)
+        return said
+
+    async def _commit(self, said: Said) -> None:
+        await self.commits.wait()
+        said.known()
+
+    async def release(self, tasks: Sequence[FakeTask]) -> None:
+        for task in tasks:
+            await task.settle("release")
+
     async def close(self) -> None:
         self.closed = True
 
@@ -114,6 +154,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that only a stopped runner notices are short."""
     monkeypatch.setattr(runner_module, "WAIT_S", 0.01)
     monkeypatch.setattr(runner_module, "PAUSE_S", 0.01)
+    monkeypatch.setattr(settling, "PAUSE_S", 0.01)
 
 
 async def begun(count: int) -> None:
@@ -228,7 +269,7 @@ async def test_no_more_run_at_once_than_were_asked_for() -> None:
         task_functions.gate.set()
         assert [await settled(task) for task in first] == [("ack", b"true")] * 5
         await begun(3)
-    assert max(worker.asked) == 2
+    assert worker.asked[0] == 2
 
 
 @on_a_loop
@@ -275,14 +316,70 @@ async def test_a_broker_that_is_away_is_waited_for() -> None:
         assert await settled(task) == ("ack", b"1")
 
 
+@pytest.mark.parametrize("function", ["add", "divide"])
 @on_a_loop
-async def test_a_lost_lease_is_let_go() -> None:
-    worker = FakeWorker()
-    async with working(Runner(app), worker):
-        lost = worker.give("add", b"[[1],{}]")
-        lost.errors.append(LeaseLost("it ran out"))
+async def test_a_lost_lease_is_let_go_and_told(function: str, caplog: pytest.LogCaptureFixture) -> None:
+    worker, runner = FakeWorker(), Runner(app)
+    async with working(runner, worker):
+        lost = worker.give(function, b"[[1,0],{}]")
+        lost.refusal = LeaseLost("it ran out")
+        lost.errors += [lost.refusal] * (function == "divide")
         assert await settled(worker.give("add", b"[[2],{}]")) == ("ack", b"2")
     assert not lost.settled.done()
+    assert f"task {lost.id} is somebody else's by now: it ran out" in caplog.text
+    assert runner.outcomes == {"done": 1}
+
+
+@on_a_loop
+async def test_a_drain_waits_until_what_was_done_is_committed() -> None:
+    worker, runner = FakeWorker(), Runner(app)
+    async with working(runner, worker) as work:
+        worker.commits.clear()
+        task = worker.give("until_gate")
+        task_functions.gate.set()
+        await asyncio.wait_for(task.begun.wait(), PATIENCE_S)
+        runner.stop()
+        done, _ = await asyncio.wait([work], timeout=0.1)
+        assert (done, runner.outcomes) == (set(), {})
+        worker.commits.set()
+        await asyncio.wait_for(work, PATIENCE_S)
+        assert task.settled.result() == ("ack", b"true")
+    assert runner.outcomes == {"done": 1}
+
+
+@on_a_loop
+async def test_a_result_that_the_broker_does_not_keep_is_no_reason_to_try_again() -> None:
+    worker = FakeWorker()
+    async with working(Runner(app), worker):
+        task = worker.give("add", b"[[1],{}]")
+        task.errors.append(InvalidArgument("it is too large"))
+        verdict, reason = await settled(task)
+    assert (verdict, reason) == ("reject", "it was done, but its result cannot be kept: it is too large")
+
+
+@on_a_loop
+async def test_what_was_leased_ahead_and_cannot_begin_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "BEGIN_S", 0.01)
+    worker = FakeWorker()
+    worker.generous = True
+    task_functions.gate.clear()
+    async with working(Runner(app, concurrency=1), worker):
+        running, *waiting = [worker.give("until_gate") for _ in range(3)]
+        await begun(1)
+        assert [await settled(task) for task in waiting] == [("release",)] * 2
+        assert not running.settled.done()
+        task_functions.gate.set()
+        assert await settled(running) == ("ack", b"true")
+
+
+@on_a_loop
+async def test_of_quick_tasks_more_are_leased_than_run_at_once() -> None:
+    worker = FakeWorker()
+    async with working(Runner(app, concurrency=1), worker):
+        for task in [worker.give("add", b"[[1],{}]") for _ in range(200)]:
+            assert await settled(task) == ("ack", b"1")
+    assert worker.asked[0] == 1
+    assert max(worker.asked) > 1
 
 
 @on_a_loop

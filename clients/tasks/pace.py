@@ -1,0 +1,36 @@
+"""How quickly the tasks of one queue end: how many more are worth leasing at once.
+
+Idea: as many as ended within a moment will end within the next one. Of a queue of quick tasks a lease then holds many,
+and its commit is not felt; of slow ones no more are leased than can begin, so that others get the rest.
+Pure: times come as arguments.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+AHEAD_S = 0.1
+"""Tasks for so long may be leased before they can begin."""
+
+AHEAD_MOST = 1000
+"""They are not more than so many: a worker that is killed has counted an attempt of each."""
+
+
+class Pace:
+    """Invariant: `_count` is the sum of what `_ended` has."""
+
+    def __init__(self) -> None:
+        self._ended: deque[tuple[float, int]] = deque()
+        self._count = 0
+
+    def note(self, count: int, now: float) -> None:
+        """So many have ended."""
+        self._ended.append((now, count))
+        self._count += count
+
+    def ahead(self, now: float) -> int:
+        """How many end within a moment, as far as one can know."""
+        ended = self._ended
+        while ended and ended[0][0] < now - AHEAD_S:
+            self._count -= ended.popleft()[1]
+        return min(self._count, AHEAD_MOST)

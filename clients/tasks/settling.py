@@ -1,0 +1,182 @@
+"""Saying what became of tasks: the runner's word to the broker.
+
+Idea: tasks that were done are many, and are acked without waiting, so that those that end together are committed
+together. What else can become of a task is said by itself.
+
+Contract: `outcomes` counts what is committed. A task that is somebody else's by now is told in the log and not counted.
+While the broker is away it is said again and again, until the runner stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from ...broker.errors import LeaseLost, UnknownLease
+from ...storage.errors import Error
+from ..errors import InvalidArgument
+from .calls import Leased
+from .outcome import Done, Dropped, Failed, Outcome, Refused
+
+T = TypeVar("T")
+
+log = logging.getLogger("penstock.tasks")
+
+PAUSE_S = 0.5
+"""Before something is tried again that the broker refused for now."""
+
+
+class Task(Leased, Protocol):
+    """A leased task with its verbs."""
+
+    async def nack(self, *, reason: str = "") -> None: ...
+    async def reject(self, reason: str = "") -> None: ...
+    async def progress(self, value: bytes) -> None: ...
+
+
+class Settled(Protocol):
+    """The outcome of what was said without waiting."""
+
+    def exception(self) -> Error | None: ...
+    def add_done_callback(self, callback: Callable[[Any], Any], /) -> None: ...
+
+
+class Worker(Protocol):
+    """Leases tasks of one queue, keeps them, and gives back what it holds when it is closed."""
+
+    async def fetch(self, max_records: int = 1, wait: float = 0.0) -> Sequence[Task]: ...
+    async def ack_nowait(self, task: Any, result: bytes | None = None) -> Settled: ...
+    async def release(self, tasks: Sequence[Any]) -> None: ...
+    async def close(self) -> None: ...
+
+
+class Settling:
+    """See the module. `open` are the tasks of which it is not known yet. To be used on one loop."""
+
+    def __init__(self, stopping: asyncio.Event) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.open = 0
+        self._stopping = stopping
+        self._done: deque[tuple[Worker, Task, bytes | None]] = deque()
+        self._acking = False
+        self._saying: set[asyncio.Task[None]] = set()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    def settle(self, worker: Worker, task: Task, outcome: Outcome) -> None:
+        """Have it said. Never waits."""
+        match outcome:
+            case Done(result):
+                self._begin(1)
+                self._done.append((worker, task, result))
+                if not self._acking:
+                    self._acking = True
+                    self._spawn(self._ack())
+            case Failed(reason):
+                self._say([task], outcome, lambda: task.nack(reason=reason))
+            case Refused(reason):
+                log.error("task %s is rejected: %s", task.id, reason)
+                self._say([task], outcome, lambda: task.reject(reason))
+            case Dropped():
+                self.release(worker, [task])
+
+    def release(self, worker: Worker, tasks: Sequence[Task]) -> None:
+        """Give tasks back that were not brought to their end."""
+        if tasks:
+            self._say(tasks, Dropped(), lambda: worker.release(tasks))
+
+    async def known(self) -> None:
+        """Wait until all of it is known."""
+        await self._quiet.wait()
+
+    def close(self) -> None:
+        """Say no more."""
+        for saying in self._saying:
+            saying.cancel()
+
+    # -- what was done --------------------------------------------------------------------------------
+
+    async def _ack(self) -> None:
+        """Hand over what was done, as long as there is any."""
+        try:
+            while self._done:
+                worker, task, result = self._done.popleft()
+                future: Settled | None = None
+                try:
+                    future = await self._again(task, partial(worker.ack_nowait, task, result))
+                except InvalidArgument as error:
+                    refused = Refused(f"it was done, but its result cannot be kept: {error.message}")
+                    self.settle(worker, task, refused)
+                if future is None:
+                    self._end(1)
+                else:
+                    future.add_done_callback(partial(self._acked, task))
+        finally:
+            self._acking = False
+
+    def _acked(self, task: Task, future: Settled) -> None:
+        error = future.exception()
+        if error is None:
+            self.outcomes["done"] += 1
+        else:
+            _complain(task, error)
+        self._end(1)
+
+    # -- what else ------------------------------------------------------------------------------------
+
+    def _say(self, tasks: Sequence[Task], outcome: Outcome, verb: Callable[[], Awaitable[None]]) -> None:
+        async def committed() -> bool:
+            await verb()
+            return True
+
+        async def say() -> None:
+            try:
+                if await self._again(tasks[0], committed):
+                    self.outcomes[type(outcome).__name__.lower()] += len(tasks)
+            finally:
+                self._end(len(tasks))
+
+        self._begin(len(tasks))
+        self._spawn(say())
+
+    async def _again(self, task: Task, verb: Callable[[], Awaitable[T]]) -> T | None:
+        """Try until it is known; None when it cannot be said. Raises InvalidArgument."""
+        while True:
+            try:
+                return await verb()
+            except InvalidArgument:
+                raise
+            except Error as error:
+                _complain(task, error)
+                if not error.retry or self._stopping.is_set():
+                    return None
+            waiting = asyncio.create_task(self._stopping.wait())
+            await asyncio.wait([waiting], timeout=PAUSE_S)
+            waiting.cancel()
+
+    # -- what is open ---------------------------------------------------------------------------------
+
+    def _spawn(self, saying: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(saying)
+        self._saying.add(task)
+        task.add_done_callback(self._saying.discard)
+
+    def _begin(self, count: int) -> None:
+        self.open += count
+        self._quiet.clear()
+
+    def _end(self, count: int) -> None:
+        self.open -= count
+        if not self.open:
+            self._quiet.set()
+
+
+def _complain(task: Task, error: Error) -> None:
+    if isinstance(error, (LeaseLost, UnknownLease)):
+        log.warning("task %s is somebody else's by now: %s", task.id, error.message)
+    else:
+        log.warning("what became of task %s cannot be said: %s", task.id, error.message)

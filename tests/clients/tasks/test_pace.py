@@ -1,0 +1,21 @@
+"""How many tasks are worth leasing ahead."""
+
+from __future__ import annotations
+
+from penstock.clients.tasks.pace import AHEAD_MOST, AHEAD_S, Pace
+
+
+def test_as_many_as_ended_within_a_moment_are_leased_ahead():
+    pace = Pace()
+    assert pace.ahead(100.0) == 0
+    pace.note(3, 100.0)
+    pace.note(4, 100.0 + AHEAD_S / 2)
+    assert pace.ahead(100.0 + AHEAD_S / 2) == 7
+    assert pace.ahead(100.0 + 1.2 * AHEAD_S) == 4, "the first are long ago"
+    assert pace.ahead(101.0) == 0
+
+
+def test_there_is_a_limit():
+    pace = Pace()
+    pace.note(3 * AHEAD_MOST, 1.0)
+    assert pace.ahead(1.0) == AHEAD_MOST
