@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..broker.errors import LeaseLost
 from ..storage.errors import Closed, Error
 from ..transport.messages import Answer, Topic
-from ..transport.queue_messages import BY_GROUP, Extended, ExtendLeases, Verb
+from ..transport.queue_messages import BY_GROUP, PROGRESS_BYTES_MOST, Extended, ExtendLeases, Verb
 from .connection import Question
 from .errors import InvalidArgument
 from .leases import Held, SettleFuture
@@ -41,9 +41,6 @@ CLOSE_PATIENCE_S = 5.0
 
 RESULT_BYTES_MOST = 256 << 10
 """Of a result: what is larger belongs into a record."""
-
-PROGRESS_BYTES_MOST = 4096
-"""Of what is said about progress, as brokers take it."""
 
 REASON_CHARS_MOST = 4096
 """Of the reason of a failure: enough for a traceback, and it stands in every snapshot while the task is dead."""

@@ -28,6 +28,9 @@ BY_GROUP = -1
 FOREVER_US = 1 << 62
 """A time that never comes: the end of a pause that has none, the next time of a schedule without one."""
 
+PROGRESS_BYTES_MOST = 4096
+"""Of what a worker says of one record: it stands in every snapshot while the record is leased."""
+
 
 class Verb(IntEnum):
     """What became of leased records."""

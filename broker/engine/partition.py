@@ -57,7 +57,7 @@ class Partition:
         self.finals = finals
         self.log: LogWriter = ledger.log
         self._reader: LogReader | None = None
-        self.damaged = ledger.damaged
+        self.damaged = ledger.damaged or bool(ledger.log.damage)  # something of it cannot be read
         self.readers: dict[int, Session] = {}  # who is to be told when the end moves
         self.work = Working(self)
 

@@ -4,7 +4,8 @@ Idea: load the newest snapshot, apply every batch after it, and the ledger is wh
 the log but not yet committed (a keeper has to sync them first) are put in flight, as if just appended.
 
 Contract: an effect or a kind of batch that this version does not know stops the replay: UnknownEffect.
-Damage does not: what is readable on both sides is applied, and the log says that it is damaged.
+Damage does not: what is readable on both sides is applied, and the ledger says that it is damaged, unless somebody
+accepted the loss of every batch that is missing.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...storage.accepted import read_accepted
 from ...storage.batch import Batch
-from ...storage.errors import Corrupt, InvalidBatch, StorageError
+from ...storage.errors import Corrupt, InvalidBatch
 from ...storage.scan import Good, scan
 from .ledger import Entry, Ledger, State, entry_of
 
@@ -41,13 +43,14 @@ def replay(
     snapshot, applied = _begin(log, state_type, store)
     begin(applied)
     committed, replayed, waiting = log.committed, 0, list[Entry]()
-    damage: list[StorageError] = []
-    for batch in batches_after(log, applied.seq, damage):
+    lost, last = list[range](), applied.seq
+    for batch in batches_after(log, applied.seq):
         try:
             entry = entry_of(batch)
-        except InvalidBatch as error:
-            damage.append(error)
+        except InvalidBatch:
             continue
+        lost.append(range(last + 1, batch.seq))
+        last = batch.seq
         if batch.seq > committed:
             waiting.append(entry)
             continue
@@ -57,7 +60,8 @@ def replay(
         replayed += batch.batch_bytes
     applied.end = max(applied.end, log.end_offset_at(committed))  # records lost to damage keep their numbers
     ledger = Ledger(log, applied, on_work)
-    ledger.damaged = bool(log.damage or damage)
+    lost.append(range(last + 1, log.written + 1))
+    ledger.damaged = not _is_accepted(log, [seqs for seqs in lost if seqs])
     ledger.resume(waiting, 0 if snapshot is None else snapshot.seq, replayed)
     return ledger
 
@@ -73,8 +77,22 @@ def _begin(log: LogWriter, state_type: type[S], store: Store) -> tuple[Snapshot 
     return None, state_type()
 
 
-def batches_after(log: LogWriter, seq: int, damage: list[StorageError]) -> Iterator[Batch]:
-    """Every readable batch above `seq`, in order. What keeps others from being read is added to `damage`."""
+def _is_accepted(log: LogWriter, lost: list[range]) -> bool:
+    """Whether somebody accepted the loss of all these batches."""
+    if not lost:
+        return True
+    given_up = [(each.first_seq, each.next_seq) for each in read_accepted(log.files, log.path) if each.next_seq]
+    for seqs in lost:
+        seq = seqs.start
+        for first, end in sorted(given_up):
+            seq = end if first <= seq < end else seq
+        if seq < seqs.stop:
+            return False
+    return True
+
+
+def batches_after(log: LogWriter, seq: int) -> Iterator[Batch]:
+    """Every readable batch above `seq`, in order, on both sides of damage."""
     if seq >= log.written:
         return
     reader = log.reader()
@@ -85,8 +103,7 @@ def batches_after(log: LogWriter, seq: int, damage: list[StorageError]) -> Itera
             for batch in chunk.batches:
                 yield batch
                 last = batch.seq
-    except Corrupt as error:
-        damage.append(error)
+    except Corrupt:
         for found in scan(log.files, log.path):
             if isinstance(found, Good) and last < found.batch.seq <= log.written:
                 yield found.batch

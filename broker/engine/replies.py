@@ -65,9 +65,13 @@ class Gather:
     Leave it with any number of proposals through `one`, then call `ready`.
     """
 
-    def __init__(self, finish: Callable[[], None], refuse: Callable[[Error], None]) -> None:
+    def __init__(
+        self, finish: Callable[[], None], refuse: Callable[[Error], None], on_failure: Callable[[], None] | None = None
+    ) -> None:
+        """`on_failure` is called at the first failure, for who has not called `ready` yet."""
         self._finish = finish
         self._refuse = refuse
+        self._on_failure = on_failure
         self._waiting = 1
         self._error: Error | None = None
 
@@ -97,7 +101,9 @@ class Gather:
         self._count()
 
     def failed(self, error: Error) -> None:
-        self._error = self._error or error
+        first, self._error = self._error is None, self._error or error
+        if first and self._on_failure is not None:
+            self._on_failure()
         self._count()
 
     def _count(self) -> None:

@@ -125,7 +125,10 @@ class PartitionState:
             if self.kept:
                 self.kept.retain(unfinished(self), self.first)
             self.shelves.drop_below(self.first, self.kept.offsets())
-        self.voids.forget_below(self.shelves.first)  # what is ahead still sees void records on the shelves
+        gone = self.shelves.first  # what is ahead still sees records on the shelves that nobody may get
+        self.voids.forget_below(gone)
+        for queue in self.queues.by_name.values():
+            queue.forget_below(gone, self.kept)
 
     def keep(self, offsets: np.ndarray, seq: int) -> None:
         """Records were carried forward into batch `seq`; what is ahead sees that once it is committed."""

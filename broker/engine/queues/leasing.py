@@ -115,7 +115,11 @@ class Leasing:
         line = self._lines.setdefault(topic, {}).setdefault(message.group, Line())
         wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
         demand = Demand(next(self._numbers), peer, topic, message, now.monotonic_s + wait_s)
-        demand.gather = Gather(lambda: self._finish(demand), lambda error: self._refuse(demand, error))
+        demand.gather = Gather(
+            lambda: self._finish(demand),
+            lambda error: self._refuse(demand, error),
+            lambda: self._wait_no_more(demand),
+        )
         self._prepare(topic, line, message, demand.gather)
         now_us = line.asked_us = self._time.read(now)
         demand.refused = self.settling.propose(topic, message.group, message.settles, now, demand.gather)
@@ -249,6 +253,12 @@ class Leasing:
     def _stands(self, demand: Demand) -> bool:
         line = self._lines.get(demand.topic, {}).get(demand.message.group)
         return line is not None and demand.number in line.demands
+
+    def _wait_no_more(self, demand: Demand) -> None:
+        """What came with a request has failed: whoever stands in line is told so now, and not with their records."""
+        if self._stands(demand):
+            self._leave(demand)
+            demand.gather.ready()
 
     def _leave(self, demand: Demand) -> None:
         del self._lines[demand.topic][demand.message.group].demands[demand.number]

@@ -21,6 +21,7 @@ from .settings import QueueSettings, parse
 from .waiting import Waiting, WaitingTable
 
 if TYPE_CHECKING:
+    from .kept import Kept
     from .shelves import Shelves
 
 ENDED_MOST = 4096
@@ -208,6 +209,11 @@ class Queue:
                 self.waiting.pop(offset, None)
                 self.held.pop(offset, None)
                 self.cancelled.add(offset)
+
+    def forget_below(self, first: int, kept: Kept) -> None:
+        """The log begins later: of records that are gone, and that no shelf has, nobody asks whether they are work."""
+        if self.cancelled and min(self.cancelled) < first:
+            self.cancelled = {offset for offset in self.cancelled if offset >= first or kept.seq(offset)}
 
     def passed_over(self, offset: int) -> None:
         """Another record stands for this one: it waits for nobody any more."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ....storage.errors import Error
 from ....transport.messages import Extended, ExtendLeases, Refusal, Settle, Settled, SettleTasks
+from ....transport.queue_messages import PROGRESS_BYTES_MOST
 from ...errors import InvalidRequest
 from ..names import check_name
 from ..replies import Gather, failure
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from ..topics import Topic, Topics
     from .watching import Watching
     from .working import Progress
-
-PROGRESS_MOST = 4096
-"""Bytes of what a worker says of one record."""
 
 
 class Settling:
@@ -105,9 +103,9 @@ def _by_partition(topic: Topic, message: ExtendLeases) -> dict[Partition, tuple[
     for number, token in message.leases:
         asked.setdefault(topic.partition(number), ([], []))[0].append(token)
     for number, offset, value in message.progress:
-        if len(value) > PROGRESS_MOST:
+        if len(value) > PROGRESS_BYTES_MOST:
             raise InvalidRequest(
-                f"progress of {len(value)} bytes is not allowed: {PROGRESS_MOST} at most; say where there is more"
+                f"progress of {len(value)} bytes is not allowed: {PROGRESS_BYTES_MOST} at most; say where there is more"
             )
         asked.setdefault(topic.partition(number), ([], []))[1].append((offset, value))
     return asked

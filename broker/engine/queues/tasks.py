@@ -218,7 +218,7 @@ class Tasks:
         question.token = found.token
         if question.waits and found.state not in FINAL:
             return False
-        final = _final(partition, queue.group, offset) if found.state in (COMPLETED, CANCELLED) else None
+        final = _final(partition, queue.group, offset, found) if found.state in (COMPLETED, CANCELLED) else None
         if not self._read(question, queue, offset, found, final):
             question.cold = True
             return False
@@ -294,10 +294,13 @@ class Tasks:
         )  # fmt: skip
 
 
-def _final(partition: Partition, group: str, offset: int) -> Final | None:
+def _final(partition: Partition, group: str, offset: int, found: Standing) -> Final | None:
     """The word of a record; not one of a batch that the log has lost since."""
     final = partition.finals.look(group, offset)
-    return None if final is None or final.seq > partition.seq else final
+    if final is None or final.seq > partition.seq:
+        return None
+    in_vain = final.outcome is Outcome.CANCELLED and found.state == COMPLETED  # its worker had it and finished
+    return None if in_vain else final
 
 
 def _effects(batch: Batch) -> Sequence[fx.AnyEffect]:

@@ -25,15 +25,32 @@ if TYPE_CHECKING:
 
 NOTHING_TAKEN = Cursor()
 
+LOOK = 1000
+"""So many stretches of records that are nobody's work are passed at once, or such records of a priority."""
+
+
+def next_plain(queue: Queue, shelves: Shelves, voids: Voids, offset: int) -> int:
+    """The first record from `offset` on that is on no shelf, neither void nor cancelled, or a later look finds it."""
+    for _ in range(LOOK):
+        low = shelves.beyond(voids.beyond(offset))
+        while low in queue.cancelled:
+            low += 1
+        if low == offset:
+            break
+        offset = low
+    return offset
+
 
 def untouched(queues: QueueTable, shelves: Shelves, end: int) -> int:
     """The lowest record that some group could have begun with; `end` without one. Delayed records are passed by."""
     low = [end]
     for queue in queues.by_name.values():
-        low.append(shelves.beyond(queue.frontier))
+        low.append(next_plain(queue, shelves, queues.voids, queue.frontier))
         for level, shelf in shelves.by_level.items():
             at = shelf.offsets.below(max(queue.start, queue.cursors.get(level, NOTHING_TAKEN).offset))
-            low += shelf.offsets.slice(at, at + 1).tolist()
+            offsets = shelf.offsets.slice(at, at + LOOK).tolist()
+            work = (each for each in offsets if each not in queue.cancelled and each not in queues.voids)
+            low += [next(work, offsets[-1])] if offsets else []
     return min(low)
 
 

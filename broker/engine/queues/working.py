@@ -19,6 +19,7 @@ from .. import effects as fx
 from .backoff import Chance, backed_off, untried
 from .choosing import Choice, Source, choose, joined, next_timer_us
 from .keyed import is_keyed
+from .unfinished import next_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +57,7 @@ PASSED_MOST = 1000
 """Untouched records that are nobody's work and are passed over again at each lease."""
 
 PASSED_AGAIN_US = 1_000_000
-"""How often a group's place is logged without a lease."""
+"""How often a group's place on the shelves is logged without a lease."""
 
 Outcome = fx.TasksFinished | fx.TasksReturned | fx.TasksDied
 
@@ -172,8 +173,8 @@ class Working:
 
     def _move_on(self, queue: Queue, source: Source, choice: Choice, now_us: int) -> None:
         """Nothing to lease, but much that is nobody's work: log how far that goes, and look at it no more."""
-        much = choice.cursors or source.first - queue.frontier >= PASSED_MOST
-        if much and not choice.held and now_us - queue.last_us >= PASSED_AGAIN_US:
+        far = source.first - queue.frontier >= PASSED_MOST
+        if (far or (choice.cursors and now_us - queue.last_us >= PASSED_AGAIN_US)) and not choice.held:
             effect = fx.FrontierMoved(queue.group, max(queue.frontier, source.first), choice.cursors)
             ledger = self._partition.ledger
             ledger.propose(effect, above=max(effect.frontier, ledger.decided_end))
@@ -182,7 +183,7 @@ class Working:
         """Records up to those proposed: their lease stands behind them in the log, so that one sync serves both."""
         ledger, applied = self._partition.ledger, self._partition.ledger.applied
         voids, shelves = ledger.head.voids, applied.shelves
-        first = voids.beyond(max(queue.frontier, self._partition.first))
+        first = next_plain(queue, shelves, voids, max(queue.frontier, self._partition.first))
         if ledger.unshelved:  # what is special about these records is known once they are committed
             return Source(first, applied.end, voids.between, shelves, applied.time_us)
         return Source(first, ledger.predicted_end, voids.between, shelves)

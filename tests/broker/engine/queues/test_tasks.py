@@ -171,6 +171,14 @@ def test_a_result_that_came_in_spite_of_a_cancellation_is_kept(rig: Rig, topic: 
     assert (answer.state, answer.result) == ("completed", b"done")
 
 
+def test_what_its_worker_finished_in_spite_of_a_cancellation_is_completed(rig: Rig, topic: bytes):
+    leased = rig.lease(topic, most=1)
+    cancel(rig, topic, 0)
+    settled(rig, topic, leased)
+    answer = ask(rig, topic, 0)
+    assert (answer.state, "completed" in answer.why) == ("completed", True)
+
+
 def test_cancelling_what_is_final_changes_nothing(rig: Rig, topic: bytes):
     settled(rig, topic, rig.lease(topic, most=1))
     settled(rig, topic, rig.lease(topic, most=1), REJECT)

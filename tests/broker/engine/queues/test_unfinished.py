@@ -109,3 +109,31 @@ def test_records_on_a_shelf_are_needed_until_they_are_taken_or_cancelled():
     assert untouched(found.queues, found.shelves, 100) == 8, "delayed ones are passed by"
     found.effect(fx.TasksCancelled("a", [7]), 9)
     assert delayed(a, found.shelves, found.voids, 100).tolist() == []
+
+
+def test_what_is_void_or_cancelled_at_the_frontier_holds_back_nothing():
+    found = state()
+    found.effect(fx.TasksCancelled("b", [6, 9]), 4)
+    found.effect(fx.TasksCancelled("a", [9]), 4)
+    found.effect(fx.KeysSeen([20], [b"k" * 16], 99, [(7, 20), (8, 20)]), 4)
+    assert untouched(found.queues, found.shelves, 100) == 10
+    found.shelves.add(Placed(np.array([10, 12]), np.array([9, 9], np.uint8), np.array([0, 0])))
+    found.effect(fx.TasksCancelled("a", [10]), 4)
+    assert untouched(found.queues, found.shelves, 100) == 10, "group b has yet to take it"
+    found.effect(fx.TasksCancelled("b", [10]), 4)
+    assert untouched(found.queues, found.shelves, 100) == 11
+
+
+def test_a_cancelled_record_is_forgotten_once_the_log_begins_behind_it():
+    found = state()
+    found.shelves.add(Placed(np.array([6, 9]), np.array([0, 0], np.uint8), np.array([500, 600])))
+    found.keep(np.array([6]), 40)
+    for group in ("a", "b"):
+        found.effect(fx.TasksCancelled(group, [6, 7, 9]), 4)
+    ahead = found.copy()
+    ahead.effect(fx.FirstOffset(8), 5)
+    assert ahead.queues.by_name["b"].cancelled == {6, 7, 9}, "the shelves still have record 6"
+    found.effect(fx.FirstOffset(8), 5)
+    assert found.queues.by_name["b"].cancelled == {9}
+    ahead.effect(fx.FirstOffset(9), 6)
+    assert ahead.queues.by_name["b"].cancelled == {9}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from penstock.broker.engine import effects as fx
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.engine import Rig
@@ -214,3 +215,16 @@ def test_a_lease_costs_the_same_at_any_depth_and_for_any_stretch():
     shallow, deep, one = calls_of_a_lease(2000, 100), calls_of_a_lease(100_000, 100), calls_of_a_lease(2000, 1)
     assert abs(deep - shallow) <= 20
     assert abs(shallow - one) <= 20
+
+
+def test_many_cancelled_records_are_passed_over_once(rig: Rig):
+    topic = rig.topic()
+    rig.produce(topic, [b""] * 2001)
+    assert rig.lease(topic, most=1).runs == [(0, 1, 1)]
+    partition = rig.node._house.topics.get(topic).partition(0)
+    partition.ledger.propose(fx.TasksCancelled("g", list(range(1, 2001))))
+    rig.turn()
+    assert rig.ask(m.Lease, topic, "g", "w", 1).runs == []
+    assert partition.work.get("g").frontier == 2001
+    rig.produce(topic, [b"new"])
+    assert rig.lease(topic, most=9).runs == [(2001, 1, 1)]

@@ -61,3 +61,24 @@ def test_whoever_waited_beside_records_that_could_not_be_written_is_answered():
     rig.turn()
     codes = [[getattr(each, "code", "") for each in rig.answers(request)] for request in (produce, lease, settle)]
     assert codes == [["storage_full"]] * 3
+
+
+def test_who_waits_in_line_is_told_at_once_that_what_they_settled_could_not_be_written():
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a"])
+    token = rig.lease(topic).token
+    log = rig.node.logs[1]
+
+    def full(batches: Any, now_us: int) -> Any:
+        raise StorageFull("no space left")
+
+    append, log.append = log.append, full
+    request = rig.next_request()
+    rig.send(m.Lease(request, topic, "g", "w", 1, wait_ms=60_000, settles=[m.Settle(0, token, ACK)]))
+    rig.turn()
+    assert [each.code for each in rig.answers(request)] == ["storage_full"]
+    log.append = append
+    rig.produce(topic, [b"b"])
+    assert len(rig.answers(request)) == 1
+    assert rig.lease(topic, most=9).runs == [(1, 1, 1)], "nobody holds what came later"

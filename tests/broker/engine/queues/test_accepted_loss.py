@@ -1,0 +1,106 @@
+"""What somebody gave up stops no queue group any more; what nobody gave up does, and is never guessed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.storage.batch import Kind
+from penstock.storage.repair import repair
+from penstock.storage.scan import Good, scan
+from penstock.transport import messages as m
+from support.engine import START_US, Rig
+
+ACK = 0
+
+
+def worked() -> tuple[Rig, bytes]:
+    """Six records in batches of their own; the group g did the first, then leased and acked the second."""
+    rig = Rig(snapshot_batches=1000)
+    topic = rig.topic()
+    for number in range(6):
+        rig.produce(topic, [b"value-%d" % number])
+    for _ in range(2):
+        leased = rig.lease(topic)
+        assert not rig.settle(topic, m.Settle(0, leased.token, ACK))
+    return rig, topic
+
+
+def stop(rig: Rig) -> None:
+    """As a broker that is killed, so that no snapshot covers anything."""
+    rig.sync()
+    for log in rig.node.logs:
+        log.close(clean=False)
+
+
+def spoil(rig: Rig, topic: bytes, kind: Kind, number: int) -> None:
+    """Flip bits in a batch: in the header of records, in the effects of decisions."""
+    files, path = rig.store.files, rig.store.directory(topic, 0)
+    found = [each for each in scan(files, path) if isinstance(each, Good) and each.batch.kind == kind]
+    good = found[number]
+    name = f"{path}/{good.segment.segment_file}"
+    place = 40 if kind == Kind.RECORDS else good.batch.directory()[0].position
+    files.contents[name].data[good.position + place] ^= 0xFF
+
+
+def accept(rig: Rig, topic: bytes) -> list[str]:
+    return repair(rig.store.files, rig.store.directory(topic, 0), now_us=START_US, accept_loss=True).actions
+
+
+def lease_all(rig: Rig, topic: bytes) -> Any:
+    return rig.lease(topic, most=10)
+
+
+def test_queues_work_again_once_the_loss_of_what_they_had_decided_is_accepted():
+    rig, topic = worked()
+    stop(rig)
+    spoil(rig, topic, Kind.STATE, -1)  # the ack of the second record
+    rig.restart(clean=False)
+    assert lease_all(rig, topic).code == "unavailable"
+    stop(rig)
+    assert any("accept the loss" in action for action in accept(rig, topic))
+    rig.restart(clean=False)
+    assert lease_all(rig, topic).runs == [(2, 4, 1)]
+    rig.pass_time(31)
+    again = lease_all(rig, topic).runs
+    assert again[0][0] == 1, "what was acked and forgotten comes back; nothing else is lost"
+
+
+def test_records_that_were_given_up_die_and_say_why():
+    rig, topic = worked()
+    stop(rig)
+    spoil(rig, topic, Kind.RECORDS, 3)
+    rig.restart(clean=False)
+    stop(rig)
+    assert any("offsets 3 to 3" in action for action in accept(rig, topic))
+    rig.restart(clean=False)
+    for _ in range(4):
+        leased = lease_all(rig, topic)
+        if getattr(leased, "code", "") != "corrupt":
+            break
+    assert [run[:2] for run in leased.runs] == [(2, 1), (4, 2)]
+    answer = rig.ask(m.AskTask, topic, "g", 0, 3)
+    assert (answer.state, "cannot be read" in answer.reason) == ("dead", True)
+
+
+def test_damage_that_came_later_is_damage_again():
+    rig, topic = worked()
+    stop(rig)
+    spoil(rig, topic, Kind.STATE, -1)
+    accept(rig, topic)
+    spoil(rig, topic, Kind.STATE, -2)
+    rig.restart(clean=False)
+    assert lease_all(rig, topic).code == "unavailable"
+
+
+def test_a_stream_that_passes_accepted_damage_stops_no_dedup_keys_and_no_schedule():
+    rig = Rig(snapshot_batches=1000)
+    topic = rig.topic(dedup="drop")
+    for number in range(4):
+        rig.produce(topic, [b"value-%d" % number], dedup=[b"key-%d" % number])
+    stop(rig)
+    spoil(rig, topic, Kind.RECORDS, 1)
+    accept(rig, topic)
+    rig.restart(clean=False)
+    assert rig.fetch(topic, 1).code == "corrupt"
+    assert rig.produce(topic, [b"again"], dedup=[b"key-3"]).repeats == [(0, 3)]
+    assert isinstance(rig.ask(m.SetSchedule, topic, "s", "every 30s", "UTC", b"tick"), m.Schedules)
