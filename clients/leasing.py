@@ -7,6 +7,10 @@ application waits, waits as long as it does.
     fetch() --- nothing here ---> Lease(wait) ........ answered with tasks, or empty when the time is up
     handed out ------ prefetch -> Lease(no wait) ----- empty -> Lease(credit) ........ answered when something comes
 
+Whoever takes tasks as they come would ask in vain each time: what follows on tasks that came by credit is credit at
+once, when the application is one that waits and nothing is to ride on the request. A `fetch` whose time is up asks
+once more then, because such credit says nothing about what there is.
+
 Contract: `fetch` comes back empty only when every request that had to be answered by its deadline was. Requests are
 asked again over a new connection. What comes for a closed worker is given back. Never waits itself, but for `fetch`.
 """
@@ -49,13 +53,19 @@ STALE = 0.1
 class LeaseQuestion(Question):
     """One Lease request: how much it asks for, when it must have been answered, what rides on it."""
 
-    def __init__(self, leasing: Leasing, max_records: int, by: float, settles: list[Gathering]) -> None:
+    def __init__(
+        self, leasing: Leasing, max_records: int, by: float, settles: list[Gathering], *, credit: bool = False
+    ) -> None:
         core = leasing.core
         super().__init__(core.connection, self._message, self._answered)
         self.asked_at = core.connection.clock()
         self.by = by
         """When the broker answers at the latest, if it has nothing; AT_ONCE."""
         self.settles = settles
+        self.credit = credit
+        """Nobody waits for it: it stands until something comes."""
+        self.proven = not credit
+        """While it is out there was nothing, as far as an earlier or a later answer tells; or somebody waits for it."""
         self._leasing = leasing
         self._max_records = max_records
 
@@ -89,6 +99,7 @@ class Leasing:
         self._ready: deque[tuple[Held, list[Any]]] = deque()
         self._asked: dict[LeaseQuestion, None] = {}
         self._wanted = 1
+        self._by_credit = False  # the latest tasks came by credit: as they came to the broker
         self._trouble: Failure | None = None  # why the broker gives no leases now
         self._backoff_s = 0.0
         self._ask_at = 0.0
@@ -101,13 +112,12 @@ class Leasing:
         core, clock = self.core, self._connection.clock
         self._wanted = max_records
         taken = self._take(max_records)
-        asked = bool(self._asked)
+        asked, waits = self._proven, clock() < deadline
         while not taken:
             now = clock()
             if (now < deadline or not asked) and now >= self._ask_at:
-                asked = True
-                until = min(deadline, now + WAIT_MOST_S) if now < deadline else AT_ONCE
-                self._ask_ahead(max(core.options.prefetch, 1), until, settling)
+                self._ask_for(deadline, now, settling)
+                asked = self._proven
             if settling and not self._answered_soon():
                 core.settling.send()
             if now >= deadline and not self._still_awaited(deadline, now):
@@ -116,12 +126,22 @@ class Leasing:
             core.check_open()
             core.touched = clock()
             taken = self._take(max_records)
-        self._end_fetch(taken, settling)
+        self._end_fetch(taken, waits, settling)
         return taken
 
-    def _end_fetch(self, taken: list[Any], settling: bool) -> None:
+    def _ask_for(self, deadline: float, now: float, settling: bool) -> None:
+        """Have a request out that is answered by `deadline`; when that has passed, one that does not wait."""
+        most = max(self.core.options.prefetch, 1)
+        if now < deadline:
+            self._ask_ahead(most, min(deadline, now + WAIT_MOST_S), settling)
+        else:
+            self._ask_ahead(max(most, len(self._asked) + 1), AT_ONCE, settling)
+
+    def _end_fetch(self, taken: list[Any], waits: bool, settling: bool) -> None:
         """Ask for what comes next, or say why there is nothing."""
-        if taken:
+        if taken and self._by_credit and waits and not (settling or self.core.settling.gathers):
+            self._give_credit(proven=False)
+        elif taken:
             self._ask_ahead(self.core.options.prefetch, AT_ONCE, settling)
         elif self._trouble is not None:
             raise raised(self._trouble)
@@ -138,6 +158,11 @@ class Leasing:
     def awaited(self, deadline: float) -> bool:
         """Whether a request is out that the broker answers by `deadline`."""
         return any(question.by <= deadline for question in self._asked)
+
+    @property
+    def _proven(self) -> bool:
+        """Whether a request is out of which it is known that there is nothing when it is not answered in time."""
+        return any(question.proven for question in self._asked)
 
     def _answered_soon(self) -> bool:
         """Whether outcomes may wait a moment, because the next request goes out with an answer that is under way."""
@@ -174,10 +199,16 @@ class Leasing:
         """Have `most` requests out or leases waiting. Outcomes ride on one that is answered soon, or is waited for."""
         while len(self._asked) + len(self._ready) < most:
             rides = settling or until == AT_ONCE
-            self._ask(self._wanted, until, self.core.settling.take() if rides else [])
+            self._post(LeaseQuestion(self, self._wanted, until, self.core.settling.take() if rides else []))
 
-    def _ask(self, max_records: int, until: float, settles: list[Gathering]) -> None:
-        question = LeaseQuestion(self, max_records, until, settles)
+    def _give_credit(self, *, proven: bool) -> None:
+        """Let requests stand until something comes, so that `prefetch` are out or here."""
+        while len(self._asked) + len(self._ready) < self.core.options.prefetch:
+            question = LeaseQuestion(self, self._wanted, self._connection.clock() + CREDIT_S, [], credit=True)
+            question.proven = proven
+            self._post(question)
+
+    def _post(self, question: LeaseQuestion) -> None:
         self._asked[question] = None
         try:
             self._connection.post(question)
@@ -199,6 +230,7 @@ class Leasing:
             self._trouble, self._backoff_s, self._ask_at = None, 0.0, 0.0
             self.core.settling.told(question.settles, answer.refused)
             if answer.runs:
+                self._by_credit = question.credit
                 self._leased(answer, self._connection.payload)
             else:
                 self._dry(question)
@@ -236,11 +268,11 @@ class Leasing:
 
     def _dry(self, question: LeaseQuestion) -> None:
         """There was nothing: let the next request stand as credit, unless the application is away."""
-        core = self.core
-        if core.closed or len(self._asked) + len(self._ready) >= core.options.prefetch:
-            return
-        if question.by == AT_ONCE or core.touched > question.asked_at:
-            self._ask(self._wanted, self._connection.clock() + CREDIT_S, [])
+        if question.by == AT_ONCE:
+            for standing in self._asked:
+                standing.proven = True
+        if not self.core.closed and (question.by == AT_ONCE or self.core.touched > question.asked_at):
+            self._give_credit(proven=True)
 
     def _failed(self, failure: Failure) -> None:
         if not failure.retry:

@@ -68,6 +68,11 @@ class Settling:
         return self.unconfirmed >= UNCONFIRMED_MOST
 
     @property
+    def gathers(self) -> bool:
+        """Whether there is something to be said that did not go out yet."""
+        return bool(self._gathered)
+
+    @property
     def trouble(self) -> str:
         """For the messages of errors: why the broker does not take it."""
         return "" if self._trouble is None else f" (the broker said: {self._trouble.message})"

@@ -159,6 +159,12 @@ class Batch(msgspec.Struct, gc=False, eq=False):
             columns.check_ascending(self.offsets())
         self.checked = not compressed
 
+    def check_effects(self) -> None:
+        """Verify the effects alone. Raises BadChecksum, InvalidBatch."""
+        for column in self.directory():
+            if column.id == ColumnId.EFFECTS:
+                self._check_column(column)
+
     def _check_column(self, column: Column) -> None:
         stored = self.stored(column)
         if xxh3_64_intdigest(stored) != column.checksum:

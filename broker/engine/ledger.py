@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from ...storage.batch import Batch, Kind, encode_state
+from ...storage.batch import Batch, Kind, encode_state, with_effects
 from ...storage.errors import Error, Poisoned, StorageError
 from . import effects as fx
 from .producers import Place
@@ -106,7 +106,7 @@ def entry_of(batch: Batch) -> Entry:
     if batch.kind == Kind.STATE or batch.column_count > 1:
         column = batch.effects()
         if column is not None:
-            batch.check()  # who reads a log verifies headers; effects are believed only with their checksum
+            batch.check_effects()  # who reads a log verifies headers; damage to records costs no more than them
             effects = fx.decode(column)
     intake = intake_of(batch) if batch.kind == Kind.RECORDS else None
     if intake is not None:
@@ -116,6 +116,10 @@ def entry_of(batch: Batch) -> Entry:
 
 TAIL_BYTES = 1 << 20
 """Of effects in one batch: results of tasks may be large, and a batch has a limit."""
+
+
+BESIDE_BYTES = 64 << 10
+"""Of a batch of records that takes effects beside it, which copies it: a batch of their own costs as much."""
 
 
 def _portions(effects: Sequence[fx.AnyEffect]) -> Iterator[tuple[bytes, Sequence[fx.AnyEffect]]]:
@@ -160,6 +164,22 @@ class Tail:
         entries = [Entry(encode_state(column), Place(0, 0), effects=some) for column, some in _portions(effects)]
         entries[-1].waiters = [waiter for waiter, above in self.waiters if above <= end]
         return entries
+
+    def beside(self, entry: Entry, end: int, max_batch_bytes: int) -> Entry | None:
+        """All as part of the one entry that has records, which begin at `end`, if they speak of nothing but those.
+
+        Who waits for work is told before who brought it.
+        """
+        effects = [effect for effect, above in self.effects.values() if above > end]
+        if not effects or len(effects) < len(self.effects) or entry.effects or not entry.place.count:
+            return None
+        if len(entry.batch) > BESIDE_BYTES:
+            return None
+        batch = with_effects(entry.batch, fx.encode(effects))
+        if len(batch) > max_batch_bytes:
+            return None
+        waiters = [*(waiter for waiter, _ in self.waiters), *entry.waiters]
+        return Entry(batch, entry.place, entry.producer_id, entry.epoch, effects, waiters, intake=entry.intake)
 
     def fail(self, error: Error, end: int = -1) -> None:
         """Tell those who wait for what speaks of records at or beyond `end`."""
@@ -269,7 +289,7 @@ class Ledger(Generic[S]):
     def flush(self, time_us: int) -> bool:
         """Append what is queued. Returns whether anything was appended; failures went to their waiters."""
         queue, tail = self._take()
-        entries = queue + tail.entries()
+        entries = self._arranged(queue, tail)
         if not entries:
             return False
         error = self._append(entries, time_us)
@@ -284,6 +304,15 @@ class Ledger(Generic[S]):
             waiter.failed(error)
         tail.fail(error, self.log.end_offset if retried else -1)
         return retried
+
+    def _arranged(self, queue: list[Entry], tail: Tail) -> list[Entry]:
+        """What is to be appended: one batch where leases of the only records are all there is beside those."""
+        if tail and len(queue) == 1:
+            log = self.log
+            one = tail.beside(queue[0], log.end_offset, log.options.max_batch_bytes)
+            if one is not None:
+                return [one]
+        return queue + tail.entries()
 
     def advance(self) -> int:
         """Apply what is committed by now and tell its waiters. Returns how many batches that was."""

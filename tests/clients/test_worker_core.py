@@ -339,6 +339,59 @@ def test_only_the_tasks_of_the_lost_lease_are_refused(bench):
     assert offsets(bench.fetch(two, 3)) == [4, 5, 6], "0 to 3 are done"
 
 
+# -- credit -----------------------------------------------------------------------------------------------
+
+
+def waiting(bench: Bench, **how: Any) -> WorkerCore:
+    """A worker with credit at the broker, which has nothing left."""
+    core = bench.worker(prefetch=1, **how)
+    bench.run(core.settle_now(bench.fetch(core, 100), Verb.ACK))
+    assert bench.fetch(core) == []
+    bench.pass_time(1)
+    bench.asked(Lease)
+    return core
+
+
+def produce(bench: Bench, *values: bytes) -> None:
+    with bench.broker.connect() as client:
+        client.producer("t").send_many(list(values))
+
+
+def test_who_takes_tasks_as_they_come_asks_once_for_each(bench):
+    core = waiting(bench)
+    for number in range(5):
+        produce(bench, b"%d" % number)
+        tasks = bench.run(core.fetch(1, bench.connection.clock() + 1))
+        assert [task.value for task in tasks] == [b"%d" % number]
+        bench.run(core.settle_now(tasks, Verb.ACK))
+        (credit,) = bench.asked(Lease)
+        assert credit.wait_ms > 0
+
+
+def test_credit_that_nothing_is_known_of_does_not_make_a_fetch_come_back_empty(bench):
+    core = waiting(bench)
+    produce(bench, b"first")
+    assert len(bench.run(core.fetch(1, bench.connection.clock() + 1))) == 1
+    bench.asked(Lease)
+    assert bench.fetch(core) == []
+    (asked,) = bench.asked(Lease)
+    assert asked.wait_ms == 0, "what is there was asked for"
+    assert bench.fetch(core) == []
+    assert bench.asked(Lease) == [], "by now it is known that there was nothing"
+    produce(bench, b"second")
+    assert [task.value for task in bench.run(core.fetch(1, bench.connection.clock() + 1))] == [b"second"]
+
+
+def test_outcomes_that_were_gathered_ride_on_a_request_that_is_answered_at_once(bench):
+    core = waiting(bench)
+    produce(bench, b"first", b"second")
+    (task,) = bench.run(core.fetch(1, bench.connection.clock() + 1))
+    bench.run(core.ack_later(task, None))
+    bench.run(core.fetch(1, bench.connection.clock() + 1))
+    (riding,) = [lease for lease in bench.asked(Lease) if lease.settles]
+    assert riding.wait_ms == 0
+
+
 # -- the end ----------------------------------------------------------------------------------------------
 
 

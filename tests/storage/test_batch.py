@@ -89,6 +89,17 @@ def test_effects_can_ride_on_records() -> None:
     assert (batch.values(), batch.effects()) == (VALUES, b"effects")
 
 
+def test_effects_are_checked_without_the_records_beside_them() -> None:
+    whole = b.with_effects(b.encode([b"value"]), b"effects")
+    of_records, of_effects = bytes(whole).replace(b"value", b"xalue"), bytes(whole).replace(b"effects", b"xffects")
+    b.parse(of_records).check_effects()
+    for damaged in (of_records, of_effects):
+        with pytest.raises(BadChecksum):
+            b.parse(damaged).check()
+    with pytest.raises(BadChecksum):
+        b.parse(of_effects).check_effects()
+
+
 def test_batches_stand_back_to_back() -> None:
     buffer = full_batch() + placed(b.encode([b"z"])) + placed(b.encode_raft())
     assert [batch.record_count for batch in b.batches(buffer)] == [5, 1, 0]

@@ -139,3 +139,47 @@ def test_a_record_that_a_settle_names_twice_comes_back_once(rig: Rig, topic: byt
     leased = rig.lease(topic, most=3)
     rig.settle(topic, m.Settle(0, leased.token, NACK, [(1, 1), (2, 1), (1, 2)], 0, "no"))
     assert rig.lease(topic, most=3).runs == [(1, 2, 2), (3, 1, 1)]
+
+
+def test_a_lease_to_who_waits_stands_in_the_batch_of_its_record(rig: Rig):
+    topic = rig.topic()
+    request = rig.ask_lease(topic)
+    log = rig.node.logs[1]
+    appended, append = [], log.append
+    log.append = lambda batches, now_us: appended.append(len(batches)) or append(batches, now_us)
+    rig.produce(topic, [b"a"])
+    (leased,) = rig.answers(request)
+    assert (leased.runs, values(rig, leased)) == ([(0, 1, 1)], [b"a"])
+    assert appended == [1]
+    rig.restart(clean=False)
+    assert rig.queue(topic).in_flight == 1
+    assert rig.settle(topic, m.Settle(0, leased.token, ACK)) == []
+    assert rig.read(topic) == [b"a"]
+
+
+def test_what_was_settled_in_the_same_write_stands_in_a_batch_of_its_own(rig: Rig, topic: bytes):
+    leased = rig.lease(topic, most=30)
+    request = rig.ask_lease(topic)
+    log = rig.node.logs[1]
+    appended, append = [], log.append
+    log.append = lambda batches, now_us: appended.append(len(batches)) or append(batches, now_us)
+    rig.send(m.SettleTasks(rig.next_request(), topic, "g", [m.Settle(0, leased.token, ACK)]))
+    rig.produce(topic, [b"a"])
+    assert rig.answers(request)[0].runs == [(30, 1, 1)]
+    assert appended == [2]
+
+
+def test_damage_to_a_record_leaves_the_lease_beside_it_known(rig: Rig):
+    topic = rig.topic()
+    rig.ask_lease(topic)
+    rig.produce(topic, [b"a" * 500])
+    rig.produce(topic, [b"b"])
+    files, path = rig.store.files, rig.node.logs[1].path
+    (name,) = [name for name in files.listdir(path) if name.endswith(".segment")]
+    file = files.open(f"{path}/{name}", write=True)
+    content = bytes(file.pread(file.size(), 0))
+    file.pwritev([b"x"], content.index(b"a" * 500) + 7)
+    file.close()
+    rig.restart(clean=False)
+    assert rig.queue(topic).in_flight == 1
+    assert rig.lease(topic).runs == [(1, 1, 1)], "the partition's queues work on"
