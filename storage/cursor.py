@@ -35,7 +35,9 @@ CHUNK_BYTES = 1 << 20
 CHUNK_BATCHES = 1024
 """However small they are: parsing so many takes 2 ms."""
 GUESS_BYTES = 8192
-"""Who follows a log of batches up to half as long reads the next one without asking the index how long it is."""
+"""Who follows a log of batches up to half as long reads the next ones without asking the index how long they are."""
+GUESS_BATCHES = 4
+"""At most so many of them: what a queue group has said, and the record after it."""
 
 
 class NotCached(StorageError):
@@ -201,7 +203,7 @@ class Cursor:
         file = None if self._reader.mapped else segment.index_file()
         if file is None:
             return max_bytes
-        if last == self.seq and 0 < self._last_bytes <= GUESS_BYTES // 2:
+        if last - self.seq < GUESS_BATCHES and 0 < self._last_bytes <= GUESS_BYTES // 2:
             return min(GUESS_BYTES, max_bytes)
         first, count = self.seq - segment.name.base_seq, last - self.seq + 1
         return index.run_bytes(file, first, count, self.position, max_bytes, cached=cached) or max_bytes
