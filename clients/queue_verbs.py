@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..broker.errors import UnknownGroup, UnknownSchedule
+from ..storage.encoding import PRIORITY_MAX
 from ..storage.errors import Error
 from ..transport.messages import Answer, Done, Topic
 from ..transport.queue_messages import (
@@ -36,7 +37,6 @@ from .connection import Connection, Question
 from .errors import InvalidArgument, TimedOut
 from .quantities import Duration, Start, microseconds, seconds, setting_values, start_time
 from .queue_descriptions import DeadTask, TaskInfo, dead_of, task_of
-from .queued import PRIORITY_MOST
 from .steps import FOREVER, Steps
 from .task_ids import parse_task_id
 
@@ -235,8 +235,8 @@ class QueueVerbs:
         priority: int,
     ) -> Steps[Schedule]:
         """Append a record at stated times."""
-        if not isinstance(priority, int) or not 0 <= priority <= PRIORITY_MOST:
-            raise InvalidArgument(f"priority={priority!r} is not a number from 0 to {PRIORITY_MOST}; higher goes first")
+        if not isinstance(priority, int) or not 0 <= priority <= PRIORITY_MAX:
+            raise InvalidArgument(f"priority={priority!r} is not a number from 0 to {PRIORITY_MAX}; higher goes first")
         deadline = self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)
         answer = yield from self.connection.ask(

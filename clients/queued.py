@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from ..storage.encoding import PRIORITY_MAX
 from .errors import InvalidArgument
 from .quantities import Duration, microseconds, seconds
 
-PRIORITY_MOST = 255
-
 DEDUP_BYTES_MOST = 1 << 10
+"""Of one key, as brokers take it."""
 
 AHEAD_MOST_S = 3650 * 86400
 """As far ahead as a broker lets a record wait, about."""
@@ -60,8 +60,8 @@ def as_queued(
 ) -> Queued:
     """The columns of what was asked for. Raises InvalidArgument."""
     level = 0 if priority is None else priority
-    if not isinstance(level, int) or not 0 <= level <= PRIORITY_MOST:
-        raise InvalidArgument(f"priority={priority!r} is not a number from 0 to {PRIORITY_MOST}; higher goes first")
+    if not isinstance(level, int) or not 0 <= level <= PRIORITY_MAX:
+        raise InvalidArgument(f"priority={priority!r} is not a number from 0 to {PRIORITY_MAX}; higher goes first")
     return Queued(level, not_before(delay, at, now_us), _checked_dedup(dedup))
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 
 PRIORITY_MAX = 255
+"""The most urgent; 0 is what is not said."""
 
 
 def encode(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
+from ...storage.encoding import PRIORITY_MAX
 from ...storage.errors import Error
 from ...transport.messages import DeleteSchedule, Done, ListSchedules, Schedule, Schedules, SetSchedule
 from ...transport.partitioner import partition_of
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 RECORD_BYTES_MAX = 64 << 10
 """Of the record of a schedule: value, key and headers together stand in the state of the partition."""
 
-PRIORITY_MAX = 255
 RETRY_US = 1_000_000
 """How soon a partition is asked again that could not take a record, or a schedule whose next time cannot be told."""
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from msgspec import Struct
 
+from ...storage.encoding import PRIORITY_MAX
 from ..errors import InvalidArgument
 from ..quantities import Duration, seconds
-from ..queued import PRIORITY_MOST
 from .arguments import Arguments
 from .jobs import AsyncJob, Job
 
@@ -52,8 +52,8 @@ class Options(Struct, frozen=True, kw_only=True):
     process: bool
 
     def __post_init__(self) -> None:
-        if not 0 <= self.priority <= PRIORITY_MOST:
-            raise InvalidArgument(f"priority={self.priority!r} is not from 0 to {PRIORITY_MOST}")
+        if not 0 <= self.priority <= PRIORITY_MAX:
+            raise InvalidArgument(f"priority={self.priority!r} is not from 0 to {PRIORITY_MAX}")
         if self.timeout_s is not None and not self.timeout_s > 0:
             raise InvalidArgument(f"timeout={self.timeout_s!r} leaves a task no time: give seconds above 0, or None")
 
