@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors
     from .clients import Client, Consumer, Producer, Task, Worker
-    from .clients.tasks import Job, Retry, Tasks, current_task
+    from .clients.tasks import Job, Retry, current_task
     from .connecting import connect
     from .storage.embedded import Log
     from .storage.errors import Error
     from .storage.record import Record
+    from .tasks import Tasks
 
 __version__ = "0.1.0"
 
@@ -27,7 +28,7 @@ _HOMES = {
     "Consumer": ".clients",
     "Worker": ".clients",
     "Task": ".clients",
-    "Tasks": ".clients.tasks",
+    "Tasks": ".tasks",
     "Retry": ".clients.tasks",
     "Job": ".clients.tasks",
     "current_task": ".clients.tasks",

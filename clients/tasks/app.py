@@ -1,6 +1,6 @@
 """`penstock.Tasks`: functions as tasks.
 
-    app = penstock.Tasks("unix:///run/penstock/broker.sock")
+    app = penstock.Tasks()                 # the broker of this user, or an address
 
     @app.task(queue="mail", retry=penstock.Retry(max_attempts=5))
     def send_mail(to: str) -> int: ...

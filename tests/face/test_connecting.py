@@ -27,6 +27,18 @@ def test_on_a_loop_too(broker, monkeypatch):
     assert asyncio.run(connected()) == broker.unix
 
 
+def test_tasks_find_it_too(broker, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_URL", broker.unix)
+    with penstock.Tasks(timeout=30) as app:
+        assert app.url == broker.unix
+        assert app.client().url == broker.unix
+
+
+def test_tasks_that_name_a_broker_use_that_one(monkeypatch):
+    monkeypatch.setenv("PENSTOCK_URL", "mem://other")
+    assert penstock.Tasks("mem://this").url == "mem://this"
+
+
 def test_otherwise_it_is_where_this_user_serves_by_default(monkeypatch, tmp_path):
     monkeypatch.delenv("PENSTOCK_URL", raising=False)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

@@ -1,0 +1,43 @@
+"""`penstock.Tasks`: the tasks of `clients`, which find the broker as `penstock.connect` does.
+
+Contract: as connecting.py. The address is looked up when the app is made, so that all of its processes, which are told
+the same, talk to the same broker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from . import connecting
+from .clients import tasks
+
+if TYPE_CHECKING:
+    from .clients.quantities import Duration
+    from .clients.tasks.encoding import Encoding
+
+
+class Tasks(tasks.Tasks):
+    """The task functions of an application, and the way to their queues."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        group: str = "tasks",
+        encoding: Encoding = "json",
+        partitions: int = 1,
+        lease: Duration | None = None,
+        timeout: Duration = 30.0,
+    ) -> None:
+        """
+        Args:
+            url: of the broker, as in `penstock.connect`. None: the broker that `penstock serve` of this user runs
+                without --listen, or the one that PENSTOCK_URL or the configuration names.
+            group: the queue group of all its queues.
+            encoding: of arguments and results: "json", or "msgpack", which has bytes.
+            partitions: of queues that do not exist yet.
+            lease: after so long a silence of a worker its tasks go to others; None: what the queue is set to.
+            timeout: how long any verb waits for the broker.
+        """
+        url = connecting.broker_url() if url is None else url
+        super().__init__(url, group=group, encoding=encoding, partitions=partitions, lease=lease, timeout=timeout)
