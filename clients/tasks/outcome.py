@@ -23,6 +23,7 @@ class Failed(Struct, tag=True, frozen=True):
     """It raised, or took too long: again later, if attempts are left."""
 
     reason: str
+    trace: str = ""  # of what it raised, for the log
 
 
 class Refused(Struct, tag=True, frozen=True):
@@ -36,6 +37,11 @@ class Dropped(Struct, tag=True, frozen=True):
 
 
 Outcome = Done | Failed | Refused | Dropped
+
+
+def failure(error: BaseException) -> Failed:
+    """What an exception makes of a call."""
+    return Failed(reason_of(error), "".join(traceback.format_exception(error)).rstrip())
 
 
 def reason_of(error: BaseException) -> str:

@@ -1,21 +1,18 @@
 """One call of a task function, from bytes to what became of it; wherever it runs.
 
-Contract: nothing that the function does is raised here: an exception is an outcome, with the traceback in the log.
+Contract: nothing that the function does is raised here: an exception is an outcome, with its traceback for the log.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 from ..worker_core import RESULT_BYTES_MOST
 from .arguments import Arguments, Call
 from .context import CurrentTask, working_on
 from .encoding import Encoding
-from .outcome import Done, Failed, Outcome, Refused, reason_of
-
-log = logging.getLogger("penstock.tasks")
+from .outcome import Done, Failed, Outcome, Refused, failure, reason_of
 
 
 def perform(function: Any, arguments: Arguments, call: Call, encoding: Encoding, current: CurrentTask) -> Outcome:
@@ -24,8 +21,8 @@ def perform(function: Any, arguments: Arguments, call: Call, encoding: Encoding,
         try:
             result = function(*call[0], **call[1])
         except BaseException as error:
-            return _failed(current, error)
-    return _done(current, arguments, encoding, result)
+            return failure(error)
+    return _done(arguments, encoding, result)
 
 
 async def perform_async(
@@ -38,21 +35,15 @@ async def perform_async(
         except asyncio.CancelledError as error:
             return Failed(reason_of(error))  # whoever cancelled it says so
         except BaseException as error:
-            return _failed(current, error)
-    return _done(current, arguments, encoding, result)
+            return failure(error)
+    return _done(arguments, encoding, result)
 
 
-def _failed(current: CurrentTask, error: BaseException) -> Outcome:
-    log.warning("task %s failed in attempt %d", current.id, current.attempt, exc_info=error)
-    return Failed(reason_of(error))
-
-
-def _done(current: CurrentTask, arguments: Arguments, encoding: Encoding, result: Any) -> Outcome:
+def _done(arguments: Arguments, encoding: Encoding, result: Any) -> Outcome:
     try:
         packed = arguments.pack_result(encoding, result)
         if packed is not None and len(packed) > RESULT_BYTES_MOST:
             raise ValueError(f"{len(packed)} bytes, over {RESULT_BYTES_MOST}: have the function store it elsewhere")
     except ValueError as error:
-        log.error("the result of task %s cannot be kept: %s", current.id, error)
         return Refused(f"it was done, but its result cannot be kept: {error}")
     return Done(packed)

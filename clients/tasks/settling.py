@@ -20,6 +20,7 @@ from ...broker.errors import LeaseLost, UnknownLease
 from ...storage.errors import Error
 from ..errors import InvalidArgument
 from .calls import Leased
+from .function import NAME_HEADER
 from .outcome import Done, Dropped, Failed, Outcome, Refused
 
 T = TypeVar("T")
@@ -69,6 +70,7 @@ class Settling:
 
     def settle(self, worker: Worker, task: Task, outcome: Outcome) -> None:
         """Have it said. Never waits."""
+        _log(task, outcome)
         match outcome:
             case Done(result):
                 self._begin(1)
@@ -79,7 +81,6 @@ class Settling:
             case Failed(reason):
                 self._say([task], outcome, lambda: task.nack(reason=reason))
             case Refused(reason):
-                log.error("task %s is rejected: %s", task.id, reason)
                 self._say([task], outcome, lambda: task.reject(reason))
             case Dropped():
                 self.release(worker, [task])
@@ -173,6 +174,18 @@ class Settling:
         self.open -= count
         if not self.open:
             self._quiet.set()
+
+
+def _log(task: Task, outcome: Outcome) -> None:
+    """Say what went wrong, with the function that it went wrong in."""
+    if not isinstance(outcome, Failed | Refused):
+        return
+    name = task.headers.get(NAME_HEADER, b"no function").decode(errors="replace")
+    if isinstance(outcome, Refused):
+        log.error("task %s (%s) is rejected: %s", task.id, name, outcome.reason)
+        return
+    lines = "\n".join(line for line in (outcome.reason, outcome.trace) if line)
+    log.warning("task %s (%s) failed in attempt %d: %s", task.id, name, task.attempt, lines)
 
 
 def _complain(task: Task, error: Error) -> None:

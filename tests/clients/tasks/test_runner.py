@@ -198,6 +198,25 @@ async def test_what_becomes_of_a_call_is_said(function: str, value: bytes, verdi
 
 
 @pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("divide", ["ZeroDivisionError: division by zero", "in divide"]),
+        ("hang", ["it took longer than 0.1 s: its process was killed"]),
+        ("die", ["the process that ran it died: SIGKILL"]),
+        ("odd_result", ["is rejected: it was done, but its result cannot be kept"]),
+    ],
+)
+@on_a_loop
+async def test_the_log_names_the_function_that_failed_and_why(function: str, says: list[str], caplog: Any) -> None:
+    worker = FakeWorker()
+    async with working(Runner(app), worker):
+        await settled(worker.give(function, b"[[1,0],{}]" if function == "divide" else b"[[],{}]"))
+    (line,) = [record.getMessage() for record in caplog.records if "q-0-0" in record.getMessage()]
+    assert line.startswith(f"task q-0-0 ({function}) ")
+    assert [part for part in says if part not in line] == []
+
+
+@pytest.mark.parametrize(
     ("function", "value", "headers", "says"),
     [
         ("gone", b"[[],{}]", None, "no function is called 'gone' here; there are: add, "),
