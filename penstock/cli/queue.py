@@ -53,7 +53,8 @@ def stats(topic: str, group: str, session: Session) -> None:
     if session.output.as_json:
         session.output.json(_as_json(queue))
         return
-    session.output.fields([("topic", queue.topic), ("group", queue.name), *queue.settings.items()])
+    settings = [(name, _setting_text(name, value)) for name, value in queue.settings.items()]
+    session.output.fields([("topic", queue.topic), ("group", queue.name), *settings])
     session.output.console.print()
     session.output.table(
         [">partition", ">ready", ">in flight", ">delayed", ">waiting", ">dead", ">oldest", "state"],
@@ -99,7 +100,7 @@ def pause(topic: str, duration: float | None, until: datetime | None, group: str
         until = datetime.now(UTC) + timedelta(seconds=duration)
     with session.connect() as client:
         client.pause_queue(topic, group, until)
-    when = "until it is resumed" if until is None else f"until {until.isoformat(timespec='seconds')}"
+    when = "until it is resumed" if until is None else f"until {local_time(until)}"
     session.output.say("paused", f"queue {group} of {topic} is paused {when}", topic=topic, group=group, until=until)
 
 
@@ -141,6 +142,13 @@ def _value(name: str, text: str) -> Any:
         return units.seconds(text) if name.endswith("_s") and name != "key_rate_per_s" else _number(text)
     except ValueError as error:
         raise click.UsageError(f"{name}={text}: {error}") from None
+
+
+def _setting_text(name: str, value: Any) -> Any:
+    """A setting for people: times as they are given to `queue set`."""
+    if name.endswith("_s") and name != "key_rate_per_s":
+        return units.time_text(value)
+    return None if value == "" else value
 
 
 def _number(text: str) -> Any:

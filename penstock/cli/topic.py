@@ -25,6 +25,13 @@ def command() -> None:
 def _settings(function: F) -> F:
     """The settings of a topic as options; None is "not given"."""
     for option in (
+        click.option("--dedup-window", "dedup_window_s", type=DURATION, help="How long a dedup key counts, as in 5m."),
+        click.option(
+            "--dedup",
+            type=click.Choice(["drop", "replace", "extend"]),
+            help="Of tasks with one dedup key the first is worked off, or the last; "
+            "extend: the first, and with each further one the window starts anew.",
+        ),
         click.option("--max-record-bytes", type=SIZE, help="Largest record."),
         click.option("--codec", type=click.Choice(["none", "lz4", "zstd"]), help="How clients compress values."),
         click.option("--retain-unread/--no-retain-unread", default=None, help="Keep what a group has not committed."),

@@ -220,3 +220,20 @@ def test_json_lines_are_json(on: Cli, queue: str) -> None:
     for words in (["queue", "list"], ["queue", "stats", queue], ["task", "status", f"{queue}-0-0"]):
         for line in on(*words, "--json").out.splitlines():
             json.loads(line)
+
+
+def test_the_settings_of_a_queue_are_shown_as_they_are_given(on: Cli, queue: str) -> None:
+    text = on("queue", "stats", queue).text
+    shown = {name: " ".join(rest) for name, *rest in (line.split() for line in text.splitlines() if line)}
+    assert (shown["lease_s"], shown["dead_retention_s"], shown["backoff_s"]) == ("1 m", "14 d", "0 s")
+    assert (shown["max_attempts"], shown["fair"], shown["dead_topic"]) == ("2", "no", "-")
+
+
+def test_dedup_of_a_topic_is_set_where_its_other_settings_are(on: Cli, topic: str) -> None:
+    on("topic", "create", topic, "--dedup", "replace", "--dedup-window", "1m")
+    assert enqueued(on, topic, "a", dedup="k") == [f"{topic}-0-0"]
+    assert enqueued(on, topic, "b", dedup="k") == [f"{topic}-0-1"]
+    assert [line["value"] for line in on("task", "lease", topic, "--count", "9", "--json").lines] == ["b"]
+    on("topic", "alter", topic, "--dedup", "drop")
+    (shown,) = on("topic", "show", topic, "--json").lines
+    assert (shown["settings"]["dedup"], shown["settings"]["dedup_window_s"]) == ("drop", 60.0)
