@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -21,8 +22,8 @@ from support.sources import ROOT, walk_files
 
 PAGES = list(walk_files(".md"))
 README = ROOT / "README.md"
-SAID = ["UA 1545", "mails-0-2 no address dead since", "UA 1545 leaves 12 minutes late"]
-"""By each example of the README, among other things."""
+SAID = ["UA 1545", "mails-0-2 no address dead since"]
+"""By each example of the README that needs no broker, among other things."""
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -61,19 +62,26 @@ def short_directory() -> Iterator[str]:
         yield directory
 
 
-@pytest.mark.parametrize(("example", "says"), list(zip(blocks(README, "python"), SAID, strict=True)))
+def examples() -> tuple[str, list[str]]:
+    """The module with the task functions, and those that run alone."""
+    found = blocks(README, "python")
+    (tasks,) = [example for example in found if "penstock.Tasks()" in example]
+    return tasks, [example for example in found if example != tasks]
+
+
+@pytest.mark.parametrize(("example", "says"), list(zip(examples()[1], SAID, strict=True)))
 def test_the_python_examples_run_as_printed(example, says, short_directory):
     done = run([sys.executable, "-c", example], short_directory)
     assert done.returncode == 0, done.stdout
     assert says in done.stdout
 
 
-def test_the_quick_start_runs_as_printed(short_directory):
-    """The first block serves; the second is typed when the first says that it listens."""
-    serve, use = blocks(README, "sh")
+@contextmanager
+def serving(directory: str) -> Iterator[None]:
+    """The first block of the README serves; inside, the others can be typed."""
     with subprocess.Popen(
-        ["bash", "-c", f"exec {serve}"],
-        cwd=short_directory,
+        ["bash", "-c", f"exec {blocks(README, 'sh')[0]}"],
+        cwd=directory,
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -81,14 +89,30 @@ def test_the_quick_start_runs_as_printed(short_directory):
         try:
             assert broker.stdout is not None
             assert b"listening" in broker.stdout.readline()
-            done = run(["bash", "-euc", use], short_directory)
+            yield
         finally:
             broker.terminate()
         assert broker.wait(30) == 0
+
+
+def test_the_quick_start_runs_as_printed(short_directory):
+    with serving(short_directory):
+        done = run(["bash", "-euc", blocks(README, "sh")[1]], short_directory)
     assert done.returncode == 0, done.stdout
     assert "1545" in done.stdout
     assert "1141" in done.stdout
     assert "report" in done.stdout
+
+
+def test_the_worker_runs_as_printed(short_directory):
+    (Path(short_directory) / "notices.py").write_text(examples()[0])
+    with serving(short_directory):
+        done = run(["bash", "-euc", blocks(README, "sh")[2]], short_directory)
+    assert done.returncode == 0, done.stdout
+    assert "notices-0-0 UA 1545 leaves 12 minutes late" in done.stdout
+    assert "completed with a result" in done.stdout
+    assert "delayed by its producer until" in done.stdout
+    assert "drained: 1 done" in done.stdout
 
 
 def headings(page: Path) -> set[str]:

@@ -38,7 +38,10 @@ class CurrentTask:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody has cancelled it: the worker hears of that with its next sign of life."""
+        """Whether somebody has cancelled it: the worker hears of that with its next sign of life.
+
+        A function that returns all the same is completed; one that raises is cancelled, and not tried again.
+        """
         return self._is_cancelled()
 
     def progress(self, value: Any) -> None:

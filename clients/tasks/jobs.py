@@ -25,7 +25,7 @@ class JobStatus(Struct, frozen=True):
     """How a job stands."""
 
     state: str  # pending | delayed | leased | waiting | completed | dead | discarded | cancelled
-    attempt: int  # of the latest lease; 0 before the first
+    attempt: int  # of the latest lease; 0 before the first, and once it is completed
     why: str  # in a sentence, what holds it back or what became of it
     reason: str  # of the latest failure
     progress: Any  # what the function said last
