@@ -214,7 +214,7 @@ class Leasing:
             self._connection.post(question)
         except Error as error:
             self.forget(question)
-            self.core.settling.unsendable(settles, error)
+            self.core.settling.unsendable(question.settles, error)
             raise
 
     def forget(self, question: LeaseQuestion) -> None:
