@@ -46,9 +46,11 @@ A = TypeVar("A")
 GREETING_PATIENCE_S = 5.0
 """A greeting without an answer is sent again after so long."""
 
-
 LOOK_PERIOD_S = 1.0
 """How often askers whose answers are out are told so."""
+
+AWAY_S = 2 * LOOK_PERIOD_S
+"""A process that has not looked for so long was not merely busy."""
 
 
 class Asker(Protocol):
@@ -147,6 +149,7 @@ class Connection:
         self.welcome: Welcome | None = None
         self.turns = 0
         self.now = clock()  # when the latest turn began
+        self._emptied = self.now  # everything that had arrived by then was taken
         self.next_request = count(1).__next__  # an id that was never used on this connection
         self.finished: list[Callable[[], None]] = []
         self.parts: dict[Part, None] = {}
@@ -205,6 +208,7 @@ class Connection:
                 break
             arrived = True
             self._take(*found)
+        self._emptied = now
         if now >= self._greet_again:
             self._greet()
         if now >= self._look_at:
@@ -223,6 +227,14 @@ class Connection:
             arrived = True
             self._take(*found)
         return arrived
+
+    def arrived_at(self, asked_at: float) -> float:
+        """When the answer that is being told arrived; where nobody looked for long, the earliest that it can have.
+
+        The process was stopped, or did not let anybody look: what the answer says may be over.
+        """
+        now, earliest = self.clock(), max(self._emptied, asked_at)
+        return now if now - earliest <= AWAY_S else earliest
 
     def due(self) -> float:
         """When there is something to do at the latest; whoever is `expecting` turns every LOOK_PERIOD_S anyway."""

@@ -231,7 +231,7 @@ class Leasing:
             self.core.settling.told(question.settles, answer.refused)
             if answer.runs:
                 self._by_credit = question.credit
-                self._leased(answer, self._connection.payload)
+                self._leased(answer, self._connection.payload, self._connection.arrived_at(question.asked_at))
             else:
                 self._dry(question)
             return
@@ -240,13 +240,12 @@ class Leasing:
             self.core.settling.refused(question.settles, answer)
         self._failed(answer)
 
-    def _leased(self, answer: Leased, payload: Buffer) -> None:
+    def _leased(self, answer: Leased, payload: Buffer, arrived_at: float) -> None:
         """Tasks are here."""
-        core, now = self.core, self._connection.clock()
-        runs = answer.runs
+        core, runs = self.core, answer.runs
         offsets = {offset for first, count, _ in runs for offset in range(first, first + count)}
         lease = Held(core, answer.partition, answer.token, answer.lease_ms, offsets)
-        lease.keep(now, answer.lease_ms)
+        lease.keep(arrived_at, answer.lease_ms)
         core.held[lease.place] = lease
         if core.closed:
             self.give_back(lease)

@@ -280,6 +280,17 @@ def test_no_task_is_handed_out_of_a_lease_that_ran_out_while_the_broker_was_away
     assert (task.offset, task.attempt) == (0, 2), "both leases are over: the first of them comes again"
 
 
+def test_no_task_is_handed_out_of_a_lease_that_ran_out_while_this_process_was_stopped(bench):
+    core = bench.worker(prefetch=1)
+    (first,) = bench.fetch(core, 1)
+    bench.broker.advance(LEASE_S + 1)  # the next lease is in an answer that nobody reads meanwhile
+    other = bench.worker()
+    assert [(task.offset, task.attempt) for task in bench.fetch(other, 2)] == [(0, 2), (1, 2)]
+    assert [task.offset for task in bench.fetch(core, 1)] == [2]
+    with pytest.raises(LeaseLost):
+        bench.run(core.settle_now([first], Verb.ACK))
+
+
 def test_what_the_broker_cannot_take_now_is_said_again_later(bench):
     core = bench.worker()
     tasks = bench.fetch(core, 3)
@@ -307,6 +318,15 @@ def test_what_no_broker_would_take_is_refused_and_waited_for_by_nobody(bench):
     for future in (told, beside):
         with pytest.raises(InvalidArgument):
             future.raise_error()
+    assert core.settling.unconfirmed == 0
+
+
+def test_an_outcome_that_rides_on_a_request_that_cannot_be_is_refused_with_it(bench):
+    core = bench.worker()
+    tasks = bench.fetch(core)
+    core.settling.gather(tasks[0]._lease, Verb.NACK, BY_GROUP, "\ud800", [tasks[0].offset], [], SettleFuture(core))
+    with pytest.raises(InvalidArgument):
+        bench.fetch(core)
     assert core.settling.unconfirmed == 0
 
 
