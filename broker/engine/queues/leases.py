@@ -188,20 +188,57 @@ SLACK = 64
 """Entries of leases that ended are cleared away once they are more than those of the present ones and this."""
 
 
-class LeaseTable(dict[int, Lease]):
-    """Leases by token, and which of them ends next.
+FEW = 64
+"""So many leases are looked through one by one."""
 
-    Invariant: every lease of the table is in the heap under its present end.
+BLOCK = 256
+"""Records of a block: of many leases, only those with a record in the same block are looked at."""
+
+
+class LeaseTable(dict[int, Lease]):
+    """Leases by token, which of them ends next, and which one holds a record.
+
+    Invariant: every lease of the table is in the heap under its present end, and, once there are blocks, in those of
+    all records that it was given.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._ends: list[tuple[int, int]] = []
+        self._blocks: dict[int, set[int]] | None = None  # tokens by block; made when it is first needed
 
     def add(self, lease: Lease) -> None:
         """A new lease."""
         self[lease.token] = lease
         self._ends_at(lease)
+        if self._blocks is not None:
+            self._place(self._blocks, lease)
+
+    def remove(self, lease: Lease) -> None:
+        """A lease is over."""
+        del self[lease.token]
+        if self._blocks is None:
+            return
+        for block in _blocks_of(lease):
+            tokens = self._blocks[block]
+            tokens.discard(lease.token)
+            if not tokens:
+                del self._blocks[block]
+
+    def holding(self, offset: int) -> Lease | None:
+        """The lease that holds a record."""
+        if len(self) <= FEW:
+            return next((lease for lease in self.values() if lease.attempt(offset)), None)
+        if self._blocks is None:
+            self._blocks = {}
+            for lease in self.values():
+                self._place(self._blocks, lease)
+        near = (self[token] for token in self._blocks.get(offset // BLOCK, ()))
+        return next((lease for lease in near if lease.attempt(offset)), None)
+
+    def _place(self, blocks: dict[int, set[int]], lease: Lease) -> None:
+        for block in _blocks_of(lease):
+            blocks.setdefault(block, set()).add(lease.token)
 
     def extend(self, token: int, until_us: int) -> None:
         """A lease ends at another time."""
@@ -225,3 +262,11 @@ class LeaseTable(dict[int, Lease]):
         if len(self._ends) > 2 * len(self) + SLACK:
             self._ends = [(each.until_us, token) for token, each in self.items()]
             heapify(self._ends)
+
+
+def _blocks_of(lease: Lease) -> set[int]:
+    """The blocks of all records that a lease was given."""
+    blocks: set[int] = set()
+    for extent in lease.extents:
+        blocks.update(range(extent.offset // BLOCK, (extent.offset + extent.count - 1) // BLOCK + 1))
+    return blocks

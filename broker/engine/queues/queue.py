@@ -242,7 +242,7 @@ class Queue:
         """A lease that holds nothing any more is over."""
         if lease.left or lease.token not in self.leases:
             return
-        del self.leases[lease.token]
+        self.leases.remove(lease)
         if ended:
             self.ended[lease.token] = None
             if len(self.ended) > ENDED_MOST:
@@ -252,7 +252,7 @@ class Queue:
 
     def lease_of(self, offset: int) -> Lease | None:
         """The lease that holds a record."""
-        return next((lease for lease in self.leases.values() if lease.attempt(offset)), None)
+        return self.leases.holding(offset)
 
     def begun(self, offset: int, shelves: Shelves) -> bool:
         """Whether a record is leased or over: done, dead or cancelled."""

@@ -234,8 +234,7 @@ class Working:
         said = [(offset, value) for offset, value in progress if any(lease.attempt(offset) for lease in leases)]
         effect = fx.LeasesExtended(group, [lease.token for lease in leases], until_us, said)
         self._partition.ledger.propose(effect)
-        cancelled = [offset for offset in sorted(queue.cancelling) if any(lease.attempt(offset) for lease in leases)]
-        return Extension(lost, cancelled)
+        return Extension(lost, _cancelled(queue, leases) if queue.cancelling else [])
 
     # -- settling -----------------------------------------------------------------------------------
 
@@ -305,6 +304,12 @@ def _check_granted(lease: Lease, settle: Settle) -> None:
                 f"lease {lease.token} was never given all of offsets {first} to {first + count - 1}: settle what came "
                 "with Leased"
             )
+
+
+def _cancelled(queue: Queue, leases: Sequence[Lease]) -> list[int]:
+    """What these leases hold and somebody cancelled."""
+    runs = [run for lease in leases for run in lease.runs()]
+    return sorted({offset for first, count, _ in runs for offset in range(first, first + count)} & queue.cancelling)
 
 
 def _is_among(runs: list[Run], offset: int) -> bool:
