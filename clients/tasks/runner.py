@@ -19,6 +19,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import CancelledError
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -103,15 +104,26 @@ class Runner:
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Work until stopped. Calls `ready` once it leases. Raises what makes working impossible."""
+        async with AsyncExitStack() as closing:
+            opening = asyncio.create_task(self._open(closing))
+            stopped = asyncio.create_task(self._stopping.wait())
+            await asyncio.wait([opening, stopped], return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if opening.done():
+                workers = opening.result()
+                ready()
+                await self.work(workers)
+            else:  # there is no broker, and nobody wants to wait for it any more
+                opening.cancel()
+                await asyncio.wait([opening])
+
+    async def _open(self, closing: AsyncExitStack) -> list[Worker]:
+        """A worker for each queue. Raises what makes working impossible."""
         from ..aio import connect
 
         client = await connect(self._app.url, timeout=self._app.timeout_s, name="penstock-worker")
-        try:
-            workers = [await self._worker(client, queue) for queue in self.queues]
-            ready()
-            await self.work(workers)
-        finally:
-            await _bounded(client.close())
+        closing.push_async_callback(lambda: _bounded(client.close()))
+        return [await self._worker(client, queue) for queue in self.queues]
 
     async def _worker(self, client: AsyncClient, queue: Queue) -> Worker:
         await configure(client, queue)

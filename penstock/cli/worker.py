@@ -76,7 +76,7 @@ def load(place: str) -> Tasks:
     from ..clients.tasks import Tasks
 
     module, separator, name = place.partition(":")
-    if not separator or not module or not name:
+    if not separator or not name or not all(module.split(".")):
         raise click.UsageError(f"{place!r} is not MODULE:APP, as in shop.jobs:app")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

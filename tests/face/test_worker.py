@@ -243,6 +243,7 @@ def test_a_process_that_dies_is_the_failure_of_its_task(place: Place) -> None:
     ("words", "says"),
     [
         (["jobs"], "'jobs' is not MODULE:APP"),
+        ([".jobs:app"], "'.jobs:app' is not MODULE:APP"),
         (["no_such_module:app"], "there is no module 'no_such_module'"),
         (["os:path"], "and not a penstock.Tasks"),
         (["os:missing"], "os:missing is None"),

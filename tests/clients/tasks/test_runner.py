@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -399,6 +400,15 @@ async def test_of_quick_tasks_more_are_leased_than_run_at_once() -> None:
             assert await settled(task) == ("ack", b"1")
     assert worker.asked[0] == 1
     assert max(worker.asked) > 1
+
+
+@on_a_loop
+async def test_a_runner_that_is_stopped_waits_for_no_broker(tmp_path: Path) -> None:
+    alone = Tasks(f"unix://{tmp_path}/nobody.sock", timeout=600)
+    alone.task(queue="q")(print)
+    runner = Runner(alone)
+    runner.stop()
+    await asyncio.wait_for(runner.run(), PATIENCE_S)
 
 
 @on_a_loop
