@@ -9,24 +9,23 @@ leaves the broker before. Times are log time. Must not know peers or messages' a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ....transport.queue_messages import BY_GROUP, Settle, Verb
-from ...errors import InvalidRequest, LeaseLost, Unavailable, UnknownGroup, UnknownLease
+from ....transport.queue_messages import Settle, Verb
+from ...errors import LeaseLost, Unavailable, UnknownLease
 from .. import effects as fx
-from .backoff import Chance, backed_off, untried
 from .choosing import Choice, Source, choose, joined, next_timer_us
 from .keyed import is_keyed
+from .outcomes import LIMIT_FELL, check_granted, check_settle, failed, ready_at, returned, settled
+from .topic_queues import unknown
 from .unfinished import next_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ..ledger import Waiter
     from ..partition import Partition
-    from .backoff import TimedRun
+    from .backoff import Chance
     from .lanes import Lanes
     from .leases import Lease, Range, Run
     from .queue import Queue
@@ -38,18 +37,6 @@ TERM_SHIFT = 40
 RAN_OUT = "the lease ran out"
 """Why a record is tried again whose worker was not heard of."""
 
-LIMIT_FELL = "max_attempts was lowered"
-"""Why a record is dead that waited when its group's limit fell."""
-
-REASON_MOST = 4096
-"""Characters of a reason."""
-
-RESULT_MOST = 1_000_000
-"""Bytes of a result: with the rest of its message it fits into a request."""
-
-DELAY_MOST_MS = 366 * 86_400_000
-"""The longest delay of a nack."""
-
 Progress = tuple[int, bytes]
 """An offset, and what its worker says."""
 
@@ -58,13 +45,6 @@ PASSED_MOST = 1000
 
 PASSED_AGAIN_US = 1_000_000
 """How often a group's place on the shelves is logged without a lease."""
-
-Outcome = fx.TasksFinished | fx.TasksReturned | fx.TasksDied
-
-VERBS = frozenset(Verb)
-
-Retry = Callable[["Run"], "Sequence[TimedRun]"]
-"""When a run of records may be tried again."""
 
 
 class Granted(NamedTuple):
@@ -115,7 +95,7 @@ class Working:
         """The same. Raises UnknownGroup."""
         queue = self.find(group)
         if queue is None:
-            raise UnknownGroup(f"{self._partition!r} has no queue group {group!r}: list queues to see which it has")
+            raise unknown(self._partition, group)
         return queue
 
     def time(self, now_us: int) -> int:
@@ -202,7 +182,7 @@ class Working:
         lease = None if queue is None else queue.leases.get(token)
         left = [] if lease is None else lease.among(ranges)
         if queue is not None and left and self._partition.log.poisoned is None:
-            for effect in _untried(queue, token, left, self.time(now_us), ended=False):
+            for effect in returned(queue, token, left, self.time(now_us), ended=False):
                 self._partition.ledger.propose(effect)
 
     def bury(self, group: str, token: int, first: int, end: int, reason: str) -> None:
@@ -219,7 +199,7 @@ class Working:
         if queue is None or not self.serves:
             return
         while (lease := queue.leases.next_end()) is not None and lease.until_us <= now_us:
-            for effect in _failed(queue, lease, list(lease.runs()), RAN_OUT, _at(now_us), ended=False):
+            for effect in failed(queue, lease, list(lease.runs()), RAN_OUT, ready_at(now_us), ended=False):
                 self._partition.ledger.propose(effect, waiter)
 
     def extend(self, group: str, tokens: Sequence[int], until_us: int, progress: Sequence[Progress]) -> Extension:
@@ -254,7 +234,7 @@ class Working:
             return
         left = lease.among(settle.ranges)
         if left:
-            for effect in _settled(queue, lease, left, settle, self.time(now_us), chance):
+            for effect in settled(queue, lease, left, settle, self.time(now_us), chance):
                 self._partition.ledger.propose(effect)
 
     def _held(self, queue: Queue, settle: Settle) -> Lease | None:
@@ -262,7 +242,7 @@ class Working:
         token = settle.token
         lease = queue.leases.get(token)
         if lease is not None:
-            _check_granted(lease, settle)
+            check_granted(lease, settle)
             return lease
         if token in queue.ended:
             return None
@@ -276,89 +256,7 @@ class Working:
         )
 
 
-def check_settle(settle: Settle) -> None:
-    """Raise InvalidRequest for a settle that cannot be."""
-    if settle.verb not in VERBS:
-        known = ", ".join(f"{verb.value} {verb.name.lower()}" for verb in Verb)
-        raise InvalidRequest(f"verb {settle.verb} is not known: {known} are")
-    if settle.delay_ms < BY_GROUP:
-        raise InvalidRequest(
-            f"a delay of {settle.delay_ms} ms is not allowed: 0 or more, or -1 for the group's back-off"
-        )
-    if settle.delay_ms > DELAY_MOST_MS:
-        raise InvalidRequest(f"a delay of {settle.delay_ms} ms is not allowed: {DELAY_MOST_MS} at most")
-    if len(settle.reason) > REASON_MOST:
-        raise InvalidRequest(f"a reason of {len(settle.reason)} characters is not allowed: {REASON_MOST} at most")
-    for offset, result in settle.results:
-        if len(result) > RESULT_MOST:
-            raise InvalidRequest(
-                f"the result of record {offset} has {len(result)} bytes, {RESULT_MOST} are allowed: store it elsewhere "
-                "and say where as the result"
-            )
-
-
-def _check_granted(lease: Lease, settle: Settle) -> None:
-    for first, count in (*settle.ranges, *((offset, 1) for offset, _ in settle.results)):
-        if not lease.granted(first, count):
-            raise UnknownLease(
-                f"lease {lease.token} was never given all of offsets {first} to {first + count - 1}: settle what came "
-                "with Leased"
-            )
-
-
 def _cancelled(queue: Queue, leases: Sequence[Lease]) -> list[int]:
     """What these leases hold and somebody cancelled."""
     runs = [run for lease in leases for run in lease.runs()]
     return sorted({offset for first, count, _ in runs for offset in range(first, first + count)} & queue.cancelling)
-
-
-def _is_among(runs: list[Run], offset: int) -> bool:
-    return any(first <= offset < first + count for first, count, _ in runs)
-
-
-def _settled(
-    queue: Queue, lease: Lease, left: list[Run], settle: Settle, now_us: int, chance: Chance
-) -> Iterator[Outcome]:
-    match settle.verb:
-        case Verb.ACK:
-            ranges = [(first, count) for first, count, _ in left] if settle.ranges else []
-            results = [(at, result) for at, result in settle.results if _is_among(left, at)]
-            yield fx.TasksFinished(queue.group, lease.token, ranges, results)
-        case Verb.NACK:
-            if settle.delay_ms == BY_GROUP:
-                retry = partial(backed_off, queue.settings, now_us, chance)
-            else:
-                retry = _at(now_us + settle.delay_ms * 1000)
-            yield from _failed(queue, lease, left, settle.reason, retry, ended=True)
-        case Verb.REJECT:
-            yield fx.TasksDied(queue.group, lease.token, left, settle.reason)
-        case _:
-            yield from _untried(queue, lease.token, left, now_us, ended=True)
-
-
-def _failed(
-    queue: Queue, lease: Lease, runs: list[Run], reason: str, retry: Retry, *, ended: bool
-) -> Iterator[Outcome]:
-    """An attempt failed: what may be tried again waits, the rest is dead."""
-    most = queue.settings.max_attempts
-    again = [timed for run in runs if run[2] < most for timed in retry(run)]
-    dead = [run for run in runs if run[2] >= most]
-    if again:
-        yield fx.TasksReturned(queue.group, lease.token, again, reason, ended)
-    if dead:
-        yield fx.TasksDied(queue.group, lease.token, dead, reason, ended)
-
-
-def _untried(queue: Queue, token: int, runs: list[Run], now_us: int, *, ended: bool) -> Iterator[Outcome]:
-    """Back without a try: what has had all its attempts before, by a limit that is lower now, is dead."""
-    most = queue.settings.max_attempts
-    again = [run for run in runs if run[2] <= most]
-    over = [(first, count, attempt - 1) for first, count, attempt in runs if attempt > most]
-    if again:
-        yield fx.TasksReturned(queue.group, token, untried(again, now_us), ended=ended)
-    if over:
-        yield fx.TasksDied(queue.group, token, over, f"{LIMIT_FELL} to {most}", ended)
-
-
-def _at(time_us: int) -> Retry:
-    return lambda run: [(*run, time_us)]

@@ -93,6 +93,7 @@ def fails(monkeypatch: pytest.MonkeyPatch, target: str, wrong: Any) -> bool:
 
 QUEUE = "penstock.broker.engine.queues.queue.Queue"
 WORKING = "penstock.broker.engine.queues.working"
+OUTCOMES = "penstock.broker.engine.queues.outcomes"
 
 
 def test_an_ack_that_is_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch):
@@ -108,11 +109,11 @@ def test_an_attempt_too_many_is_noticed(monkeypatch: pytest.MonkeyPatch):
         timed = [each for run in runs for each in retry(run)]
         return [effects.TasksReturned(queue.group, lease.token, timed, reason, ended)]
 
-    assert fails(monkeypatch, f"{WORKING}._failed", endless)
+    assert fails(monkeypatch, f"{OUTCOMES}.failed", endless)
 
 
 def test_a_pause_that_is_too_short_is_noticed(monkeypatch: pytest.MonkeyPatch):
     def hasty(settings: Any, now_us: int, chance: Any, run: tuple[int, int, int]) -> list[tuple[int, int, int, int]]:
         return [(*run, now_us)]
 
-    assert fails(monkeypatch, f"{WORKING}.backed_off", hasty)
+    assert fails(monkeypatch, f"{OUTCOMES}.backed_off", hasty)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from penstock.broker.engine import effects as fx
 from penstock.broker.engine.queues import tasks as module
-from penstock.broker.engine.queues.working import RESULT_MOST
+from penstock.broker.engine.queues.outcomes import RESULT_MOST
 from penstock.storage.finals import Outcome
 from penstock.transport import messages as m
 from support.engine import Rig
