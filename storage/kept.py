@@ -42,6 +42,19 @@ def keep(batch: Batch, rows: Rows) -> bytearray:
     return keep_all([(batch, rows)])
 
 
+def cut(batch: Batch, first: int, count: int) -> bytearray:
+    """Records that follow each other, from number `first` on, of a batch of kind RECORDS: another such batch.
+
+    Its header has the place of the first one: with neither offsets nor times to keep, it is the cheaper one to make
+    and to read. Raises InvalidBatch, BadChecksum.
+    """
+    if not batch.checked:
+        batch.check()
+    taken = [(batch, [(first, count)])]
+    found: Found = [(ColumnId.VALUE, Codec.NONE, _variable(taken, ColumnId.VALUE)), *_beside(taken, _ids(taken))]
+    return _placed(assemble(Kind.RECORDS, count, found), batch, batch.base_offset + first)
+
+
 def keep_all(parts: Sequence[tuple[Batch, Rows]]) -> bytearray:
     """The records of all parts as one batch; their offsets must ascend.
 
@@ -56,7 +69,8 @@ def keep_all(parts: Sequence[tuple[Batch, Rows]]) -> bytearray:
             batch.check()
     offsets = _fixed(taken, Batch.offsets)
     columns.check_ascending(offsets)
-    found: Found = [(ColumnId.VALUE, Codec.NONE, _variable(taken, ColumnId.VALUE)), *_beside(taken)]
+    ids = _ids(taken) | {ColumnId.EVENT_TIME}
+    found: Found = [(ColumnId.VALUE, Codec.NONE, _variable(taken, ColumnId.VALUE)), *_beside(taken, ids)]
     found.append((ColumnId.OFFSET, Codec.NONE, offsets.tobytes()))
     return _placed(assemble(Kind.KEPT, count, found), taken[0][0], offsets.item(0))
 
@@ -89,15 +103,20 @@ def _placed(batch: bytearray, source: Batch, offset: int) -> bytearray:
     return batch
 
 
-def _beside(taken: Taken) -> Found:
-    """Every column but values and offsets that one of the batches has, and the times."""
-    ids = {column.id for batch, _ in taken for column in batch.directory()}
+def _ids(taken: Taken) -> set[int]:
+    """The columns that one of the batches has."""
+    return {column.id for batch, _ in taken for column in batch.directory()}
+
+
+def _beside(taken: Taken, ids: set[int]) -> Found:
+    """Every column of `ids` but values, offsets and effects."""
     found: Found = [
         (id_, Codec.NONE, _variable(taken, id_))
         for id_ in (ColumnId.KEY, ColumnId.HEADERS, ColumnId.DEDUP)
         if id_ in ids
     ]
-    found.append((ColumnId.EVENT_TIME, Codec.NONE, _fixed(taken, _times).tobytes()))
+    if ColumnId.EVENT_TIME in ids:
+        found.append((ColumnId.EVENT_TIME, Codec.NONE, _fixed(taken, _times).tobytes()))
     if ColumnId.PRIORITY in ids:
         found.append((ColumnId.PRIORITY, Codec.NONE, _fixed(taken, _priorities).tobytes()))
     if ColumnId.NOT_BEFORE in ids:

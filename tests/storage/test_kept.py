@@ -13,7 +13,7 @@ from penstock.storage.dump import dump
 from penstock.storage.embedded import Log
 from penstock.storage.errors import BadChecksum, InvalidBatch
 from penstock.storage.header import Stamp, stamp
-from penstock.storage.kept import keep, keep_all, runs_of
+from penstock.storage.kept import cut, keep, keep_all, runs_of
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.promises import Promises
@@ -217,3 +217,26 @@ def test_kept_batches_are_known_to_verify_dump_and_repair() -> None:
     assert [reader.cursor(offset).next(1).batches[0].base_offset for offset in range(8)] == [0, 0, 0, 3, 4, 5, 5, 7]
     ends = [reader.end_offset_at(seq) for seq in range(1, 8)]
     assert all(one <= two for one, two in pairwise(ends))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_neighbours_cut_out_are_a_batch_of_records_with_all_they_had(codec: Codec):
+    rng = random.Random(5)
+    for _ in range(60):
+        count = rng.randrange(1, 150)
+        wanted = {name for name in COLUMNS if rng.random() < 0.4}
+        batch = made(rng, count, rng.randrange(1000), wanted, codec)
+        first = rng.randrange(count)
+        many = rng.randrange(1, count - first + 1)
+        found = parse(cut(batch, first, many))
+        found.check()
+        assert (found.kind, found.append_time_us, found.term) == (Kind.RECORDS, 99, 2)
+        assert ColumnId.OFFSET not in {column.id for column in found.directory()}
+        assert rows(found) == rows(batch)[first : first + many]
+
+
+def test_neighbours_are_cut_out_of_nothing_damaged_and_without_effects():
+    batch = placed(with_effects(encode([b"one", b"two"]), b"effects"))
+    assert parse(cut(batch, 1, 1)).effects() is None
+    with pytest.raises(BadChecksum):
+        cut(parse(bytes(batch.buffer).replace(b"two", b"tow")), 0, 1)

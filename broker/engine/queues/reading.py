@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....storage.batch import Kind
-from ....storage.kept import keep, runs_of
+from ....storage.kept import cut, keep, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Sequence  # pyright: ignore[reportAttributeAccessIssue]
@@ -93,7 +93,7 @@ class Reading:
         spare = batch.batch_bytes * (batch.record_count - wanted) // batch.record_count
         fits = self.size + batch.batch_bytes <= self.max_bytes
         whole = wanted == batch.record_count or (spare <= SPARE_BYTES and fits)
-        piece = batch.buffer if whole else keep(batch, runs_of(batch, ranges))
+        piece = batch.buffer if whole else _cut(batch, ranges)
         if self.pieces and self.size + len(piece) > self.max_bytes:
             return False
         if whole:
@@ -108,6 +108,14 @@ class Reading:
         assert at == first
         if many > count:
             self.rest.append((first + count, many - count))
+
+
+def _cut(batch: Batch, ranges: Sequence[Range]) -> Buffer:
+    """Some records of a batch."""
+    runs = runs_of(batch, ranges)
+    if len(runs) == 1 and batch.kind == Kind.RECORDS:
+        return cut(batch, *runs[0])
+    return keep(batch, runs)
 
 
 def _without_gap(batch: Batch, first: int, count: int) -> Range:

@@ -42,6 +42,7 @@ def test_a_few_records_of_a_large_batch_are_cut_out_of_it(rig: Rig):
     few = rig.lease(topic, most=3)
     assert values(rig, few) == [b"%03d" % number * 300 for number in range(3)]
     assert len(payload_of(rig, few)) < 5000
+    assert kinds(rig, few) == [Kind.RECORDS]
     most = rig.lease(topic, most=995)
     assert kinds(rig, most) == [Kind.RECORDS]
     assert values(rig, most) == [b"%03d" % number * 300 for number in range(3, 998)]
