@@ -20,11 +20,15 @@ from .outcome import Failed, Outcome, Refused, reason_of
 from .performing import perform
 from .wire import ORDERS, Order, Ready, Told, encode
 
+ENDS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that end a worker; they are often sent to all its processes."""
+
 
 def main(connection: Connection) -> None:
     """Work until the runner is gone."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDS:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)  # blocked while it was started
     child = Child(connection)
     threading.Thread(target=child.listen, daemon=True).start()
     child.work()

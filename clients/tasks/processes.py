@@ -18,7 +18,7 @@ import time
 from typing import Protocol
 
 from ...storage.errors import Closed
-from .child import main
+from .child import ENDS, main
 from .outcome import Failed, Outcome
 from .wire import EVENTS, Cancelled, Event, Order, Ready, Told, encode
 
@@ -53,9 +53,11 @@ class _Child:
         self.ready = False
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=main, args=(theirs,), name="penstock-task", daemon=True)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)  # the child inherits it, until it ignores them
         try:
             self.process.start()
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
 
     def wait_ready(self) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
+from multiprocessing.context import SpawnProcess
 
 import pytest
 from penstock.clients.tasks.outcome import Done, Failed, Outcome, Refused
@@ -57,6 +59,23 @@ def test_a_process_that_dies_is_the_failure_of_its_task_alone(processes, functio
     assert call(processes, function) == Failed(f"the process that ran it died: {how}")
     second = numbers(call(processes, "square", b"[[1],{}]"))
     assert first[1] != second[1]
+
+
+def test_a_signal_to_all_of_a_worker_s_processes_ends_none_that_is_just_being_started(monkeypatch):
+    start = SpawnProcess.start
+
+    def start_and_signal(process: SpawnProcess) -> None:
+        start(process)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGTERM)
+
+    monkeypatch.setattr(SpawnProcess, "start", start_and_signal)
+    started = Processes()
+    try:
+        assert numbers(call(started, "square", b"[[3],{}]"))[0] == 9
+    finally:
+        started.close()
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_a_call_that_takes_too_long_is_killed_with_its_process(processes):
