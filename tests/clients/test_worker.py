@@ -326,3 +326,20 @@ def test_a_lease_that_ran_out_is_lost_and_its_task_goes_to_another(penstock_brok
 def topic_of(client, name):
     fill(client, name, 2)
     return name
+
+
+def test_outcomes_that_a_request_could_not_take_along_end_and_are_told_at_the_close(client, topic, monkeypatch):
+    fill(client, topic, 2)
+    worker = client.worker(topic, group="jobs", prefetch=0)
+    tasks = worker.fetch(2, wait=WAIT)
+
+    def refuse(question):
+        raise InvalidArgument("no room in a frame")
+
+    with monkeypatch.context() as full:
+        full.setattr(worker._core.leasing._connection, "post", refuse)
+        with pytest.raises(InvalidArgument, match="no room"):
+            worker.ack_and_fetch(tasks, wait=0.0)
+    assert worker._core.settling.unconfirmed == 0
+    with pytest.raises(InvalidArgument, match="no room"):
+        worker.close()
