@@ -95,7 +95,9 @@ class Calls:
         self, function: BaseFunction[..., Any], task: Leased, encoding: Encoding, tell: Callable[[bytes], None]
     ) -> Running:
         place = function.function
-        order = Order(home(place), place.__qualname__, encoding, bytes(task.value), task.id, task.attempt)
+        order = Order(
+            home(place), place.__qualname__, encoding, bytes(task.value), task.id, task.attempt, self._app.url
+        )
         run = partial(self._processes.run, order, _Told(task, tell), function.options.timeout_s)
         return Running(self._threads.submit(run), None, lambda: "its process is killed")
 

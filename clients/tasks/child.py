@@ -13,12 +13,15 @@ import threading
 from importlib import import_module
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .context import CurrentTask
 from .outcome import Failed, Outcome, Refused, reason_of
 from .performing import perform
 from .wire import ORDERS, Order, Ready, Told, encode
+
+if TYPE_CHECKING:
+    from .app import Tasks
 
 ENDS = (signal.SIGINT, signal.SIGTERM)
 """Signals that end a worker; they are often sent to all its processes."""
@@ -67,6 +70,7 @@ class Child:
             function = found(order.module, order.function)
         except Exception as error:
             return Failed(f"process of {order.function}: {reason_of(error)}")
+        _point(function.app, order.url)
         try:
             call = function.arguments.unpack(order.encoding, order.value)
         except ValueError as error:
@@ -84,6 +88,13 @@ class Child:
             self._connection.send_bytes(encode(message))
         except OSError:
             os._exit(0)  # the runner is gone
+
+
+def _point(app: Tasks, url: str) -> None:
+    """Have an app send where its runner works: its module may say something else."""
+    if app.url != url:
+        app.close()
+        app.url = url
 
 
 def found(module: str, qualified_name: str) -> Any:

@@ -21,7 +21,7 @@ class Ready(Struct, tag=True, frozen=True):
 
 
 class Order(Struct, tag=True, frozen=True):
-    """Call one function: the object `function` of `module`."""
+    """Call one function: the object `function` of `module`, whose app sends to the broker at `url`."""
 
     module: str
     function: str
@@ -29,6 +29,7 @@ class Order(Struct, tag=True, frozen=True):
     value: bytes
     id: str
     attempt: int
+    url: str
 
 
 class Cancelled(Struct, tag=True, frozen=True):

@@ -106,3 +106,9 @@ def until_cancelled() -> str:
     while not current_task().cancelled:
         threading.Event().wait(0.01)
     return "stopped"
+
+
+@app.task(queue="heavy", process=True, name="where")
+def where() -> str:
+    """Where this process sends to."""
+    return app.url

@@ -35,7 +35,7 @@ def processes() -> Iterator[Processes]:
 
 def call(processes: Processes, function: str, value: bytes = b"[[],{}]", watched: Watched | None = None) -> Outcome:
     made = getattr(task_functions, function)
-    order = Order(task_functions.__name__, function, "json", value, "heavy-0-0", 1)
+    order = Order(task_functions.__name__, function, "json", value, "heavy-0-0", 1, task_functions.app.url)
     return processes.run(order, watched or Watched(), made.options.timeout_s)
 
 
@@ -93,7 +93,7 @@ def test_arguments_that_do_not_fit_are_refused_and_a_missing_function_fails(proc
     refused = call(processes, "square", b'[["x"],{}]')
     assert isinstance(refused, Refused)
     assert "argument 'number'" in refused.reason
-    failed = processes.run(Order("support.task_functions", "gone", "json", b"", "q-0-0", 1), Watched(), None)
+    failed = processes.run(Order("support.task_functions", "gone", "json", b"", "q-0-0", 1, "mem://x"), Watched(), None)
     assert isinstance(failed, Failed)
     assert "gone" in failed.reason
 

@@ -265,6 +265,14 @@ async def test_a_function_sees_its_task_and_its_progress_is_told() -> None:
 
 
 @on_a_loop
+async def test_a_function_in_a_process_sends_where_its_runner_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "url", "unix:///elsewhere.sock")
+    worker = FakeWorker()
+    async with working(Runner(app), worker):
+        assert await settled(worker.give("where")) == ("ack", b'"unix:///elsewhere.sock"')
+
+
+@on_a_loop
 async def test_a_thread_that_cannot_be_stopped_keeps_its_place_until_it_ends() -> None:
     worker = FakeWorker()
     task_functions.gate.clear()
