@@ -76,7 +76,7 @@ class AsyncProducer:
         dedup: bytes | None = None,
         timeout: Duration | None = None,
     ) -> int:
-        """Send one record and wait until it is committed; returns its offset."""
+        """Send one record and wait until it is committed. Returns what `Producer.send` returns."""
         core = self._core
         task = core.as_task(delay, at, priority, dedup)
         deadline = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))

@@ -269,7 +269,7 @@ def _settle(settled: list[InFlight]) -> None:
     for batch in settled:
         pending: Pending = batch.handle
         if batch.produced is not None:
-            pending.settle(batch.produced.offset, batch.produced.time_us, None)
+            pending.settle(batch.produced.offset, batch.produced.time_us, None, dict(batch.produced.repeats))
         else:
             assert batch.failure is not None, "a batch settles one way or the other"
             failure = batch.failure

@@ -9,7 +9,8 @@ Contract: an outcome is set once, under the client's lock; reading it needs no l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
     from .queued import Queued
 
 
+NONE: Mapping[int, int] = MappingProxyType({})
+"""No record of a batch repeats another."""
+
+
 class Pending:
     """Records of one partition that become one batch. What stands beside the values is None until one has any."""
 
     __slots__ = (
         "callbacks", "count", "error", "has_columns", "headers", "keys", "offset", "owner", "partition", "queued",
-        "seen", "settled", "size", "time_us", "times", "values",
+        "repeats", "seen", "settled", "size", "time_us", "times", "values",
     )  # fmt: skip
 
     def __init__(self, owner: ProducerCore, partition: int) -> None:
@@ -43,15 +48,19 @@ class Pending:
         self.settled = False
         self.offset = -1
         self.time_us = 0
+        self.repeats: Mapping[int, int] = NONE
         self.error: Error | None = None
         self.seen = False  # somebody was told of the error
         self.callbacks: list[Callable[[], None]] | None = None
 
-    def settle(self, offset: int, time_us: int, error: Error | None) -> None:
-        """The outcome is known; the records are not needed any more. Callbacks are left to the connection."""
+    def settle(self, offset: int, time_us: int, error: Error | None, repeats: Mapping[int, int] = NONE) -> None:
+        """The outcome is known; the records are not needed any more. Callbacks are left to the connection.
+
+        `repeats`: by number of a record here, the offset of the task that it repeats.
+        """
         self.offset, self.time_us, self.error, self.settled = offset, time_us, error, True
         self.values, self.keys, self.headers, self.times = [], None, None, None
-        self.queued = None
+        self.queued, self.repeats = None, repeats
         if error is not None:
             self.owner.failed.append(self)
         if self.callbacks is not None:
@@ -78,6 +87,12 @@ class Future(msgspec.Struct, eq=False, gc=False):
     def partition(self) -> int:
         """The partition the record goes to."""
         return self._pending.partition
+
+    @property
+    def repeats(self) -> int | None:
+        """Of a record with a `dedup` key that came before: the offset of the task that stands for it, in the same
+        partition. None for a record that is its own task, and while the outcome is not known."""
+        return self._pending.repeats.get(self._index)
 
     def done(self) -> bool:
         """Whether the outcome is known."""

@@ -85,7 +85,8 @@ class Producer:
                 (or what the topic's `dedup` says). Goes by it to a partition where it has no `key`.
             timeout: seconds to wait, the client's when None.
 
-        Returns: the record's offset in its partition.
+        Returns: the record's offset in its partition; of a record that repeats another by `dedup`, the offset of that
+        one, which is the task to ask after. The future of `send_nowait` tells them apart (`result()`, `repeats`).
 
         Raises: RecordTooLarge, UnknownTopic, Poisoned, Fenced ...; TimedOut says on what it waited, and the
         record may still be appended then.

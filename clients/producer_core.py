@@ -138,14 +138,15 @@ class ProducerCore:
         queued: Queued | None,
         deadline: float,
     ) -> Steps[int]:
-        """Take one record and wait until it is committed."""
+        """Take one record and wait until it is committed. Returns the offset of the task that it is, or repeats."""
         if self.jammed is not None:
             yield from self.unjam(deadline)
         if self.closed:
             self.check_open()
         future = self.append(value, key, headers, timestamp, partition, queued)
         yield from self.settled(future._pending, deadline)
-        return future.result()
+        offset, repeats = future.result(), future.repeats
+        return offset if repeats is None else repeats
 
     def _lane_of(self, key: bytes | None, partition: int | None) -> Lane:
         if partition is not None:

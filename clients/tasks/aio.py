@@ -50,8 +50,10 @@ class AsyncLink:
             delay=message.delay_s,
             at=message.at,
             priority=message.priority or None,
+            dedup=message.dedup,
         )
-        return task_id(message.queue, future.partition, await future)
+        offset = await future
+        return task_id(message.queue, future.partition, offset if future.repeats is None else future.repeats)
 
     async def close(self) -> None:
         """Close the client of this loop. It connects anew when something is sent. Repeating it does nothing."""

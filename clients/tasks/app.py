@@ -95,6 +95,7 @@ class Tasks:
         retry: Retry | None = None,
         timeout: Duration | None = None,
         key: Callable[..., str | bytes] | None = None,
+        dedup: Callable[..., str | bytes] | None = None,
         priority: int = 0,
         process: bool = False,
         name: str | None = None,
@@ -107,6 +108,7 @@ class Tasks:
         retry: Retry | None = None,
         timeout: Duration | None = None,
         key: Callable[..., str | bytes] | None = None,
+        dedup: Callable[..., str | bytes] | None = None,
         priority: int = 0,
         process: bool = False,
         name: str | None = None,
@@ -120,12 +122,14 @@ class Tasks:
             timeout: a call that takes longer fails. An `async def` is cancelled, a process killed; a thread cannot be
                 stopped and keeps its place among the worker's until it ends.
             key: of the arguments, what they are about: tasks of one key are worked off one at a time and in order.
+            dedup: of the arguments, what makes one call the same as another: `send` of a call that was sent within the
+                `dedup_window_s` of the topic gives the job of that one.
             priority: 0 to 255; higher goes first.
             process: run it in a process of its own, which a worker keeps for the next call.
             name: in the queue, where it should not be that of the module and function.
         """
         timeout_s = None if timeout is None else seconds(timeout, "timeout")
-        options = Options(queue=queue, timeout_s=timeout_s, key=key, priority=priority, process=process)
+        options = Options(queue=queue, timeout_s=timeout_s, key=key, dedup=dedup, priority=priority, process=process)
 
         def decorate(function: Callable[..., Any]) -> BaseFunction[..., Any]:
             is_async = inspect.iscoroutinefunction(function)

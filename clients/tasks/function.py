@@ -48,6 +48,7 @@ class Options(Struct, frozen=True, kw_only=True):
     queue: str
     timeout_s: float | None
     key: Callable[..., str | bytes] | None
+    dedup: Callable[..., str | bytes] | None
     priority: int
     process: bool
 
@@ -68,6 +69,7 @@ class Message(Struct, frozen=True):
     priority: int
     delay_s: float | None = None
     at: datetime | None = None
+    dedup: bytes | None = None
 
 
 class BaseFunction(Generic[P, R]):
@@ -118,17 +120,22 @@ class BaseFunction(Generic[P, R]):
         encoding = self.app.encoding
         headers = {NAME_HEADER: self.name.encode(), ENCODING_HEADER: encoding.encode()}
         value = self.arguments.pack(encoding, args, kwargs)
-        return Message(self.queue, value, self._key(args, kwargs), headers, self.options.priority, delay_s, at)
+        key = self._said(self.options.key, "key", args, kwargs)
+        dedup = self._said(self.options.dedup, "dedup", args, kwargs)
+        return Message(self.queue, value, key, headers, self.options.priority, delay_s, at, dedup)
 
-    def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | None:
-        if self.options.key is None:
+    def _said(
+        self, of: Callable[..., str | bytes] | None, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bytes | None:
+        """What an option says of the arguments."""
+        if of is None:
             return None
-        key = self.options.key(*args, **kwargs)
-        if isinstance(key, str):
-            return key.encode()
-        if isinstance(key, bytes):
-            return key
-        raise InvalidArgument(f"the key of {self.name} is {key!r}: a key is text or bytes")
+        found = of(*args, **kwargs)
+        if isinstance(found, str):
+            return found.encode()
+        if isinstance(found, bytes):
+            return found
+        raise InvalidArgument(f"the {what} of {self.name} is {found!r}: it is to be text or bytes")
 
     def __repr__(self) -> str:
         return f"<task function {self.name}, queue {self.queue}>"

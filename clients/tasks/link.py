@@ -50,8 +50,10 @@ class Link:
             delay=message.delay_s,
             at=message.at,
             priority=message.priority or None,
+            dedup=message.dedup,
         )
-        return task_id(message.queue, future.partition, future.result())
+        offset = future.result()
+        return task_id(message.queue, future.partition, offset if future.repeats is None else future.repeats)
 
     def _producer(self, queue: str) -> Producer:
         client = self.client()

@@ -199,3 +199,26 @@ def test_dead_tasks_carry_their_own_records():
     assert (late.record.value, late.record.key, late.id, late.attempt) == (b"c", b"l", "t-3-9", 2)
     assert (late.history[0].worker, late.history[0].reason, late.time) == ("w", "before", moment(5))
     assert (early.record.value, early.record.timestamp, early.history) == (b"a", 99, [])
+
+
+def test_a_producer_is_told_which_task_a_record_repeats(client, topic):
+    client.create_topic(topic, dedup_window_s=3600)
+    with client.producer(topic) as producer:
+        assert producer.send(b"first", dedup=b"order-17") == 0, "its own"
+        assert producer.send(b"other", dedup=b"order-18") == 1
+        assert producer.send(b"again", dedup=b"order-18") == 1, "the task that stands, and not the record at 2"
+        future = producer.send_nowait(b"again", dedup=b"order-17")
+        assert (future.result(), future.repeats) == (3, 0)
+        plain = producer.send_nowait(b"plain")
+        assert (plain.result(), plain.repeats) == (4, None)
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        assert [task.value for task in worker.fetch(9, wait=WAIT)] == [b"first", b"other", b"plain"]
+
+
+def test_a_record_that_replaces_another_is_its_own_task(client, topic):
+    client.create_topic(topic, dedup="replace")
+    with client.producer(topic) as producer:
+        assert producer.send(b"first", dedup=b"order-17") == 0
+        future = producer.send_nowait(b"second", dedup=b"order-17")
+        assert (future.result(), future.repeats) == (1, None)
+        assert producer.send(b"third", dedup=b"order-17") == 2

@@ -9,7 +9,7 @@ import pytest
 from penstock import Retry, Tasks
 from penstock.clients.tasks.runner import Runner
 from penstock.clients.testing import penstock_broker, penstock_client
-from penstock.errors import TaskCancelled, TaskFailed, TimedOut
+from penstock.errors import InvalidArgument, TaskCancelled, TaskFailed, TimedOut
 
 __all__ = ["penstock_broker", "penstock_client"]
 
@@ -90,3 +90,28 @@ def test_a_closed_app_connects_anew(app):
     app.close()
     assert first.status().state == "pending"
     assert total.send({2}).id != first.id
+
+
+def test_a_call_that_was_sent_already_is_the_same_job(app):
+    @app.task(queue="orders", dedup=lambda number, note="": f"order-{number}")
+    def pay(number: int, note: str = "") -> None: ...
+
+    first, other = pay.send(17), pay.send(18)
+    assert pay.send(17, "again").id == first.id
+    assert pay.send_in(5, 18).id == other.id != first.id
+
+    async def awaited() -> str:
+        job = await pay.aio.send(17, note="once more")
+        await app.aio.close()
+        return job.id
+
+    assert asyncio.run(awaited()) == first.id
+
+
+@pytest.mark.parametrize("option", ["key", "dedup"])
+def test_what_an_option_says_of_the_arguments_is_text_or_bytes(app, option):
+    @app.task(name="odd", **{option: lambda number: number})
+    def odd(number: int) -> None: ...
+
+    with pytest.raises(InvalidArgument, match=f"the {option} of odd is 17: it is to be text or bytes"):
+        odd.send(17)
