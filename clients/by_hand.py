@@ -27,7 +27,7 @@ from .picking import pick
 from .quantities import Duration, seconds
 from .steps import Steps
 from .task_ids import parse_task_id, task_id
-from .worker_options import delay_milliseconds, lease_milliseconds
+from .worker_options import check_count, delay_milliseconds, lease_milliseconds
 
 if TYPE_CHECKING:
     from .client import Client
@@ -66,6 +66,7 @@ class ByHand:
         self, topic: str, worker: str, *, max_records: int = 1, lease: Duration | None = None, wait: Duration = 0.0
     ) -> list[LeasedTask]:
         """Lease at most `max_records` tasks of one partition; [] when none came within `wait`."""
+        check_count(max_records)
         lease_ms = 0 if lease is None else lease_milliseconds(lease)
         return self._driver.run(self._lease(topic, worker, max_records, lease_ms, seconds(wait, "wait")))
 

@@ -44,7 +44,10 @@ def seconds(value: Duration, name: str = "duration") -> float:
 def microseconds(moment: datetime) -> int:
     """Microseconds UTC of an aware datetime; a naive one is taken as local time, as Python does."""
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    return (moment.astimezone(UTC) - epoch) // timedelta(microseconds=1)
+    try:
+        return (moment.astimezone(UTC) - epoch) // timedelta(microseconds=1)
+    except (OverflowError, ValueError):
+        raise InvalidArgument(f"{moment} is a time that the calendar has no UTC for") from None
 
 
 def start_time(value: Start, name: str = "start") -> int:

@@ -176,6 +176,10 @@ class QueueVerbs:
         self, topic: str, group: str, number: int | None, first: int, reason: str, max_records: int
     ) -> Steps[list[DeadTask]]:
         """Dead tasks, by partition and offset."""
+        if not isinstance(max_records, int) or max_records < 1:
+            raise InvalidArgument(f"max_records={max_records!r} is not a number of tasks from 1 on")
+        if not isinstance(first, int) or first < 0:
+            raise InvalidArgument(f"offset={first!r} is not an offset: a number from 0 on")
         if first and number is None:
             raise InvalidArgument(f"offset={first} is one of a partition: give that, too")
         deadline = self._deadline()
@@ -237,6 +241,8 @@ class QueueVerbs:
         """Append a record at stated times."""
         if not isinstance(priority, int) or not 0 <= priority <= PRIORITY_MAX:
             raise InvalidArgument(f"priority={priority!r} is not a number from 0 to {PRIORITY_MAX}; higher goes first")
+        if headers is not None and not isinstance(headers, Mapping):
+            raise InvalidArgument(f"headers={headers!r} is not a mapping of names to bytes")
         deadline = self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)
         answer = yield from self.connection.ask(
@@ -297,6 +303,8 @@ def _places(topic: str, ids: Iterable[str]) -> list[tuple[int, int]]:
     """Partition and offset of ids, which are all of this topic."""
     if isinstance(ids, str):
         raise InvalidArgument(f"ids={ids!r} is one id: give a list of them")
+    if not isinstance(ids, Iterable):
+        raise InvalidArgument(f"ids={ids!r} is not a list of ids")
     found = [(id_, parse_task_id(id_)) for id_ in ids]
     for id_, (name, _, _) in found:
         if name != topic:

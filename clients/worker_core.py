@@ -31,7 +31,7 @@ from .quantities import Duration
 from .settling import Settling
 from .steps import Pause, Steps
 from .task import TaskRecord
-from .worker_options import RECORDS_MOST, WorkerOptions, delay_milliseconds, lease_milliseconds
+from .worker_options import WorkerOptions, check_count, delay_milliseconds, lease_milliseconds
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -105,14 +105,14 @@ class WorkerCore:
     def fetch(self, max_records: int, deadline: float) -> Steps[list[Any]]:
         """At most `max_records` tasks: those that are there, or the first that come by the deadline."""
         self.enter()
-        _check_count(max_records)
+        check_count(max_records)
         self._take_back()
         return (yield from self.leasing.fetch(max_records, deadline))
 
     def ack_and_fetch(self, tasks: Sequence[TaskRecord], max_records: int, deadline: float) -> Steps[list[Any]]:
         """Settle a batch with the request that asks for the next one."""
         self.enter()
-        _check_count(max_records)
+        check_count(max_records)
         self._take_back()
         self._raise_earlier()
         if tasks:
@@ -334,11 +334,6 @@ def _by_lease(tasks: Sequence[TaskRecord]) -> list[tuple[Held, list[int]]]:
         return [(lease, list(map(_offset, group))) for lease, group in groupby(tasks, key=_lease)]
     except (TypeError, AttributeError):
         raise InvalidArgument(f"{reprlib.repr(tasks)} is not a list of tasks: give those that fetch returned") from None
-
-
-def _check_count(max_records: int) -> None:
-    if not isinstance(max_records, int) or not 0 < max_records <= RECORDS_MOST:
-        raise InvalidArgument(f"max_records={max_records!r} is not a number of tasks from 1 to {RECORDS_MOST}")
 
 
 def _checked_reason(reason: str) -> str:

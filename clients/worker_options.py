@@ -84,3 +84,9 @@ def delay_milliseconds(delay: Duration | None) -> int:
     if found > DELAY_MOST_S:
         raise InvalidArgument(f"delay={delay!r} is over the {DELAY_MOST_S // 86400} days that a failed task may wait")
     return round(found * 1000)
+
+
+def check_count(max_records: int) -> None:
+    """What one request may ask for."""
+    if not isinstance(max_records, int) or not 0 < max_records <= RECORDS_MOST:
+        raise InvalidArgument(f"max_records={max_records!r} is not a number of tasks from 1 to {RECORDS_MOST}")

@@ -55,6 +55,12 @@ def test_a_nack_waits_as_told_and_a_lost_lease_is_refused(penstock_broker, penst
         by_hand.settle([f"{task.id}@{1 << 60}"], Verb.ACK)
 
 
+@pytest.mark.parametrize("most", [0, 10**20, None])
+def test_a_number_of_tasks_that_cannot_be_is_refused(penstock_client, topic, most):
+    with pytest.raises(InvalidArgument, match="is not a number of tasks from 1 to 100000"):
+        ByHand(penstock_client, "jobs").lease(topic, "me", max_records=most)
+
+
 @pytest.mark.parametrize("name", ["", "mails-0-1", "mails-0-1@", "mails-0-1@x", "mails@1", "mails-0-1@-1", "@1"])
 def test_what_is_no_leased_task_is_refused(name):
     with pytest.raises(InvalidArgument, match="no "):
