@@ -44,6 +44,10 @@ class Held:
         self.until = now + lease_ms / 1000
         self.beat_at = self.until - self.lease_ms / 1500
 
+    def left_ms(self, now: float) -> int:
+        """How much longer it stands."""
+        return round((self.until - now) * 1000)
+
     @property
     def place(self) -> tuple[int, int]:
         """As the wire names it."""

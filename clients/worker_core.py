@@ -221,11 +221,13 @@ class WorkerCore:
         """Keep the lease of a task, and say how far it is. Raises LeaseLost."""
         self.enter()
         held = task._lease
+        begun = self.connection.clock()
         lease_ms = held.lease_ms if lease is None else lease_milliseconds(lease)
+        if progress is not None:
+            lease_ms = max(lease_ms, held.left_ms(begun))  # it may have been extended for longer
         said = [] if progress is None else [(held.partition, task.offset, _checked_progress(progress))]
         if held.lost:
             raise _lost(held, [task.offset])
-        begun = self.connection.clock()
         answer = yield from self.connection.ask(
             lambda request: ExtendLeases(request, self.topic.topic, self.options.group, [held.place], lease_ms, said),
             Extended,

@@ -343,3 +343,15 @@ def test_outcomes_that_a_request_could_not_take_along_end_and_are_told_at_the_cl
     assert worker._core.settling.unconfirmed == 0
     with pytest.raises(InvalidArgument, match="no room"):
         worker.close()
+
+
+def test_progress_does_not_shorten_what_was_extended(client, topic):
+    fill(client, topic, 1)
+    with client.worker(topic, group="jobs", lease=30) as worker:
+        (task,) = worker.fetch(1, wait=WAIT)
+        task.extend(3600)
+        extended = client.task(task.id, group="jobs").time
+        task.progress(b"half")
+        told = client.task(task.id, group="jobs")
+        assert told.progress == b"half"
+        assert abs((told.time - extended).total_seconds()) < 60
