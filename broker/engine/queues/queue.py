@@ -172,6 +172,8 @@ class Queue:
         lease = self.leases.get(effect.token)
         for first, count, attempt in effect.runs:
             for offset in range(first, first + count):
+                if effect.token and lease is None and offset >= self.frontier:
+                    continue  # its lease was lost with a damaged batch: here it is untouched, and will be tried
                 waited = self.waiting.pop(offset, None)
                 if offset in self.cancelling:
                     self.cancelled.add(offset)

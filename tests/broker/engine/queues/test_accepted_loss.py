@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.broker.engine import effects as fx
+from penstock.broker.engine.queues.settings import parse
+from penstock.broker.engine.state import PartitionState
 from penstock.storage.batch import Kind
 from penstock.storage.repair import repair
 from penstock.storage.scan import Good, scan
@@ -104,3 +107,12 @@ def test_a_stream_that_passes_accepted_damage_stops_no_dedup_keys_and_no_schedul
     assert rig.fetch(topic, 1).code == "corrupt"
     assert rig.produce(topic, [b"again"], dedup=[b"key-3"]).repeats == [(0, 3)]
     assert isinstance(rig.ask(m.SetSchedule, topic, "s", "every 30s", "UTC", b"tick"), m.Schedules)
+
+
+def test_a_record_whose_lease_was_lost_is_not_dead_where_it_is_untouched():
+    state = PartitionState()
+    state.effect(fx.QueueSet("g", parse({}).named(), 0), 1)
+    state.effect(fx.LeaseGranted("g", 1, "w", 9, [(0, 2, 1)], 2), 2)
+    state.effect(fx.TasksDied("g", 2, [(2, 3, 1)], "no"), 3)
+    queue = state.queues.by_name["g"]
+    assert (list(queue.dead), queue.frontier) == ([], 2)
