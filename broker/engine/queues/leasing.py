@@ -175,7 +175,7 @@ class Leasing:
         """Lease from a partition if it has something. Whoever gets something waits for its commit."""
         message, work = demand.message, partition.work
         queue = work.find(message.group)
-        if queue is None or not work.serves:
+        if queue is None or not work.serves or work.is_dry(queue):
             return False
         limit = self._limit(partition, message)
         lease_us = message.lease_ms * 1000 or round(queue.settings.lease_s * 1e6)

@@ -159,6 +159,11 @@ class Working:
             ledger = self._partition.ledger
             ledger.propose(effect, above=max(effect.frontier, ledger.decided_end))
 
+    def is_dry(self, queue: Queue) -> bool:
+        """Whether a group has certainly nothing to lease, by a glance: most who ask find what came before taken."""
+        ledger = self._partition.ledger
+        return queue.frontier >= ledger.predicted_end and not (queue.waiting or queue.held or ledger.applied.shelves)
+
     def _source(self, queue: Queue) -> Source:
         """Records up to those proposed: their lease stands behind them in the log, so that one sync serves both."""
         ledger, applied = self._partition.ledger, self._partition.ledger.applied
