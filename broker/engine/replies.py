@@ -110,10 +110,16 @@ class Gather:
         self._waiting -= 1
         if self._waiting:
             return
-        if self._error is None:
-            self._finish()
+        finish, refuse, error = self._finish, self._refuse, self._error
+        self._finish, self._refuse, self._on_failure = _answered, _answered, None  # who they are of may lead back here
+        if error is None:
+            finish()
         else:
-            self._refuse(self._error)
+            refuse(error)
+
+
+def _answered(error: Error | None = None) -> None:
+    raise AssertionError("a request is answered once")
 
 
 def _send(port: Port, peer: Peer, message: Answer) -> None:

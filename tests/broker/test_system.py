@@ -34,7 +34,26 @@ def use(core: Core, name: str) -> None:
     place = m.Position(0, 2, joined.assignments[0].epoch)
     core.ask(lambda request: m.Commit(request, joined.session, topic, "g", [place]))
     core.ask(lambda request: m.Leave(request, joined.session))
+    work(core, topic)
     core.ask(lambda request: m.DeleteTopic(request, topic))
+
+
+def work(core: Core, topic: bytes) -> None:
+    """Wait for tasks, get some, and none, settle, fail, die, ask, cancel, redrive, pause, be refused."""
+    core.ask(lambda request: m.SetQueue(request, topic, "jobs", {"max_attempts": 2}))
+    core.ask(lambda request: m.Lease(request, topic, "nobody", "w", 1, wait_ms=0, start=-2))
+    for verb in range(4):
+        leased = core.ask(lambda request: m.Lease(request, topic, "jobs", "w", 1, wait_ms=1000))
+        core.ask(lambda request: m.ExtendLeases(request, topic, "jobs", [(0, leased.token)]))
+        settles = [m.Settle(0, leased.token, verb, delay_ms=0), m.Settle(0, 7, 0)]
+        core.ask(lambda request: m.SettleTasks(request, topic, "jobs", settles))
+    core.ask(lambda request: m.AskTask(request, topic, "jobs", 0, 0))
+    core.ask(lambda request: m.CancelTask(request, topic, "jobs", 0, 0))
+    core.ask(lambda request: m.ListDead(request, topic, "jobs", 0, 0, 10))
+    core.ask(lambda request: m.RedriveDead(request, topic, "jobs"))
+    core.ask(lambda request: m.PauseQueue(request, topic, "jobs", 0))
+    core.ask(lambda request: m.ListQueues(request, topic))
+    core.ask(lambda request: m.DeleteQueue(request, topic, "jobs"))
 
 
 def test_nothing_a_broker_does_over_and_over_leaves_cycles(core: Core) -> None:
