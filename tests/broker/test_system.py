@@ -44,9 +44,10 @@ def work(core: Core, topic: bytes) -> None:
     core.ask(lambda request: m.Lease(request, topic, "nobody", "w", 1, wait_ms=0, start=-2))
     for verb in range(4):
         leased = core.ask(lambda request: m.Lease(request, topic, "jobs", "w", 1, wait_ms=1000))
-        core.ask(lambda request: m.ExtendLeases(request, topic, "jobs", [(0, leased.token)]))
+        held = [(0, leased.token)]
+        core.ask(lambda request, held=held: m.ExtendLeases(request, topic, "jobs", held))
         settles = [m.Settle(0, leased.token, verb, delay_ms=0), m.Settle(0, 7, 0)]
-        core.ask(lambda request: m.SettleTasks(request, topic, "jobs", settles))
+        core.ask(lambda request, settles=settles: m.SettleTasks(request, topic, "jobs", settles))
     core.ask(lambda request: m.AskTask(request, topic, "jobs", 0, 0))
     core.ask(lambda request: m.CancelTask(request, topic, "jobs", 0, 0))
     core.ask(lambda request: m.ListDead(request, topic, "jobs", 0, 0, 10))
