@@ -94,6 +94,15 @@ def joined(lengths: np.ndarray, data: list[Buffer]) -> Pieces:
     return Pieces([offsets, bytes(start - len(offsets)), *data], start + data_bytes)
 
 
+def part(column: Buffer, count: int, first: int, many: int) -> Pieces:
+    """`many` values that follow each other, from number `first` on, of a variable column whose offsets were checked."""
+    bounds = offsets_of(column, count)[first : first + many + 1]
+    low, high = bounds.item(0), bounds.item(-1)
+    offsets, start = (bounds - bounds[0]).tobytes(), data_start(many)
+    data = memoryview(column)[data_start(count) :][low:high]
+    return Pieces([offsets, bytes(start - len(offsets)), data], start + high - low)
+
+
 def join(parts: list[Buffer], size: int) -> bytearray:
     """All parts as one block, which must come out `size` long. Raises InvalidBatch."""
     try:

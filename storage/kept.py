@@ -50,8 +50,14 @@ def cut(batch: Batch, first: int, count: int) -> bytearray:
     """
     if not batch.checked:
         batch.check()
-    taken = [(batch, [(first, count)])]
-    found: Found = [(ColumnId.VALUE, Codec.NONE, _variable(taken, ColumnId.VALUE)), *_beside(taken, _ids(taken))]
+    column = _variable_of(batch, ColumnId.VALUE)
+    if column is None:
+        raise InvalidBatch(f"batch {batch.seq} has records without values")
+    values = columns.part(column, batch.record_count, first, count)
+    found: Found = [(ColumnId.VALUE, Codec.NONE, values)]
+    if batch.column_count > 1:
+        taken = [(batch, [(first, count)])]
+        found += _beside(taken, _ids(taken))
     return _placed(assemble(Kind.RECORDS, count, found), batch, batch.base_offset + first)
 
 
@@ -165,14 +171,20 @@ def _variable(taken: Taken, id_: int) -> columns.Pieces:
     lengths: list[np.ndarray] = []
     data: list[Buffer] = []
     for batch, runs in taken:
-        column, count = batch.column(id_), batch.record_count
+        column, count = _variable_of(batch, id_), batch.record_count
         if column is None:
             lengths.append(np.zeros(sum(many for _, many in runs), "<i4"))
             continue
-        if not batch.checked:  # it was compressed, so nobody has seen these offsets yet
-            columns.check_variable(column, count)
         bounds, view = columns.offsets_of(column, count), memoryview(column)[columns.data_start(count) :]
         for first, many in runs:
             lengths.append(np.diff(bounds[first : first + many + 1]))
             data.append(view[bounds[first] : bounds[first + many]])
     return columns.joined(np.concatenate(lengths), data)
+
+
+def _variable_of(batch: Batch, id_: int) -> Buffer | None:
+    """A variable column with offsets that hold; None when the batch has none."""
+    column = batch.column(id_)
+    if column is not None and not batch.checked:  # it was compressed, so nobody has seen these offsets yet
+        columns.check_variable(column, batch.record_count)
+    return column
