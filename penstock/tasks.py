@@ -28,6 +28,7 @@ class Tasks(tasks.Tasks):
         partitions: int = 1,
         lease: Duration | None = None,
         timeout: Duration = 30.0,
+        zone: str = "UTC",
     ) -> None:
         """
         Args:
@@ -38,6 +39,9 @@ class Tasks(tasks.Tasks):
             partitions: of queues that do not exist yet.
             lease: after so long a silence of a worker its tasks go to others; None: what the queue is set to.
             timeout: how long any verb waits for the broker.
+            zone: of the cron fields of its schedules, like "Europe/Vienna".
         """
         url = connecting.broker_url() if url is None else url
-        super().__init__(url, group=group, encoding=encoding, partitions=partitions, lease=lease, timeout=timeout)
+        super().__init__(
+            url, group=group, encoding=encoding, partitions=partitions, lease=lease, timeout=timeout, zone=zone
+        )

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from ..aio import AsyncClient, AsyncProducer, connect
 from ..task_ids import task_id
+from .function import Message, check_schedulable
 from .queues import ensure_async
 
 if TYPE_CHECKING:
+    from ..queue_descriptions import Schedule
     from .app import Tasks
-    from .function import Message
 
 
 class _Opened:
@@ -54,6 +55,16 @@ class AsyncLink:
         )
         offset = await future
         return task_id(message.queue, future.partition, offset if future.repeats is None else future.repeats)
+
+    async def schedule(self, message: Message, name: str, spec: str) -> Schedule:
+        """Have a call committed at stated times."""
+        check_schedulable(message)
+        client = await self.client()
+        await ensure_async(client, self._app.queues[message.queue])
+        return await client.schedule(
+            message.queue, name, spec, message.value,
+            key=message.key, headers=message.headers, zone=self._app.zone, priority=message.priority,
+        )  # fmt: skip
 
     async def close(self) -> None:
         """Close the client of this loop. It connects anew when something is sent. Repeating it does nothing."""

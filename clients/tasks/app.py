@@ -29,6 +29,7 @@ from .retry import Retry
 
 if TYPE_CHECKING:
     from ..client import Client
+    from ..queue_descriptions import Schedule
     from .aio import AsyncLink
 
 P = ParamSpec("P")
@@ -58,6 +59,7 @@ class Tasks:
         partitions: int = 1,
         lease: Duration | None = None,
         timeout: Duration = 30.0,
+        zone: str = "UTC",
     ) -> None:
         """
         Args:
@@ -67,6 +69,7 @@ class Tasks:
             partitions: of queues that do not exist yet.
             lease: after so long a silence of a worker its tasks go to others; None: what the queue is set to.
             timeout: how long any verb waits for the broker.
+            zone: of the cron fields of its schedules, like "Europe/Vienna".
         """
         if encoding not in ENCODINGS:
             raise InvalidArgument(f"encoding={encoding!r} is none of {', '.join(ENCODINGS)}")
@@ -76,6 +79,7 @@ class Tasks:
         self.functions: dict[str, BaseFunction[..., Any]] = {}
         self.queues: dict[str, Queue] = {}
         self.timeout_s = seconds(timeout, "timeout")
+        self.zone = zone
         self._partitions = partitions
         self._settings = {} if lease is None else {"lease_s": seconds(lease, "lease")}
         self._link = Link(self)
@@ -161,6 +165,10 @@ class Tasks:
     def send(self, message: Message) -> str:
         """Have a call committed to its queue; the task's id."""
         return self._link.send(message)
+
+    def schedule(self, message: Message, name: str, spec: str) -> Schedule:
+        """Have a call committed to its queue at stated times."""
+        return self._link.schedule(message, name, spec)
 
     @property
     def aio(self) -> AsyncLink:

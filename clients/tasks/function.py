@@ -7,6 +7,7 @@
     job = send_mail.send("a@b.c", "hi")         # Job[int]; a worker runs it
     job = send_mail.send_in(60, "a@b.c", "hi")
     job = await send_mail.aio.send("a@b.c", "hi")
+    send_mail.schedule("greeting", "0 6 * * mon-fri", "a@b.c", "hi")
 
 Contract: the signature stays what it was, for type checkers and at run time: `send` takes what the function takes, and
 the job's result is what the function returns.
@@ -30,6 +31,7 @@ from .arguments import Arguments
 from .jobs import AsyncJob, Job
 
 if TYPE_CHECKING:
+    from ..queue_descriptions import Schedule
     from .app import Tasks
 
 P = ParamSpec("P")
@@ -72,6 +74,13 @@ class Message(Struct, frozen=True):
     dedup: bytes | None = None
 
 
+def check_schedulable(message: Message) -> None:
+    """Raise InvalidArgument for a call that cannot be made again and again."""
+    if message.dedup is not None:
+        function = message.headers[NAME_HEADER].decode()
+        raise InvalidArgument(f"{function} has dedup=, which schedules do not know: schedule a function without it")
+
+
 class BaseFunction(Generic[P, R]):
     """What the functions of both kinds have in common."""
 
@@ -103,6 +112,18 @@ class BaseFunction(Generic[P, R]):
     def send_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """As `send`; no worker gets it before `when`."""
         return Job(self, self.app.send(self.message(args, kwargs, at=when)))
+
+    def schedule(self, name: str, spec: str, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
+        """Have it sent with these arguments at stated times, each once. A schedule of the same name is replaced.
+
+        Args:
+            name: of the schedule in the function's queue; `Client.delete_schedule` forgets it.
+            spec: five fields of cron in the app's zone, as in "0 6 * * mon-fri", or "every 30s".
+
+        Raises: InvalidRequest for a spec or a zone that cannot be read; InvalidArgument as `send`, and for a function
+        with dedup=, because a schedule knows no dedup keys.
+        """
+        return self.app.schedule(self.message(args, kwargs), name, spec)
 
     def job(self, id: str) -> Job[R]:
         """A task that was sent before, by its id."""
@@ -178,6 +199,10 @@ class AsyncSends(Generic[P, R]):
         """As `TaskFunction.send_at`."""
         function = self._function
         return AsyncJob(function, await function.app.aio.send(function.message(args, kwargs, at=when)))
+
+    async def schedule(self, name: str, spec: str, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
+        """As `TaskFunction.schedule`."""
+        return await self._function.app.aio.schedule(self._function.message(args, kwargs), name, spec)
 
     def job(self, id: str) -> AsyncJob[R]:
         """As `TaskFunction.job`."""

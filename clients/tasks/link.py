@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from ..client import Client, connect
 from ..task_ids import task_id
+from .function import Message, check_schedulable
 from .queues import ensure
 
 if TYPE_CHECKING:
     from ..producer import Producer
+    from ..queue_descriptions import Schedule
     from .app import Tasks
-    from .function import Message
 
 
 class Link:
@@ -54,6 +55,16 @@ class Link:
         )
         offset = future.result()
         return task_id(message.queue, future.partition, offset if future.repeats is None else future.repeats)
+
+    def schedule(self, message: Message, name: str, spec: str) -> Schedule:
+        """Have a call committed at stated times."""
+        check_schedulable(message)
+        client = self.client()
+        ensure(client, self._app.queues[message.queue])
+        return client.schedule(
+            message.queue, name, spec, message.value,
+            key=message.key, headers=message.headers, zone=self._app.zone, priority=message.priority,
+        )  # fmt: skip
 
     def _producer(self, queue: str) -> Producer:
         client = self.client()

@@ -9,7 +9,7 @@ import pytest
 from penstock import Retry, Tasks
 from penstock.clients.tasks.runner import Runner
 from penstock.clients.testing import penstock_broker, penstock_client
-from penstock.errors import InvalidArgument, TaskCancelled, TaskFailed, TimedOut
+from penstock.errors import InvalidArgument, InvalidRequest, TaskCancelled, TaskFailed, TimedOut
 
 __all__ = ["penstock_broker", "penstock_client"]
 
@@ -115,3 +115,33 @@ def test_what_an_option_says_of_the_arguments_is_text_or_bytes(app, option):
 
     with pytest.raises(InvalidArgument, match=f"the {option} of odd is 17: it is to be text or bytes"):
         odd.send(17)
+
+
+def test_a_function_is_called_at_stated_times(app, penstock_client):
+    app.zone = "Europe/Vienna"
+    total = decorated(app)
+    schedule = total.schedule("every-morning", "0 6 * * mon-fri", {1, 2}, note=b"\xff")
+    assert (schedule.topic, schedule.name, schedule.spec, schedule.zone) == (
+        "sums", "every-morning", "0 6 * * mon-fri", "Europe/Vienna",
+    )  # fmt: skip
+    assert schedule.key == b"\xff"
+    assert schedule.value == total.message(({1, 2},), {"note": b"\xff"}).value
+    assert asyncio.run(scheduled_by_a_loop(total)).spec == "every 30s"
+    assert [each.name for each in penstock_client.schedules("sums")] == ["every-morning"], "it was replaced"
+
+
+async def scheduled_by_a_loop(total):
+    found = await total.aio.schedule("every-morning", "every 30s", {3})
+    await total.app.aio.close()
+    return found
+
+
+def test_what_cannot_be_scheduled_is_refused(app):
+    @app.task(queue="sums", dedup=lambda number: str(number))
+    def double(number: int) -> int:
+        return 2 * number
+
+    with pytest.raises(InvalidArgument, match="has dedup=, which schedules do not know"):
+        double.schedule("nightly", "every 30s", 4)
+    with pytest.raises(InvalidRequest, match="cron"):
+        decorated(app).schedule("nightly", "now and then", {1})
