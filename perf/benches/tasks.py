@@ -119,13 +119,17 @@ def _on_a_fresh_broker(lab: Lab, measure: Callable[[Served, penstock.Client], fl
 
 
 def _behind_mib(broker: Served, client: penstock.Client, count: int) -> float:
-    """What a group takes that has so much before it, beyond what it took when it had nothing left to do."""
-    with client.worker("memory", group=GROUP, prefetch=0) as worker:
+    """What a group at work takes that has so much before it, beyond one at the end of the same log."""
+    _send(client, "memory", count)
+    with (
+        client.worker("memory", group="idle", prefetch=0, start="latest") as idle,
+        client.worker("memory", group=GROUP, prefetch=0) as behind,
+    ):
+        idle.fetch(1, wait=0.0)  # from here on the group has something to do
         _send(client, "memory", WARM)
-        _work_off(worker, WARM // LEASED)
+        _work_off(idle, WARM // LEASED)
         before = broker.memory_mib()
-        _send(client, "memory", count)
-        _work_off(worker, ROUNDS)
+        _work_off(behind, ROUNDS)
         return broker.memory_mib() - before
 
 
