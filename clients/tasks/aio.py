@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from ..aio import AsyncClient, AsyncProducer, connect
 from ..task_ids import task_id
-from .function import Message, check_schedulable
 from .queues import ensure_async
 
 if TYPE_CHECKING:
     from ..queue_descriptions import Schedule
     from .app import Tasks
+    from .function import Message
 
 
 class _Opened:
@@ -44,27 +44,16 @@ class AsyncLink:
     async def send(self, message: Message) -> str:
         """Have a call committed; the task's id."""
         producer = await self._producer(message.queue)
-        future = await producer.send_nowait(
-            message.value,
-            key=message.key,
-            headers=message.headers,
-            delay=message.delay_s,
-            at=message.at,
-            priority=message.priority or None,
-            dedup=message.dedup,
-        )
+        future = await producer.send_nowait(message.value, **message.sending())
         offset = await future
         return task_id(message.queue, future.partition, offset if future.repeats is None else future.repeats)
 
     async def schedule(self, message: Message, name: str, spec: str) -> Schedule:
         """Have a call committed at stated times."""
-        check_schedulable(message)
+        how = message.scheduling(self._app.zone)
         client = await self.client()
         await ensure_async(client, self._app.queues[message.queue])
-        return await client.schedule(
-            message.queue, name, spec, message.value,
-            key=message.key, headers=message.headers, zone=self._app.zone, priority=message.priority,
-        )  # fmt: skip
+        return await client.schedule(message.queue, name, spec, message.value, **how)
 
     async def close(self) -> None:
         """Close the client of this loop. It connects anew when something is sent. Repeating it does nothing."""

@@ -73,12 +73,19 @@ class Message(Struct, frozen=True):
     at: datetime | None = None
     dedup: bytes | None = None
 
+    def sending(self) -> dict[str, Any]:
+        """What a producer is told beside the value."""
+        return {
+            "key": self.key, "headers": self.headers, "delay": self.delay_s, "at": self.at,
+            "priority": self.priority or None, "dedup": self.dedup,
+        }  # fmt: skip
 
-def check_schedulable(message: Message) -> None:
-    """Raise InvalidArgument for a call that cannot be made again and again."""
-    if message.dedup is not None:
-        function = message.headers[NAME_HEADER].decode()
-        raise InvalidArgument(f"{function} has dedup=, which schedules do not know: schedule a function without it")
+    def scheduling(self, zone: str) -> dict[str, Any]:
+        """What a schedule is told beside the value. Raises InvalidArgument for a call that it cannot make."""
+        if self.dedup is not None:
+            function = self.headers[NAME_HEADER].decode()
+            raise InvalidArgument(f"{function} has dedup=, which schedules do not know: schedule a function without it")
+        return {"key": self.key, "headers": self.headers, "zone": zone, "priority": self.priority}
 
 
 class BaseFunction(Generic[P, R]):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from ..client import Client, connect
 from ..task_ids import task_id
-from .function import Message, check_schedulable
 from .queues import ensure
 
 if TYPE_CHECKING:
     from ..producer import Producer
     from ..queue_descriptions import Schedule
     from .app import Tasks
+    from .function import Message
 
 
 class Link:
@@ -44,27 +44,16 @@ class Link:
     def send(self, message: Message) -> str:
         """Have a call committed; the task's id."""
         producer = self._producer(message.queue)
-        future = producer.send_nowait(
-            message.value,
-            key=message.key,
-            headers=message.headers,
-            delay=message.delay_s,
-            at=message.at,
-            priority=message.priority or None,
-            dedup=message.dedup,
-        )
+        future = producer.send_nowait(message.value, **message.sending())
         offset = future.result()
         return task_id(message.queue, future.partition, offset if future.repeats is None else future.repeats)
 
     def schedule(self, message: Message, name: str, spec: str) -> Schedule:
         """Have a call committed at stated times."""
-        check_schedulable(message)
+        how = message.scheduling(self._app.zone)
         client = self.client()
         ensure(client, self._app.queues[message.queue])
-        return client.schedule(
-            message.queue, name, spec, message.value,
-            key=message.key, headers=message.headers, zone=self._app.zone, priority=message.priority,
-        )  # fmt: skip
+        return client.schedule(message.queue, name, spec, message.value, **how)
 
     def _producer(self, queue: str) -> Producer:
         client = self.client()
