@@ -36,12 +36,13 @@ class Meter:
 
 
 def test_memory_is_what_a_group_far_behind_adds(monkeypatch):
-    monkeypatch.setattr(tasks, "WARM", 2 * LEASED)
+    warm = 2
+    monkeypatch.setattr(tasks, "WARM", warm * LEASED)
     with penstock.connect("mem://") as client:
         client.create_topic("memory")
         assert tasks._behind_mib(Meter(), client, 60 * LEASED) == 1.0  # type: ignore[arg-type]
         queue = client.queue("memory", GROUP)
-        assert queue.partitions[0].ready == (60 - ROUNDS) * LEASED
+        assert queue.partitions[0].ready == (60 + warm - ROUNDS) * LEASED
 
 
 def test_memory_is_shared_out_among_delayed_records():
