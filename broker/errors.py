@@ -135,6 +135,12 @@ class UnknownTask(BrokerError):
     code = "unknown_task"
 
 
+class StageLost(BrokerError):
+    """What was staged for a transaction is not there, or not all of it: it was dropped, or never arrived."""
+
+    code = "stage_lost"
+
+
 class UnknownSchedule(BrokerError):
     """The topic has no schedule of this name."""
 

@@ -3,7 +3,7 @@
 A message is the first frame: a msgpack array [tag, field, ...]. Messages that carry records have a
 second frame: batches, back to back, as `storage/FORMAT.md` lays them out. Normative text: PROTOCOL.md.
 
-Messages of queues are in queue_messages.py, and named here beside the others.
+Messages of queues, of transactions and of ranges are in modules of their own, and named here beside the others.
 
 `request` is chosen by the asker, above 0, and comes back in the answer; 0 marks what nobody asked for.
 A `topic` is always the 16-byte topic id (a recreated topic is another topic), a `name` its name.
@@ -50,10 +50,19 @@ from .queue_messages import (
     SettleTasks,
     TaskState,
 )  # fmt: skip
+from .range_messages import AskEnds, BeginGroup, Begun, End, Ends, Known, Measure, Measured, Span
+from .transaction_messages import (
+    AskTransaction,
+    CommitTransaction,
+    DropStages,
+    Stage,
+    TransactionCommitted,
+    TransactionState,
+)
 
 __all__ = [
     "INT64_MAX", "Count", "Int64", "Setting", "TopicId", "Unsigned",
-    "DeadTask", "Queue", "QueuePartition", "Refusal", "Schedule", "Settle",
+    "DeadTask", "Queue", "QueuePartition", "Refusal", "Schedule", "Settle", "Known", "End", "Span", "Stage",
 ]  # fmt: skip
 """What is not declared here and not used here either, for those who look messages up in one place."""
 
@@ -238,6 +247,7 @@ class Fetch(Message, tag=30, frozen=True):
     """Batches from `offset` on, at most `max_bytes` (but at least one batch), waiting up to `wait_ms`.
 
     `term` is that of the record before `offset`, -1 when unknown; another one is answered `diverged`.
+    `columns`: batches come without any others.
     """
 
     request: Count
@@ -247,6 +257,7 @@ class Fetch(Message, tag=30, frozen=True):
     term: Int64
     max_bytes: Count
     wait_ms: Count
+    columns: list[Count] = []  # ids of FORMAT.md; none: all
 
 
 class Fetched(Message, tag=31, frozen=True):
@@ -445,6 +456,7 @@ Request = (
     | Fetch | Join | Release | Credit | SeekTo | Leave | Commit | ListGroups | ResetGroup | DeleteGroup | Stats
     | Lease | SettleTasks | ExtendLeases | SetQueue | ListQueues | PauseQueue | DeleteQueue | AskTask | CancelTask
     | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
+    | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup
 )  # fmt: skip
 """What a client sends."""
 
@@ -452,5 +464,6 @@ Answer = (
     Failure | Done | Welcome | Topics | Offsets | ProducerOpened | Produced | Fetched | Joined | Assigned
     | Deliver | Evicted | Groups | StatsReply
     | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
+    | TransactionCommitted | TransactionState | Ends | Measured | Begun
 )  # fmt: skip
 """What a broker sends."""

@@ -231,6 +231,36 @@ class FrontierMoved(QueueEffect, tag=33, frozen=True):
     cursors: list[tuple[int, int, int, int]] = []
 
 
+# -- of transactions, in the log of a partition ------------------------------------------------------
+
+
+class StagesDropped(Effect, tag=34, frozen=True):
+    """These stages will not be published; their batches mean nothing any more."""
+
+    stages: list[int]
+
+
+class TransactionDecided(Effect, tag=35, frozen=True):
+    """In a partition of `__txn`: these stages (topic, partition, stage) will be published. There is no way back."""
+
+    transaction: str
+    epoch: int
+    stages: list[tuple[bytes, int, int]]
+
+
+class TransactionFinished(Effect, tag=36, frozen=True):
+    """In a partition of `__txn`: all stages of that epoch are published."""
+
+    transaction: str
+    epoch: int
+
+
+class TransactionsForgotten(Effect, tag=37, frozen=True):
+    """In a partition of `__txn`: which epochs of these were decided is not known any more."""
+
+    transactions: list[str]
+
+
 # -- in the metadata log ---------------------------------------------------------------------------
 
 
@@ -269,6 +299,7 @@ PartitionEffect = (
     | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
     | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved
     | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
+    | StagesDropped | TransactionDecided | TransactionFinished | TransactionsForgotten
 )  # fmt: skip
 MetadataEffect = TopicCreated | TopicAltered | TopicDeleted | TopicErased
 AnyEffect = PartitionEffect | MetadataEffect

@@ -54,6 +54,12 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.SetSchedule(31, TOPIC, "nightly", "0 3 * * *", "UTC", b"{}", b"k", {"h": b"v"}, 5), b""),
     (m.DeleteSchedule(32, TOPIC, "nightly"), b""),
     (m.ListSchedules(33, TOPIC), b""),
+    (m.CommitTransaction(34, "etl", 7, [m.Stage(TOPIC, 3, 2**64 - 1, 1000)]), b""),
+    (m.DropStages(35, [m.Stage(TOPIC, 3, 5, 0)]), b""),
+    (m.AskTransaction(36, "etl"), b""),
+    (m.AskEnds(37, [m.Known(TOPIC, [1003, 0]), m.Known(TOPIC)], 200), b""),
+    (m.Measure(38, TOPIC, [m.Span(0, 10, 1003)], 1 << 20), b""),
+    (m.BeginGroup(39, TOPIC, "stream", [(0, 1003), (1, 0)]), b""),
 ]
 
 ANSWERS: list[tuple[m.Answer, bytes]] = [
@@ -79,4 +85,9 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.DeadTasks(17, 1003, [m.DeadTask(1000, 3, 1_700_000_000_000_000, "boom", _HISTORY)]), BATCH),
     (m.Counted(18, 5), b""),
     (m.Schedules(19, [_SCHEDULE]), b""),
+    (m.TransactionCommitted(20, 7, True), b""),
+    (m.TransactionState(21, -1, True, 0), b""),
+    (m.Ends(22, [[m.End(0, 1003, 5), m.End(0, 0, 0)], []]), b""),
+    (m.Measured(23, [[(500, 1 << 20), (1003, 77)]]), b""),
+    (m.Begun(24, [(1003, 5), (0, 0)]), b""),
 ]

@@ -1,0 +1,83 @@
+"""Messages of those who read whole ranges: where partitions end, how far so many bytes reach, where a group begins.
+
+One question is about any number of partitions, so that a planner asks once however many there are. Normative text:
+PROTOCOL.md, section 8.10.
+
+Pure: values only. No sockets, no clock, no rules.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from .message import Count, Int64, Message, TopicId
+
+
+class Known(Struct, array_like=True, frozen=True, gc=False):
+    """Of one topic, the ends that the asker knows, by partition; none: it knows nothing."""
+
+    topic: TopicId
+    ends: list[Count] = []
+
+
+class AskEnds(Message, tag=110, frozen=True):
+    """Where the partitions of these topics begin and end; waits up to `wait_ms` while nothing differs from `known`."""
+
+    request: Count
+    topics: list[Known]
+    wait_ms: Count = 0
+
+
+class End(Struct, array_like=True, frozen=True, gc=False):
+    """One partition: the first offset that can be read, the first not yet committed, and the term before that."""
+
+    first: Count
+    end: Count
+    term: Int64
+
+
+class Ends(Message, tag=111, frozen=True):
+    """By topic as asked, then by partition. A topic that is gone meanwhile has none."""
+
+    request: Count
+    topics: list[list[End]]
+
+
+class Span(Struct, array_like=True, frozen=True, gc=False):
+    """Records of one partition from `offset` on, below `end`."""
+
+    partition: Count
+    offset: Count
+    end: Count
+
+
+class Measure(Message, tag=112, frozen=True):
+    """Cut spans of a topic where so many bytes are full, each at the end of a batch. Answered by Measured."""
+
+    request: Count
+    topic: TopicId
+    spans: list[Span]
+    piece_bytes: Count
+
+
+class Measured(Message, tag=113, frozen=True):
+    """By span as asked: (offset where a piece ends, its bytes), in order; the last one ends where the span does."""
+
+    request: Count
+    pieces: list[list[tuple[Count, Count]]]
+
+
+class BeginGroup(Message, tag=114, frozen=True):
+    """Give a group its cursors unless it has some. Answered by Begun, once committed."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    positions: list[tuple[Count, Count]]  # (partition, offset)
+
+
+class Begun(Message, tag=115, frozen=True):
+    """Where the group stands, whoever began it: (offset, term before it) by partition."""
+
+    request: Count
+    positions: list[tuple[Count, Int64]]

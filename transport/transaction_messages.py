@@ -1,0 +1,63 @@
+"""Messages of transactions: decide about staged batches, drop them, ask what was decided.
+
+A *stage* is what one producer has put into one partition under one producer id with batches of kind STAGED, which
+nobody reads: Produce takes them as it takes records. A *transaction* is a name and a rising epoch; to commit an epoch
+is to publish all of its stages, or none. Normative text: PROTOCOL.md, section 8.9.
+
+Pure: values only. No sockets, no clock, no rules.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from .message import Count, Int64, Message, TopicId, Unsigned
+
+
+class Stage(Struct, array_like=True, frozen=True, gc=False):
+    """All that one producer id has staged in one partition: `records` of them, numbered from 0."""
+
+    topic: TopicId
+    partition: Count
+    stage: Unsigned  # the producer id of its batches
+    records: Count
+
+
+class CommitTransaction(Message, tag=100, frozen=True):
+    """Publish these stages, all or none, unless this epoch of the transaction or a later one is decided already."""
+
+    request: Count
+    transaction: str
+    epoch: Count
+    stages: list[Stage]
+
+
+class TransactionCommitted(Message, tag=101, frozen=True):
+    """Every record of the epoch can be read. `repeated`: an earlier one decided; stages of this one are not used."""
+
+    request: Count
+    epoch: Count  # the last one decided
+    repeated: bool
+
+
+class DropStages(Message, tag=102, frozen=True):
+    """Forget staged batches that nobody will commit. Answered by Done; what is not there is no error."""
+
+    request: Count
+    stages: list[Stage]
+
+
+class AskTransaction(Message, tag=103, frozen=True):
+    """Which epoch of a transaction was decided last."""
+
+    request: Count
+    transaction: str
+
+
+class TransactionState(Message, tag=104, frozen=True):
+    """`epoch` is -1 when none is known. `finished`: all of its records can be read."""
+
+    request: Count
+    epoch: Int64
+    finished: bool
+    time_us: Int64  # when it was decided
