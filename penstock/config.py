@@ -60,6 +60,7 @@ class Config(Struct, frozen=True, kw_only=True):
     max_partitions: Annotated[int, _about("Most partitions of one topic.")] = 1024
     max_producers: Annotated[int, _about("Producers remembered per partition.")] = 1000
     max_schedules: Annotated[int, _about("Schedules per partition.")] = 1000
+    max_stages: Annotated[int, _about("Stages of transactions per partition.")] = 10_000
     max_dedup_keys: Annotated[int, _about("Dedup keys remembered per partition, some 200 bytes each.")] = 1_000_000
     max_sessions: Annotated[int, _about("Most consumers at once.")] = 10_000
     producer_expiry_s: Annotated[float, _about("A silent unnamed producer is forgotten after.", "s")] = 7 * 86400.0

@@ -43,6 +43,7 @@ from .header import (
     Kind,
     Stamp,
     aligned,
+    of_kind,
     stamp,
 )  # fmt: skip
 
@@ -54,7 +55,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ALIGNMENT", "DIRECTORY", "HEADER", "HEADER_BYTES", "HEADER_BYTES_MAX", "MAGIC", "VERSION",
     "Batch", "Codec", "Column", "ColumnId", "Kind", "Stamp",
-    "assemble", "batches", "encode", "encode_raft", "encode_state", "joined", "parse", "stamp", "with_effects",
+    "assemble", "batches", "encode", "encode_raft", "encode_state", "joined", "of_kind", "parse", "stamp",
+    "with_effects",
 ]  # fmt: skip
 
 Item = TypeVar("Item")

@@ -66,12 +66,14 @@ DIRECTORY_STRUCT = struct.Struct("<HBBIIIQ")
 # What the writer of a log fills in: base_offset to previous, in one run of the header.
 STAMP_STRUCT = struct.Struct("<qqq16sqQ")
 STAMP_POSITION = 32
+KIND_POSITION = 13
 CHECKSUM_STRUCT = struct.Struct("<Q")
 
 assert HEADER.itemsize == HEADER_STRUCT.size == HEADER_BYTES
 assert DIRECTORY.itemsize == DIRECTORY_STRUCT.size == 24
 assert HEADER.fields is not None
 assert HEADER.fields["base_offset"][1] == STAMP_POSITION
+assert HEADER.fields["kind"][1] == KIND_POSITION
 
 HEADER_BYTES_MAX = (HEADER_BYTES + COLUMNS_MAX * DIRECTORY_STRUCT.size + ALIGNMENT - 1) & -ALIGNMENT
 CRITICAL = 1
@@ -155,6 +157,15 @@ def stamp(batch: Buffer, place: Stamp) -> bytearray:
     )  # fmt: skip
     CHECKSUM_STRUCT.pack_into(header, 0, xxh3_64_intdigest(memoryview(header)[8:]))
     return header
+
+
+def of_kind(batch: Buffer, kind: Kind) -> bytearray:
+    """A copy of `batch` as one of another kind, whose columns it fits."""
+    copied = bytearray(batch)
+    copied[KIND_POSITION] = kind
+    (header_bytes,) = struct.unpack_from("<I", copied, 16)
+    CHECKSUM_STRUCT.pack_into(copied, 0, xxh3_64_intdigest(memoryview(copied)[8:header_bytes]))
+    return copied
 
 
 def aligned(size: int) -> int:

@@ -21,6 +21,7 @@ from .producers import Place
 from .queues.intake import Intake
 from .queues.shelf_bodies import Read, no_runs
 from .state import decode_body
+from .transactions.stages import Staged
 
 VERSION = 1
 
@@ -65,6 +66,10 @@ class CatalogueState:
     def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
         """The metadata log holds no records."""
         raise fx.UnknownEffect("records stand in the metadata log: a newer version of penstock must open it")
+
+    def stage(self, stage_id: int, place: Place, staged: Staged, time_us: int) -> None:
+        """Nor any that wait for a transaction."""
+        raise fx.UnknownEffect("staged records stand in the metadata log: a newer version of penstock must open it")
 
     def effect(self, effect: fx.AnyEffect, time_us: int) -> None:
         """One effect. Raises UnknownEffect for one that has no business in the metadata log."""

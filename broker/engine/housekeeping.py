@@ -173,10 +173,12 @@ class Housekeeping:
         if not below:
             return False
         carrier = self._queues.carrier
-        bound = carrier.bound(partition)
-        gone = log.expired(min(store.covered(log), bound))
+        bound, staged = carrier.bound(partition), partition.ledger.applied.stages.first_seq - 1
+        gone = log.expired(min(store.covered(log), bound, staged))
         if gone:
             store.retire(log, gone)
+        elif staged < partition.seq and not log.expired(staged):
+            return True  # it is published or dropped some day: nothing has to be done for that here
         elif bound < partition.seq and not log.expired(bound):
             carrier.carry_again(partition, log.segments()[0].last_seq)
         elif partition.seq > partition.ledger.snapshot_seq:

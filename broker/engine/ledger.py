@@ -24,6 +24,7 @@ from . import effects as fx
 from .producers import Place
 from .queues.intake import Intake, intake_of
 from .queues.shelf_bodies import Read
+from .transactions.stages import Staged
 
 if TYPE_CHECKING:
     from ...storage.log import LogWriter
@@ -42,6 +43,7 @@ class State(Protocol):
     end: int
 
     def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None: ...
+    def stage(self, stage_id: int, place: Place, staged: Staged, time_us: int) -> None: ...
     def effect(self, effect: fx.AnyEffect, time_us: int) -> None: ...
     def keep(self, offsets: np.ndarray, seq: int) -> None: ...
     def shelve(self, intake: Intake, place: Place) -> None: ...
@@ -75,11 +77,19 @@ class Entry(Struct, gc=False, eq=False):
     waiters: list[Waiter] = []
     kept: np.ndarray | None = None  # offsets of records that it carries forward
     intake: Intake | None = None  # what its records say about priorities and delays
+    staged: Staged | None = None  # its records wait for a transaction, and take no offsets
+
+    @property
+    def has_records(self) -> bool:
+        """Whether it is for more than effects."""
+        return bool(self.place.count) or self.kept is not None or self.staged is not None
 
     def apply(self, state: State, time_us: int) -> None:
         """Apply to a state."""
         if self.place.count:
             state.records(self.producer_id, self.epoch, self.place, time_us)
+        if self.staged is not None:
+            state.stage(self.producer_id, self.place, self.staged, time_us)
         if self.kept is not None:
             state.keep(self.kept, self.place.seq)
         if self.intake is not None:
@@ -93,15 +103,17 @@ def entry_of(batch: Batch) -> Entry:
 
     Raises UnknownEffect for a kind this version does not know, BadChecksum or InvalidBatch for damaged effects.
     """
-    if batch.kind not in (Kind.RECORDS, Kind.STATE, Kind.RAFT, Kind.KEPT):
+    if batch.kind not in Kind._value2member_map_:
         raise fx.UnknownEffect(
             f"batch {batch.seq} has kind {batch.kind}, unknown to this version of penstock; upgrade it"
         )
-    count = batch.record_count if batch.kind == Kind.RECORDS else 0  # kept records have their offsets already
+    count = batch.record_count if batch.kind == Kind.RECORDS else 0  # others have theirs already, or none yet
     place = Place(batch.first_sequence, count, batch.base_offset, batch.seq, batch.term, batch.append_time_us)
     if batch.kind == Kind.KEPT:
         batch.check()
         return Entry(b"", place, kept=batch.offsets())
+    if batch.kind == Kind.STAGED:
+        return Entry(b"", place, batch.producer_id, staged=Staged(batch.record_count, batch.batch_bytes))
     effects: Sequence[fx.AnyEffect] = ()
     if batch.kind == Kind.STATE or batch.column_count > 1:
         column = batch.effects()
@@ -296,7 +308,7 @@ class Ledger(Generic[S]):
         if error is None:
             return True
         # A full disk refuses records, but cursors may still fit: finishing work is what frees space.
-        records = [entry for entry in queue if entry.place.count or entry.kept is not None]
+        records = [entry for entry in queue if entry.has_records]
         others = [entry for entry in queue if entry not in records] + tail.entries(self.log.end_offset)
         retried = bool(records and others) and self._append(others, time_us) is None
         self._rebuild()

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage.batch import encode, parse, with_effects
-from ...storage.errors import BatchTooLarge, Corrupt, Diverged, Error, OutOfBounds
-from ..errors import InvalidRequest, LimitReached, Unavailable
+from ...storage.batch import Kind, encode, of_kind, parse, with_effects
+from ...storage.errors import BatchTooLarge, Corrupt, Diverged, Error, InvalidBatch, OutOfBounds
+from ..errors import Fenced, InvalidRequest, LimitReached, Unavailable
 from . import effects as fx
 from .dedup import Keys, judge
 from .groups import GroupState
@@ -22,6 +22,7 @@ from .producers import Place
 from .queues.intake import intake_of
 from .queues.working import Working
 from .state import PartitionState
+from .transactions.stages import Staged
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -59,6 +60,7 @@ class Partition:
         self._reader: LogReader | None = None
         self.damaged = ledger.damaged or bool(ledger.log.damage)  # something of it cannot be read
         self.readers: dict[int, Session] = {}  # who is to be told when the end moves
+        self.sealed: set[int] = set()  # stages that are decided, or being decided: nothing is added to them
         self.work = Working(self)
 
     def __repr__(self) -> str:
@@ -112,13 +114,19 @@ class Partition:
     def produce(self, batch: Batch, waiter: Waiter, keys: Keys | None = None) -> None:
         """Propose a batch that is already validated. A duplicate waits for its original.
 
-        Raises Poisoned, BatchTooLarge, SequenceGap, UnknownProducer, Fenced; with `keys`: LimitReached, Unavailable.
+        Raises Poisoned, BatchTooLarge, InvalidBatch, SequenceGap, UnknownProducer, Fenced; with `keys`: LimitReached,
+        Unavailable.
         """
         ledger = self.ledger
         ledger.check_writable()
         self._check_size(batch.batch_bytes)
         producer_id, epoch, first = batch.producer_id, batch.producer_epoch, batch.first_sequence
         place = None
+        if producer_id in ledger.head.stages:
+            raise InvalidBatch(
+                f"producer {producer_id:x} is a stage of {self!r}: send records under an id of their own, "
+                "or staged ones until the stage is published"
+            )
         if producer_id:
             place = ledger.head.producers.judge(producer_id, epoch, first, batch.record_count)
         if place is not None:
@@ -129,6 +137,49 @@ class Partition:
         if keys is not None:
             self._beside(entry, self._judge_keys(keys))
         ledger.propose_records(entry)
+
+    def stage(self, batch: Batch, waiter: Waiter, limit: int) -> None:
+        """Propose a validated batch that waits for its transaction. One that was staged before waits for its original.
+
+        Raises Poisoned, BatchTooLarge, InvalidBatch, SequenceGap, UnknownProducer, Fenced, Unavailable; LimitReached
+        when there are `limit` stages.
+        """
+        ledger, stage_id = self.ledger, batch.producer_id
+        ledger.check_writable()
+        self._check_size(batch.batch_bytes)
+        self._check_stage(batch)
+        stages = ledger.head.stages
+        if not stages.judge(stage_id, batch.first_sequence, batch.record_count):
+            ledger.barrier(waiter)
+            return
+        if stage_id not in stages and len(stages) >= limit:
+            raise LimitReached(
+                f"{self!r} has {limit} stages, which is the limit: commit or drop some, let them expire, raise "
+                "max_stages, or spread them over more partitions"
+            )
+        place, staged = Place(batch.first_sequence, 0), Staged(batch.record_count, batch.batch_bytes)
+        ledger.propose_records(Entry(batch.buffer, place, stage_id, waiters=[waiter], staged=staged))
+
+    def _check_stage(self, batch: Batch) -> None:
+        stage_id = batch.producer_id
+        if not stage_id or batch.producer_epoch:
+            raise InvalidBatch(
+                f"staged records need an id of their own, not 0, and epoch 0, not {batch.producer_epoch}: "
+                "choose a random one for each stage"
+            )
+        if stage_id in self.ledger.head.producers.by_id:
+            raise InvalidBatch(f"producer {stage_id:x} sends records to {self!r}: stage under an id of its own")
+        if stage_id in self.sealed:
+            raise Fenced(f"stage {stage_id:x} of {self!r} is being committed: nothing can be added to it")
+        if self.ledger.damaged:
+            raise Unavailable(f"{self!r} is damaged and may have lost staged records: repair it first")
+
+    def publish(self, batch: Batch, waiter: Waiter) -> None:
+        """Propose the records of a stage's next batch as ordinary ones. Raises Poisoned."""
+        self.ledger.check_writable()
+        place = Place(batch.first_sequence, batch.record_count)
+        records = of_kind(batch.buffer, Kind.RECORDS)
+        self.ledger.propose_records(Entry(records, place, batch.producer_id, waiters=[waiter], intake=intake_of(batch)))
 
     def fire(self, schedule: ScheduleBody, time_us: int, next_us: int, waiter: Waiter) -> None:
         """Propose the record of a schedule that is due. Its event time is when it was due. Raises Poisoned."""

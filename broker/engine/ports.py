@@ -198,6 +198,7 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     max_topics: int = 100_000
     max_producers: int = 1000  # remembered per partition; the longest silent unnamed one goes first
     max_schedules: int = 1000  # per partition
+    max_stages: int = 10_000  # per partition, committed or dropped by nobody yet
     max_dedup_keys: int = 1_000_000  # remembered per partition within the window of its topic
     max_sessions: int = 10_000
     chunk_bytes: int = 256 << 10  # most that is read at once for one delivery; at least one batch

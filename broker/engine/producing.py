@@ -1,4 +1,4 @@
-"""Producing: what a batch must be to be taken, and the claim of a named producer.
+"""Producing: what a batch of records must be to be taken, or to be staged, and the claim of a named producer.
 
 Contract: nothing of a client is believed before it is checked: header, every column, the size of every
 record, and that it claims nothing only a broker may write (kinds, effects). What is refused changed nothing.
@@ -21,6 +21,9 @@ ALLOWED = frozenset({
     ColumnId.KEY_VALIDITY, ColumnId.VALUE_VALIDITY, ColumnId.PRIORITY, ColumnId.NOT_BEFORE, ColumnId.DEDUP,
 })  # fmt: skip
 """Columns a producer may send. The others are the broker's, or wait for what they will mean."""
+
+KINDS = frozenset({Kind.RECORDS, Kind.STAGED})
+"""Kinds a producer may send."""
 
 SIZED: dict[int, str] = {ColumnId.VALUE: "a value", ColumnId.KEY: "a key", ColumnId.HEADERS: "headers"}
 """What `max_record_bytes` limits, each by itself."""
@@ -51,7 +54,9 @@ class Producing:
         _check_delays(batch, now)
         reply = ProduceReply(self._port, peer, message.request)
         found = digests(batch)
-        if found is None:
+        if batch.kind == Kind.STAGED:
+            partition.stage(batch, reply, self._config.max_stages)
+        elif found is None:
             partition.produce(batch, reply)
         else:
             time_us = max(self._time.read(now), partition.log.last_time_us)
@@ -89,7 +94,7 @@ class Producing:
             raise InvalidBatch(
                 f"{size} bytes were sent for one batch of {batch.batch_bytes}: send one batch per request"
             )
-        if batch.kind != Kind.RECORDS or batch.flags:
+        if batch.kind not in KINDS or batch.flags:
             raise InvalidBatch(
                 f"a batch of kind {batch.kind} with flags {batch.flags} cannot be produced: only records"
             )
@@ -104,6 +109,8 @@ class Producing:
         for column in batch.directory():
             if column.id not in ALLOWED:
                 raise InvalidBatch(f"column {column.id} cannot be produced")
+            if column.id == ColumnId.DEDUP and batch.kind == Kind.STAGED:
+                raise InvalidBatch("staged records cannot have dedup keys: a transaction is committed once anyway")
             if column.raw_bytes > most:
                 raise BatchTooLarge(
                     f"column {column.id} has {column.raw_bytes} bytes when inflated, "

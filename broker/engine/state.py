@@ -29,6 +29,7 @@ from .queues.shelves import Shelves
 from .queues.table import QueueTable
 from .queues.timetable import ScheduleBody, Timetable
 from .queues.unfinished import unfinished
+from .transactions.stages import Stage, Staged, StageTable
 from .voids import Voids, VoidsBody
 
 VERSION = 1
@@ -56,6 +57,7 @@ class SnapshotBody(Struct, array_like=True):
     kept: KeptBody = NOTHING_KEPT
     schedules: list[ScheduleBody] = []
     shelves: ShelvesBody = NO_SHELVES
+    stages: list[Stage] = []
 
 
 class PartitionState:
@@ -76,12 +78,21 @@ class PartitionState:
         self.outbox = Outbox()
         self.kept = Kept()
         self.shelves = Shelves()
+        self.stages = StageTable()
         self.ahead = False  # of what is committed: then the shelves are another's
 
     def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
         """A records batch. Its producer is 0 when it has none and cannot be told from a resend."""
-        if producer_id:
+        if producer_id in self.stages:
+            self.stages.published(producer_id, place.first_sequence, place.count)
+        elif producer_id:
             self.producers.record(producer_id, epoch, place, time_us)
+
+    def stage(self, stage_id: int, place: Place, staged: Staged, time_us: int) -> None:
+        """A batch that waits for its transaction; what is ahead does not know where it stands."""
+        self.stages.staged(stage_id, place.first_sequence, staged, time_us)
+        if not self.ahead:
+            self.stages.placed(stage_id, place.seq)
 
     def effect(self, effect: fx.AnyEffect, time_us: int) -> None:
         """One effect. Raises UnknownEffect for one that has no business in a partition."""
@@ -115,6 +126,8 @@ class PartitionState:
                 self.schedules.deleted(name)
             case fx.ScheduleFired():
                 self.schedules.fired(effect)
+            case fx.StagesDropped(stages):
+                self.stages.dropped(stages)
             case _:
                 raise fx.UnknownEffect(f"effect {type(effect).__name__} stands in the log of a partition")
 
@@ -163,14 +176,16 @@ class PartitionState:
             self.producers.dump(), self.groups.dump(), outbox=self.outbox.dump(), queues=self.queues.dump(),
             keys=self.keys.dump(), voids=self.voids.dump(),
             outbox_last=self.outbox.last, kept=kept, schedules=self.schedules.dump(),
-            shelves=shelves,
+            shelves=shelves, stages=self.stages.dump(),
         )  # fmt: skip
 
     def copy(self) -> PartitionState:
-        """A state that may get ahead of this one. Only this one changes the shelves and what is kept."""
+        """A state that may get ahead of this one. Only this one changes the shelves and what is kept, and knows where
+        staged batches stand."""
         body = msgspec.msgpack.encode(self._body(NO_SHELVES, NOTHING_KEPT))
         state = self._of(msgspec.msgpack.decode(body, type=SnapshotBody))
         state.shelves, state.kept, state.ahead = self.shelves, self.kept, True
+        state.stages = self.stages.unplaced()
         return state
 
     @classmethod
@@ -194,6 +209,7 @@ class PartitionState:
         state.queues = QueueTable.load(stored.queues, state.voids)
         state.outbox = Outbox.load(stored.outbox, stored.outbox_last)
         state.kept = Kept.load(stored.kept)
+        state.stages = StageTable.load(stored.stages)
         return state
 
 
