@@ -42,6 +42,7 @@ from .clients.errors import (
     TaskFailed,
     TimedOut,
 )
+from .spark.errors import DataLoss, InvalidColumns, InvalidOffsets, InvalidOption, SparkError
 from .storage.errors import (
     AlreadyOpen,
     BadChecksum,
@@ -143,4 +144,10 @@ __all__ = [
     "TaskCancelled",
     "TaskFailed",
     "TimedOut",
+    # Spark
+    "DataLoss",
+    "InvalidColumns",
+    "InvalidOffsets",
+    "InvalidOption",
+    "SparkError",
 ]

@@ -1,1 +1,23 @@
-"""penstock spark"""
+"""Spark reads and writes topics: a data source and sink in Python alone, no jar.
+
+    spark.read.format("penstock").option("url", "tcp://host:7070").option("subscribe", "flights").load()
+
+Spark finds the format by itself where penstock is installed (`pyspark_penstock`); elsewhere `register` tells it.
+Nothing here is imported by the rest of penstock but the errors, and pyspark only when a source is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("penstock")` known to this session."""
+    from .source import PenstockSource
+
+    spark.dataSource.register(PenstockSource)

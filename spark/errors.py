@@ -1,0 +1,39 @@
+"""Errors of the Spark side: options that cannot be, and records that are gone.
+
+Contract: as in `storage/errors.py`: a message names the thing, the value, the limit and the way out. Spark shows it
+inside errors of its own, so it has to be understood without anything around it. Needs no pyspark.
+"""
+
+from __future__ import annotations
+
+from ..storage.errors import Error
+
+
+class SparkError(Error):
+    """Something about a DataFrame that reads or writes topics."""
+
+    code = "spark"
+
+
+class InvalidOption(SparkError):
+    """An option of a source or sink that is unknown, cannot be read, or does not go with the others."""
+
+    code = "invalid_option"
+
+
+class InvalidOffsets(SparkError):
+    """Offsets in a checkpoint, or in an option, that are not of this source or not of these topics."""
+
+    code = "invalid_offsets"
+
+
+class InvalidColumns(SparkError):
+    """Columns of a DataFrame that no record has, or that have another type there."""
+
+    code = "invalid_columns"
+
+
+class DataLoss(SparkError):
+    """Records that a query was to read are gone: by retention, a power cut, damage, or because a topic was deleted."""
+
+    code = "data_loss"
