@@ -1,26 +1,27 @@
 # The commands of this repository, few and the same as in CI. Each makes the environment it needs; a fresh machine
-# needs Python 3.11+ and nothing else. `make test ARGS="tests/storage -x"` passes arguments on.
+# needs Python 3.11+ and, for Spark, a Java, which .ci/java installs where it can. `make test ARGS="tests/storage -x"`
+# passes arguments on.
 
 PY      := .venv/bin/python
 ARGS    ?=
 FOLDERS := storage transport broker clients spark
 
 .DEFAULT_GOAL := help
-.PHONY: help test smoke demo bench bench-full soak lint fmt type dev clean
+.PHONY: help test smoke demo bench bench-full soak lint fmt type dev java clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-# Whoever asks for a part of the tests has no need of the lab.
-test: lint type ## lint, types, a minute of the lab and every test: what CI runs
+# Whoever asks for a part of the tests has no need of the lab, and perhaps none of Java.
+test: $(if $(ARGS),,java) lint type ## lint, types, a minute of the lab and every test: what CI runs
 	$(if $(ARGS),,$(PY) -m perf --smoke)
 	$(PY) -m pytest -q $(ARGS)
 
 smoke: dev ## does the lab work, and have its own ratios held; a minute
 	$(PY) -m perf --smoke $(ARGS)
 
-demo: ## the main job: 336,776 real flights through a broker and back, checked
-	@.ci/environment .venv-demo demo
+demo: java ## the main job: 336,776 real flights through a broker and back, checked
+	@.ci/environment .venv-demo demo,spark
 	.venv-demo/bin/penstock demo $(ARGS)
 
 bench: ## every figure of perf/ beside this machine's own limits and its peers; minutes
@@ -30,7 +31,7 @@ bench: ## every figure of perf/ beside this machine's own limits and its peers; 
 bench-full: ## also what takes long; about an hour
 	@$(MAKE) --no-print-directory bench ARGS="--full $(ARGS)"
 
-soak: dev ## the same tests with many times the cases, and those marked `soak`
+soak: $(if $(ARGS),,java) dev ## the same tests with many times the cases, and those marked `soak`
 	$(PY) -m pytest -q --soak --timeout 3600 $(ARGS)
 
 lint: dev ## ruff, check and format
@@ -44,11 +45,14 @@ fmt: dev ## format and sort imports in place
 # Pyright sees the tree as the wheel lays it out: a copy with every folder under one import name.
 type: dev ## pyright on the tree as it is shipped
 	@rm -rf build/typed && mkdir -p build/typed
-	@cp -r penstock build/typed/ && cp -r $(FOLDERS) build/typed/penstock/
+	@cp -r penstock pyspark_penstock.py build/typed/ && cp -r $(FOLDERS) build/typed/penstock/
 	$(PY) -m pyright --pythonpath $(PY)
 
 dev:
 	@.ci/environment .venv dev
+
+java:
+	@.ci/java
 
 clean: ## everything that make made, environments included
 	rm -rf build dist penstock.egg-info .venv .venv-demo .venv-bench .pytest_cache .ruff_cache .hypothesis

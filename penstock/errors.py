@@ -42,7 +42,7 @@ from .clients.errors import (
     TaskFailed,
     TimedOut,
 )
-from .spark.errors import DataLoss, InvalidColumns, InvalidOffsets, InvalidOption, SparkError
+from .spark.errors import DataLoss, InvalidColumns, InvalidOffsets, InvalidOption, MissingJava, SparkError
 from .storage.errors import (
     AlreadyOpen,
     BadChecksum,
@@ -149,5 +149,6 @@ __all__ = [
     "InvalidColumns",
     "InvalidOffsets",
     "InvalidOption",
+    "MissingJava",
     "SparkError",
 ]

@@ -3,7 +3,8 @@
     spark.read.format("penstock").option("url", "tcp://host:7070").option("subscribe", "flights").load()
 
 Spark finds the format by itself where penstock is installed (`pyspark_penstock`); elsewhere `register` tells it.
-Nothing here is imported by the rest of penstock but the errors, and pyspark only when a source is.
+Nothing here is imported by the rest of penstock but the errors, and pyspark only when a source is. `java` finds what
+Spark runs on, and says what is missing where it finds nothing.
 """
 
 from __future__ import annotations

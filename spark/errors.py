@@ -37,3 +37,9 @@ class DataLoss(SparkError):
     """Records that a query was to read are gone: by retention, a power cut, damage, or because a topic was deleted."""
 
     code = "data_loss"
+
+
+class MissingJava(SparkError):
+    """There is no Java that is new enough; the message says where it was looked for and how to get one."""
+
+    code = "missing_java"

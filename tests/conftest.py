@@ -13,6 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.spark import driver, spark
+
+__all__ = ["driver", "spark"]  # fixtures; here alone, so that a run has one session
 
 SOAK_FACTOR = 25
 SEED = pytest.StashKey[int]()

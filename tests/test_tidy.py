@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.sources import ROOT, Source, all_sources, walk_files
+from support.sources import ROOT, Source, all_sources, shipped, walk_files
 
 FUNCTION_LINES = 70
 FILE_LINES = 500
@@ -147,6 +148,14 @@ def test_every_folder_is_on_the_map():
     on_the_map = set(re.findall(r"^\s{4}(\w+)/", (ROOT / "README.md").read_text(), re.MULTILINE))
     assert folders - on_the_map == set()
     assert on_the_map - folders == set()
+
+
+def test_every_package_and_door_of_the_tree_is_in_the_wheel():
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    sources = [source for source in shipped() if not source.module.startswith("penstock.spark.examples")]
+    packages = {s.module if s.is_package else s.module.rpartition(".")[0] for s in sources}
+    assert packages - {""} == set(wheel["packages"])
+    assert {source.module for source in sources if "." not in source.module} - {"penstock"} == set(wheel["py-modules"])
 
 
 def _is_ours(folder: Path) -> bool:

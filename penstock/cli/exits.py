@@ -35,6 +35,7 @@ _BY_CODE = {
         "out_of_bounds",
         "no_log",
         "missing_flights",
+        "missing_java",
     ),
     UNAVAILABLE: ("unavailable", "timed_out", "no_broker", "board_unavailable"),
     DAMAGED: ("corrupt", "bad_checksum", "poisoned", "differences"),

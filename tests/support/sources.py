@@ -16,7 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("storage", "transport", "broker", "clients", "spark", "penstock")
-"""The floors from the bottom up; `penstock` is the face. Everything shipped lives in one of them."""
+"""The floors from the bottom up; `penstock` is the face. Everything shipped lives in one of them, but for the doors."""
+DOORS = ("pyspark_penstock.py",)
+"""Modules of the wheel outside of `penstock`, where somebody else looks for them."""
 
 HIDDEN = {"__pycache__", "build", "dist", "node_modules"}
 
@@ -97,8 +99,9 @@ def walk_files(*suffixes: str, root: Path = ROOT) -> Iterator[Path]:
 
 
 def shipped(root: Path = ROOT) -> list[Source]:
-    """Every module of the wheel."""
-    return [_source(path, root) for folder in FOLDERS for path in walk_files(".py", root=root / folder)]
+    """Every module of the wheel, and the examples that lie among them."""
+    inside = [_source(path, root) for folder in FOLDERS for path in walk_files(".py", root=root / folder)]
+    return inside + [_source(root / door, root) for door in DOORS if (root / door).exists()]
 
 
 def all_sources(root: Path = ROOT) -> list[Source]:
