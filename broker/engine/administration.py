@@ -1,9 +1,10 @@
 """Topics as requests: create, alter, delete, list, and find offsets.
 
-Idea: a topic's logs are made first, then it is logged, then it is served. Deleting goes the other way: the
-tombstone is logged, then the topic is closed, then its files go.
+Idea: how a topic comes to be is in topic_maker.py. Deleting goes the other way: the tombstone is logged, then the
+topic is closed, then its files go.
 
-Contract: what is answered is committed. A failure before the commit leaves nothing that anybody could see.
+Contract: what is answered is committed. A failure before the commit leaves nothing that anybody could see. Topics of
+penstock's own are only listed, and only to who names them.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ from ...transport.messages import Topic as TopicMessage
 from ...transport.messages import (
     Topics as TopicsMessage,
 )
-from ..errors import InvalidRequest, LimitReached, TopicExists, Unavailable, UnknownTopic
+from ..errors import InvalidRequest, UnknownTopic
 from . import effects as fx
 from . import settings as topic_settings
 from .catalogue import CatalogueState
 from .house import House
 from .ledger import Ledger
-from .names import check_topic_name
+from .names import check_topic_name, is_reserved
 from .partition import Partition, check_time
-from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
+from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Store
 from .replies import Gather, failure
 from .settings import TopicSettings
+from .topic_maker import TopicMaker
 from .topics import Topic, Topics
 
 
@@ -54,7 +56,7 @@ class Users(Protocol):
 class Administration:
     """Handlers of everything that concerns whole topics."""
 
-    def __init__(self, house: House, port: Port, config: NodeConfig, randomness: Randomness, users: Users) -> None:
+    def __init__(self, house: House, port: Port, config: NodeConfig, maker: TopicMaker, users: Users) -> None:
         self.handlers: Handlers = {
             CreateTopic: self.create, AlterTopic: self.alter, DeleteTopic: self.delete, ListTopics: self.list,
             FindOffsets: self.find_offsets,
@@ -65,30 +67,19 @@ class Administration:
         self._store: Store = house.store
         self._port = port
         self._config = config
-        self._randomness = randomness
+        self._maker = maker
         self._users = users
 
     def create(self, peer: Peer, message: CreateTopic, payload: Payload, now: Now) -> None:
         """Make the logs, then log the topic. Raises InvalidTopic, InvalidSettings, TopicExists, LimitReached."""
         check_topic_name(message.name)
-        self._check_count(message.partitions)
+        self._maker.check_count(message.partitions)
         settings = topic_settings.parse(message.settings)
-        self._check_catalogue()
-        if self._catalogue.head.name_taken(message.name):
-            raise TopicExists(f"topic {message.name} exists already: use it, or delete it first")
-        if len(self._catalogue.head.topics) >= self._config.max_topics:
-            raise LimitReached(
-                f"{self._config.max_topics} topics are there, which is the limit: delete some or raise it"
-            )
-        topic = Topic(message.name, self._randomness(16), settings)
-        self._make(topic, message.partitions)
-        gather = Gather(
-            lambda: self._created(peer, message.request, topic),
-            lambda error: self._not_created(peer, message.request, topic, error),
-        )
-        effect = fx.TopicCreated(topic.name, topic.id, message.partitions, settings.named(), now.wall_us)
-        self._catalogue.propose_in_order(effect, gather.one())
-        gather.ready()
+        self._maker.make(
+            message.name, message.partitions, settings, now,
+            lambda topic: self._answer(peer, message.request, topic),
+            lambda error: self._refuse(peer, message.request, error, []),
+        )  # fmt: skip
 
     def alter(self, peer: Peer, message: AlterTopic, payload: Payload, now: Now) -> None:
         """Change settings, grow. Raises InvalidSettings, InvalidRequest."""
@@ -100,8 +91,8 @@ class Administration:
         count = message.partitions or entry.partitions
         if count < entry.partitions:
             raise InvalidRequest(f"topic {topic.name} has {entry.partitions} partitions and cannot shrink to {count}")
-        self._check_count(count)
-        self._check_catalogue()
+        self._maker.check_count(count)
+        self._maker.check_catalogue()
         grown = [self._house.create(topic, number, settings) for number in range(entry.partitions, count)]
         gather = Gather(
             lambda: self._altered(peer, message.request, topic, settings, grown),
@@ -113,7 +104,7 @@ class Administration:
     def delete(self, peer: Peer, message: DeleteTopic, payload: Payload, now: Now) -> None:
         """Log the tombstone, then end all use, then remove the files."""
         topic = self._topics.get(message.topic)
-        self._check_catalogue()
+        self._maker.check_catalogue()
         gather = Gather(
             lambda: self._deleted(peer, message.request, topic),
             lambda error: self._refuse(peer, message.request, error, []),
@@ -122,8 +113,8 @@ class Administration:
         gather.ready()
 
     def list(self, peer: Peer, message: ListTopics, payload: Payload, now: Now) -> None:
-        """Topics as they stand, by name."""
-        names = message.names or sorted(self._topics.by_name)
+        """Topics as they stand, by name. Those of penstock's own only to who names them."""
+        names = message.names or sorted(name for name in self._topics.by_name if not is_reserved(name))
         found = [self._topics.named(name) for name in names]
         self._port.reply(peer, TopicsMessage(message.request, [self._describe(topic) for topic in found]))
 
@@ -139,14 +130,6 @@ class Administration:
         self._port.reply(peer, Offsets(message.request, found))
 
     # -- after the commit ---------------------------------------------------------------------------
-
-    def _created(self, peer: Peer, request: int, topic: Topic) -> None:
-        self._topics.add(topic)
-        self._answer(peer, request, topic)
-
-    def _not_created(self, peer: Peer, request: int, topic: Topic, error: Error) -> None:
-        self._house.discard(topic)
-        self._port.reply(peer, failure(request, error))
 
     def _altered(self, peer: Peer, request: int, topic: Topic, settings: TopicSettings, grown: list[Partition]) -> None:
         if topic.id in self._topics.by_id:
@@ -171,27 +154,6 @@ class Administration:
         self._port.reply(peer, failure(request, error))
 
     # -- pieces -------------------------------------------------------------------------------------
-
-    def _make(self, topic: Topic, count: int) -> None:
-        try:
-            for number in range(count):
-                topic.add(self._house.create(topic, number, topic.settings))
-        except Error:
-            self._house.discard(topic)
-            raise
-
-    def _check_count(self, count: int) -> None:
-        limit = self._config.max_partitions
-        if not 1 <= count <= limit:
-            raise InvalidRequest(f"{count} partitions are not possible: 1 to {limit}")
-
-    def _check_catalogue(self) -> None:
-        self._catalogue.check_writable()
-        if self._catalogue.damaged:
-            raise Unavailable(
-                f"the metadata log {self._catalogue.log.path} is damaged: topics serve, but none can be created, "
-                "altered or deleted until it is repaired (penstock log repair)"
-            )
 
     def _answer(self, peer: Peer, request: int, topic: Topic) -> None:
         self._port.reply(peer, TopicsMessage(request, [self._describe(topic)]))

@@ -12,6 +12,7 @@ from ...storage.errors import InvalidTopic
 from ..errors import InvalidRequest
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}")
+RESERVED = "__"
 RULE = "1 to 200 characters out of A-Z a-z 0-9 . _ - and no dot at the start"
 
 
@@ -19,8 +20,13 @@ def check_topic_name(name: str) -> None:
     """Raise InvalidTopic unless `name` may be given to a new topic."""
     if not _NAME.fullmatch(name):
         raise InvalidTopic(f"topic name {_shown(name)} is not allowed: {RULE}")
-    if name.startswith("__"):
+    if is_reserved(name):
         raise InvalidTopic(f"topic name {name!r} is not allowed: names starting with __ are reserved for penstock")
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a topic of this name is penstock's own."""
+    return name.startswith(RESERVED)
 
 
 def check_name(what: str, name: str) -> None:

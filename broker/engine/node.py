@@ -41,6 +41,7 @@ from .queues.room import Queues
 from .replies import failure
 from .scheduling import Scheduling
 from .sessions import EXPIRY_CHECK_S, Sessions
+from .topic_maker import TopicMaker
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -77,13 +78,14 @@ class Node:
         self._queues = Queues(self._house, port, config, self._time, randomness)
         self._scheduling = Scheduling(self._house, port, config, self._time)
         self._housekeeping = Housekeeping(self._house, self._queues, config, self._time, now)
+        maker = TopicMaker(self._house, config, randomness)
         self._handlers: Handlers = {
             **self._queues.handlers,
             **self._producing.handlers,
             **self._fetching.handlers,
             **Joining(topics, self._sessions, self._agenda, port, config).handlers,
             **Grouping(topics, self._sessions, port).handlers,
-            **Administration(self._house, port, config, randomness, self).handlers,
+            **Administration(self._house, port, config, maker, self).handlers,
             **self._scheduling.handlers,
             **Greeting(port, config, self._incarnation, self.stats).handlers,
         }

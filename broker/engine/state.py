@@ -29,6 +29,7 @@ from .queues.shelves import Shelves
 from .queues.table import QueueTable
 from .queues.timetable import ScheduleBody, Timetable
 from .queues.unfinished import unfinished
+from .transactions.decisions import Transaction, TransactionTable
 from .transactions.stages import Stage, Staged, StageTable
 from .voids import Voids, VoidsBody
 
@@ -48,7 +49,7 @@ class SnapshotBody(Struct, array_like=True):
     configuration: dict[str, Any]  # of the Raft group; empty on a standalone node
     producers: list[Producer]
     groups: list[GroupState]
-    transactions: list[Any] = []  # reserved: epochs of transactions
+    transactions: list[Transaction] = []  # only in partitions of `__txn`
     outbox: list[OutboxEntry] = []
     queues: list[QueueBody] = []
     keys: KeyTableBody = KeyTableBody()
@@ -79,6 +80,7 @@ class PartitionState:
         self.kept = Kept()
         self.shelves = Shelves()
         self.stages = StageTable()
+        self.transactions = TransactionTable()
         self.ahead = False  # of what is committed: then the shelves are another's
 
     def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
@@ -128,6 +130,12 @@ class PartitionState:
                 self.schedules.fired(effect)
             case fx.StagesDropped(stages):
                 self.stages.dropped(stages)
+            case fx.TransactionDecided():
+                self.transactions.decided(effect, time_us)
+            case fx.TransactionFinished(name, epoch):
+                self.transactions.finished(name, epoch)
+            case fx.TransactionsForgotten(names):
+                self.transactions.forgotten(names)
             case _:
                 raise fx.UnknownEffect(f"effect {type(effect).__name__} stands in the log of a partition")
 
@@ -176,7 +184,7 @@ class PartitionState:
             self.producers.dump(), self.groups.dump(), outbox=self.outbox.dump(), queues=self.queues.dump(),
             keys=self.keys.dump(), voids=self.voids.dump(),
             outbox_last=self.outbox.last, kept=kept, schedules=self.schedules.dump(),
-            shelves=shelves, stages=self.stages.dump(),
+            shelves=shelves, stages=self.stages.dump(), transactions=self.transactions.dump(),
         )  # fmt: skip
 
     def copy(self) -> PartitionState:
@@ -210,6 +218,7 @@ class PartitionState:
         state.outbox = Outbox.load(stored.outbox, stored.outbox_last)
         state.kept = Kept.load(stored.kept)
         state.stages = StageTable.load(stored.stages)
+        state.transactions = TransactionTable.load(stored.transactions)
         return state
 
 

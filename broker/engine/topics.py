@@ -4,15 +4,16 @@ Idea: what the catalogue says exists, joined with the partitions that could be o
 not be opened stays in its place with the reason, so that the others serve.
 
 Contract: lookups raise UnknownTopic, UnknownPartition, Unavailable with one sentence. Ids are what requests
-name; names are for people and for creating.
+name; names are for people and for creating. By its id nobody gets at a topic of penstock's own: InvalidTopic.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage.errors import Error
+from ...storage.errors import Error, InvalidTopic
 from ..errors import Unavailable, UnknownPartition, UnknownTopic
+from .names import is_reserved
 from .partition import Partition
 from .settings import TopicSettings
 
@@ -27,6 +28,7 @@ class Topic:
         self.name = name
         self.id = id_
         self.settings = settings
+        self.reserved = is_reserved(name)  # penstock's own
         self.partitions: list[Partition | Error] = []
         self.readable: list[Partition] = []
         self.memberships: dict[str, Membership] = {}
@@ -67,10 +69,12 @@ class Topics:
             del self.by_name[topic.name]
 
     def get(self, id_: bytes) -> Topic:
-        """A topic by id. Raises UnknownTopic."""
+        """A topic by id. Raises UnknownTopic, InvalidTopic."""
         topic = self.by_id.get(id_)
         if topic is None:
             raise UnknownTopic(f"topic id {id_.hex()} is unknown: it was deleted, or belongs to another broker")
+        if topic.reserved:
+            raise InvalidTopic(f"topic {topic.name} is penstock's own: it can be listed by its name, and nothing else")
         return topic
 
     def named(self, name: str) -> Topic:
@@ -81,9 +85,9 @@ class Topics:
         return topic
 
     def partition(self, id_: bytes, number: int) -> Partition:
-        """An open partition. Raises UnknownTopic, UnknownPartition, Unavailable."""
+        """An open partition. Raises UnknownTopic, InvalidTopic, UnknownPartition, Unavailable."""
         topic = self.by_id.get(id_)
-        if topic is not None and 0 <= number < len(topic.partitions):
+        if topic is not None and not topic.reserved and 0 <= number < len(topic.partitions):
             found = topic.partitions[number]
             if isinstance(found, Partition):
                 return found

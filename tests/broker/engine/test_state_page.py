@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from penstock.broker.engine import catalogue, dedup, effects, groups, producers, state, voids
 from penstock.broker.engine.queues import kept, leases, outbox, queue, shelf_bodies, timetable
-from penstock.broker.engine.transactions import stages
+from penstock.broker.engine.transactions import decisions, stages
 
 PAGE = Path(effects.__file__).with_name("STATE.md").read_text()
 EFFECTS = [
@@ -21,6 +21,7 @@ STRUCTS = [
     outbox.OutboxEntry, kept.KeptBody, timetable.ScheduleBody, dedup.KeyTableBody, voids.VoidsBody,
     shelf_bodies.ShelvesBody, shelf_bodies.ShelfBody, shelf_bodies.RunName,
     shelf_bodies.RunBody, stages.Stage,
+    decisions.Transaction, decisions.Decision,
 ]  # fmt: skip
 
 
