@@ -33,6 +33,7 @@ class Job(NamedTuple):
     seq: int
     limit_seq: int
     size: int
+    whole: bool = False  # with what is staged
 
 
 class Warmer:
@@ -86,7 +87,7 @@ class Warmer:
 def _read_in(job: Job) -> None:
     reader = LogReader(job.path, Files(), limit=lambda: job.limit_seq)
     try:
-        cursor = reader.cursor_after(job.seq - 1)
+        cursor = reader.cursor_after(job.seq - 1, whole=job.whole)
         left = max(job.size, AHEAD_BYTES)
         while left > 0 and (chunk := cursor.next(min(left, 1 << 20), job.limit_seq)) is not None:
             left -= len(chunk.buffer)

@@ -138,5 +138,5 @@ class SocketPort:
         try:
             return cursor.next(max_bytes, limit_seq, cached=True)
         except NotCached:
-            self._warmer.warm(Job(token, cursor.path, cursor.seq, limit_seq, max_bytes))
+            self._warmer.warm(Job(token, cursor.path, cursor.seq, limit_seq, max_bytes, cursor.whole))
             return COLD

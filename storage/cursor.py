@@ -7,9 +7,12 @@ it counts as damaged.
 A mapped reader that keeps up with a writer finds one batch right where it stands: `follow` takes that without
 looking at anything else, and leaves all other cases to `next`.
 
+What is staged nobody reads: a cursor passes such batches by, many at once where the index shows many, and never reads
+the columns of a large one. Only those who replay a log, or publish what was staged, have a cursor that hands it out.
+
 Contract: every batch handed out has its header, seq and chain verified; columns are verified by whoever decodes
 them. Damage is raised as Corrupt with the offset where good records go on; a cut that took back what was read is
-Diverged. After an error the cursor stays where it was.
+Diverged. After an error the cursor stays where it was, or behind staged batches.
 Must not know: how far may be read, and why.
 """
 
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from . import index
-from .batch import HEADER_BYTES, Batch, Kind, parse
+from .batch import HEADER_BYTES, HEADER_BYTES_MAX, Batch, Kind, parse
 from .errors import Corrupt, Diverged, InvalidBatch, OutOfBounds, StorageError
 from .layout import DATA_START, SEQ_LIMIT, SegmentName, word
 from .recovery import declared_bytes, end_offset_of
@@ -39,6 +42,10 @@ GUESS_BYTES = 8192
 GUESS_BATCHES = 4
 """At most so many of them: what a queue group has said, and the record after it."""
 
+_STAGED = int(Kind.STAGED)
+_ENDLESS = 1 << 32
+"""More bytes than any batch has."""
+
 
 class NotCached(StorageError):
     """The next bytes are not in memory: reading them would wait for the disk."""
@@ -48,10 +55,10 @@ class NotCached(StorageError):
 
 
 class Chunk(msgspec.Struct, gc=False):
-    """Whole consecutive batches of one segment, state batches included.
+    """Whole batches of one segment that follow each other, but for staged ones between them; state batches included.
 
-    `offset` is the first record asked for: the first batch may begin before it. `buffer` is a view of the
-    mapping when the reader is mapped, else bytes; `batches` are parsed over it.
+    `offset` is the first record asked for: the first batch may begin before it. `buffer` is these batches back to
+    back; when the reader is mapped it is a view of the mapping, which staged ones may stand in, too.
     """
 
     buffer: Buffer
@@ -67,9 +74,13 @@ class Cursor:
 
     __slots__ = (
         "_ahead", "_checksum", "_last_bytes", "_limit", "_mapping", "_name", "_reader", "offset", "position", "seq",
+        "whole",
     )  # fmt: skip
 
-    def __init__(self, reader: LogReader, name: SegmentName, seq: int, position: int, offset: int) -> None:
+    def __init__(
+        self, reader: LogReader, name: SegmentName, seq: int, position: int, offset: int, *, whole: bool = False
+    ) -> None:
+        """`whole`: staged batches are handed out with all others."""
         self._reader = reader
         self._name = name
         self._checksum: int | None = None
@@ -80,6 +91,7 @@ class Cursor:
         self.seq = seq
         self.position = position
         self.offset = offset
+        self.whole = whole
 
     @property
     def path(self) -> str:
@@ -103,12 +115,19 @@ class Cursor:
             Diverged: what was read before is void by now; the message names the valid end.
             OutOfBounds: retention took it.
         """
-        known = self._known_limit(self.seq if limit_seq is None else limit_seq)
-        limit = known if limit_seq is None else limit_seq
-        if self.seq > limit:
-            return None
-        if cached and self.seq == limit and (chunk := self._newest()) is not None:
-            return chunk
+        while True:
+            known = self._known_limit(self.seq if limit_seq is None else limit_seq)
+            limit = known if limit_seq is None else limit_seq
+            if self.seq > limit:
+                return None
+            chunk = self._read_on(limit, max_bytes, cached)
+            if chunk is not None:
+                return chunk
+
+    def _read_on(self, limit: int, max_bytes: int, cached: bool) -> Chunk | None:
+        """The next batches up to `limit`; None when these were all staged."""
+        if cached and self.seq == limit and (newest := self._newest()) is not None:
+            return self._advance(newest.buffer, [newest])
         segment = self._segment()
         last = min(limit, self._last_in_segment())
         size = self._run_bytes(segment, last, max_bytes, cached)
@@ -116,7 +135,10 @@ class Cursor:
         batches = self._accept(data, last, max_bytes)
         if not batches:
             data, batches = self._insist(last, data, cached)
-        return self._advance(data, batches)
+        chunk = self._advance(data, batches)
+        if chunk is None:
+            self._pass_more(last, end_offset_of(batches[-1]), cached)
+        return chunk
 
     def follow(self, committed: int) -> Batch | None:
         """The next batch, when it is the last one that the board word `committed` says, and mapped already.
@@ -138,13 +160,13 @@ class Cursor:
         self.offset = batch.base_offset + batch.record_count
         return batch
 
-    def _newest(self) -> Chunk | None:
+    def _newest(self) -> Batch | None:
         """The next batch from the writer's memory, when it is the one written last: no system call for who keeps up."""
         newest = None if self._reader.newest is None else self._reader.newest()
         if newest is None or newest.seq != self.seq or newest.position != self.position:
             return None
         batch = parse(newest.batch)
-        return self._advance(newest.batch, [batch]) if batch.previous == self._checksum else None
+        return batch if batch.previous == self._checksum else None
 
     def _known_limit(self, wanted: int) -> int:
         """The reader's limit, asked for anew when `wanted` is beyond it: so the reader learns of a cut before that."""
@@ -206,7 +228,8 @@ class Cursor:
         if last - self.seq < GUESS_BATCHES and 0 < self._last_bytes <= GUESS_BYTES // 2:
             return min(GUESS_BYTES, max_bytes)
         first, count = self.seq - segment.name.base_seq, last - self.seq + 1
-        return index.run_bytes(file, first, count, self.position, max_bytes, cached=cached) or max_bytes
+        size = index.run_bytes(file, first, count, self.position, max_bytes, cached=cached, whole=self.whole)
+        return size or max_bytes
 
     def _fetch(self, segment: SegmentReader, size: int, cached: bool) -> Buffer:
         if not cached:
@@ -219,18 +242,21 @@ class Cursor:
         return data
 
     def _accept(self, data: Buffer, last: int, max_bytes: int) -> list[Batch]:
-        """The batches of `data` that follow the cursor."""
+        """The batches of `data` that follow the cursor; of staged ones that are passed by the header is enough."""
         found: list[Batch] = []
         seq, checksum, position, view = self.seq, self._checksum, 0, memoryview(data)
         while seq <= last and position < len(view):
             try:
-                batch = parse(view, position)
+                batch = parse(view, position, available=_ENDLESS)
             except InvalidBatch:
                 break
             if batch.seq != seq or (checksum is not None and batch.previous != checksum):
                 break
             position += batch.batch_bytes
-            if found and (position > max_bytes or len(found) == CHUNK_BATCHES):
+            if self.whole or batch.kind != _STAGED:
+                if position > len(view) or (found and position > max_bytes):
+                    break
+            if len(found) == CHUNK_BATCHES:
                 break
             found.append(batch)
             seq, checksum = seq + 1, batch.header_checksum
@@ -265,19 +291,59 @@ class Cursor:
             following = self._reader.base_offset(self._reader.place_of(self.seq) + 1)
         return corrupt(segment.ref.path, self.position, reason, following)
 
-    def _advance(self, data: Buffer, batches: list[Batch]) -> Chunk:
-        first, last = batches[0], batches[-1]
+    def _advance(self, data: Buffer, batches: list[Batch]) -> Chunk | None:
+        """Go behind these batches; None when all of them were staged, and are passed by."""
+        last = batches[-1]
         size = sum([batch.batch_bytes for batch in batches])
         end = end_offset_of(last)
-        chunk = Chunk(
-            data if len(data) == size else memoryview(data)[:size], batches, first.seq, last.seq, self.offset, end
-        )  # fmt: skip
-        self.seq, self.position, self._checksum = last.seq + 1, self.position + size, last.header_checksum
+        wanted = batches if self.whole else [batch for batch in batches if batch.kind != _STAGED]
+        if len(wanted) == len(batches):
+            buffer = data if len(data) == size else memoryview(data)[:size]
+        else:
+            buffer = memoryview(data)[:size] if self._reader.mapped else _joined(wanted)
+        chunk = Chunk(buffer, wanted, wanted[0].seq, wanted[-1].seq, self.offset, end) if wanted else None
         self._last_bytes = last.batch_bytes
-        self.offset = max(end, self.offset)
+        self._move_behind(last, self.position + size)
+        return chunk
+
+    def _move_behind(self, last: Batch, position: int) -> None:
+        self.seq, self.position, self._checksum = last.seq + 1, position, last.header_checksum
+        self.offset = max(end_offset_of(last), self.offset)
         if self._reader.mapped:
             self._ahead = word(self._reader.generation, self.seq)
-        return chunk
+
+    def _pass_more(self, last_seq: int, offset: int, cached: bool) -> None:
+        """Staged batches often come in large numbers: go behind those that the index shows, if the last one agrees.
+
+        It must begin at `offset`, as they all do: so no records stand between them.
+        """
+        if self.seq > last_seq:
+            return
+        segment = self._segment()
+        file = segment.index_file()
+        first, count = self.seq - segment.name.base_seq, last_seq - self.seq + 1
+        found = None if file is None else index.staged_run(file, first, count, cached=cached)
+        if found is None:
+            return
+        many, row = found
+        try:
+            batch = parse(self._fetch_header(segment, row.position, cached), available=_ENDLESS)
+        except InvalidBatch:
+            return
+        told = (batch.seq, batch.kind, batch.base_offset, batch.header_checksum)
+        if told == (self.seq + many - 1, _STAGED, offset, row.header_checksum) and row.position >= self.position:
+            self._move_behind(batch, row.end_position)
+
+    def _fetch_header(self, segment: SegmentReader, position: int, cached: bool) -> Buffer:
+        data = (segment.file.pread_cached if cached else segment.file.pread)(HEADER_BYTES_MAX, position)
+        if data is None:
+            raise NotCached(f"a header at {position} of {segment.ref.path} is not in memory")
+        return data
+
+
+def _joined(batches: list[Batch]) -> Buffer:
+    """Batches that stood apart, back to back; one by itself is not copied."""
+    return batches[0].buffer if len(batches) == 1 else b"".join([batch.buffer for batch in batches])
 
 
 def corrupt(path: str, position: int, reason: str, following: int | None) -> Corrupt:

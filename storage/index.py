@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import layout
-from .batch import Batch, ColumnId
+from .batch import HEADER_BYTES_MAX, Batch, ColumnId, Kind
 from .layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow
 from .recovery import Read, walk
 
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from .files import File
 
 _RUN_ROWS = 64
+_KIND_AT = layout.INDEX_ROW.fields["kind"][1]  # pyright: ignore[reportOptionalSubscript]
+
+STAGED_ROWS = 1024
+"""Rows looked at in one go by who passes over what is staged."""
+
+_STAGED = bytes([Kind.STAGED])
+
+PASSED_BYTES = 16 << 10
+"""A staged batch up to this size is read with the others around it rather than left out of a read."""
 
 
 class IndexRows(Sequence[IndexRow]):
@@ -44,23 +53,43 @@ class IndexRows(Sequence[IndexRow]):
         return IndexRow(*INDEX_ROW_STRUCT.unpack(data))
 
 
-def run_bytes(file: File, first: int, count: int, position: int, most: int, *, cached: bool = False) -> int:
+def run_bytes(file: File, first: int, count: int, position: int, most: int, *, cached: bool, whole: bool) -> int:
     """Bytes of as many whole batches from row `first` on as fit into `most`; 0 when the rows do not help.
 
-    With `cached`, rows that are not in memory do not help.
+    With `cached`, rows that are not in memory do not help. Unless `whole`, of a large staged batch there is no more
+    than the header, and then it is the last one.
     """
     wanted = min(count, _RUN_ROWS)
     read = file.pread_cached if cached else file.pread
     data = read(wanted * INDEX_ROW_BYTES, layout.INDEX_HEADER_BYTES + first * INDEX_ROW_BYTES) or b""
     if wanted == 1:  # following a log record by record: numpy would cost more than the read
         row = INDEX_ROW_STRUCT.unpack(data) if len(data) == INDEX_ROW_BYTES else None
-        return row[7] if row is not None and row[1] == position else 0
+        if row is None or row[1] != position:
+            return 0
+        return row[7] if whole or row[8] != Kind.STAGED else min(row[7], HEADER_BYTES_MAX)
     rows = np.frombuffer(data, layout.INDEX_ROW, len(data) // INDEX_ROW_BYTES)
     if len(rows) == 0 or rows["position"][0] != position:
         return 0
     ends = rows["position"] + rows["batch_bytes"].astype(np.int64) - position
+    if not whole and Kind.STAGED in data[_KIND_AT::INDEX_ROW_BYTES]:
+        large = np.flatnonzero((rows["kind"] == Kind.STAGED) & (rows["batch_bytes"] > PASSED_BYTES))
+        if len(large):
+            ends = ends[: large[0] + 1]
+            ends[-1] += HEADER_BYTES_MAX - int(rows["batch_bytes"][large[0]])
     fits = int(np.searchsorted(ends, most, side="right"))
     return max(int(ends[max(fits - 1, 0)]), 0)
+
+
+def staged_run(file: File, first: int, count: int, *, cached: bool = False) -> tuple[int, IndexRow] | None:
+    """How many staged batches follow each other from row `first` on, at most `count`, and the row of the last one."""
+    read = file.pread_cached if cached else file.pread
+    size = min(count, STAGED_ROWS) * INDEX_ROW_BYTES
+    data = read(size, layout.INDEX_HEADER_BYTES + first * INDEX_ROW_BYTES) or b""
+    kinds = bytes(data[_KIND_AT::INDEX_ROW_BYTES])
+    many = len(kinds) - len(kinds.lstrip(_STAGED))
+    if not many:
+        return None
+    return many, IndexRow(*INDEX_ROW_STRUCT.unpack_from(data, (many - 1) * INDEX_ROW_BYTES))
 
 
 def last_at_or_before(rows: Sequence[IndexRow], offset: int) -> int:

@@ -196,9 +196,20 @@ class LogReader:
         place, seq, row = self._find(offset, limit)
         return Cursor(self, self.names[place], seq, row.position, offset)
 
-    def cursor_after(self, seq: int) -> Cursor:
-        """A cursor whose next batch is the one after `seq`, whatever its kind: for those who replay a log."""
-        return self._despite_removal(lambda: self._cursor_at_end(self.end_offset_at(seq), seq))
+    def cursor_after(self, seq: int, *, whole: bool = True) -> Cursor:
+        """A cursor whose next batch is the one after `seq`, whatever its kind: for those who replay a log.
+
+        Not `whole`: but for staged ones.
+        """
+        return self._despite_removal(lambda: self._cursor_at_end(self.end_offset_at(seq), seq, whole=whole))
+
+    def cursor_at(self, seq: int) -> Cursor:
+        """A cursor whose next batch is `seq`, of any kind, whatever became of the one before. Raises Corrupt."""
+        segment = self.segment_of(seq)
+        row = self.row(seq) if seq >= segment.name.base_seq else None
+        if row is None:
+            raise Corrupt(f"batch {seq} of {segment.ref.path} is damaged or gone", path=segment.ref.path)
+        return Cursor(self, segment.name, seq, row.position, row.base_offset, whole=True)
 
     def _despite_removal(self, find: Callable[[], Cursor]) -> Cursor:
         """Find again while segments that were known turn out to be gone: what is asked for may stand in another one."""
@@ -210,7 +221,7 @@ class LogReader:
                 if self.names == known:
                     raise
 
-    def _cursor_at_end(self, offset: int, limit: int) -> Cursor:
+    def _cursor_at_end(self, offset: int, limit: int, *, whole: bool = False) -> Cursor:
         place = self.place_of(limit + 1)
         segment = self.segment(self.names[place])
         position = DATA_START
@@ -220,7 +231,7 @@ class LogReader:
                 position = row.end_position
             elif mark is not None and mark.seq == limit:
                 position = mark.end_position
-        return Cursor(self, segment.name, limit + 1, position, offset)
+        return Cursor(self, segment.name, limit + 1, position, offset, whole=whole)
 
     def _find(self, offset: int, limit: int) -> tuple[int, int, layout.IndexRow]:
         """Place of the segment, seq and row of the batch that holds `offset`. Raises Corrupt."""

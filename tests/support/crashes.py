@@ -178,7 +178,8 @@ class Survivor:
         return self._all(LogReader(PATH, self.files, limit=lambda: limit), limit)
 
     def _all(self, reader: LogReader, limit: int) -> list[Batch]:
-        cursor = Cursor(reader, reader.names[0], reader.names[0].base_seq, layout.DATA_START, reader.base_offset(0))
+        name, first = reader.names[0], reader.base_offset(0)
+        cursor = Cursor(reader, name, name.base_seq, layout.DATA_START, first, whole=True)
         found: list[Batch] = []
         while (chunk := cursor.next(limit_seq=limit)) is not None:
             found += chunk.batches

@@ -1,0 +1,102 @@
+"""Reading what was staged: the next batches of one stage, to be published.
+
+Idea: a stage knows in which runs of seqs its batches stand; they are read there, one run after the other, as much at
+once as is published at once.
+
+Contract: `done` is called once, at once or from a later `warmed`, with batches of that stage in order and with all of
+their columns verified, about `max_bytes` of them but one at least; `error` says why the one behind them cannot be read.
+Memory: what is handed over. Must not know why it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from ....storage.batch import Batch, Kind
+from ....storage.errors import Corrupt, Error
+from ..ports import COLD, Cold, Port
+
+if TYPE_CHECKING:
+    from ....storage.reader import Chunk, Cursor
+    from ..partition import Partition
+
+
+class Portion:
+    """Batches that were asked for. `batches` are there once `done` was called."""
+
+    __slots__ = ("batches", "cursor", "done", "error", "left", "max_bytes", "partition", "size", "stage")
+
+    def __init__(self, partition: Partition, stage: int, max_bytes: int, done: Callable[[Portion], None]) -> None:
+        """Of what is not published yet, as committed; nothing when there is no such stage."""
+        found = partition.ledger.applied.stages.get(stage)
+        self.partition = partition
+        self.stage = stage
+        self.max_bytes = max_bytes
+        self.done = done
+        self.left = [] if found is None else found.runs[::-1]  # where to read, the next run last
+        self.batches: list[Batch] = []
+        self.size = 0
+        self.error: Error | None = None
+        self.cursor: Cursor | None = None  # in the next run
+
+    @property
+    def open(self) -> bool:
+        """Whether there is more to read."""
+        return bool(self.left) and self.size < self.max_bytes and self.error is None
+
+
+class StageReader:
+    """Reads portions."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+
+    def read(self, portion: Portion) -> None:
+        """Read on, and tell when all is there."""
+        try:
+            while portion.open:
+                chunk = self._next(portion)
+                if chunk is COLD:
+                    return
+                _take(portion, chunk)
+        except Error as error:
+            portion.error = error
+        except OSError as error:
+            portion.error = Corrupt(f"what is staged in {portion.partition!r} cannot be read: {error}")
+        portion.cursor = None
+        portion.done(portion)
+
+    def warmed(self, portion: Portion) -> None:
+        """Pages are in memory now."""
+        if portion.cursor is not None:
+            self.read(portion)
+
+    def _next(self, portion: Portion) -> Chunk | Literal[Cold.COLD] | None:
+        first, many = portion.left[-1]
+        if portion.cursor is None:
+            portion.cursor = portion.partition.reader.cursor_at(first)
+        return self._port.read(portion.cursor, portion.max_bytes - portion.size, first + many - 1, portion)
+
+
+def _take(portion: Portion, chunk: Chunk | None) -> None:
+    """The batches of a chunk. Raises what damage raises."""
+    if chunk is None:
+        first, _ = portion.left[-1]
+        raise Corrupt(f"batch {first} of {portion.partition!r} is not there to be read, though it is committed")
+    for batch in chunk.batches:
+        batch.check()
+        if (batch.kind, batch.producer_id) != (Kind.STAGED, portion.stage):
+            raise Corrupt(f"batch {batch.seq} of {portion.partition!r} is none of stage {portion.stage:x}")
+        portion.batches.append(batch)
+        portion.size += batch.batch_bytes
+        _step(portion)
+
+
+def _step(portion: Portion) -> None:
+    """The next batch of the runs that are left is read."""
+    first, many = portion.left.pop()
+    if many > 1:
+        portion.left.append((first + 1, many - 1))
+    else:
+        portion.cursor = None
