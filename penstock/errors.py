@@ -42,7 +42,16 @@ from .clients.errors import (
     TaskFailed,
     TimedOut,
 )
-from .spark.errors import DataLoss, InvalidColumns, InvalidOffsets, InvalidOption, MissingJava, SparkError
+from .spark.errors import (
+    DataLoss,
+    InvalidColumns,
+    InvalidOffsets,
+    InvalidOption,
+    MissingJava,
+    SparkError,
+    StaleCheckpoint,
+    UnknownQuery,
+)
 from .storage.errors import (
     AlreadyOpen,
     BadChecksum,
@@ -151,4 +160,6 @@ __all__ = [
     "InvalidOption",
     "MissingJava",
     "SparkError",
+    "StaleCheckpoint",
+    "UnknownQuery",
 ]

@@ -43,3 +43,15 @@ class MissingJava(SparkError):
     """There is no Java that is new enough; the message says where it was looked for and how to get one."""
 
     code = "missing_java"
+
+
+class StaleCheckpoint(SparkError):
+    """A checkpoint that is older than what its query has written: going on from it would lose rows, or repeat them."""
+
+    code = "stale_checkpoint"
+
+
+class UnknownQuery(SparkError):
+    """A task that Spark does not tell which micro-batch of which query it belongs to."""
+
+    code = "unknown_query"

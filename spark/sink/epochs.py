@@ -1,0 +1,52 @@
+"""Under which name and number a write is committed, so that the same write is known when it comes again.
+
+Idea: a streaming query has an id that its checkpoint keeps, and numbers its micro-batches; both together are what
+Spark repeats after a crash. A batch write has neither: it gets a name of its own, which makes it one atomic write,
+or the one that its author gives it with a version, which makes it one write however often the job is run.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from xxhash import xxh3_64_hexdigest
+
+from ..errors import UnknownQuery
+
+NAME_MAX = 200
+"""Characters in the name of a transaction."""
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+"""What Spark tells each task of a streaming query about it."""
+
+
+class Epoch(NamedTuple):
+    """One write: the name of a transaction, and the number under which it is committed."""
+
+    transaction: str
+    number: int
+
+
+def batch_epoch(transaction: str, version: int | None, nobodys: str) -> Epoch:
+    """Of a batch write: what its author said, or else a name that is `nobodys` and that the broker soon forgets."""
+    return Epoch(f"~{nobodys}", 1) if version is None else Epoch(transaction, version)
+
+
+def stream_epoch(transaction: str, topic: str, task_property: Callable[[str], str | None]) -> Epoch:
+    """Of the micro-batch that a task belongs to; `task_property` is what Spark tells it. Raises UnknownQuery."""
+    query, batch = task_property(QUERY_ID), task_property(BATCH_ID)
+    if batch is None or not (transaction or query):
+        raise UnknownQuery(
+            "this task does not know which micro-batch of which query it belongs to: write with "
+            'df.writeStream...start(), or inside foreachBatch with the options "txnId" and "txnVersion"'
+        )
+    return Epoch(transaction or query_transaction(str(query), topic), int(batch))
+
+
+def query_transaction(query: str, topic: str) -> str:
+    """The name under which a query commits what it writes to `topic` ("": to those that its rows name)."""
+    name = f"{query}.{topic}" if topic else query
+    return name if len(name) <= NAME_MAX else f"{query}.{xxh3_64_hexdigest(topic.encode())}"

@@ -1,0 +1,114 @@
+"""Rows as Spark hands them to a task, taken apart by topic and gathered until they are worth sending.
+
+Idea: Spark cuts rows into batches of its own size, penstock wants some hundred KiB for each partition: rows gather
+by topic until there is enough for all of its partitions. With a topic column a stable sort by topic and one `take`
+bring the rows of each topic together.
+Contract: rows of one topic keep their order. No loop over rows. Bounded: what is gathered over all topics stays
+below GATHERED_BYTES_MAX and one batch of Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from ...storage.errors import InvalidBatch
+from ...transport.producer_session import TARGET_BYTES
+from .columns import Layout
+
+GATHERED_BYTES_MAX = 32 << 20
+"""Gathered over all topics before all of it is sent."""
+
+
+class Sender(Protocol):
+    """What records of one topic are given to: a producer."""
+
+    @property
+    def partitions(self) -> int: ...
+
+    def send_many_nowait(self, values: pa.Table, /) -> int: ...
+
+
+class Shelf:
+    """What is gathered for one topic."""
+
+    def __init__(self, sender: Sender) -> None:
+        self.sender = sender
+        self.batches: list[pa.RecordBatch] = []
+        self.size = 0
+
+    @property
+    def is_worth_sending(self) -> bool:
+        return self.size >= TARGET_BYTES * self.sender.partitions
+
+
+class Rows:
+    """All rows of one task on their way to producers, which `sender_of` makes by topic."""
+
+    def __init__(self, layout: Layout, sender_of: Callable[[str], Sender]) -> None:
+        self.count = 0
+        self._layout = layout
+        self._sender_of = sender_of
+        self._shelves: dict[str, Shelf] = {}
+        self._gathered = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take one batch of Spark's. Raises InvalidBatch for rows that cannot be records, and what sending raises."""
+        for topic, part in by_topic(batch, self._layout):
+            shelf = self._shelves.get(topic)
+            if shelf is None:
+                shelf = self._shelves[topic] = Shelf(self._sender_of(topic))
+            shelf.batches.append(part)
+            shelf.size += part.nbytes
+            self._gathered += part.nbytes
+            if shelf.is_worth_sending:
+                self._send(shelf)
+        self.count += batch.num_rows
+        if self._gathered > GATHERED_BYTES_MAX:
+            self.send()
+
+    def send(self) -> None:
+        """Hand over whatever is gathered."""
+        for shelf in self._shelves.values():
+            if shelf.batches:
+                self._send(shelf)
+
+    def _send(self, shelf: Shelf) -> None:
+        batches, shelf.batches = shelf.batches, []
+        self._gathered -= shelf.size
+        shelf.size = 0
+        shelf.sender.send_many_nowait(pa.Table.from_batches(batches))
+
+
+def by_topic(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each topic, as columns of records. Raises InvalidBatch for a row without a value or a topic."""
+    if not batch.num_rows:
+        return
+    records = pa.RecordBatch.from_arrays([batch.column(at) for at in layout.places], list(layout.names))
+    _check_filled(records.column("value"), "value", "filter such rows out, or coalesce(value, ...)")
+    if layout.topic_at < 0:
+        yield layout.topic, records
+        return
+    topics = batch.column(layout.topic_at)
+    _check_filled(topics, "topic", 'filter such rows out, or give the option "topic"')
+    found = topics.dictionary_encode()
+    names: list[str] = found.dictionary.to_pylist()
+    if len(names) == 1:
+        yield names[0], records
+        return
+    codes = found.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    records = records.take(pa.array(order))
+    ends = np.bincount(codes).cumsum().tolist()
+    for name, start, end in zip(names, [0, *ends], ends, strict=False):
+        yield name, records.slice(start, end - start)
+
+
+def _check_filled(column: pa.Array, name: str, way_out: str) -> None:
+    if column.null_count:
+        raise InvalidBatch(
+            f"{column.null_count} of {len(column)} rows have null as their {name}, and a record needs one: {way_out}"
+        )
