@@ -84,7 +84,7 @@ ONLY_IN = {
     },
     "click": {"penstock.cli"},
     "rich": {"penstock.cli", "penstock.demo", "penstock.spark"},
-    "pyspark": {"penstock.spark", "pyspark_penstock"},
+    "pyspark": {"penstock.spark", "pyspark_penstock", "penstock.demo.delays"},  # the last for its types alone
     "py4j": {"penstock.spark"},
 }
 
@@ -93,7 +93,7 @@ CORE = {"click", "cronsim", "msgpack", "msgspec", "numpy", "posix_ipc", "rich", 
 FREE_OF_THE_CORE_RULE = ["penstock.spark", "pyspark_penstock", "penstock.demo", "penstock.clients.testing"]
 
 # Must load without any extra all the same: the face loads them.
-LOADED_BY_THE_FACE = ["penstock.spark", "penstock.spark.errors", "penstock.spark.java"]
+LOADED_BY_THE_FACE = ["penstock.spark", "penstock.spark.errors", "penstock.spark.java", "penstock.spark.jvm"]
 
 # Not inside the package, so that it has nothing to import relatively.
 OUTSIDE = ["penstock.spark.examples", "pyspark_penstock"]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from penstock.spark import java
+from penstock.spark import java, jvm
 from support.servers import descendants, end_of
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def settings(folder: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
     }
 
 
@@ -64,23 +65,6 @@ def start(folder: str, master: str = MASTER) -> SparkSession:
         return builder.config(map=settings(folder)).getOrCreate()
 
 
-def end(session: SparkSession) -> None:
-    """Stop it and its JVM, which would else live as long as this process."""
-    from pyspark import SparkContext
-
-    session.stop()
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    jvm: subprocess.Popen[bytes] = gateway.proc
-    left = descendants(jvm.pid)
-    SparkContext._gateway = SparkContext._jvm = None
-    gateway.shutdown()
-    assert jvm.stdin is not None
-    jvm.stdin.close()  # it ends with this pipe
-    jvm.wait(30)
-    _wait_for_end(left)
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session of the run. What a test sets in its configuration, it sets back."""
@@ -91,7 +75,7 @@ def spark() -> Iterator[SparkSession]:
         try:
             yield session
         finally:
-            end(session)
+            jvm.end(session)
 
 
 Run = Callable[..., "Driver"]
@@ -116,7 +100,7 @@ class Driver:
     """A driver program in processes of its own: its Python, the JVM and their workers.
 
     The program is text. It makes its session by `support.spark.start(sys.argv[1])`, finds its other arguments behind
-    that, and says what it has done in lines on standard output.
+    that, and says what it has done in lines on standard output. `input()` waits until the test `tells` it something.
     """
 
     def __init__(self, folder: Path, program: str, *arguments: str) -> None:
@@ -128,7 +112,7 @@ class Driver:
         environment = {**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}", "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, str(place), str(own), *arguments]
         self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
         )
 
     def hear(self, timeout_s: float = PATIENCE_S) -> str:
@@ -145,6 +129,12 @@ class Driver:
             self._text += said
         line, _, self._text = self._text.partition(b"\n")
         return line.decode()
+
+    def tell(self, line: str = "") -> None:
+        """What its `input()` returns."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
 
     def wait_for(self, line: str, timeout_s: float = PATIENCE_S) -> None:
         """Until it says this line."""
@@ -172,8 +162,9 @@ class Driver:
 
     def close(self) -> None:
         self.kill()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
         self._errors.close()
 
 
