@@ -109,6 +109,7 @@ class Lane:
                 event_times=gathered.times,
                 **({} if gathered.queued is None else queue_columns(gathered.queued)),
                 codec=self._core.codec,
+                kind=self._core.kind,
                 producer_id=session.producer_id,
                 producer_epoch=session.epoch,
                 first_sequence=session.next_sequence,
@@ -168,7 +169,7 @@ class Lane:
         self._progress_at = self._connection.now
         if isinstance(answer, Produced):
             self.trouble, self._backoff_s = None, 0.0
-            _settle(session.produced(answer))
+            self._settle(session.produced(answer))
         else:
             assert isinstance(answer, Failure), f"a batch was answered with {type(answer).__name__}"
             self._failed(session, answer)
@@ -184,9 +185,22 @@ class Lane:
             self._retry_at = self._connection.clock() + self._backoff_s
         elif failure.code == "fenced":
             self.ended = raised(failure)
-        _settle(session.failed(failure))
+        self._settle(session.failed(failure))
         if session.unsent:
             self._try_later()
+
+    def _settle(self, settled: list[InFlight]) -> None:
+        for batch in settled:
+            pending: Pending = batch.handle
+            if batch.produced is not None:
+                pending.settle(batch.produced.offset, batch.produced.time_us, None, dict(batch.produced.repeats))
+            else:
+                assert batch.failure is not None, "a batch settles one way or the other"
+                pending.settle(-1, 0, self.refusal(batch.failure))
+
+    def refusal(self, failure: Failure) -> Error:
+        """What senders are told of a batch that the broker refused."""
+        return error_from(failure.code, failure.message, retry=failure.retry)
 
     def lost(self) -> None:
         """The connection is another one: the broker may not have got what is in flight."""
@@ -222,9 +236,9 @@ class Lane:
         if self._opening is not None:
             self._opening.cancel()
         if self.session is not None:
-            _settle(self.session.abandon(failure))
+            self._settle(self.session.abandon(failure))
         self._connection.parts.pop(self, None)
-        self._refuse_gathered(error_from(failure.code, failure.message, retry=failure.retry))
+        self._refuse_gathered(self.refusal(failure))
 
     # -- the session ----------------------------------------------------------------------------------
 
@@ -263,14 +277,3 @@ class Lane:
         if not answer.retry:
             self.ended = raised(answer)
         self._refuse_gathered(raised(answer))
-
-
-def _settle(settled: list[InFlight]) -> None:
-    for batch in settled:
-        pending: Pending = batch.handle
-        if batch.produced is not None:
-            pending.settle(batch.produced.offset, batch.produced.time_us, None, dict(batch.produced.repeats))
-        else:
-            assert batch.failure is not None, "a batch settles one way or the other"
-            failure = batch.failure
-            pending.settle(-1, 0, error_from(failure.code, failure.message, retry=failure.retry))

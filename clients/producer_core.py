@@ -18,15 +18,15 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from ..broker.errors import UnknownPartition
-from ..storage.batch import Codec
+from ..storage.batch import Codec, Kind
 from ..storage.errors import Closed, InvalidBatch
 from ..transport.messages import Failure, ProducerOpened, Topic
 from ..transport.partitioner import Sticky
 from ..transport.producer_session import TARGET_BYTES, ProducerSession
-from .bulk import Piece, Shape, check_extras, check_record
 from .errors import InvalidArgument, TimedOut
 from .lane import Lane
 from .pending import Future, Pending
+from .pieces import OVERHEAD_BYTES, Piece, Shape, check_extras, check_record
 from .quantities import Duration
 from .queued import PLAIN, Queued, as_queued
 from .steps import Pause, Steps
@@ -34,14 +34,13 @@ from .steps import Pause, Steps
 if TYPE_CHECKING:
     from .connection import Connection
 
-OVERHEAD_BYTES = 8
-"""What a record takes in a batch beside its bytes, about."""
-
 CODECS = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
 
 class ProducerCore:
     """See the module. The shell says how futures `wait` and how to `look` for answers; `now_us` is its clock's."""
+
+    kind: int = Kind.RECORDS
 
     def __init__(
         self,
@@ -68,17 +67,21 @@ class ProducerCore:
         self.wait_async: Callable[[Pending], Awaitable[None]] = _nobody_awaits
         count = len(topic.partitions)
         largest = int(topic.settings.get("max_record_bytes") or 16 << 20)
-        self.shape = Shape(count, self.codec, largest, topic.name)
+        self.shape = Shape(count, self.codec, largest, topic.name, kind=self.kind)
+        self.window_bytes = window_bytes
         self._largest = largest
-        self._window_bytes = window_bytes
         self._now_us = now_us
         self._future = future
         self.failed: list[Pending] = []  # what `flush` raises when nobody asked for it
-        self.lanes = [Lane(self, number) for number in range(count)]
+        self.lanes = [self.new_lane(number) for number in range(count)]
         self._sticky = Sticky(count, int.from_bytes(os.urandom(2), "little"))
         self._current = self.lanes[self._sticky.partition]
 
     # -- sessions of lanes ----------------------------------------------------------------------------
+
+    def new_lane(self, partition: int) -> Lane:
+        """What has on its way what goes to a partition."""
+        return Lane(self, partition)
 
     def new_id(self) -> int:
         """A producer id nobody else has."""
@@ -87,12 +90,12 @@ class ProducerCore:
     def new_session(self, opened: ProducerOpened | None = None) -> ProducerSession:
         """A session for a lane: under a fresh id, or as the broker opened it for the producer's name."""
         if opened is None:
-            return ProducerSession(self.new_id(), window_bytes=self._window_bytes)
+            return ProducerSession(self.new_id(), window_bytes=self.window_bytes)
         return ProducerSession(
             opened.producer_id,
             epoch=opened.epoch,
             next_sequence=opened.next_sequence,
-            window_bytes=self._window_bytes,
+            window_bytes=self.window_bytes,
         )
 
     # -- one record -----------------------------------------------------------------------------------
@@ -194,7 +197,7 @@ class ProducerCore:
     def shape_of(self, delay: Duration | None, at: datetime | None, priority: int | None) -> Shape:
         """What pieces are made for, when all of their records say the same about themselves."""
         task = self.as_task(delay, at, priority, None)
-        return self.shape if task is None else msgspec.structs.replace(self.shape, queued=task)
+        return msgspec.structs.replace(self.shape, now_us=self._now_us(), queued=PLAIN if task is None else task)
 
     def _ship(self, lane: Lane) -> None:
         """The lane's trigger is reached. Short of a whole batch, an answer that has come sends what is gathered."""
@@ -232,9 +235,9 @@ class ProducerCore:
 
     def send_piece(self, piece: Piece, deadline: float) -> Steps[Pending]:
         """Put one piece on its way, behind what was gathered before it."""
-        self.check_open()
         lane = self._current if piece.partition is None else self.lane(piece.partition)
         while True:
+            self.check_open()
             lane.ship()
             if not lane.gather.values and lane.has_room(piece.size):
                 break
@@ -316,11 +319,15 @@ class ProducerCore:
         try:
             yield from self.flush(deadline)
         finally:
-            self.closed = True
-            for lane in self.lanes:
-                lane.abandon(
-                    Failure(0, Closed.code, f"the producer of topic {self.topic.name} was closed before it was known")
-                )
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Stop for good at once: what is not settled may or may not have been appended."""
+        self.closed = True
+        for lane in self.lanes:
+            lane.abandon(
+                Failure(0, Closed.code, f"the producer of topic {self.topic.name} was closed before it was known")
+            )
 
     def _check(self, lane: Lane, deadline: float) -> None:
         """Raise when waiting for a lane is over."""
@@ -336,7 +343,7 @@ class ProducerCore:
         if session is not None:
             waiting = (
                 f"{session.bytes_in_flight} bytes in {len(session)} batches are on their way and not confirmed, "
-                f"{lane.gather.size} bytes wait behind them, the window is {self._window_bytes} bytes"
+                f"{lane.gather.size} bytes wait behind them, the window is {self.window_bytes} bytes"
             )
         why = self.connection.state if lane.trouble is None else f"the broker said: {lane.trouble.message}"
         raise TimedOut(f"timed out: sending to partition {lane.partition} of topic {self.topic.name}: {waiting}; {why}")

@@ -1,4 +1,4 @@
-"""The Arrow side of a batch: views without copies, batches from Arrow arrays, and the fastest decoder.
+"""Batches as Arrow: views without copies, and the fastest decoder. Batches from Arrow are arrow_encoding.py.
 
 Optional: everything else works without pyarrow, which is imported when first needed.
 Contract: offsets are validated before Arrow may follow them. Pure but for that import.
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from . import columns
-from .batch import Batch, Codec, ColumnId, Kind, assemble
-from .encoding import not_before_column, priority_column
+from .batch import Batch, ColumnId
 from .errors import InvalidBatch, MissingLibrary
 
 if TYPE_CHECKING:
@@ -139,47 +138,3 @@ _ARRAYS: dict[str, Callable[[Batch, Kit], pa.Array]] = {
     "offset": _offset,
     "timestamp": _timestamp,
 }
-
-
-def encode_arrow(
-    values: pa.Array,
-    *,
-    keys: pa.Array | None = None,
-    priorities: Sequence[int] | None = None,
-    not_before: Sequence[int] | np.ndarray | None = None,
-    codec: int = Codec.NONE,
-    producer_id: int = 0,
-    producer_epoch: int = 0,
-    first_sequence: int = 0,
-) -> bytearray:
-    """A batch from Arrow arrays of binary or text; copies each column once. Raises InvalidBatch on null values."""
-    if not len(values):
-        raise InvalidBatch("a batch needs at least one record")
-    if values.null_count:
-        raise InvalidBatch(f"{values.null_count} of {len(values)} values are null; a record needs a value")
-    found = [(int(ColumnId.VALUE), int(codec), _variable(values))]
-    if keys is not None:
-        if len(keys) != len(values):
-            raise InvalidBatch(f"{len(keys)} keys for {len(values)} records: there must be one for each")
-        found.append((int(ColumnId.KEY), int(codec), _variable(keys.fill_null(b"") if keys.null_count else keys)))
-        if keys.null_count:
-            present = keys.is_valid().to_numpy(zero_copy_only=False)
-            found.append((int(ColumnId.KEY_VALIDITY), int(Codec.NONE), columns.encode_validity(present)))
-    if priorities is not None:
-        found += priority_column(priorities)
-    if not_before is not None:
-        found += not_before_column(not_before)
-    return assemble(Kind.RECORDS, len(values), found, producer_id, producer_epoch, first_sequence)
-
-
-def _variable(array: pa.Array) -> bytes:
-    import pyarrow as pa
-
-    if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
-        array = array.cast(pa.binary())
-    _, offset_buffer, data_buffer = array.buffers()
-    offsets = np.frombuffer(offset_buffer, "<i4", len(array) + 1, 4 * array.offset)
-    start, end = int(offsets[0]), int(offsets[-1])
-    head = (offsets - start).astype("<i4", copy=False).tobytes()
-    data = memoryview(data_buffer)[start:end] if data_buffer is not None else b""
-    return b"".join((head, bytes(columns.data_start(len(array)) - len(head)), data))

@@ -7,7 +7,7 @@ Pure: lists in, bytes out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 PRIORITY_MAX = 255
 """The most urgent; 0 is what is not said."""
 
+_RECORDS = int(Kind.RECORDS)
+
 
 def encode(
     values: Sequence[bytes],
@@ -54,9 +56,10 @@ def encode(
     producer_id: int = 0,
     producer_epoch: int = 0,
     first_sequence: int = 0,
+    kind: int = _RECORDS,
     lengths: columns.Lengths | None = None,
 ) -> bytes | bytearray:
-    """Encode records as a batch without a place in a log.
+    """Encode records as a batch without a place in a log; `kind` is STAGED for those of a transaction.
 
     What stands beside `values` is as long as they are, or None; single keys and headers may be None. Times are
     microseconds UTC; a `not_before` of 0 is none, an empty `dedup` key is none, priorities are 0 to 255.
@@ -66,7 +69,7 @@ def encode(
     if not values:
         raise InvalidBatch("a batch needs at least one record")
     if keys is headers is event_times is priorities is not_before is dedup is None:
-        if not codec and len(values) <= columns.FEW:
+        if not codec and kind == _RECORDS and len(values) <= columns.FEW:
             few = encode_few(values, producer_id, producer_epoch, first_sequence)
             if few is not None:
                 return few
@@ -74,7 +77,7 @@ def encode(
     if keys is not None:
         found += _key_columns(_same_length("keys", keys, values), codec)
     if headers is not None:
-        packed = list(map(_pack_headers, _same_length("headers", headers, values)))
+        packed = list(map(pack_headers, _same_length("headers", headers, values)))
         found.append((ColumnId.HEADERS, codec, columns.pieces(packed)))
     if event_times is not None:
         times = np.asarray(_same_length("event_times", event_times, values), "<i8")
@@ -85,7 +88,7 @@ def encode(
         found += not_before_column(_same_length("not_before times", not_before, values))
     if dedup is not None and any(_same_length("dedup keys", dedup, values)):
         found.append((ColumnId.DEDUP, Codec.NONE, columns.pieces(dedup)))
-    return assemble(Kind.RECORDS, len(values), found, producer_id, producer_epoch, first_sequence)
+    return assemble(kind, len(values), found, producer_id, producer_epoch, first_sequence)
 
 
 def encode_state(effects: bytes) -> bytearray:
@@ -197,7 +200,8 @@ def not_before_column(times: Sequence[int] | np.ndarray) -> list[tuple[int, int,
 _header_encoder = msgspec.msgpack.Encoder()
 
 
-def _pack_headers(headers: dict[str, bytes] | None) -> bytes:
+def pack_headers(headers: Mapping[str, bytes] | None) -> bytes:
+    """The headers of one record as a column has them: a map of msgpack, nothing for none. Raises InvalidBatch."""
     if not headers:
         return b""
     for name, value in headers.items():

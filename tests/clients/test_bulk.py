@@ -6,7 +6,8 @@ import random
 
 import pyarrow as pa
 import pytest
-from penstock.clients.bulk import Shape, pieces
+from penstock.clients.bulk import pieces
+from penstock.clients.pieces import Shape
 from penstock.storage.batch import parse
 from penstock.storage.errors import InvalidBatch, RecordTooLarge
 from penstock.transport.partitioner import partition_of

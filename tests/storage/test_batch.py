@@ -288,7 +288,7 @@ def test_arrow_values_lie_in_the_batch_itself() -> None:
 
 def test_arrow_arrays_become_the_same_batch_as_lists() -> None:
     pa = pytest.importorskip("pyarrow", reason="the Arrow path needs the extra penstock[arrow]")
-    from penstock.storage.arrow import encode_arrow
+    from penstock.storage.arrow_encoding import encode_arrow
 
     values, keys = pa.array([b"skipped", *VALUES], pa.binary())[1:], pa.array([b"skipped", *KEYS], pa.binary())[1:]
     assert bytes(encode_arrow(values, keys=keys)) == bytes(b.encode(VALUES, keys=KEYS))

@@ -1,0 +1,165 @@
+"""Batches from Arrow arrays: what stands in columns already becomes columns, without an object for each record.
+
+Headers are the exception: those of a record are a map of msgpack (FORMAT.md), which is packed one by one for records
+that have any, and costs nothing for the others.
+
+Contract: byte for byte what `encoding.encode` makes of the same records; headers that no record has take no column.
+Nothing of the arrays is copied before the batch is laid out, but what has to be changed. Pure but for the import of
+pyarrow, which happens when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import columns
+from .batch import Codec, ColumnId, Kind, assemble
+from .encoding import not_before_column, pack_headers, priority_column
+from .errors import InvalidBatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .encoding import Raw
+
+
+def encode_arrow(
+    values: pa.Array,
+    *,
+    keys: pa.Array | None = None,
+    headers: pa.ListArray | None = None,
+    event_times: Sequence[int] | np.ndarray | None = None,
+    priorities: Sequence[int] | None = None,
+    not_before: Sequence[int] | np.ndarray | None = None,
+    codec: int = Codec.NONE,
+    producer_id: int = 0,
+    producer_epoch: int = 0,
+    first_sequence: int = 0,
+    kind: int = Kind.RECORDS,
+) -> bytearray:
+    """A batch from Arrow arrays of binary or text; copies each column once. Raises InvalidBatch on null values.
+
+    Args:
+        headers: lists of structs `key` (text) and `value` (binary), as `as_headers` gives them. Of two with one
+            name in a record the later one stands.
+        event_times: microseconds UTC, one for each record.
+    """
+    count = len(values)
+    if not count:
+        raise InvalidBatch("a batch needs at least one record")
+    if values.null_count:
+        raise InvalidBatch(f"{values.null_count} of {count} values are null; a record needs a value")
+    found: list[tuple[int, int, Raw]] = [(ColumnId.VALUE, codec, _variable(as_binary(values, "value")))]
+    if keys is not None and keys.null_count < _same_length("keys", keys, count):
+        found += _key_columns(as_binary(keys, "key"), codec)
+    if headers is not None and _same_length("headers", headers, count):
+        found += _header_column(headers, codec)
+    if event_times is not None and _same_length("event times", event_times, count):
+        found.append((ColumnId.EVENT_TIME, Codec.NONE, np.asarray(event_times, "<i8").tobytes()))
+    if priorities is not None:
+        found += priority_column(priorities)
+    if not_before is not None:
+        found += not_before_column(not_before)
+    return assemble(kind, count, found, producer_id, producer_epoch, first_sequence)
+
+
+def as_binary(array: Any, name: str) -> pa.Array:
+    """An array of bytes or text as `encode_arrow` takes it: of binary. Raises InvalidBatch, which says its `name`."""
+    import pyarrow as pa
+
+    if pa.types.is_binary(array.type):
+        return array
+    try:
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pa.types.is_null(array.type) or _is_bytes(pa.types, array.type):
+            return array.cast(pa.binary())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidBatch(f"column {name!r} of type {array.type} cannot become binary: {error}") from None
+    raise InvalidBatch(f"column {name!r} has type {array.type}; binary or text belongs there")
+
+
+def _is_bytes(types: Any, kind: Any) -> bool:
+    tests = (types.is_string, types.is_large_string, types.is_large_binary, types.is_fixed_size_binary)
+    views = (types.is_binary_view, types.is_string_view)
+    return any(test(kind) for test in (*tests, *views))
+
+
+def as_headers(array: Any) -> pa.ListArray:
+    """An array of headers as `encode_arrow` takes it: lists of structs of `key` and `value`. Raises InvalidBatch."""
+    import pyarrow as pa
+
+    wanted = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), wanted)
+    entry = array.type.value_type if pa.types.is_list(array.type) or pa.types.is_large_list(array.type) else None
+    if entry is None or not pa.types.is_struct(entry) or {field.name for field in entry} != {"key", "value"}:
+        raise InvalidBatch(f"column 'headers' has type {array.type}; {wanted} belongs there")
+    try:
+        return array if array.type.equals(wanted) else array.cast(wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidBatch(f"column 'headers' of type {array.type} cannot become {wanted}: {error}") from None
+
+
+def value_offsets(array: pa.Array) -> np.ndarray:
+    """The offsets of an array of binary, lists or text, one more than it has values; they need not begin at 0."""
+    return np.frombuffer(array.buffers()[1], "<i4", len(array) + 1, 4 * array.offset)
+
+
+def _same_length(name: str, given: Any, count: int) -> int:
+    if len(given) != count:
+        raise InvalidBatch(f"{len(given)} {name} for {count} records: there must be one for each")
+    return count
+
+
+def _variable(array: pa.Array) -> columns.Pieces:
+    """Offsets and bytes as they lie; offsets of a slice are moved to begin at 0."""
+    bounds, data = value_offsets(array), array.buffers()[2]
+    start, end = bounds.item(0), bounds.item(-1)
+    offsets = (bounds - start if start else bounds).tobytes()
+    block = memoryview(data)[start:end] if data is not None else b""
+    head = columns.data_start(len(array))
+    return columns.Pieces([offsets, bytes(head - len(offsets)), block], head + end - start)
+
+
+def _key_columns(keys: pa.Array, codec: int) -> list[tuple[int, int, Raw]]:
+    """Keys, and a bitmap where some record has none."""
+    if not keys.null_count:
+        return [(ColumnId.KEY, codec, _variable(keys))]
+    present = columns.encode_validity(keys.is_valid().to_numpy(zero_copy_only=False))
+    return [
+        (ColumnId.KEY, codec, _variable(keys.fill_null(b""))),
+        (ColumnId.KEY_VALIDITY, Codec.NONE, present),
+    ]
+
+
+def _header_column(headers: pa.ListArray, codec: int) -> list[tuple[int, int, Raw]]:
+    """Packed headers; nothing when no record has any. Raises InvalidBatch on a header without a name."""
+    bounds = value_offsets(headers)
+    counts = np.diff(bounds)
+    if headers.null_count:
+        counts[~headers.is_valid().to_numpy(zero_copy_only=False)] = 0
+    having = np.flatnonzero(counts)
+    if not len(having):
+        return []
+    first, last = bounds.item(0), bounds.item(-1)
+    entries: Any = headers.values.slice(first, last - first)
+    names, contents = entries.field("key"), entries.field("value")
+    if entries.null_count or names.null_count:
+        raise InvalidBatch("a header without a name; each needs one")
+    starts = bounds[having] - first
+    packed = _packed(names.to_pylist(), contents.fill_null(b"").to_pylist(), starts, starts + counts[having])
+    lengths = np.zeros(len(headers), np.int64)
+    lengths[having] = list(map(len, packed))
+    return [(ColumnId.HEADERS, codec, columns.joined(lengths, packed))]
+
+
+def _packed(names: list[str], contents: list[bytes], starts: np.ndarray, ends: np.ndarray) -> list[Any]:
+    """The headers of each record that has any."""
+    return [
+        pack_headers(dict(zip(names[start:end], contents[start:end], strict=True)))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
