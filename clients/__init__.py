@@ -11,10 +11,12 @@ from .leases import SettleFuture
 from .producer import Future, Producer
 from .queue_descriptions import DeadTask, Failure, Queue, QueuePartition, Schedule, TaskInfo
 from .task import Task
+from .transactions import Stage, Staging, Transaction
 from .worker import Worker
 
 __all__ = [
     "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
+    "Stage", "Staging", "Transaction",
     "Columns", "Group", "GroupPartition", "Member", "Partition", "Topic",
     "DeadTask", "Failure", "Queue", "QueuePartition", "Schedule", "TaskInfo",
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut",

@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Any, TypeVar
+from typing import Any
 
 from ..storage.record import Record
 from .aio_consumer import AsyncConsumer
@@ -26,14 +26,20 @@ from .aio_queue_client import AsyncQueueClient
 from .aio_worker import AsyncTask, AsyncWorker
 from .consumer_core import ConsumerCore
 from .descriptions import Group, Topic, group_of, topic_of
+from .opened import Opened
 from .opening import open_connection
 from .producer import wall_us
 from .producer_core import ProducerCore
 from .quantities import Duration, Size, Start, seconds, size_bytes
+from .transactions.aio import AsyncStaging, AsyncTransaction
+from .transactions.aio_client import AsyncTransactionClient
 from .verbs import Delivery, Verbs, consumer_options
 from .worker_options import worker_options
 
-__all__ = ["AsyncClient", "AsyncConsumer", "AsyncFuture", "AsyncProducer", "AsyncTask", "AsyncWorker", "connect"]
+__all__ = [
+    "AsyncClient", "AsyncConsumer", "AsyncFuture", "AsyncProducer", "AsyncStaging", "AsyncTask", "AsyncTransaction",
+    "AsyncWorker", "connect",
+]  # fmt: skip
 
 
 async def connect(
@@ -50,18 +56,16 @@ async def connect(
     return client
 
 
-T = TypeVar("T", AsyncProducer, AsyncConsumer, AsyncWorker)
-
-
-class AsyncClient(AsyncQueueClient):
+class AsyncClient(AsyncQueueClient, AsyncTransactionClient):
     """One connection to one broker. Made by `connect`. See `Client`."""
 
     def __init__(self, driver: AsyncDriver, delivery: Delivery = "auto") -> None:
-        super().__init__(driver)
+        self._open = Opened()
+        AsyncQueueClient.__init__(self, driver)
+        AsyncTransactionClient.__init__(self, driver, self._open)
         self._connection = driver.connection
         self._verbs = Verbs(driver.connection)
         self._delivery: Delivery = delivery
-        self._open: dict[AsyncProducer | AsyncConsumer | AsyncWorker, None] = {}
 
     @property
     def url(self) -> str:
@@ -89,8 +93,7 @@ class AsyncClient(AsyncQueueClient):
             now_us=wall_us,
             future=AsyncFuture,
         )
-        producer = AsyncProducer(self._driver, core)
-        return self._remember(producer)
+        return self._open.add(AsyncProducer(self._driver, core))
 
     async def consumer(
         self,
@@ -128,7 +131,7 @@ class AsyncClient(AsyncQueueClient):
         except BaseException:
             await consumer.close()
             raise
-        return self._remember(consumer)
+        return self._open.add(consumer)
 
     async def worker(
         self,
@@ -150,12 +153,7 @@ class AsyncClient(AsyncQueueClient):
             max_bytes=max_bytes, max_processing=max_processing,
         )  # fmt: skip
         found = await self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
-        return self._remember(AsyncWorker(self._driver, found, options))
-
-    def _remember(self, opened: T) -> T:
-        """To be closed with the client, unless it is closed before."""
-        self._open = {other: None for other in self._open if not other.closed} | {opened: None}
-        return opened
+        return self._open.add(AsyncWorker(self._driver, found, options))
 
     async def read(
         self, topic: str, partition: int, offset: int, *, max_records: int = 500, wait: Duration = 0.0
@@ -212,13 +210,13 @@ class AsyncClient(AsyncQueueClient):
         return await self._driver.run(self._verbs.ping())
 
     async def close(self) -> None:
-        """Close its producers (flushing them) and consumers, then the connection. Repeating it does nothing."""
+        """Close its producers (flushing them), transactions (dropping them) and consumers, then the connection."""
         if self._driver.ended:
             return
         async with AsyncExitStack() as closing:  # each is closed, also when another one has something to say
             closing.callback(self._driver.close)
             closing.callback(self._open.clear)
-            for opened in reversed(self._open):
+            for opened in self._open.newest_first():
                 closing.push_async_callback(opened.close)
 
     async def __aenter__(self) -> AsyncClient:

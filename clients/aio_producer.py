@@ -6,19 +6,26 @@ Contract: everything happens on the loop that connected; `send_nowait` suspends 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ..storage.errors import Closed
 from .aio_driver import AsyncDriver
 from .bulk import pieces
-from .errors import TimedOut
+from .errors import InvalidArgument, TimedOut
 from .pending import Future, Pending
+from .pieces import Shape
+from .producer import wall_us
 from .producer_core import ProducerCore, Sent
 from .quantities import Duration, seconds
+from .steps import Steps
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from .transactions.aio import AsyncTransaction
 
 PIECES_PER_BREATH = 8
 """After so many pieces of a send_many the loop gets its turn, even when nothing had to be waited for."""
@@ -44,8 +51,13 @@ class AsyncProducer:
         """Made by `AsyncClient.producer`."""
         self._driver = driver
         self._core = core
+        self._sending = core  # or the core of the transaction that stages what is sent now
+        self._adopt(core)
+
+    def _adopt(self, core: ProducerCore) -> None:
+        """Wait for its answers as tasks do."""
         core.wait = _not_known_yet
-        core.wait_async = self._settled
+        core.wait_async = lambda pending: self._settled(core, pending)
 
     @property
     def topic(self) -> str:
@@ -77,10 +89,10 @@ class AsyncProducer:
         timeout: Duration | None = None,
     ) -> int:
         """Send one record and wait until it is committed. Returns what `Producer.send` returns."""
-        core = self._core
+        core = self._sending
         task = core.as_task(delay, at, priority, dedup)
         deadline = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
-        return await self._driver.run(core.send(value, key, headers, timestamp, partition, task, deadline))
+        return await self._driver.run(self._send(value, key, headers, timestamp, partition, task, deadline))
 
     async def send_nowait(
         self,
@@ -96,10 +108,11 @@ class AsyncProducer:
         dedup: bytes | None = None,
     ) -> AsyncFuture:
         """Send one record; suspends only while the window is full. `await` the future for the offset."""
-        core = self._core
+        core = self._sending
         task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
         if core.jammed is not None:
-            await self._driver.run(core.unjam(core.connection.deadline()))
+            await self._driver.run(self._unjam(core))
+            core = self._sending
         if core.closed:
             core.check_open()
         if not self._driver.nudged:
@@ -110,7 +123,7 @@ class AsyncProducer:
 
     async def send_many(
         self,
-        values: Iterable[bytes] | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray,
+        values: Iterable[bytes | pa.RecordBatch] | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray,
         *,
         keys: Iterable[bytes | None] | pa.Array | pa.ChunkedArray | None = None,
         partition: int | None = None,
@@ -118,30 +131,88 @@ class AsyncProducer:
         at: datetime | None = None,
         priority: int | None = None,
     ) -> int:
-        """Send many records in large batches, wait until all are committed, return how many."""
-        core, run = self._core, self._driver.run
+        """Send many records in large batches, wait for their commit, return how many. See `Producer.send_many`."""
+        core = self._sending
         sent = Sent()
-        for number, piece in enumerate(pieces(values, keys, core.shape_of(delay, at, priority), partition), 1):
-            sent.add(await run(core.send_piece(piece, core.connection.deadline())))
+        async for pending in self._send_pieces(core, values, keys, core.shape_of(delay, at, priority), partition):
+            sent.add(pending)
+        await self._driver.run(core.finish(sent.waiting))
+        return sent.count
+
+    async def send_many_nowait(
+        self,
+        values: Iterable[bytes | pa.RecordBatch] | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray,
+        *,
+        keys: Iterable[bytes | None] | pa.Array | pa.ChunkedArray | None = None,
+        partition: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+    ) -> int:
+        """As `send_many`, without waiting for commits; `flush` says what became of them."""
+        core = self._sending
+        count = 0
+        async for pending in self._send_pieces(core, values, keys, core.shape_of(delay, at, priority), partition):
+            count += pending.count
+        return count
+
+    async def _send_pieces(
+        self, core: ProducerCore, values: Any, keys: Any, shape: Shape, partition: int | None
+    ) -> AsyncIterator[Pending]:
+        """Put pieces on their way."""
+        for number, piece in enumerate(pieces(values, keys, shape, partition), 1):
+            yield await self._driver.run(core.send_piece(piece, core.connection.deadline()))
             if not number % PIECES_PER_BREATH:
                 await asyncio.sleep(0)
-        await run(core.finish(sent.waiting))
-        return sent.count
+
+    @asynccontextmanager
+    async def transaction(self, id: str | None = None, epoch: int | None = None) -> AsyncIterator[AsyncTransaction]:
+        """Stage what this producer sends within an `async with` block. See `Producer.transaction`."""
+        from .transactions.aio import AsyncStagedFuture, AsyncTransaction
+        from .transactions.staging_core import begin
+
+        own = self._core
+        own.check_open()
+        core = begin(own.connection, id, epoch, now_us=wall_us, future=AsyncStagedFuture)
+        staging = core.new_producer(own.topic, codec=own.codec.name.lower(), window_bytes=own.window_bytes)
+        self._adopt(staging)
+        async with AsyncTransaction(self._driver, core) as transaction:
+            if self._sending is not own:
+                raise InvalidArgument(f"this producer of topic {own.topic.name} is in a transaction already")
+            self._sending = staging
+            try:
+                yield transaction
+            finally:
+                self._sending = own
 
     async def flush(self, timeout: Duration | None = None) -> None:
         """Wait until everything sent is committed. Raises the first error that no future was asked about."""
-        core = self._core
-        core.check_open()
-        limit = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
-        await self._driver.run(core.flush(limit))
+        deadline = self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
+        self._core.check_open()
+        for core in {self._core: None, self._sending: None}:
+            await self._driver.run(core.flush(deadline))
 
     async def next_sequence(self, partition: int = 0) -> int:
         """How many records this (named) producer has sent to a partition, over all its lives."""
         return await self._driver.run(self._core.next_sequence(partition, self._core.connection.deadline()))
 
-    async def _settled(self, pending: Pending) -> None:
+    def _send(self, *record: Any) -> Steps[int]:
+        """Send it through the core that is sending when there is room."""
+        if self._sending.jammed is not None:
+            yield from self._unjam(self._sending)
+        return (yield from self._sending.send(*record))
+
+    def _unjam(self, core: ProducerCore) -> Steps[None]:
+        """Wait for room, unless the transaction ends meanwhile: what is sent next then goes elsewhere."""
+        try:
+            yield from core.unjam(core.connection.deadline())
+        except Closed:
+            if core is self._sending:
+                raise
+
+    async def _settled(self, core: ProducerCore, pending: Pending) -> None:
         """What futures do when they are awaited."""
-        await self._driver.run(self._core.settled(pending, self._core.connection.deadline()))
+        await self._driver.run(core.settled(pending, core.connection.deadline()))
 
     async def close(self) -> None:
         """Flush and close. Repeating it does nothing."""

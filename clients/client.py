@@ -14,23 +14,23 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from typing import Any
 
 from ..storage.record import Record
 from .consumer import Consumer
 from .consumer_core import ConsumerCore
 from .descriptions import Group, Topic, group_of, topic_of
 from .driver import Driver
+from .opened import Opened
 from .opening import open_connection
 from .producer import Producer, wall_us
 from .producer_core import ProducerCore
 from .quantities import Duration, Size, Start, seconds, size_bytes
 from .queue_client import QueueClient
+from .transactions.client import TransactionClient
 from .verbs import Delivery, Verbs, consumer_options
 from .worker import Worker
 from .worker_options import worker_options
-
-T = TypeVar("T", Producer, Consumer, Worker)
 
 
 def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, delivery: Delivery = "auto") -> Client:
@@ -57,15 +57,16 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
     return client
 
 
-class Client(QueueClient):
+class Client(QueueClient, TransactionClient):
     """One connection to one broker. Made by `connect`."""
 
     def __init__(self, driver: Driver, delivery: Delivery = "auto") -> None:
-        super().__init__(driver)
+        self._open = Opened()
+        QueueClient.__init__(self, driver)
+        TransactionClient.__init__(self, driver, self._open)
         self._connection = driver.connection
         self._verbs = Verbs(driver.connection)
         self._delivery: Delivery = delivery
-        self._open: dict[Producer | Consumer | Worker, None] = {}
 
     @property
     def url(self) -> str:
@@ -93,8 +94,7 @@ class Client(QueueClient):
         window = size_bytes(window_bytes, "window_bytes")
         found = self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
         core = ProducerCore(self._connection, found, name=name or "", window_bytes=window, codec=codec, now_us=wall_us)
-        producer = Producer(self._driver, core)
-        return self._remember(producer)
+        return self._open.add(Producer(self._driver, core))
 
     def consumer(
         self,
@@ -143,7 +143,7 @@ class Client(QueueClient):
             consumer.close()
             raise
         self._driver.need_pump()
-        return self._remember(consumer)
+        return self._open.add(consumer)
 
     def worker(
         self,
@@ -177,12 +177,7 @@ class Client(QueueClient):
             max_bytes=max_bytes, max_processing=max_processing,
         )  # fmt: skip
         found = self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
-        return self._remember(Worker(self._driver, found, options))
-
-    def _remember(self, opened: T) -> T:
-        """To be closed with the client, unless it is closed before."""
-        self._open = {other: None for other in self._open if not other.closed} | {opened: None}
-        return opened
+        return self._open.add(Worker(self._driver, found, options))
 
     def read(
         self, topic: str, partition: int, offset: int, *, max_records: int = 500, wait: Duration = 0.0
@@ -252,13 +247,16 @@ class Client(QueueClient):
         return self._driver.run(self._verbs.ping())
 
     def close(self) -> None:
-        """Close its producers (flushing them) and consumers, then the connection. Repeating it does nothing."""
+        """Close its producers (flushing them), transactions (dropping them) and consumers, then the connection.
+
+        Repeating it does nothing.
+        """
         if self._driver.ended:
             return
         with ExitStack() as closing:  # each is closed, also when another one has something to say
             closing.callback(self._driver.close)
             closing.callback(self._open.clear)
-            for opened in reversed(self._open):
+            for opened in self._open.newest_first():
                 closing.callback(opened.close)
 
     def __enter__(self) -> Client:

@@ -7,19 +7,24 @@ level; what is acknowledged is never lost, and sending again after a lost connec
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ..storage.errors import Closed
 from .bulk import pieces
+from .errors import InvalidArgument
 from .pending import Future, Pending
 from .producer_core import ProducerCore, Sent
 from .quantities import Duration, seconds
+from .steps import Steps
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from .driver import Driver
+    from .transactions.staging import Transaction
 
 __all__ = ["Future", "Producer"]
 
@@ -36,11 +41,16 @@ class Producer:
         """Made by `Client.producer`."""
         self._driver = driver
         self._core = core
+        self._sending = core  # or the core of the transaction that stages what is sent now
         self._lock = driver.lock
-        core.lock = driver.lock
-        core.wait = self._wait
-        if driver.connection.channel.remote:
-            core.look = driver.glance
+        self._adopt(core)
+
+    def _adopt(self, core: ProducerCore) -> None:
+        """Wait and look for its answers as threads do."""
+        core.lock = self._driver.lock
+        core.wait = lambda pending, timeout: self._wait(core, pending, timeout)
+        if self._driver.connection.channel.remote:
+            core.look = self._driver.glance
 
     @property
     def topic(self) -> str:
@@ -91,10 +101,10 @@ class Producer:
         Raises: RecordTooLarge, UnknownTopic, Poisoned, Fenced ...; TimedOut says on what it waited, and the
         record may still be appended then.
         """
-        core = self._core
+        core = self._sending
         task = core.as_task(delay, at, priority, dedup)
         deadline = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
-        return self._driver.run(core.send(value, key, headers, timestamp, partition, task, deadline))
+        return self._driver.run(self._send(value, key, headers, timestamp, partition, task, deadline))
 
     def send_nowait(
         self,
@@ -114,13 +124,14 @@ class Producer:
         Blocks while the window is full, and raises TimedOut after the client's timeout; the record was then
         not taken. Errors of its commit are raised by the future, or by `flush` when nobody asked the future.
         """
-        core = self._core
+        core = self._sending
         task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
         if core.jammed is not None:
-            self._driver.run(core.unjam(core.connection.deadline()))
+            self._driver.run(self._unjam(core))
         lock = self._lock
         lock.acquire()  # `with` takes twice as long, and this is called a million times a second
         try:
+            core = self._sending  # a transaction may have begun or ended meanwhile
             if core.closed:
                 core.check_open()
             future = core.append(value, key, headers, timestamp, partition, task)
@@ -134,7 +145,7 @@ class Producer:
 
     def send_many(
         self,
-        values: Iterable[bytes] | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray,
+        values: Iterable[bytes | pa.RecordBatch] | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray,
         *,
         keys: Iterable[bytes | None] | pa.Array | pa.ChunkedArray | None = None,
         partition: int | None = None,
@@ -145,7 +156,15 @@ class Producer:
         """Send many records, in large batches, and wait until all are committed.
 
         Args:
-            values: bytes, or Arrow binary or text; a table's columns `value` and, if it has one, `key` are sent.
+            values: bytes, or Arrow: binary or text; tables and record batches, or an iterable of these, with columns
+
+                value: binary or text
+                key: the same; null for none
+                headers: list<struct<key: string, value: binary>>
+                timestamp: event times, as timestamps or microseconds UTC
+                partition: where to, instead of by key; null goes by key
+
+                of which all but `value` may be missing; others are left out.
             keys: one per record (None for none).
             partition: all to this one, instead of by key.
             delay, at, priority: of all of them, as in `send`.
@@ -154,18 +173,71 @@ class Producer:
 
         Raises: as `send`. An error stops it, and what was sent before stays sent.
         """
-        core, run = self._core, self._driver.run
+        core, run = self._sending, self._driver.run
         sent = Sent()
         for piece in pieces(values, keys, core.shape_of(delay, at, priority), partition):
             sent.add(run(core.send_piece(piece, core.connection.deadline())))
         run(core.finish(sent.waiting))
         return sent.count
 
+    def send_many_nowait(
+        self,
+        values: Iterable[bytes | pa.RecordBatch] | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray,
+        *,
+        keys: Iterable[bytes | None] | pa.Array | pa.ChunkedArray | None = None,
+        partition: int | None = None,
+        delay: Duration | None = None,
+        at: datetime | None = None,
+        priority: int | None = None,
+    ) -> int:
+        """As `send_many`, without waiting for commits: it blocks only while the window is full.
+
+        Returns: how many records are on their way. `flush` says what became of them: it raises the first error.
+        """
+        core, run = self._sending, self._driver.run
+        count = 0
+        for piece in pieces(values, keys, core.shape_of(delay, at, priority), partition):
+            run(core.send_piece(piece, core.connection.deadline()))
+            count += piece.count
+        if self._driver.pump_idle:
+            self._driver.need_pump()
+        return count
+
+    @contextmanager
+    def transaction(self, id: str | None = None, epoch: int | None = None) -> Iterator[Transaction]:
+        """Stage what this producer sends within a `with` block, in whichever thread, and commit when it is left.
+
+        Nobody reads any of it before, everybody can read all of it after; an exception drops it. Sends and futures say
+        -1. Records that go to other topics with them are sent by `producer(topic)` of what this yields.
+
+        Args:
+            id, epoch: as in `Client.transaction`.
+        """
+        from .transactions.staging import Transaction
+        from .transactions.staging_core import begin
+        from .transactions.staging_producer import StagedFuture
+
+        own = self._core
+        own.check_open()
+        core = begin(own.connection, id, epoch, now_us=wall_us, future=StagedFuture)
+        staging = core.new_producer(own.topic, codec=own.codec.name.lower(), window_bytes=own.window_bytes)
+        self._adopt(staging)
+        with Transaction(self._driver, core) as transaction:
+            with self._lock:
+                if self._sending is not own:
+                    raise InvalidArgument(f"this producer of topic {own.topic.name} is in a transaction already")
+                self._sending = staging
+            try:
+                yield transaction
+            finally:
+                self._sending = own
+
     def flush(self, timeout: Duration | None = None) -> None:
         """Wait until everything sent is committed. Raises the first error that no future was asked about."""
-        core = self._core
-        core.check_open()
-        self._driver.run(core.flush(core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))))
+        deadline = self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
+        self._core.check_open()
+        for core in {self._core: None, self._sending: None}:
+            self._driver.run(core.flush(deadline))
 
     def next_sequence(self, partition: int = 0) -> int:
         """How many records this (named) producer has sent to a partition, over all its lives."""
@@ -176,8 +248,21 @@ class Producer:
         if not self._core.closed and not self._driver.ended:
             self._driver.run(self._core.close(self._core.connection.deadline()))
 
-    def _wait(self, pending: Pending, timeout: float | None) -> None:
-        core = self._core
+    def _send(self, *record: Any) -> Steps[int]:
+        """Send it through the core that is sending when there is room."""
+        if self._sending.jammed is not None:
+            yield from self._unjam(self._sending)
+        return (yield from self._sending.send(*record))
+
+    def _unjam(self, core: ProducerCore) -> Steps[None]:
+        """Wait for room, unless the transaction ends meanwhile: what is sent next then goes elsewhere."""
+        try:
+            yield from core.unjam(core.connection.deadline())
+        except Closed:
+            if core is self._sending:
+                raise
+
+    def _wait(self, core: ProducerCore, pending: Pending, timeout: float | None) -> None:
         self._driver.run(core.settled(pending, core.connection.deadline(timeout)))
 
     def __enter__(self) -> Producer:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import errors
     from .clients import Client, Consumer, Producer, Task, Worker
     from .clients.tasks import Job, Retry, current_task
+    from .clients.transactions import Stage, Staging, Transaction
     from .connecting import connect
     from .storage.embedded import Log
     from .storage.errors import Error
@@ -28,6 +29,9 @@ _HOMES = {
     "Consumer": ".clients",
     "Worker": ".clients",
     "Task": ".clients",
+    "Transaction": ".clients.transactions",
+    "Staging": ".clients.transactions",
+    "Stage": ".clients.transactions",
     "Tasks": ".tasks",
     "Retry": ".clients.tasks",
     "Job": ".clients.tasks",
@@ -45,6 +49,10 @@ __all__ = [
     "Consumer",
     "Worker",
     "Task",
+    # all or nothing
+    "Transaction",
+    "Staging",
+    "Stage",
     # functions as tasks
     "Tasks",
     "Retry",

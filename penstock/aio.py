@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from .clients.aio import AsyncClient, AsyncConsumer, AsyncProducer, AsyncTask, AsyncWorker
 from .clients.tasks import AsyncJob
+from .clients.transactions.aio import AsyncStaging, AsyncTransaction
 from .connecting import connect_async as connect
 
-__all__ = ["AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncTask", "AsyncWorker", "connect"]
+__all__ = [
+    "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncStaging", "AsyncTask", "AsyncTransaction",
+    "AsyncWorker", "connect",
+]  # fmt: skip

@@ -30,6 +30,8 @@ TWINS = [
     ("Worker", "AsyncWorker"),
     ("Task", "AsyncTask"),
     ("Job", "AsyncJob"),
+    ("Staging", "AsyncStaging"),
+    ("Transaction", "AsyncTransaction"),
 ]
 VALUES = {"__version__"}
 

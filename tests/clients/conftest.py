@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from penstock.broker import ServeConfig
 from penstock.clients import Client, connect, verbs
+from penstock.clients.local import LocalChannel
 from penstock.clients.testing import MemoryBroker, penstock_broker, penstock_client
 from support.awaited import connect_awaited
 from support.processes import Serving
@@ -92,3 +93,22 @@ def unix(serving: Serving) -> str:
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker seems to run on another machine."""
     monkeypatch.setattr(verbs, "is_local", lambda welcome: False)
+
+
+@pytest.fixture
+def losing(monkeypatch):
+    """`losing(kind, nth)`: the nth message of a kind never reaches the clients of brokers in memory."""
+
+    def lose(kind: type, *which: int, instead=None) -> None:
+        put, seen = LocalChannel.put, []
+
+        def selective(channel, message, payload):
+            if type(message) is kind:
+                seen.append(message)
+                if len(seen) in which or not which:
+                    return put(channel, instead(message), payload) if instead else True
+            return put(channel, message, payload)
+
+        monkeypatch.setattr(LocalChannel, "put", selective)
+
+    return lose

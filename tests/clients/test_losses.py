@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 
 import pytest
 from penstock.broker import ServeConfig
 from penstock.broker.errors import Fenced, SessionReplaced, UnknownTopic
 from penstock.clients import TimedOut, connect, connection, driver, lane, session_life
-from penstock.clients.local import LocalChannel
 from penstock.clients.zmq_channel import ZmqChannel
 from penstock.storage.errors import BatchTooLarge, StorageFull
 from penstock.transport.errors import CannotListen
@@ -31,31 +28,6 @@ def own(tmp_path, address):
     config = ServeConfig(data=str(tmp_path / "data"), listen=(address,), restart_first_s=0.01)
     with Serving(config) as serving:
         yield serving
-
-
-@pytest.fixture
-def losing(monkeypatch):
-    """`losing(kind, nth)`: the nth message of a kind never reaches the clients of brokers in memory."""
-
-    def lose(kind: type, *which: int, instead=None) -> None:
-        put, seen = LocalChannel.put, []
-
-        def selective(channel, message, payload):
-            if type(message) is kind:
-                seen.append(message)
-                if len(seen) in which or not which:
-                    return put(channel, instead(message), payload) if instead else True
-            return put(channel, message, payload)
-
-        monkeypatch.setattr(LocalChannel, "put", selective)
-
-    return lose
-
-
-def kill_broker(serving):
-    before = serving.ready
-    os.kill(serving.pid("broker"), signal.SIGKILL)
-    serving.wait_ready(other_than=before)
 
 
 # -- batches that no broker takes ---------------------------------------------------------------------------
@@ -82,7 +54,7 @@ def test_a_producer_goes_on_over_the_death_of_its_broker_without_loss_or_repeat(
         client.create_topic("t")
         with client.producer("t") as producer:
             futures = [producer.send_nowait(value) for value in MANY[:1000]]
-            kill_broker(own)
+            own.kill_broker()
             futures += [producer.send_nowait(value) for value in MANY[1000:]]
             assert [future.result() for future in futures] == list(range(len(MANY)))
         assert [record.value for record in client.read("t", 0, 0, max_records=10_000)] == MANY
@@ -97,7 +69,7 @@ def test_a_consumer_goes_on_over_the_death_of_its_broker_where_it_was(own, deliv
             seen = [record.value for record in consumer.fetch(100)]
             consumer.commit()
             seen += [record.value for record in consumer.fetch(100)]
-            kill_broker(own)
+            own.kill_broker()
             producer.send_many(MANY, partition=1)
             while len(seen) < 2 * len(MANY):
                 seen += [record.value for record in consumer.fetch(1000)]

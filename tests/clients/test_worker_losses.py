@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -40,12 +38,6 @@ def own(request, tmp_path):
     )
     with Serving(config) as serving:
         yield serving
-
-
-def kill_broker(serving):
-    before = serving.ready
-    os.kill(serving.pid("broker"), signal.SIGKILL)
-    serving.wait_ready(other_than=before)
 
 
 def test_the_tasks_of_a_killed_worker_go_to_another_when_its_lease_is_over(own):
@@ -87,7 +79,7 @@ def test_workers_go_on_over_the_death_of_their_broker(own):
                     done += [task.value for task in tasks]
                 if kills and len(done) > kills[0]:
                     kills.pop(0)
-                    kill_broker(own)
+                    own.kill_broker()
             held.ack()
         assert sorted([*done, held.value], key=int) == [b"%d" % number for number in range(count)]
         assert client.queue("t", "jobs").depth == 0
@@ -98,7 +90,7 @@ def test_outcomes_that_were_on_their_way_when_the_broker_died_arrive(own):
         client.create_topic("t")
         client.producer("t").send_many([b"%d" % number for number in range(2000)])
         with client.worker("t", group="jobs", lease=LEASE_S, lease_records=500) as worker:
-            futures, killer = [], threading.Thread(target=kill_broker, args=(own,))
+            futures, killer = [], threading.Thread(target=own.kill_broker)
             for task in worker:
                 futures.append(worker.ack_nowait(task))
                 if len(futures) == 700:

@@ -9,12 +9,27 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from penstock.clients.aio import AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer, AsyncTask, AsyncWorker, connect
+from penstock.clients.aio import (
+    AsyncClient,
+    AsyncConsumer,
+    AsyncFuture,
+    AsyncProducer,
+    AsyncStaging,
+    AsyncTask,
+    AsyncWorker,
+    connect,
+)
 from penstock.clients.aio_worker import AsyncSettleFuture
 
-WRAPPED = (AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer, AsyncSettleFuture, AsyncTask, AsyncWorker)
+WRAPPED = (
+    AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer, AsyncSettleFuture, AsyncStaging, AsyncTask, AsyncWorker,
+    AbstractAsyncContextManager,
+)  # fmt: skip
+BEGUN_AT_ONCE = ("staging", "transaction")
+"""Methods that do not wait, and give something that has to be wrapped."""
 
 
 class Awaited:
@@ -28,6 +43,8 @@ class Awaited:
         found = getattr(self._inner, name)
         if inspect.iscoroutinefunction(found):
             return lambda *args, **kwargs: self._wrap(self._runner.run(found(*map(_unwrap, args), **kwargs)))
+        if name in BEGUN_AT_ONCE:
+            return lambda *args, **kwargs: self._wrap(found(*args, **kwargs))
         if name == "batches":
             return lambda *args, **kwargs: self._iterate(found(*args, **kwargs))
         return found

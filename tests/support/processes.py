@@ -68,6 +68,12 @@ class Serving:
                 return True
         return True
 
+    def kill_broker(self) -> None:
+        """Kill the broker, and wait until another one serves."""
+        before = self.ready
+        os.kill(self.pid("broker"), signal.SIGKILL)
+        self.wait_ready(other_than=before)
+
     def errors(self) -> str:
         """What was said on standard error so far."""
         assert self.process.stderr is not None

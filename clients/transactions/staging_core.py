@@ -1,0 +1,165 @@
+"""Staging and transactions, written once: which producers stage for them, and how they end.
+
+Idea: a transaction is the stages of its producers, a name and an epoch. From the moment it is to be committed its
+stages are fixed: nothing can be sent any more, and to commit again is to ask the same question again.
+
+Contract: nothing here waits; verbs that do are steps. What ended is never begun again. A commit of which nobody knows
+whether it was decided leaves everything as it is, so that it can be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ...broker.errors import StageLost, UnknownPartition, UnknownTopic
+from ...storage.errors import Closed, Error
+from ...transport.messages import Stage, Topic
+from ..connection import Connection
+from ..errors import InvalidArgument, TimedOut
+from ..pending import Future
+from ..steps import Steps
+from .staging_producer import StagingProducer
+from .verbs import TransactionVerbs, checked_epoch, checked_name
+
+DROP_PATIENCE_S = 5.0
+"""Of who drops what the broker would drop by itself later: nobody waits long for it."""
+
+HOPELESS = (StageLost, UnknownTopic, UnknownPartition)
+"""After these a commit of the same stages can never succeed."""
+
+OWN = "~"
+"""How names begin that are made up for one transaction; the broker remembers them for a short time only."""
+
+
+class StagingCore:
+    """The producers of one staging. `ended` is what became of it, "" before."""
+
+    def __init__(self, connection: Connection, *, now_us: Callable[[], int], future: type[Future]) -> None:
+        self.connection = connection
+        self.ended = ""
+        self._verbs = TransactionVerbs(connection)
+        self._now_us = now_us
+        self._future = future
+        self._producers: list[StagingProducer] = []
+
+    def new_producer(self, topic: Topic, *, codec: str | None, window_bytes: int) -> StagingProducer:
+        """One more producer that stages. Raises Closed."""
+        self.check_open()
+        producer = StagingProducer(
+            self.connection, topic, name="", window_bytes=window_bytes, codec=codec, now_us=self._now_us,
+            future=self._future,
+        )  # fmt: skip
+        self._producers.append(producer)
+        return producer
+
+    def check_open(self) -> None:
+        """Raise Closed once it has ended."""
+        if self.ended:
+            raise Closed(f"this {self} was {self.ended}: begin another one")
+
+    def stages(self, deadline: float) -> Steps[list[Stage]]:
+        """Wait until all that was sent is staged. Raises the first error that nobody was told of, and StageLost."""
+        if self.ended != "closed":
+            self.check_open()
+        for producer in self._producers:
+            yield from producer.flush(deadline)
+            producer.check_whole()
+        return self._staged()
+
+    def close(self, deadline: float) -> Steps[None]:
+        """Stage what was sent and end. The stages stay for whoever commits them."""
+        if self.ended:
+            return
+        try:
+            yield from self.stages(deadline)
+        finally:
+            self._end("closed")
+
+    def drop(self, deadline: float) -> Steps[None]:
+        """End, and have the broker forget what was staged."""
+        if self.ended and self.ended != "closed":
+            return
+        stages = self._staged()
+        self._end("dropped")
+        yield from self._verbs.drop(stages, deadline)
+
+    def give_up(self) -> Steps[None]:
+        """Drop what was staged if the broker is there; if not, it does so by itself after a time."""
+        with suppress(Error):
+            yield from self.drop(self.connection.deadline(min(DROP_PATIENCE_S, self.connection.timeout)))
+
+    def _staged(self) -> list[Stage]:
+        return [stage for producer in self._producers for stage in producer.stages()]
+
+    def _end(self, how: str) -> None:
+        self.ended = how
+        for producer in self._producers:
+            producer.abandon()
+
+    def __str__(self) -> str:
+        return "staging"
+
+
+class TransactionCore(StagingCore):
+    """A staging with a name and an epoch. `own_name`: it was made up, so nobody else commits it."""
+
+    def __init__(self, connection: Connection, name: str, epoch: int, *, own_name: bool, **how: Any) -> None:
+        super().__init__(connection, **how)
+        self.name = name
+        self.epoch = epoch
+        self.fixed: list[Stage] | None = None  # what is committed, once that was begun
+        self._own_name = own_name
+
+    def commit(self, deadline: float) -> Steps[bool]:
+        """Publish everything, all or none. False when this epoch, or a later one, was committed before."""
+        if self.ended == "committed":
+            return False
+        self.check_open()
+        if self.fixed is None:
+            self.fixed = yield from self._fix(deadline)
+        try:
+            done = yield from self._verbs.commit(self.name, self.epoch, self.fixed, deadline)
+        except HOPELESS:
+            yield from super().give_up()
+            raise
+        if not done:
+            yield from super().give_up()
+        self._end("committed")
+        return done or self._own_name
+
+    def give_up(self) -> Steps[None]:
+        """See StagingCore. Once a commit was begun it may have been decided, and can be repeated."""
+        if self.fixed is None:
+            yield from super().give_up()
+
+    def _fix(self, deadline: float) -> Steps[list[Stage]]:
+        """All that was sent, once it is staged; nothing more is sent. What cannot be staged ends the transaction."""
+        for producer in self._producers:
+            producer.closed = True
+        try:
+            return (yield from self.stages(deadline))
+        except TimedOut:
+            raise
+        except Error:
+            yield from super().give_up()
+            raise
+
+    def __str__(self) -> str:
+        return f"transaction ({self.name}, epoch {self.epoch})"
+
+
+def begin(
+    connection: Connection, id: str | None, epoch: int | None, *, now_us: Callable[[], int], future: type[Future]
+) -> TransactionCore:
+    """A transaction under a name and an epoch, or under a name made up for it. Raises InvalidArgument."""
+    if id is None and epoch is None:
+        name = f"{OWN}{os.urandom(12).hex()}"
+        return TransactionCore(connection, name, 1, own_name=True, now_us=now_us, future=future)
+    if id is None or epoch is None:
+        raise InvalidArgument(f"id={id!r} and epoch={epoch!r} go together: give both, or neither to commit only once")
+    return TransactionCore(
+        connection, checked_name(id), checked_epoch(epoch), own_name=False, now_us=now_us, future=future
+    )

@@ -1,0 +1,94 @@
+"""A producer whose records are staged: they wait at the broker, read by nobody, for a transaction to publish them.
+
+Idea: as any other producer, but that its batches are of kind STAGED and that each partition's sequence is a stage,
+whole from its first record to its last. An ordinary producer whose sequence broke goes on under another id; a stage
+that broke has lost records, so its lane ends, and whoever commits it is told that it is not all there.
+
+Contract: nothing has an offset before it is published: sends and futures say -1.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ...broker.errors import StageLost
+from ...storage.batch import Kind
+from ...storage.errors import Error
+from ...transport.messages import Failure, Stage
+from ...transport.producer_session import GAPS, ProducerSession
+from ..errors import InvalidArgument
+from ..lane import Lane
+from ..pending import Future
+from ..producer_core import ProducerCore
+
+if TYPE_CHECKING:
+    from ..quantities import Duration
+    from ..queued import Queued
+
+NO_OFFSET = -1
+
+
+class StagedFuture(Future, eq=False, gc=False):
+    """Of a record that was staged: -1 once it is."""
+
+    def result(self, timeout: float | None = None) -> int:
+        """-1 once the record is staged; waits for it. Raises what prevented it, or TimedOut."""
+        super().result(timeout)
+        return NO_OFFSET
+
+
+class StagingLane(Lane):
+    """What one stage has on its way. A stage that broke is never taken up again."""
+
+    def refusal(self, failure: Failure) -> Error:
+        """See Lane: of a stage that the broker does not have any more, that it is lost."""
+        return self._lost(failure) if failure.code in GAPS else super().refusal(failure)
+
+    def _failed(self, session: ProducerSession, failure: Failure) -> None:
+        super()._failed(session, failure)
+        if session.broken is not None and self.ended is None:
+            self.ended = self._lost(failure)
+
+    def _lost(self, failure: Failure) -> StageLost:
+        core = self._core
+        return StageLost(
+            f"what was staged in partition {self.partition} of topic {core.topic.name} is not complete "
+            f"({failure.message}): the transaction has to be begun again"
+        )
+
+    def stage(self) -> Stage | None:
+        """Everything that was put on its way to this partition, whether it is known to have arrived or not."""
+        session = self.session
+        if session is None or not session.next_sequence:
+            return None
+        return Stage(self._topic, self.partition, session.producer_id, session.next_sequence)
+
+
+class StagingProducer(ProducerCore):
+    """See the module."""
+
+    kind = Kind.STAGED
+
+    def new_lane(self, partition: int) -> Lane:
+        """See ProducerCore."""
+        return StagingLane(self, partition)
+
+    def stages(self) -> list[Stage]:
+        """What it has staged, and what is on its way."""
+        found = [lane.stage() for lane in self.lanes if isinstance(lane, StagingLane)]
+        return [stage for stage in found if stage is not None]
+
+    def check_whole(self) -> None:
+        """Raise what ended a lane: its stage has lost something."""
+        for lane in self.lanes:
+            if lane.ended is not None:
+                raise lane.ended
+
+    def as_task(
+        self, delay: Duration | None, at: datetime | None, priority: int | None, dedup: bytes | None
+    ) -> Queued | None:
+        """See ProducerCore. A dedup key is refused: whether a record repeats another is decided with its offset."""
+        if dedup is not None:
+            raise InvalidArgument("dedup= and a transaction do not go together: a commit is all or nothing, and once")
+        return super().as_task(delay, at, priority, None)
