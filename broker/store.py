@@ -189,6 +189,9 @@ class DirectoryStore:
 
     # -- snapshots and retention ------------------------------------------------------------------
 
+    def hurry(self, log: LogWriter) -> None:
+        """See Store: the keeper does it within its `lazy_s`."""
+
     def save_snapshot(self, log: LogWriter, seq: int, term: int, body: bytes) -> None:
         """Write the snapshot; the keeper syncs and names it. It may not get ahead of what is durable."""
         if log.durable < seq:

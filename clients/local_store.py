@@ -13,13 +13,14 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..storage import layout, runs, snapshots
 from ..storage.board import boot_id
-from ..storage.errors import Corrupt, ForeignDirectory, NewerFormat
+from ..storage.errors import Corrupt, ForeignDirectory, NewerFormat, Poisoned
 from ..storage.finals import FinalFiles
 from ..storage.log import LogOptions, LogWriter
 from ..storage.memory_files import MemoryFiles
@@ -196,6 +197,11 @@ class LocalStore:
         self.files.remove_tree(target)
 
     # -- snapshots and retention ------------------------------------------------------------------------
+
+    def hurry(self, log: LogWriter) -> None:
+        """See Store."""
+        with suppress(Poisoned):  # the log keeps the reason
+            self.make_durable(log)
 
     def save_snapshot(self, log: LogWriter, seq: int, term: int, body: bytes) -> None:
         """See Store. A snapshot may not get ahead of what is durable."""

@@ -61,9 +61,14 @@ class Config(Struct, frozen=True, kw_only=True):
     max_producers: Annotated[int, _about("Producers remembered per partition.")] = 1000
     max_schedules: Annotated[int, _about("Schedules per partition.")] = 1000
     max_stages: Annotated[int, _about("Stages of transactions per partition.")] = 10_000
+    max_transactions: Annotated[int, _about("Names of transactions remembered, in each of four partitions.")] = 100_000
     max_dedup_keys: Annotated[int, _about("Dedup keys remembered per partition, some 200 bytes each.")] = 1_000_000
     max_sessions: Annotated[int, _about("Most consumers at once.")] = 10_000
     producer_expiry_s: Annotated[float, _about("A silent unnamed producer is forgotten after.", "s")] = 7 * 86400.0
+    stage_expiry_s: Annotated[float, _about("Staged records that nobody commits are dropped after.", "s")] = 3600.0
+    transaction_expiry_s: Annotated[float, _about("Committed epochs of a transaction are forgotten after.", "s")] = (
+        90 * 86400.0
+    )
     group_expiry_s: Annotated[float, _about("A silent group without members is deleted after.", "s")] = 30 * 86400.0
     handover_s: Annotated[float, _about("How long a member may keep a partition it should release.", "s")] = 10.0
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .ledger import Ledger
     from .queues.room import Queues
     from .topics import Topic
+    from .transactions.room import Transactions
 
 
 FOREVER = 1 << 62
@@ -39,10 +40,13 @@ STEP = 64
 class Housekeeping:
     """Snapshots, retention and expiry of one node."""
 
-    def __init__(self, house: House, queues: Queues, config: NodeConfig, time: LogTime, now: Now) -> None:
+    def __init__(
+        self, house: House, queues: Queues, transactions: Transactions, config: NodeConfig, time: LogTime, now: Now
+    ) -> None:
         self._house = house
         self._filing = Filing(house.store)
         self._queues = queues
+        self._transactions = transactions
         self._config = config
         self._time = time
         self._next_s = now.monotonic_s + config.housekeeping_s
@@ -140,6 +144,7 @@ class Housekeeping:
             if state.last_us < oldest and state.group not in topic.memberships:
                 partition.delete_group(state.group)
         self._queues.upkeep.look(topic, partition, time_us)
+        self._transactions.look(partition, time_us)
 
     def _retain(self, partition: Partition, time_us: int) -> Rest | None:
         """Decide where the partition may begin and remove what is decided. Returns until when that need not be done."""

@@ -42,6 +42,7 @@ from .replies import failure
 from .scheduling import Scheduling
 from .sessions import EXPIRY_CHECK_S, Sessions
 from .topic_maker import TopicMaker
+from .transactions.room import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -77,8 +78,10 @@ class Node:
         self._fetching = Fetching(topics, port, config)
         self._queues = Queues(self._house, port, config, self._time, randomness)
         self._scheduling = Scheduling(self._house, port, config, self._time)
-        self._housekeeping = Housekeeping(self._house, self._queues, config, self._time, now)
         maker = TopicMaker(self._house, config, randomness)
+        alarms = self._queues.alarms
+        self._transactions = Transactions(self._house, port, config, self._time, alarms, maker)
+        self._housekeeping = Housekeeping(self._house, self._queues, self._transactions, config, self._time, now)
         self._handlers: Handlers = {
             **self._queues.handlers,
             **self._producing.handlers,
@@ -87,6 +90,7 @@ class Node:
             **Grouping(topics, self._sessions, port).handlers,
             **Administration(self._house, port, config, maker, self).handlers,
             **self._scheduling.handlers,
+            **self._transactions.handlers,
             **Greeting(port, config, self._incarnation, self.stats).handlers,
         }
         self._counts = {"requests": 0, "failures": 0}
@@ -194,7 +198,7 @@ class Node:
             session = self._sessions.by_id.get(token.outlet.session)
             if session is not None:
                 self._agenda.ready[session] = None
-        elif not self._queues.warmed(token):
+        elif not (self._queues.warmed(token) or self._transactions.warmed(token)):
             self._fetching.warmed(token)
 
     def disconnect(self, peer: Peer) -> None:
@@ -214,6 +218,7 @@ class Node:
             "lease.waiting": self._queues.leasing.waiting,
             "tasks.waiting": self._queues.tasks.waiting,
             **self._queues.mover.stats(),
+            **self._transactions.stats(),
             "schedules.fired": self._scheduling.fired,
             "sessions.open": len(self._sessions.by_id),
             "sessions.expired": self._sessions.expired,
@@ -246,6 +251,7 @@ class Node:
             self._fetching.topic_deleted(partition, error)
             self._scheduling.forget(partition)
         self._queues.topic_deleted(topic, error)
+        self._transactions.topic_deleted(topic)
 
     def topic_grown(self, topic: Topic, partition: Partition) -> None:
         """A partition was added: somebody should read it."""

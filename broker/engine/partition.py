@@ -25,7 +25,7 @@ from .state import PartitionState
 from .transactions.stages import Staged
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from ...storage.batch import Batch
     from ...storage.log import LogWriter
@@ -174,9 +174,20 @@ class Partition:
         if self.ledger.damaged:
             raise Unavailable(f"{self!r} is damaged and may have lost staged records: repair it first")
 
-    def publish(self, batch: Batch, waiter: Waiter) -> None:
-        """Propose the records of a stage's next batch as ordinary ones. Raises Poisoned."""
+    def drop_stages(self, stage_ids: Iterable[int], waiter: Waiter) -> None:
+        """Propose to forget those stages that are there and no transaction has. Raises Poisoned."""
         self.ledger.check_writable()
+        stages, sealed = self.ledger.head.stages, self.sealed
+        dropped = [each for each in dict.fromkeys(stage_ids) if each in stages and each not in sealed]
+        if dropped:
+            self.ledger.propose_in_order(fx.StagesDropped(dropped), waiter)
+        else:
+            self.ledger.barrier(waiter)
+
+    def publish(self, batch: Batch, waiter: Waiter) -> None:
+        """Propose the records of a stage's next batch as ordinary ones. Raises Poisoned, BatchTooLarge."""
+        self.ledger.check_writable()
+        self._check_size(batch.batch_bytes)
         place = Place(batch.first_sequence, batch.record_count)
         records = of_kind(batch.buffer, Kind.RECORDS)
         self.ledger.propose_records(Entry(records, place, batch.producer_id, waiters=[waiter], intake=intake_of(batch)))

@@ -150,6 +150,10 @@ class Store(Protocol):
         """The log's row on the board; -1 without a board."""
         ...
 
+    def hurry(self, log: LogWriter) -> None:
+        """Somebody waits for what is written to be durable, though the topic does not ask for it: now, or soon."""
+        ...
+
     def save_snapshot(self, log: LogWriter, seq: int, term: int, body: bytes) -> None:
         """Begin saving a snapshot; it may become durable later (see `covered`)."""
         ...
@@ -199,11 +203,14 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     max_producers: int = 1000  # remembered per partition; the longest silent unnamed one goes first
     max_schedules: int = 1000  # per partition
     max_stages: int = 10_000  # per partition, committed or dropped by nobody yet
+    max_transactions: int = 100_000  # names remembered in each of the 4 partitions that have decisions
     max_dedup_keys: int = 1_000_000  # remembered per partition within the window of its topic
     max_sessions: int = 10_000
     chunk_bytes: int = 256 << 10  # most that is read at once for one delivery; at least one batch
 
     producer_expiry_s: float = 7 * 86400.0  # an unnamed producer silent for so long is forgotten
+    stage_expiry_s: float = 3600.0  # a stage that got nothing for so long, and was not committed, is dropped
+    transaction_expiry_s: float = 90 * 86400.0  # which epoch of a transaction was decided is forgotten so long after
     group_expiry_s: float = 30 * 86400.0  # a group without members, silent for so long, is deleted
     handover_s: float = 10.0  # how long a revoked partition may be kept before it is taken
     session_timeout_min_s: float = 1.0

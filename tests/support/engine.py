@@ -14,7 +14,7 @@ from typing import Any
 from penstock.broker.engine import COLD, Node, NodeConfig, Now, TopicSettings
 from penstock.storage import runs, snapshots
 from penstock.storage.batch import Batch, batches, encode
-from penstock.storage.errors import InvalidTopic, Poisoned
+from penstock.storage.errors import InvalidTopic, Poisoned, StorageFull
 from penstock.storage.finals import FinalFiles
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
@@ -25,13 +25,16 @@ START_US = 1_700_000_000_000_000
 
 
 class MemoryStore:
-    """Logs in memory. `hold` keeps the driver from syncing; `failing` makes creating a log fail."""
+    """Logs in memory. `hold` keeps the driver from syncing, `lazy` from syncing what is only to be written.
+
+    `failing` makes creating a log fail.
+    """
 
     def __init__(self, files: MemoryFiles | None = None) -> None:
         self.files = files or MemoryFiles()
         self.files.mkdir("data/topics")
         self.promises = Promises("data/promises", self.files)
-        self.hold = False
+        self.hold = self.lazy = False
         self.boot_id = b"boot" * 4  # another one: the machine was started again
         self.failing: Exception | None = None
         self.deleted: list[bytes] = []
@@ -73,6 +76,15 @@ class MemoryStore:
 
     def row(self, log: LogWriter) -> int:
         return -1
+
+    def leaves(self, log: LogWriter) -> bool:
+        """Whether nobody syncs this log by himself."""
+        return self.lazy and log.options.commit == "written"
+
+    def hurry(self, log: LogWriter) -> None:
+        if not self.hold and log.poisoned is None:
+            with suppress(Poisoned, StorageFull):
+                log.sync()
 
     def save_snapshot(self, log: LogWriter, seq: int, term: int, body: bytes) -> None:
         self.snapshots.append((log.path, seq))
@@ -179,8 +191,8 @@ class Rig:
         """Flush, sync unless held, advance; several times, for what follows from what."""
         for _ in range(times):
             for log in self.node.flush(self.now):
-                if not self.store.hold and log.poisoned is None:
-                    with suppress(Poisoned):  # the log says so itself, and the node reads it there
+                if not (self.store.hold or self.store.leaves(log)) and log.poisoned is None:
+                    with suppress(Poisoned, StorageFull):  # the log says so itself; a mark may wait
                         log.sync()
             self.node.advance(self.now)
             self.node.tick(self.now)

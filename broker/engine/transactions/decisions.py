@@ -3,8 +3,8 @@
 Idea: of each transaction (a name) the last decided epoch is remembered, so that committing it again changes nothing;
 the stages of an epoch are remembered until all are published, so that whoever opens the log goes on with that.
 
-Contract: applies what stands in the log and decides nothing, so that replay gives the same table. Memory: an entry for
-each name, and the stages of what is not finished; whoever decides keeps both bounded. Pure.
+Contract: applies what stands in the log and decides nothing, so that replay gives the same table. Memory: an entry
+for each name, and the stages of what is not finished; whoever decides keeps both bounded. Pure.
 """
 
 from __future__ import annotations

@@ -39,6 +39,11 @@ class Stage(Struct, array_like=True):
     bytes: int  # of all of its batches
     last_us: int  # append time of the last one
 
+    @property
+    def last_seq(self) -> int:
+        """The last batch that is not published; 0 without any."""
+        return sum(self.runs[-1]) - 1 if self.runs else 0
+
 
 class StageTable:
     """All stages of one partition."""

@@ -1,0 +1,218 @@
+"""Commits that are under way: from the request until every record of the epoch can be read.
+
+Idea: a commit seals its stages, has its decision logged, has the stages published, and says in the log that it is
+finished. Whoever asks for it waits with it; a decision that was found in the log has nobody waiting.
+
+Contract: a stage is sealed from before its decision is proposed until it is published, or the log has refused the
+decision. When the log is poisoned with the decision in it, nobody knows before the next start, and the stage stays
+sealed till then. Who waits is told once, and told that the epoch is decided when it is. Must not know messages or
+peers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ....storage.errors import Error, Poisoned, StorageFull
+from ...errors import Unavailable
+from .. import effects as fx
+from ..partition import Partition
+from ..producers import Place
+from ..replies import Gather
+
+if TYPE_CHECKING:
+    from ..house import House
+    from ..queues.alarms import Alarms
+    from .decisions import StageKey
+    from .home import Home
+    from .publishing import Publisher
+
+NOWHERE = Place(0, 0)
+
+
+class Commit:
+    """One epoch of one transaction."""
+
+    __slots__ = ("_commits", "epoch", "home", "left", "name", "stages", "stuck_because", "waiters")
+
+    def __init__(self, commits: Commits, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> None:
+        self.home = home  # the partition of `__txn`
+        self.name = name
+        self.epoch = epoch
+        self.stages = frozenset(stages)
+        self.left = dict.fromkeys(stages)  # not published yet, in order
+        self.waiters: list[Gather] = []
+        self.stuck_because: Error | None = None  # nothing happens before the next start
+        self._commits = commits
+
+    def wait(self, waiter: Gather) -> None:
+        """Tell it when all can be read, or why that will not be."""
+        if self.stuck_because is None:
+            self.waiters.append(waiter)
+        else:
+            waiter.failed(self.stuck_because)
+
+    def answer(self, error: Error | None = None) -> None:
+        """Tell whoever waits; who asks again waits again."""
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            if error is None:
+                waiter.committed(NOWHERE)
+            else:
+                waiter.failed(error)
+
+    # -- told by the log ----------------------------------------------------------------------------
+
+    def committed(self, place: Place) -> None:
+        """The decision stands."""
+        self._commits.stands(self)
+
+    def failed(self, error: Error) -> None:
+        """It does not, or nobody knows."""
+        self._commits.refused(self, error)
+
+    # -- told by the publisher ----------------------------------------------------------------------
+
+    def published(self, key: StageKey) -> None:
+        """One stage can be read."""
+        self._commits.unseal([key])
+        self.left.pop(key, None)
+        if not self.left:
+            self._commits.finish(self)
+
+    def waits(self, error: Error) -> None:
+        """A stage is tried again later."""
+        self.answer(self._but_decided(error, "its records will be published when that is possible, ask again"))
+
+    def stuck(self, error: Error) -> None:
+        """A stage is tried again at the next start."""
+        self.stuck_because = self._but_decided(error, "its records will be published when the broker is started again")
+        self.answer(self.stuck_because)
+
+    def _but_decided(self, error: Error, then: str) -> Error:
+        kind = type(error) if isinstance(error, (Poisoned, StorageFull)) else Unavailable
+        return kind(f"epoch {self.epoch} of transaction {self.name} is decided, and {then}: {error.message}")
+
+
+class Commits:
+    """Those of one node."""
+
+    def __init__(self, house: House, home: Home, publisher: Publisher, alarms: Alarms) -> None:
+        """Takes up what the logs say is decided and not published. Nothing is handled before it is sealed."""
+        self._house = house
+        self._home = home
+        self._publisher = publisher
+        self._alarms = alarms
+        self._under_way: dict[str, dict[int, Commit]] = {}
+        self._published: dict[tuple[str, int], list[tuple[Partition, int]]] = {}  # up to where; not known to the log
+        self._take_up()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._under_way.values()))
+
+    def of(self, name: str) -> dict[int, Commit]:
+        """Those of a transaction, by epoch."""
+        return self._under_way.get(name, {})
+
+    def begin(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> Commit:
+        """Have an epoch decided, whose stages were looked at."""
+        commit = self._sealed(home, name, epoch, stages)
+        home.ledger.propose(fx.TransactionDecided(name, epoch, list(stages)), commit)
+        return commit
+
+    def _sealed(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> Commit:
+        commit = Commit(self, home, name, epoch, stages)
+        self._under_way.setdefault(name, {})[epoch] = commit
+        for key in stages:
+            partition = self._partition(key)
+            if partition is not None:
+                partition.sealed.add(key[2])
+        return commit
+
+    def unseal(self, keys: Sequence[StageKey]) -> None:
+        """These are no transaction's any more."""
+        for key in keys:
+            partition = self._partition(key)
+            if partition is not None:
+                partition.sealed.discard(key[2])
+
+    def _partition(self, key: StageKey) -> Partition | None:
+        topic = self._house.topics.by_id.get(key[0])
+        found = topic.partitions[key[1]] if topic is not None and key[1] < len(topic.partitions) else None
+        return found if isinstance(found, Partition) else None
+
+    # -- steps --------------------------------------------------------------------------------------
+
+    def stands(self, commit: Commit) -> None:
+        """It is decided: publish."""
+        if not commit.left:
+            self._forget(commit)
+            commit.answer()
+        else:
+            self._publisher.publish(list(commit.left), commit)
+
+    def refused(self, commit: Commit, error: Error) -> None:
+        """It could not be logged."""
+        self._forget(commit)
+        if commit.home.log.poisoned is None:
+            self.unseal(list(commit.left))
+        commit.answer(error)
+
+    def finish(self, commit: Commit) -> None:
+        """All can be read. The log says so, for those who open it, once that cannot be lost; nobody waits for that."""
+        self._forget(commit)
+        partitions = {self._partition(key) for key in commit.stages} - {None}
+        self._published[commit.name, commit.epoch] = [(each, each.seq) for each in partitions if each is not None]
+        self._log_finished(commit.home, commit.name, commit.epoch)
+        commit.answer()
+
+    def log_finished(self, home: Partition) -> None:
+        """Say what could not be said before: a disk was full, or nothing for good."""
+        for name, decision in home.ledger.head.transactions.unfinished():
+            if decision.epoch not in self.of(name):
+                self._log_finished(home, name, decision.epoch)
+
+    def _log_finished(self, home: Partition, name: str, epoch: int) -> None:
+        if home.log.poisoned is None and all(map(self._is_for_good, self._published.get((name, epoch), []))):
+            self._published.pop((name, epoch), None)
+            home.ledger.propose(fx.TransactionFinished(name, epoch))
+
+    def _is_for_good(self, place: tuple[Partition, int]) -> bool:
+        """Whether a power cut cannot take it: on topics with commit=written that comes after it can be read."""
+        partition, seq = place
+        return partition.log.durable >= seq or not self._house.holds(partition.ledger)
+
+    def _forget(self, commit: Commit) -> None:
+        epochs = self._under_way[commit.name]
+        del epochs[commit.epoch]
+        if not epochs:
+            del self._under_way[commit.name]
+
+    # -- at the start -------------------------------------------------------------------------------
+
+    def _take_up(self) -> None:
+        """Seal what may be decided, at once; publish what is, as soon as time passes and the logs have settled."""
+        topic = self._home.topic
+        homes = [] if topic is None else topic.readable
+        found = [(each, home) for home in homes for each in home.ledger.head.transactions.unfinished()]
+        found.sort(key=lambda each: each[0][1].time_us)
+        commits = [self._sealed(home, name, each.epoch, each.stages) for (name, each), home in found]
+        if commits:
+            self._alarms.set(self, 0, lambda _: self._settle(homes, commits))
+
+    def _settle(self, homes: Sequence[Partition], commits: Sequence[Commit]) -> None:
+        gather = Gather(lambda: self._go_on(homes, commits), lambda error: self._go_on(homes, commits))
+        for home in homes:
+            home.ledger.barrier(gather.one())
+        gather.ready()
+
+    def _go_on(self, homes: Sequence[Partition], commits: Sequence[Commit]) -> None:
+        standing = {
+            (name, each.epoch) for home in homes for name, each in home.ledger.applied.transactions.unfinished()
+        }
+        for commit in commits:
+            if (commit.name, commit.epoch) in standing:
+                self.stands(commit)
+            else:
+                self.refused(commit, Unavailable(f"transaction {commit.name} was not decided after all"))

@@ -1,0 +1,220 @@
+"""Committing: what a commit must be to be decided, what is answered to one that comes again, and dropping.
+
+Contract: what is refused changed nothing. An epoch is decided against what is proposed, so that of two requests for
+one epoch exactly one is decided, and answered from what is committed. Nothing is decided about a stage that is not
+there to its last record, or where effects are missing. Must not know how records are published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ....storage.errors import Error
+from ....transport.messages import (
+    AskTransaction,
+    CommitTransaction,
+    Done,
+    DropStages,
+    TransactionCommitted,
+    TransactionState,
+)  # fmt: skip
+from ...errors import InvalidRequest, StageLost, Unavailable
+from ..names import check_name
+from ..replies import Gather, failure
+from .decisions import FLEETING
+
+if TYPE_CHECKING:
+    from ....transport.messages import Stage
+    from ..clock import LogTime
+    from ..house import House
+    from ..partition import Partition
+    from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port
+    from ..queues.alarms import Alarms
+    from ..topics import Topic
+    from .commits import Commit, Commits
+    from .decisions import StageKey
+    from .forgetting import Forgetting
+    from .home import Home
+
+
+AGAIN_US = 10_000
+"""Until a request is looked at again whose records are not on the disk yet."""
+
+
+class Committing:
+    """Handlers of CommitTransaction, AskTransaction and DropStages."""
+
+    def __init__(
+        self,
+        house: House,
+        port: Port,
+        config: NodeConfig,
+        time: LogTime,
+        alarms: Alarms,
+        home: Home,
+        commits: Commits,
+        forgetting: Forgetting,
+    ) -> None:
+        self.handlers: Handlers = {
+            CommitTransaction: self.commit, AskTransaction: self.ask, DropStages: self.drop,
+        }  # fmt: skip
+        self.decided = 0
+        self._house = house
+        self._port = port
+        self._config = config
+        self._time = time
+        self._alarms = alarms
+        self._home = home
+        self._commits = commits
+        self._forgetting = forgetting
+
+    # -- requests -----------------------------------------------------------------------------------
+
+    def commit(self, peer: Peer, message: CommitTransaction, payload: Payload, now: Now) -> None:
+        """Decide an epoch, or wait for what was decided. Raises all that PROTOCOL.md says of it."""
+        check_transaction(message.transaction)
+        keys = _keys(message.stages)
+        topic = self._home.topic
+        if topic is not None:
+            self._commit(topic, peer, message, keys)
+        else:
+            for stage in message.stages:
+                self._check(stage)  # no topic is made for what is refused
+            self._home.make(
+                now,
+                lambda topic: self._commit_later(topic, peer, message, keys),
+                lambda error: self._refuse(peer, message.request, error),
+            )
+
+    def ask(self, peer: Peer, message: AskTransaction, payload: Payload, now: Now) -> None:
+        """What is committed about a transaction. Raises InvalidRequest, Unavailable."""
+        check_transaction(message.transaction)
+        name, topic = message.transaction, self._home.topic
+        known = None
+        if topic is None:
+            self._home.check_whole()
+        else:
+            known = self._settled(topic, name).ledger.applied.transactions.by_name.get(name)
+        if known is None:
+            self._port.reply(peer, TransactionState(message.request, -1, True, 0))
+        else:
+            finished = known.epoch not in self._commits.of(name)
+            self._port.reply(peer, TransactionState(message.request, known.epoch, finished, known.time_us))
+
+    def _settled(self, topic: Topic, name: str) -> Partition:
+        """Where it stands what was decided. Raises Unavailable when the last of it may not."""
+        home = self._home.partition(topic, name)
+        if home.log.poisoned is not None:
+            raise Unavailable(
+                f"{home!r} is poisoned, so whether the last commit of transaction {name} was decided is not known: "
+                "start the broker again"
+            )
+        return home
+
+    def drop(self, peer: Peer, message: DropStages, payload: Payload, now: Now) -> None:
+        """Drop what nobody decided about. Raises UnknownPartition, Unavailable, Poisoned."""
+        self._home.check_whole()
+        dropped: dict[Partition, list[int]] = {}
+        for stage in message.stages:
+            if stage.topic in self._house.topics.by_id:  # with a topic, all of its stages went
+                partition = self._house.topics.partition(stage.topic, stage.partition)
+                dropped.setdefault(partition, []).append(stage.stage)
+        for partition in dropped:
+            partition.ledger.check_writable()
+        gather = Gather.reply(self._port, peer, message.request, Done(message.request))
+        for partition, stage_ids in dropped.items():
+            partition.drop_stages(stage_ids, gather.one())
+        gather.ready()
+
+    # -- deciding -----------------------------------------------------------------------------------
+
+    def _commit_later(self, topic: Topic, peer: Peer, message: CommitTransaction, keys: Sequence[StageKey]) -> None:
+        try:
+            self._commit(topic, peer, message, keys)
+        except Error as error:
+            self._refuse(peer, message.request, error)
+
+    def _commit(self, topic: Topic, peer: Peer, message: CommitTransaction, keys: Sequence[StageKey]) -> None:
+        home = self._home.partition(topic, message.transaction)
+        under_way = self._commits.of(message.transaction)
+        repeated = home.ledger.head.transactions.last_epoch(message.transaction) >= message.epoch
+        if repeated:
+            same = under_way.get(message.epoch)
+            repeated = same is None or same.stages != frozenset(keys)
+            waits = [same] if same is not None and not repeated else self._before(home, message)
+        else:
+            volatile = [partition for partition in map(self._check, message.stages) if partition is not None]
+            if volatile:
+                self._put_off(volatile, lambda: self._commit_later(topic, peer, message, keys))
+                return
+            home.ledger.check_writable()
+            self._forgetting.make_room(home, message.transaction)
+            waits = [self._commits.begin(home, message.transaction, message.epoch, keys)]
+            self.decided += 1
+
+        def answer() -> TransactionCommitted:
+            last = home.ledger.applied.transactions.last_epoch(message.transaction)
+            return TransactionCommitted(message.request, max(last, message.epoch), repeated)
+
+        gather = Gather.answering(self._port, peer, message.request, answer)
+        for commit in waits:
+            commit.wait(gather.one())
+        gather.ready()
+
+    def _before(self, home: Partition, message: CommitTransaction) -> list[Commit]:
+        """What a request waits for that comes too late: its epoch, those before, and the decision that overtook it."""
+        under_way, asked = self._commits.of(message.transaction), message.epoch
+        waits = [commit for epoch, commit in under_way.items() if epoch <= asked]
+        last = home.ledger.applied.transactions.last_epoch(message.transaction)
+        if last < asked and asked not in under_way:
+            waits.append(under_way[min(epoch for epoch in under_way if epoch > asked)])
+        return waits
+
+    def _put_off(self, volatile: Sequence[Partition], again: Callable[[], None]) -> None:
+        """What is decided must not be lost: look again when the records are on the disk, where they soon are."""
+        for partition in dict.fromkeys(volatile):
+            self._house.store.hurry(partition.log)
+        self._alarms.set(object(), self._time.last_us + AGAIN_US, lambda _: again())
+
+    def _check(self, stage: Stage) -> Partition | None:
+        """Raise what keeps a stage from being decided about. Returns its partition while a power cut could take it."""
+        partition = self._house.topics.partition(stage.topic, stage.partition)
+        ledger = partition.ledger
+        ledger.check_writable()
+        if ledger.damaged:
+            raise Unavailable(f"{partition!r} is damaged and may have lost staged records: run penstock log repair")
+        there, ahead = ledger.applied.stages.get(stage.stage), ledger.head.stages.get(stage.stage)
+        if there is None or ahead is None:
+            raise StageLost(
+                f"stage {stage.stage:x} of {partition!r} is not there: it was dropped, expired after "
+                f"{self._config.stage_expiry_s} s, or never came; begin the transaction again"
+            )
+        if stage.stage in partition.sealed or there.published:
+            raise StageLost(
+                f"stage {stage.stage:x} of {partition!r} belongs to another epoch, which is decided already"
+            )
+        if not there.records == there.next_sequence == ahead.next_sequence == stage.records:
+            raise StageLost(
+                f"stage {stage.stage:x} of {partition!r} has {there.records} records, {stage.records} are to be "
+                "committed: wait for the answers to all of them before"
+            )
+        return partition if partition.log.durable < there.last_seq else None
+
+    def _refuse(self, peer: Peer, request: int, error: Error) -> None:
+        self._port.reply(peer, failure(request, error))
+
+
+def check_transaction(name: str) -> None:
+    """Raise InvalidRequest unless `name` may name a transaction."""
+    check_name("transaction", name.removeprefix(FLEETING))
+
+
+def _keys(stages: Sequence[Stage]) -> list[StageKey]:
+    """Which stages these are. Raises InvalidRequest."""
+    keys = [(stage.topic, stage.partition, stage.stage) for stage in stages]
+    if len(set(keys)) < len(keys):
+        raise InvalidRequest("a stage is named twice: name each once, with all of its records")
+    if not all(stage.records for stage in stages):
+        raise InvalidRequest("a stage of 0 records was never begun: leave it out")
+    return keys

@@ -1,0 +1,99 @@
+"""Forgetting: stages that nobody committed, and transactions that nobody comes back to.
+
+Idea: what got nothing for long goes in the passes of housekeeping. Names of transactions also go when there is no
+room for a new one: first those that are due, then those that begin with `~`, which nobody commits again but for a
+lost answer.
+
+Contract: every decision is an effect, in bounded portions. A stage that is decided, or might be because a decision
+cannot be read, is never dropped; nor is a transaction forgotten that is not finished. Time is log time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....storage.errors import Error
+from ...errors import LimitReached, Unavailable
+from .. import effects as fx
+from .home import NAME
+
+if TYPE_CHECKING:
+    from ..clock import LogTime
+    from ..partition import Partition
+    from ..ports import NodeConfig
+    from ..producers import Place
+    from .commits import Commits
+    from .home import Home
+
+PORTION = 1000
+"""Of what one effect names."""
+
+FLEETING_S = 3600.0
+"""So long names are remembered that begin with `~`."""
+
+
+class Forgetting:
+    """What is forgotten of the transactions of a node."""
+
+    def __init__(self, config: NodeConfig, time: LogTime, home: Home, commits: Commits) -> None:
+        self.dropped = 0  # stages
+        self._time = time
+        self._home = home
+        self._commits = commits
+        self._most = config.max_transactions
+        self._stage_us = round(config.stage_expiry_s * 1e6)
+        self._lasting_us = round(config.transaction_expiry_s * 1e6)
+        self._fleeting_us = min(round(FLEETING_S * 1e6), self._lasting_us)
+
+    def look(self, partition: Partition, time_us: int) -> None:
+        """At one partition that takes writes."""
+        if partition.ledger.applied.stages:
+            self._drop_old(partition, time_us)
+        if partition.topic == NAME and not partition.ledger.damaged:
+            self._commits.log_finished(partition)
+            self._forget(partition, self._outlived(partition, time_us))
+
+    def make_room(self, home: Partition, name: str) -> None:
+        """Let there be room for one more transaction. Raises LimitReached."""
+        table = home.ledger.head.transactions
+        if name in table.by_name or len(table) < self._most:
+            return
+        names = self._outlived(home, self._time.last_us) or table.oldest_fleeting(PORTION)
+        if not names:
+            raise LimitReached(
+                f"{home!r} remembers {len(table)} transactions, which is the limit: use one name with rising epochs, "
+                "or names that begin with ~, lower transaction_expiry_s, or raise max_transactions"
+            )
+        self._forget(home, names)
+
+    def _drop_old(self, partition: Partition, time_us: int) -> None:
+        try:
+            self._home.check_whole()
+        except Unavailable:
+            return
+        old = [each.stage for each in partition.ledger.applied.stages if each.last_us + self._stage_us <= time_us]
+        head, sealed = partition.ledger.head.stages, partition.sealed
+        gone = [stage for stage in old if stage in head and stage not in sealed][:PORTION]
+        if gone:
+            self.dropped += len(gone)
+            partition.drop_stages(gone, Unheeded())
+
+    def _outlived(self, home: Partition, time_us: int) -> list[str]:
+        """Names that are due, as committed, where times are certain, and not decided anew or forgotten since."""
+        there, ahead = home.ledger.applied.transactions, home.ledger.head.transactions
+        found = there.outlived(time_us - self._lasting_us, time_us - self._fleeting_us, PORTION)
+        return [name for name in found if ahead.last_epoch(name) == there.last_epoch(name)]
+
+    def _forget(self, home: Partition, names: list[str]) -> None:
+        if names:
+            home.ledger.propose(fx.TransactionsForgotten(names))
+
+
+class Unheeded:
+    """Waits for what the next pass does again if it fails."""
+
+    def committed(self, place: Place) -> None:
+        """It is gone."""
+
+    def failed(self, error: Error) -> None:
+        """It is still there."""

@@ -1,0 +1,317 @@
+"""Publishing: records of decided stages are appended once more, as ordinary ones, and can be read.
+
+Idea: each partition has a line of decided stages, in the order in which they were decided. A portion of what they
+have is read and proposed, and when that is committed the next one follows. How far a stage is the partition's own
+state says, so after a crash or a failure it goes on from there, and appends nothing twice.
+
+Contract: one portion of a partition at a time, and a few partitions at once. Who waits for a stage is told once that
+it is published, and before that, each time it cannot go on, why. What cannot be appended (a full disk) rests for a
+while; on a poisoned log nothing is tried before the next start. A stage that its partition does not have is
+published, and so is everything of a topic that is deleted. Must not know who decides.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ....storage.errors import Error
+from ...errors import Unavailable
+from ..replies import Gather
+from .reading import Portion, StageReader
+
+if TYPE_CHECKING:
+    from ....storage.batch import Batch
+    from ..clock import LogTime
+    from ..house import House
+    from ..partition import Partition
+    from ..producers import Place
+    from ..queues.alarms import Alarms
+    from ..topics import Topic
+    from .decisions import StageKey
+
+PORTION_BYTES = 4 << 20
+"""Appended at once to one partition; one batch at least."""
+
+STAGES_MOST = 64
+"""Small stages that are published together."""
+
+AT_ONCE = 4
+"""Partitions that have a portion under way: what is appended in one turn makes others wait."""
+
+RETRY_S = 0.25
+RETRY_MOST_S = 10.0
+"""Until what could not be published is tried again: doubled each time."""
+
+
+class Awaiting(Protocol):
+    """Whoever decided about a stage."""
+
+    def published(self, key: StageKey) -> None:
+        """All of its records can be read. Told once."""
+        ...
+
+    def waits(self, error: Error) -> None:
+        """Some stage cannot go on now; it is tried again."""
+        ...
+
+    def stuck(self, error: Error) -> None:
+        """Some stage cannot go on before the next start."""
+        ...
+
+
+class Job(NamedTuple):
+    """A decided stage, and who waits for it."""
+
+    key: StageKey
+    awaiting: Awaiting
+
+
+class Doing(Enum):
+    """What a line does."""
+
+    NOTHING = "nothing"
+    WAITS = "waits for its turn"
+    WORKS = "reads or appends a portion"
+    RESTS = "could not go on, and will try again"
+    STOPPED = "is poisoned"
+    GONE = "was deleted"
+
+
+class Line:
+    """The decided stages of one partition, the first one first."""
+
+    __slots__ = ("because", "doing", "jobs", "partition", "wait_s")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.jobs: deque[Job] = deque()
+        self.doing = Doing.NOTHING
+        self.because: Error | None = None
+        self.wait_s = 0.0
+
+    def take_published(self) -> list[Job]:
+        """Jobs at the head of the line whose stages the partition has no more."""
+        stages, taken = self.partition.ledger.applied.stages, list[Job]()
+        while self.jobs and self.jobs[0].key[2] not in stages:
+            taken.append(self.jobs.popleft())
+        return taken
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether something of the next stage is in the log and not yet committed."""
+        stage_id, ledger = self.jobs[0].key[2], self.partition.ledger
+        applied, head = ledger.applied.stages.get(stage_id), ledger.head.stages.get(stage_id)
+        return head is not None and (applied is None or applied.next_sequence != head.next_sequence)
+
+
+class Load:
+    """What is read for a line at once: of its first stages, in their order."""
+
+    __slots__ = ("batches", "error", "line", "size", "stages")
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.stages = 0  # how many of them were asked for
+        self.batches: list[Batch] = []
+        self.size = 0
+        self.error: Error | None = None
+
+    def next_portion(self, done: Callable[[Portion], None]) -> Portion:
+        """What is to be read of the next stage."""
+        stage_id = self.line.jobs[self.stages].key[2]
+        self.stages += 1
+        return Portion(self.line.partition, stage_id, PORTION_BYTES - self.size, done)
+
+    def take(self, portion: Portion) -> bool:
+        """Take what was read. Returns whether there is room for the stage behind it."""
+        self.batches += portion.batches
+        self.size += portion.size
+        self.error = portion.error
+        if portion.error is not None or portion.left or self.size >= PORTION_BYTES:
+            return False
+        return self.stages < min(len(self.line.jobs), STAGES_MOST)
+
+
+class Publisher:
+    """Publishes the stages of all partitions of a node."""
+
+    def __init__(self, house: House, reader: StageReader, alarms: Alarms, time: LogTime) -> None:
+        self._house = house
+        self._reader = reader
+        self._alarms = alarms
+        self._time = time
+        self._lines: dict[Partition, Line] = {}
+        self._turns: deque[Line] = deque()
+        self._at_work = 0
+        self._going_on = False
+
+    def publish(self, keys: Sequence[StageKey], awaiting: Awaiting) -> None:
+        """These stages are decided. Their turn comes behind those that are decided already."""
+        for key in keys:
+            self._line_up(key, awaiting)
+        self._go_on()
+
+    def _line_up(self, key: StageKey, awaiting: Awaiting) -> None:
+        topic, number = self._house.topics.by_id.get(key[0]), key[1]
+        found = topic.partitions[number] if topic is not None and number < len(topic.partitions) else None
+        if found is None:
+            awaiting.published(key)
+        elif isinstance(found, Error):
+            awaiting.stuck(Unavailable(f"partition {number} of a topic in it cannot be opened: {found.message}"))
+        else:
+            line = self._lines.get(found) or self._lines.setdefault(found, Line(found))
+            line.jobs.append(Job(key, awaiting))
+            if line.doing == Doing.STOPPED and line.because is not None:
+                awaiting.stuck(line.because)
+            elif line.doing == Doing.NOTHING:
+                self._queue(line)
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """What goes with a topic is published as far as it will ever be."""
+        for partition in topic.readable:
+            line = self._lines.pop(partition, None)
+            if line is not None:
+                self._at_work -= line.doing == Doing.WORKS
+                line.doing = Doing.GONE
+                for job in line.jobs:
+                    job.awaiting.published(job.key)
+        self._go_on()
+
+    def stats(self) -> dict[str, Any]:
+        """Numbers for people, and why something is not published."""
+        held = [line for line in self._lines.values() if line.because is not None]
+        return {
+            "stages.publishing": sum(len(line.jobs) for line in self._lines.values()),
+            "stages.stuck": sum(len(line.jobs) for line in held),
+            "stages.stuck_because": held[0].because.message if held and held[0].because is not None else "",
+        }
+
+    # -- turns --------------------------------------------------------------------------------------
+
+    def _queue(self, line: Line) -> None:
+        line.doing = Doing.WAITS
+        self._turns.append(line)
+
+    def _go_on(self) -> None:
+        """Begin portions while there is room. What one of them leads to at once comes back here, and is let pass."""
+        if self._going_on:
+            return
+        self._going_on = True
+        while self._turns and self._at_work < AT_ONCE:
+            line = self._turns.popleft()
+            if line.doing == Doing.WAITS:
+                line.doing = Doing.WORKS
+                self._at_work += 1
+                self._work(line)
+        self._going_on = False
+
+    def _work(self, line: Line) -> None:
+        """One portion, unless there is nothing left."""
+        self._tell_published(line)
+        if line.doing != Doing.WORKS or not line.jobs:
+            self._leave(line, Doing.NOTHING)
+            return
+        partition = line.partition
+        if partition.ledger.damaged:
+            self._rest(line, Unavailable(f"{partition!r} is damaged: run penstock log repair"))
+        elif line.unsettled:
+            partition.ledger.barrier(Settled(self, line))
+        else:
+            self._read(Load(line))
+
+    def _leave(self, line: Line, doing: Doing) -> None:
+        """A line does not work any more."""
+        if line.doing == Doing.WORKS:
+            self._at_work -= 1
+            line.doing = doing
+        if not line.jobs and self._lines.get(line.partition) is line:
+            del self._lines[line.partition]
+
+    # -- one portion --------------------------------------------------------------------------------
+
+    def _read(self, load: Load) -> None:
+        self._reader.read(load.next_portion(lambda portion: self._loaded(load, portion)))
+
+    def _loaded(self, load: Load, portion: Portion) -> None:
+        """Go on with the next stage, or propose what is read."""
+        line = load.line
+        if line.doing != Doing.WORKS:
+            return
+        if load.take(portion):
+            self._read(load)
+        elif load.batches:
+            self._append(line, load.batches)
+        else:
+            self._rest(line, load.error or Unavailable(f"{line.partition!r} has lost what was staged in it"))
+
+    def _append(self, line: Line, batches: list[Batch]) -> None:
+        portion = Gather(lambda: self.over(line), lambda error: self.refused(line, error))
+        for batch in batches:
+            try:
+                line.partition.publish(batch, portion.one())
+            except Error as error:
+                portion.failed(error)
+                break
+        portion.ready()
+
+    def over(self, line: Line) -> None:
+        """A portion is committed; the others have their turn first."""
+        if line.doing != Doing.WORKS:
+            return
+        line.wait_s, line.because = 0.0, None
+        self._tell_published(line)
+        self._leave(line, Doing.NOTHING)
+        if line.jobs and line.doing == Doing.NOTHING:
+            self._queue(line)
+        self._go_on()
+
+    def refused(self, line: Line, error: Error) -> None:
+        """A portion, or a part of it, is not in the log."""
+        if line.doing == Doing.WORKS:
+            self._tell_published(line)
+            self._rest(line, error)
+
+    def _tell_published(self, line: Line) -> None:
+        for job in line.take_published():
+            job.awaiting.published(job.key)
+
+    def _rest(self, line: Line, error: Error) -> None:
+        """Try again after a while; but a poisoned log takes nothing any more."""
+        partition = line.partition
+        stopped = partition.log.poisoned is not None
+        line.because = error
+        self._leave(line, Doing.STOPPED if stopped else Doing.RESTS)
+        if not stopped:
+            line.wait_s = min(2 * line.wait_s, RETRY_MOST_S) if line.wait_s else RETRY_S
+            until_us = self._time.last_us + round(line.wait_s * 1e6)
+            self._alarms.set((self, partition), until_us, lambda _: self._ring(line))
+        for job in list(line.jobs):
+            if stopped:
+                job.awaiting.stuck(error)
+            else:
+                job.awaiting.waits(error)
+        self._go_on()
+
+    def _ring(self, line: Line) -> None:
+        if line.doing == Doing.RESTS:
+            self._queue(line)
+            self._go_on()
+
+
+class Settled:
+    """Waits for what is under way in a partition."""
+
+    __slots__ = ("_line", "_publisher")
+
+    def __init__(self, publisher: Publisher, line: Line) -> None:
+        self._publisher = publisher
+        self._line = line
+
+    def committed(self, place: Place) -> None:
+        self._publisher.over(self._line)
+
+    def failed(self, error: Error) -> None:
+        self._publisher.refused(self._line, error)

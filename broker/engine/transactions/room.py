@@ -1,0 +1,70 @@
+"""The transactions of a node: their handlers, put together, and what the node passes on to them.
+
+Contract: as the node's. The rules live in the modules of each area.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .commits import Commits
+from .committing import Committing
+from .forgetting import Forgetting
+from .home import Home
+from .publishing import Publisher
+from .reading import Portion, StageReader
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from ..clock import LogTime
+    from ..house import House
+    from ..partition import Partition
+    from ..ports import Handlers, NodeConfig, Port
+    from ..queues.alarms import Alarms
+    from ..topic_maker import TopicMaker
+    from ..topics import Topic
+
+
+class Transactions:
+    """Everything about transactions in one node."""
+
+    def __init__(
+        self, house: House, port: Port, config: NodeConfig, time: LogTime, alarms: Alarms, maker: TopicMaker
+    ) -> None:
+        """Seals the stages that the logs say are decided."""
+        self._house = house
+        self._reader = StageReader(port)
+        self._publisher = Publisher(house, self._reader, alarms, time)
+        home = Home(house, maker, config)
+        self._commits = Commits(house, home, self._publisher, alarms)
+        self._forgetting = Forgetting(config, time, home, self._commits)
+        self._committing = Committing(house, port, config, time, alarms, home, self._commits, self._forgetting)
+        self.handlers: Handlers = self._committing.handlers
+
+    def look(self, partition: Partition, time_us: int) -> None:
+        """Time has passed."""
+        self._forgetting.look(partition, time_us)
+
+    def warmed(self, token: Hashable) -> bool:
+        """Pages are in memory; whether a read of stages waited for them."""
+        if isinstance(token, Portion):
+            self._reader.warmed(token)
+            return True
+        return False
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """Nothing of it will be published any more."""
+        self._publisher.topic_deleted(topic)
+
+    def stats(self) -> dict[str, Any]:
+        """Numbers for people."""
+        tables = [partition.ledger.applied.stages for partition in self._house.partitions.values()]
+        return {
+            "stages.open": sum(map(len, tables)),
+            "stages.bytes": sum(table.bytes for table in tables),
+            "stages.dropped": self._forgetting.dropped,
+            "transactions.decided": self._committing.decided,
+            "transactions.unfinished": len(self._commits),
+            **self._publisher.stats(),
+        }
