@@ -48,8 +48,11 @@ from .spark.errors import (
     InvalidOffsets,
     InvalidOption,
     MissingJava,
+    NoArchive,
+    PipelineFailed,
     SparkError,
     StaleCheckpoint,
+    TargetInUse,
     UnknownQuery,
 )
 from .storage.errors import (
@@ -159,7 +162,10 @@ __all__ = [
     "InvalidOffsets",
     "InvalidOption",
     "MissingJava",
+    "NoArchive",
+    "PipelineFailed",
     "SparkError",
     "StaleCheckpoint",
+    "TargetInUse",
     "UnknownQuery",
 ]

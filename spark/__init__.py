@@ -3,6 +3,7 @@
     spark.read.format("penstock").option("url", "tcp://host:7070").option("subscribe", "flights").load()
 
 Spark finds the format by itself where penstock is installed (`pyspark_penstock`); elsewhere `register` tells it.
+`session` makes a Spark session on this machine. `penstock.spark.pipelines` has whole jobs: archive, replay, rollup.
 Nothing here is imported by the rest of penstock but the errors, and pyspark only when a source is. `java` finds what
 Spark runs on, and says what is missing where it finds nothing.
 """
@@ -11,10 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .local_session import session
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
+__all__ = ["register", "session"]
 
 
 def register(spark: SparkSession) -> None:

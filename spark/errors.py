@@ -55,3 +55,21 @@ class UnknownQuery(SparkError):
     """A task that Spark does not tell which micro-batch of which query it belongs to."""
 
     code = "unknown_query"
+
+
+class PipelineFailed(SparkError):
+    """A pipeline ended early. What it had finished stands; started again, it goes on there."""
+
+    code = "pipeline_failed"
+
+
+class TargetInUse(SparkError):
+    """A target or a checkpoint that belongs to other work, or that another process is working on now."""
+
+    code = "target_in_use"
+
+
+class NoArchive(SparkError):
+    """A directory that holds no archive of topics."""
+
+    code = "no_archive"

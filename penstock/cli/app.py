@@ -29,6 +29,7 @@ COMMANDS = {
     "dead": "List, show, redrive and discard dead tasks.",
     "schedule": "Set, list and delete schedules.",
     "worker": "Run the task functions of an application.",
+    "spark": "Archive, replay, roll up and compact topics with Spark.",
     "log": "Verify, repair and dump the logs of a data directory.",
     "stats": "Show the broker's counters.",
     "bench": "Measure a running broker.",

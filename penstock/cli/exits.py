@@ -36,10 +36,11 @@ _BY_CODE = {
         "no_log",
         "missing_flights",
         "missing_java",
+        "no_archive",
     ),
     UNAVAILABLE: ("unavailable", "timed_out", "no_broker", "board_unavailable"),
     DAMAGED: ("corrupt", "bad_checksum", "poisoned", "differences"),
-    IN_USE: ("already_open", "address_in_use", "group_active", "topic_exists"),
+    IN_USE: ("already_open", "address_in_use", "group_active", "topic_exists", "target_in_use"),
     FULL: ("storage_full", "limit_reached"),
 }
 _CODES = {code: number for number, codes in _BY_CODE.items() for code in codes}

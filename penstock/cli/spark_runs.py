@@ -1,0 +1,158 @@
+"""What the commands of `penstock spark` share: a session of Spark, how to run, progress, and an end in good order.
+
+Idea: what can be wrong is found in the order of what it costs to look: the broker, the topics, Java, and then Spark is
+started. Progress goes to the terminal as one line that changes, and under --json as a line for each batch.
+Contract: a first ^C or SIGTERM ends a pipeline after the batch that runs; a second one at once, which costs nothing
+but that batch's work.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from ..storage import units
+from .options import ASSIGNMENT, DURATION, Session
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from ..spark.pipelines import Pace, Progress
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class How:
+    """How a command runs Spark."""
+
+    master: str
+    settings: dict[str, str]
+    every_s: float | None = None
+    most: int | None = None
+
+
+def on_spark(function: F) -> F:
+    """Give a command that runs Spark --master and --conf, as `how`."""
+
+    @functools.wraps(function)
+    def command(*args: Any, master: str, conf: tuple[tuple[str, str], ...], **options: Any) -> Any:
+        return function(*args, how=How(master, dict(conf)), **options)
+
+    master = click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+    conf = click.option("--conf", type=ASSIGNMENT, multiple=True, help="Any setting of Spark; repeatable.")
+    return master(conf(command))  # type: ignore[return-value]
+
+
+def following(function: F) -> F:
+    """Give a command that follows topics --every and --max-records as well."""
+
+    @functools.wraps(function)
+    def command(*args: Any, how: How, every_s: float | None, most: int | None, **options: Any) -> Any:
+        return function(*args, how=How(how.master, how.settings, every_s, most), **options)
+
+    every = click.option(
+        "--every", "every_s", type=DURATION, help="Go on until ^C, a batch each so often.  [default: to the end, once]"
+    )
+    most = click.option("--max-records", "most", type=click.IntRange(1), help="At most so many in a batch.")
+    return every(most(on_spark(command)))  # type: ignore[return-value]
+
+
+class Running:
+    """A session of Spark for one command."""
+
+    def __init__(self, session: Session, spark: Any, how: How, show: Callable[[Progress], None]) -> None:
+        self.spark = spark
+        self.url = session.url
+        self.show = show
+        self._how = how
+        self._signals: list[int] = []
+
+    @property
+    def pace(self) -> Pace:
+        """As the command line says it."""
+        from ..spark.pipelines import Pace
+
+        return Pace(self._how.every_s, self._how.most, self.show, self.stopped)
+
+    def stopped(self) -> bool:
+        """Whether somebody wants it to end."""
+        return bool(self._signals)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Note a first signal; let a second one do what it does."""
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+
+        def note(number: int, frame: object) -> None:
+            self._signals.append(number)
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+        for number in SIGNALS:
+            signal.signal(number, note)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def running(session: Session, topics: Sequence[str], how: How, verb: str) -> Iterator[Running]:
+    """Spark, once broker and topics are known to be there. Raises NoBroker, UnknownTopic, MissingJava, and others."""
+    from ..spark import java
+    from ..spark import session as spark_session
+
+    with session.connect() as client:
+        for topic in topics:
+            client.topic(topic)
+    java.check()
+    with ExitStack() as stack:
+        if session.output.shows_progress:
+            status = stack.enter_context(session.output.notes.status("starting Spark"))
+            show = functools.partial(_update, status, verb)
+        else:
+            show = functools.partial(_tell, session)
+        spark = spark_session(f"penstock spark {verb}", master=how.master, settings=how.settings)
+        stack.callback(spark.stop)
+        run = Running(session, spark, how, show)
+        stack.enter_context(run.listening())
+        yield run
+
+
+def _update(status: Status, verb: str, progress: Progress) -> None:
+    """To people, on the line that changes."""
+    status.update(sentence(verb, progress))
+
+
+def _tell(session: Session, progress: Progress) -> None:
+    """To programs, each batch."""
+    if session.output.as_json:
+        session.output.json({"event": "progress", **as_json(progress)})
+
+
+def sentence(verb: str, progress: Progress) -> str:
+    """How far a pipeline is, for people."""
+    behind = "" if progress.lag is None else f", {units.count_text(progress.lag, 'record')} behind"
+    rate = f" at {progress.rate:,.0f} records/s" if progress.rate else ""
+    return f"{units.count_text(progress.records, 'record')} {verb}{rate}{behind}"
+
+
+def as_json(progress: Progress) -> dict[str, Any]:
+    """How far a pipeline is, for programs."""
+    return msgspec.to_builtins(progress, str_keys=True)
+
+
+def finish(session: Session, verb: str, progress: Progress, where: str) -> None:
+    """Say how it ended."""
+    session.output.say(verb, f"{sentence(verb, progress)}, {where}", **as_json(progress))

@@ -1,0 +1,56 @@
+"""A Spark session on this machine, made so that nothing has to be known about Spark to begin.
+
+Idea: what makes a first local session fail or crawl (workers of another Python, no Java, two hundred shuffle
+partitions, doors open to the network) is settled here, once, in plain settings that the caller may override.
+Contract: says what is missing before Spark is touched. Spark listens on the loopback only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from . import java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLAIN = {
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",  # the Python side costs by the batch
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+}
+"""Settings of a session, before those of the caller."""
+
+
+def session(
+    name: str = "penstock", *, master: str = "local[*]", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A Spark session that knows the format `penstock`; the one that runs already, if there is one.
+
+    Args:
+        master: "local[*]" works on all cores of this machine, "local[4]" on four.
+        settings: any of Spark's, by their full names, before those of `PLAIN`.
+
+    Raises: MissingJava, MissingLibrary.
+    """
+    os.environ["JAVA_HOME"] = str(java.check())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whatever python3 is first on the PATH
+    from pyspark.sql import SparkSession
+
+    from . import register
+
+    builder = SparkSession.builder.appName(name).master(master)
+    for setting, value in {**PLAIN, **(settings or {})}.items():
+        builder = builder.config(setting, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark

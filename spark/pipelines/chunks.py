@@ -1,0 +1,38 @@
+"""A fixed range of records in portions that are each written at once. Pure.
+
+Idea: a portion takes the same share of every partition, so that all of them move on together, and it is computed from
+the
+range and the number of portions alone: portion 7 has the same records whenever it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+
+class Span(Struct, frozen=True):
+    """Offsets from `start` up to, not including, `end` of one partition; at most `records` of them are there."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int
+
+
+def portions_of(spans: Sequence[Span], most: int) -> int:
+    """How many portions it takes for each to have about `most` records."""
+    return -(-sum(span.records for span in spans) // most)
+
+
+def portion(spans: Sequence[Span], number: int, of: int) -> list[Span]:
+    """Portion `number`, from 0, of so many. Spans that have nothing in it are left out; it may be that all are."""
+    return [part for span in spans if (part := _part(span, number, of)).start < part.end]
+
+
+def _part(span: Span, number: int, of: int) -> Span:
+    length = span.end - span.start
+    start, end = span.start + length * number // of, span.start + length * (number + 1) // of
+    return Span(span.topic, span.partition, start, end, min(end - start, span.records))

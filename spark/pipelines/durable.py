@@ -1,0 +1,74 @@
+"""Small files that must not be lost or seen half written, and a lock that a dead process does not keep.
+
+Contract: when `write` returns, a power cut leaves the new content; before, the old or the new one. Directories are
+those of this machine or of a file system that all of them mount.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ..errors import TargetInUse
+
+T = TypeVar("T")
+
+LOCK = "lock"
+
+
+def write(path: Path, value: Any) -> None:
+    """Replace the file at `path` by `value` as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".new")
+    with open(fresh, "wb") as file:
+        file.write(msgspec.json.encode(value) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, path)
+    sync_directory(path.parent)
+
+
+def read(path: Path, kind: type[T]) -> T | None:
+    """What stands there; None when nothing does. Raises TargetInUse for something else."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise TargetInUse(f"{path} is not a file of this pipeline ({error}): name another directory") from None
+
+
+def sync_directory(directory: Path | str) -> None:
+    """Have what was created, renamed and removed in there survive a power cut."""
+    _sync(directory, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def sync_file(path: Path | str) -> None:
+    """Have what was written to it survive a power cut, whoever wrote it."""
+    _sync(path, os.O_RDONLY)
+
+
+def _sync(path: Path | str, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Work in `directory` alone. Raises TargetInUse while another process does."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / LOCK, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TargetInUse(f"another process works in {directory}: stop it, or name another directory") from None
+        yield

@@ -1,0 +1,44 @@
+"""What went wrong in a query, as one sentence.
+
+Idea: Spark wraps an error of a Python worker into a text with the frames of both languages. Somewhere in it stands the
+line that Python ends a traceback with, the name of one of our errors and its sentence; that is what a reader wants,
+and its class is what a program wants.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...storage.errors import Error
+from ..errors import PipelineFailed
+
+_OURS = re.compile(r"^\s*(?:[\w.]*: )?penstock(?:\.\w+)*\.(\w+): (.+?)\s*$", re.MULTILINE)
+_SHORT = 500
+
+
+def explained(error: BaseException) -> BaseException:
+    """An error of penstock that says what `error` is about; `error` itself when it is one, or nothing of Spark's."""
+    if isinstance(error, Error) or not _is_of_spark(error):
+        return error
+    found = _OURS.findall(str(error))
+    if not found:
+        return PipelineFailed(f"Spark ended the query: {_first_line(error)}")
+    name, sentence = found[-1]
+    kinds = {kind.__name__: kind for kind in _kinds(Error)}
+    return kinds.get(name, PipelineFailed)(sentence)
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
+
+
+def _kinds(kind: type[Error]) -> Iterator[type[Error]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _kinds(below)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:_SHORT] if lines else type(error).__name__

@@ -1,0 +1,118 @@
+"""A pipeline that runs: reading topics batch by batch, telling how far it is, ending in good order.
+
+Idea: every pipeline that follows topics is one streaming query with a checkpoint; Spark notes what a batch is before
+it runs it and that it is done after, so that a restart repeats the last batch at most, as the same batch. What a batch
+does is up to the pipeline, which does nothing the second time.
+Contract: what goes wrong is raised as an error of penstock with one sentence, also when it happened in a Python of
+Spark's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ...clients.quantities import Duration, seconds
+from . import durable
+from .failures import explained
+from .progress import OnProgress, Progress, after, ignore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+FORMAT = "penstock"
+LOOK_S = 1
+"""Between two looks at what became of a query: how soon it is told to stop, and how fresh its progress is."""
+
+
+def never() -> bool:
+    """Nobody stops it."""
+    return False
+
+
+class Pace(Struct, frozen=True):
+    """How a pipeline follows its topics.
+
+    Attributes:
+        every: seconds between batches, or a time like "1m"; None: up to what stands there now, and no further.
+        max_records: at most so many in a batch.
+        on_progress: is told after each batch.
+        stopped: is asked every second; True ends it after the batch that runs.
+    """
+
+    every: Duration | None = None
+    max_records: int | None = None
+    on_progress: OnProgress = ignore
+    stopped: Callable[[], bool] = never
+
+
+ONCE = Pace()
+"""All that stands there now, at once."""
+
+
+def follow(
+    spark: SparkSession, url: str, topics: Sequence[str], pace: Pace, options: Mapping[str, str] | None = None
+) -> DataFrame:
+    """The records of these topics as a stream, from the earliest on unless options say otherwise."""
+    reader = spark.readStream.format(FORMAT).option("url", url).option("subscribe", ",".join(topics))
+    reader = reader.option("startingOffsets", "earliest").option("includeHeaders", "true")
+    if pace.max_records is not None:
+        reader = reader.option("maxOffsetsPerTrigger", str(pace.max_records))
+    return reader.options(**dict(options or {})).load()
+
+
+def run(writer: DataStreamWriter, checkpoint: Path, pace: Pace) -> Progress:
+    """Run a query to its end: where topics ended when it began, or until it is stopped. Raises what went wrong."""
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    if pace.every is None:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{round(seconds(pace.every, 'every') * 1000)} milliseconds")
+    try:
+        return _watch(writer.start(), pace)
+    except Exception as error:
+        raise explained(error) from error
+
+
+def run_batches(stream: DataFrame, take: Callable[[DataFrame, int], None], checkpoint: Path, pace: Pace) -> Progress:
+    """Run a query that hands each batch and its number to `take`.
+
+    What a number stands for is synced before it is used: Spark itself leaves that to its file system, and after a
+    power cut would give a number out again, for other records than those that are known to be done under it.
+    """
+
+    def known(frame: DataFrame, number: int) -> None:
+        offsets = checkpoint / "offsets"
+        durable.sync_file(offsets / str(number))
+        durable.sync_directory(offsets)
+        take(frame, number)
+
+    return run(stream.writeStream.foreachBatch(known), checkpoint, pace)
+
+
+def _watch(query: StreamingQuery, pace: Pace) -> Progress:
+    seen, progress = -1, Progress()
+    try:
+        ended = False
+        while not ended:
+            ended = bool(query.awaitTermination(LOOK_S))
+            for described in _news(query, seen):
+                seen, progress = described["batchId"], after(progress, described)
+                pace.on_progress(progress)
+            if not ended and pace.stopped():
+                break
+        return progress
+    finally:
+        query.stop()
+
+
+def _news(query: StreamingQuery, seen: int) -> list[dict[str, Any]]:
+    """Batches that ended since, as Spark describes them."""
+    found = [json.loads(each.json) for each in query.recentProgress]
+    return [described for described in found if described["batchId"] > seen]

@@ -1,0 +1,68 @@
+"""What an archive is besides its files: nothing, a Delta table, or an Iceberg table.
+
+Contract: `add` makes the files of a batch, which lie in their places already, part of the table; all of them or none.
+Called again with the batch that it added last, it does nothing. Tables stand in the directory of the archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
+
+from .layout import DataFile
+
+if TYPE_CHECKING:
+    from .identity import Identity
+
+TableFormat = Literal["parquet", "delta", "iceberg"]
+FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
+
+
+class Table(Protocol):
+    """An archive as others see it."""
+
+    with_topic: bool
+    """Whether files have a column `topic`, because readers do not look at paths."""
+
+    def add(self, batch: int, files: Sequence[DataFile]) -> None:
+        """Make these files part of it, as batch number `batch`."""
+        ...
+
+    def files(self) -> list[Path]:
+        """All that are part of it."""
+        ...
+
+
+class PlainFiles:
+    """Parquet files in directories: what lies there is part of it."""
+
+    with_topic = False
+
+    def __init__(self, directory: Path, identity: Identity) -> None:
+        self._directory = directory
+
+    def add(self, batch: int, files: Sequence[DataFile]) -> None:
+        """They are there."""
+
+    def files(self) -> list[Path]:
+        """What lies in its place."""
+        return sorted(self._directory.glob("topic=*/date=*/hour=*/*.parquet"))
+
+
+def open_table(form: TableFormat, directory: Path, identity: Identity) -> Table:
+    """The table of an archive, made now if it is new. Raises MissingLibrary."""
+    return _opener(form)(directory, identity)
+
+
+def _opener(form: TableFormat) -> Callable[[Path, Identity], Table]:
+    """Imported here, because each needs an extra."""
+    if form == "delta":
+        from .delta import DeltaFiles
+
+        return DeltaFiles
+    if form == "iceberg":
+        from .iceberg import IcebergFiles
+
+        return IcebergFiles
+    return PlainFiles

@@ -1,0 +1,30 @@
+"""What a pipeline asks the broker for itself, before Spark begins and after it ended.
+
+Contract: each question has a connection of its own, closed when it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...clients import Client, connect
+
+NAME = "penstock-pipeline"
+
+
+def ask(url: str) -> Client:
+    """A client, to be closed. Raises TimedOut, InvalidUrl."""
+    return connect(url, name=NAME)
+
+
+def ids_of(url: str, topics: Sequence[str]) -> dict[str, str]:
+    """The ids of topics by name. Raises UnknownTopic."""
+    with ask(url) as client:
+        return {name: client.topic(name).id for name in topics}
+
+
+def commit(url: str, group: str, ends: Mapping[str, Mapping[int, int]]) -> None:
+    """Have a group stand at these offsets."""
+    with ask(url) as client:
+        for topic, positions in ends.items():
+            client.reset_group(topic, group, positions)

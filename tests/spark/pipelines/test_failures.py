@@ -1,0 +1,46 @@
+"""What Spark makes of an error is turned back into the error."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.errors import PipelineFailed, UnknownTopic
+from penstock.spark.pipelines.failures import explained
+
+WORKER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_STREAMING_ERROR]
+Failed when Python streaming data source perform latestOffset: Traceback (most recent call last):
+  File "/opt/python_streaming_source_runner.py", line 90, in latest_offset_func
+    offset = reader.latestOffset()
+penstock.broker.errors.Unavailable: the broker is starting
+During handling of the above exception, another exception occurred:
+penstock.broker.errors.UnknownTopic: no topic 'flights': create it first
+ SQLSTATE: 38000
+JVM stacktrace:
+org.apache.spark.SparkException
+"""
+
+
+class StreamingQueryException(Exception):
+    """As pyspark has it."""
+
+
+StreamingQueryException.__module__ = "pyspark.errors.exceptions.captured"
+
+
+def test_an_error_of_ours_in_a_worker_is_that_error():
+    found = explained(StreamingQueryException(WORKER))
+    assert (type(found), str(found)) == (UnknownTopic, "no topic 'flights': create it first")
+
+
+def test_an_error_of_a_class_that_is_not_known_here_keeps_its_sentence():
+    found = explained(StreamingQueryException("Traceback:\npenstock.later.errors.Unheard: the sky fell"))
+    assert (type(found), str(found)) == (PipelineFailed, "the sky fell")
+
+
+def test_another_error_of_spark_is_its_first_line():
+    found = explained(StreamingQueryException("\n[NO_MEMORY] no memory left\nat org.apache.spark\n"))
+    assert (type(found), str(found)) == (PipelineFailed, "Spark ended the query: [NO_MEMORY] no memory left")
+
+
+@pytest.mark.parametrize("error", [UnknownTopic("no topic"), ValueError("penstock.x.Y: z"), KeyboardInterrupt()])
+def test_what_is_not_of_spark_stays_as_it_is(error):
+    assert explained(error) is error
