@@ -1,0 +1,66 @@
+"""At least once: rows are sent while the task runs, and can be read from then on.
+
+A task that Spark runs again sends its rows again, and what a failed write has sent stays. In return nothing is
+written twice by the broker, and rows can be read before the write is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ..connection import client_of
+from .columns import Layout
+from .messages import Written
+from .options import SinkOptions
+from .rows import Rows
+
+
+class DirectWriter(DataSourceArrowWriter):
+    """Of a batch write."""
+
+    def __init__(self, options: SinkOptions, layout: Layout) -> None:
+        self._options = options
+        self._layout = layout
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Send the rows of one task."""
+        return send(self._options, self._layout, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing: the rows can be read already."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing: what was sent stays."""
+
+
+class DirectStreamWriter(DataSourceStreamArrowWriter):
+    """Of a streaming query."""
+
+    def __init__(self, options: SinkOptions, layout: Layout) -> None:
+        self._options = options
+        self._layout = layout
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Send the rows of one task."""
+        return send(self._options, self._layout, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing: the rows can be read already."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing: what was sent stays."""
+
+
+def send(options: SinkOptions, layout: Layout, batches: Iterator[pa.RecordBatch]) -> Written:
+    """Send all rows, and return when each is committed."""
+    client = client_of(options.url, options.timeout_s)
+    with ExitStack() as producers:
+        rows = Rows(layout, lambda topic: producers.enter_context(client.producer(topic, codec=options.codec)))
+        for batch in batches:
+            rows.add(batch)
+        rows.send()
+    return Written(rows.count)
