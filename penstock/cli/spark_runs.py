@@ -9,6 +9,7 @@ but that batch's work.
 from __future__ import annotations
 
 import functools
+import logging
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -117,6 +118,7 @@ def running(session: Session, topics: Sequence[str], how: How, verb: str) -> Ite
         for topic in topics:
             client.topic(topic)
     java.check()
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # writes an error's frames; we say its sentence
     with ExitStack() as stack:
         if session.output.shows_progress:
             status = stack.enter_context(session.output.notes.status("starting Spark"))

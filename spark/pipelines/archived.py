@@ -66,7 +66,7 @@ class Archived:
     def _frame(self, paths: list[Path], start: datetime | None, end: datetime | None) -> DataFrame:
         from pyspark.sql import functions as F
 
-        frame = self._spark.read.schema(COLUMNS).parquet(*(path.as_uri() for path in paths))
+        frame = self._spark.read.schema(COLUMNS).parquet(*(f"file://{path}" for path in paths))
         if start is not None:
             frame = frame.where(F.col("timestamp") >= F.lit(start))
         if end is not None:

@@ -107,7 +107,8 @@ class Snapshots:
             return
         newest = latest_per_key(frame if last < 0 else self._read(frame.sparkSession).unionByName(frame))
         place = self._place(number)
-        newest.where(self._kept).write.mode("overwrite").parquet(place.as_uri())
+        frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # of this query alone
+        newest.where(self._kept).write.mode("overwrite").parquet(f"file://{place}")
         _sync(place)
         self._switch(place)
         for older in self._snapshots.iterdir():
@@ -121,7 +122,7 @@ class Snapshots:
             return -1
 
     def _read(self, spark: SparkSession) -> DataFrame:
-        return spark.read.parquet((self._target / CURRENT).as_uri())
+        return spark.read.parquet(f"file://{self._target / CURRENT}")
 
     def _place(self, number: int) -> Path:
         return self._snapshots / f"{number:012d}"

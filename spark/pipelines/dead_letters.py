@@ -50,9 +50,9 @@ def died(records: DataFrame) -> DataFrame:
         F.make_valid_utf8(_about("reason")).alias("reason"),
         _about("group").alias("group"),
         _about("topic").alias("topic"),
-        _about("partition").cast("int").alias("partition"),
-        _about("offset").cast("bigint").alias("offset"),
-        _about("attempts").cast("int").alias("attempts"),
+        _about("partition").try_cast("int").alias("partition"),
+        _about("offset").try_cast("bigint").alias("offset"),
+        _about("attempts").try_cast("int").alias("attempts"),
     )
 
 
@@ -88,7 +88,7 @@ def count_dead_letters(
 
 def _header(name: str) -> str:
     """An expression: the text of a header, null where there is none."""
-    return f"cast(element_at(filter(headers, h -> h.key = 'penstock-dead-{name}'), 1).value as string)"
+    return f"cast(try_element_at(filter(headers, h -> h.key = 'penstock-dead-{name}'), 1).value as string)"
 
 
 def _about(name: str) -> Column:
@@ -101,7 +101,7 @@ ALIKE = r"regexp_replace({}, '[0-9]+', '#')"
 """An expression: reasons that differ only in numbers are alike."""
 
 REASON = ALIKE.format(f"make_valid_utf8({_header('reason')})")
-TIME_OF_DEATH = f"timestamp_micros(cast({_header('time')} as bigint))"
+TIME_OF_DEATH = f"timestamp_micros(try_cast({_header('time')} as bigint))"
 
 
 def _listed(url: str, topic: str, group: str) -> pa.Table:

@@ -1,0 +1,93 @@
+"""`penstock spark` where Spark is not started: what is wrong is said before, in one sentence."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.cli import exits
+from penstock.cli.spark import FORMATS
+from penstock.errors import MissingJava
+from penstock.spark import java
+
+NO_JAVA = "Spark needs Java 17 or newer: install it"
+
+
+@pytest.fixture(autouse=True)
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here gets as far as Spark."""
+
+    def check() -> None:
+        raise MissingJava(NO_JAVA)
+
+    monkeypatch.setattr(java, "check", check)
+
+
+COMMANDS = [
+    ["archive", "{topic}", "--to", "{place}"],
+    ["archive", "{topic}", "--to", "{place}", "--format", "delta", "--cursor", "archive", "--every", "1m"],
+    ["replay", "{topic}", "--archive", "{place}", "--checkpoint", "{place}"],
+    ["replay", "{topic}", "--topic", "{topic}", "--checkpoint", "{place}", "--start", "2013-01-01T00:00Z"],
+    ["rollup", "{topic}", "{topic}", "--checkpoint", "{place}", "--by", "length(value)"],
+    ["dead-letters", "{topic}", "--window", "1 day"],
+    ["dead-letters", "{topic}", "--into", "{topic}", "--checkpoint", "{place}"],
+    ["compact", "{topic}", "--to", "{place}", "--deletes", "length(value) = 0"],
+    ["compact", "{topic}", "--into", "{topic}", "--checkpoint", "{place}", "--max-records", "1000"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_topic_that_is_not_there_is_named_before_java_is(on, topic, tmp_path, command):
+    words = [word.format(topic=topic, place=tmp_path / "new") for word in command]
+    found = on("spark", *words)
+    assert found.code == exits.NOT_FOUND
+    assert topic in found.err
+    assert found.err.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_missing_java_is_one_sentence_and_leaves_nothing(on, topic, tmp_path, command):
+    on("topic", "create", topic)
+    words = [word.format(topic=topic, place=tmp_path / "new") for word in command]
+    found = on("spark", *words)
+    assert (found.code, found.err) == (exits.NOT_FOUND, f"penstock: {NO_JAVA}\n")
+    assert not (tmp_path / "new").exists()
+
+
+def test_no_broker_is_said(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_URL", f"unix://{tmp_path}/none.sock")
+    found = cli("spark", "archive", "flights", "--to", str(tmp_path / "a"))
+    assert found.code == exits.UNAVAILABLE
+    assert "no broker listens on" in found.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["archive", "--to", "x"], "Missing argument 'TOPIC...'"),
+        (["archive", "t"], "Missing option '--to'"),
+        (["archive", "t", "--to", "x", "--format", "orc"], "'orc' is not one of 'parquet', 'delta', 'iceberg'"),
+        (["archive", "t", "--to", "x", "--every", "soon"], "'soon' is not a time"),
+        (["archive", "t", "--to", "x", "--max-records", "0"], "0 is not in the range"),
+        (["archive", "t", "--to", "x", "--conf", "a"], "'a' is not NAME=VALUE"),
+        (["replay", "t", "--checkpoint", "x"], "say what to replay: --archive DIRECTORY or --topic NAME"),
+        (["replay", "t", "--topic", "t"], "Missing option '--checkpoint'"),
+        (["replay", "t", "--topic", "t", "--checkpoint", "x", "--start", "noon"], "'noon' is no time"),
+        (["rollup", "t", "u"], "Missing option '--checkpoint'"),
+        (["dead-letters", "t", "--into", "u"], "--into goes with --checkpoint"),
+        (["dead-letters", "t", "--into", "u", "--checkpoint", "x", "--group", "g"], "in place of --group"),
+        (["compact", "t"], "say where to: --to DIRECTORY, or --into TOPIC"),
+        (["compact", "t", "--to", "x", "--into", "u"], "say where to: --to DIRECTORY, or --into TOPIC"),
+        (["compact", "t", "--into", "u"], "with --checkpoint DIRECTORY"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(cli, words, says):
+    found = cli("spark", *words)
+    assert found.code == exits.USAGE
+    assert says in found.err
+    assert found.err.count("\n") == 1
+
+
+def test_formats_are_those_of_archives():
+    from penstock.spark.pipelines.tables import FORMATS as known
+
+    assert known == FORMATS
