@@ -10,7 +10,6 @@ Its journal has an epoch once it was told that it is committed.
 from __future__ import annotations
 
 import sys
-import time
 
 import penstock
 from support.load import Ending, Journal
@@ -18,8 +17,6 @@ from support.load import Ending, Journal
 TOPICS = {"a": 2, "b": 1}
 RECORDS = 30
 """Of one epoch to one topic."""
-
-RETRY_S = 0.05
 
 
 def values_of(name: str, epoch: int, topic: str) -> list[bytes]:
@@ -49,8 +46,7 @@ class Committer:
                 last += 1
             except penstock.Error as error:
                 print(f"{self._name}: {error!r}", file=sys.stderr, flush=True)
-                last = None
-                time.sleep(RETRY_S)
+                last = None  # asking again waits for the broker
 
     def _commit(self, epoch: int) -> None:
         with self._client.transaction(self._name, epoch) as transaction:
