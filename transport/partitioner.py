@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 SHORT = 1 << 16
 """Up to so many partitions their numbers are sorted by radix, which takes a quarter of the time."""
@@ -27,8 +27,8 @@ def partitions_of(keys: Sequence[bytes], count: int) -> np.ndarray:
     """The partition of each key, int64, shape (len(keys),)."""
     if count == 1:
         return np.zeros(len(keys), np.int64)
-    # The digests fill 64 bits: the modulo has to be taken before they become signed.
-    hashes = np.fromiter(map(xxh3_64_intdigest, keys), np.uint64, len(keys))
+    # As bytes, the highest first: numbers of 64 bits take half as long again. Unsigned until the modulo is taken.
+    hashes = np.frombuffer(b"".join(map(xxh3_64_digest, keys)), ">u8")
     return (hashes % np.uint64(count)).astype(np.int64)
 
 
