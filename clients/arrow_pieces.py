@@ -173,7 +173,7 @@ def _cut(rows: pa.RecordBatch, shape: Shape, partition: int | None) -> Iterator[
     if partition is not None or not {"key", "partition"} & set(names):
         yield from _pieces(rows, shape, partition)
         return
-    for block in _even(rows, _block_bytes(shape, None)):
+    for block, _ in _even(rows, _block_bytes(shape, None)):
         yield from _by_partition(block, shape)
 
 
@@ -217,18 +217,18 @@ def _hashed(keys: pa.Array, partitions: int) -> np.ndarray:
     return partitions_of(different.dictionary.to_pylist(), partitions)[different.indices.to_numpy()]
 
 
-def _even(rows: pa.RecordBatch, wanted: int) -> Iterator[pa.RecordBatch]:
-    """Runs of rows of equal bytes, about `wanted` or less each; of one row at least."""
+def _even(rows: pa.RecordBatch, wanted: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Runs of rows of equal bytes, about `wanted` or less each and of one row at least, with their bytes."""
     ends = _ends(rows)
-    parts = -(-ends.item(-1) // wanted) if rows.num_rows else 0
-    if parts <= 1:
-        yield from [rows] * (rows.num_rows > 0)
-        return
-    marks = ends.item(-1) * np.arange(1, parts) // parts
-    cuts = np.unique(np.searchsorted(ends, marks, side="left") + 1).tolist()
-    for start, end in zip([0, *cuts], [*cuts, rows.num_rows], strict=True):
+    total = ends.item(-1)
+    parts = -(-total // wanted)
+    marks = total * np.arange(1, parts) // parts
+    cuts = np.unique(np.searchsorted(ends, marks) + 1).tolist()
+    start = size = 0
+    for end in [*cuts, rows.num_rows] if parts > 1 else [rows.num_rows]:
         if start < end:
-            yield rows.slice(start, end - start)
+            yield rows.slice(start, end - start), ends.item(end - 1) - size
+            start, size = end, ends.item(end - 1)
 
 
 def _ends(rows: pa.RecordBatch) -> np.ndarray:
@@ -247,11 +247,11 @@ def _ends(rows: pa.RecordBatch) -> np.ndarray:
 
 
 def _pieces(rows: pa.RecordBatch, shape: Shape, partition: int | None) -> Iterator[Piece]:
-    for part in _even(rows, TARGET_BYTES):
-        yield _piece(part, shape, partition)
+    for part, size in _even(rows, TARGET_BYTES):
+        yield _piece(part, size, shape, partition)
 
 
-def _piece(rows: pa.RecordBatch, shape: Shape, partition: int | None) -> Piece:
+def _piece(rows: pa.RecordBatch, size: int, shape: Shape, partition: int | None) -> Piece:
     found = dict(zip(rows.schema.names, rows.columns, strict=True))
     values, keys, times = found["value"], found.get("key"), found.get("timestamp")
 
@@ -269,4 +269,4 @@ def _piece(rows: pa.RecordBatch, shape: Shape, partition: int | None) -> Piece:
             **uniform_columns(shape.queued, len(values)),
         )
 
-    return Piece(partition, rows.num_rows, int(_ends(rows).item(-1)), make)
+    return Piece(partition, rows.num_rows, size, make)

@@ -64,8 +64,8 @@ class StagingCore:
         """Wait until all that was sent is staged. Raises the first error that nobody was told of, and StageLost."""
         if self.ended != "closed":
             self.check_open()
+        yield from self._flush(deadline)
         for producer in self._producers:
-            yield from producer.flush(deadline)
             producer.check_whole()
         return self._staged()
 
@@ -74,7 +74,7 @@ class StagingCore:
         if self.ended:
             return
         try:
-            yield from self.stages(deadline)
+            yield from self._flush(deadline)
         finally:
             self._end("closed")
 
@@ -90,6 +90,10 @@ class StagingCore:
         """Drop what was staged if the broker is there; if not, it does so by itself after a time."""
         with suppress(Error):
             yield from self.drop(self.connection.deadline(min(DROP_PATIENCE_S, self.connection.timeout)))
+
+    def _flush(self, deadline: float) -> Steps[None]:
+        for producer in self._producers:
+            yield from producer.flush(deadline)
 
     def _staged(self) -> list[Stage]:
         return [stage for producer in self._producers for stage in producer.stages()]
