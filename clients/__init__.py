@@ -5,7 +5,7 @@ from __future__ import annotations
 from .client import Client, connect
 from .columnar import Columns
 from .consumer import Consumer
-from .descriptions import Group, GroupPartition, Member, Partition, Topic
+from .descriptions import End, Group, GroupPartition, Member, Partition, Topic, TopicEnds
 from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut
 from .leases import SettleFuture
 from .producer import Future, Producer
@@ -17,7 +17,7 @@ from .worker import Worker
 __all__ = [
     "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",
     "Stage", "Staging", "Transaction",
-    "Columns", "Group", "GroupPartition", "Member", "Partition", "Topic",
+    "Columns", "End", "Group", "GroupPartition", "Member", "Partition", "Topic", "TopicEnds",
     "DeadTask", "Failure", "Queue", "QueuePartition", "Schedule", "TaskInfo",
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TimedOut",
 ]  # fmt: skip

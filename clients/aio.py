@@ -23,6 +23,7 @@ from .aio_consumer import AsyncConsumer
 from .aio_driver import AsyncDriver
 from .aio_producer import AsyncFuture, AsyncProducer
 from .aio_queue_client import AsyncQueueClient
+from .aio_range_client import AsyncRangeClient
 from .aio_worker import AsyncTask, AsyncWorker
 from .consumer_core import ConsumerCore
 from .descriptions import Group, Topic, group_of, topic_of
@@ -56,16 +57,16 @@ async def connect(
     return client
 
 
-class AsyncClient(AsyncQueueClient, AsyncTransactionClient):
+class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncTransactionClient):
     """One connection to one broker. Made by `connect`. See `Client`."""
 
     def __init__(self, driver: AsyncDriver, delivery: Delivery = "auto") -> None:
         self._open = Opened()
         AsyncQueueClient.__init__(self, driver)
+        AsyncRangeClient.__init__(self, driver, delivery)
         AsyncTransactionClient.__init__(self, driver, self._open)
         self._connection = driver.connection
         self._verbs = Verbs(driver.connection)
-        self._delivery: Delivery = delivery
 
     @property
     def url(self) -> str:

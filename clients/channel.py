@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
     from ..transport.messages import Answer, Joined, Message, Topic, Welcome
-    from .mapped import MappedSource
+    from .mapped import MappedSource, Source
 
 
 class Channel(Protocol):
@@ -49,6 +49,10 @@ class Channel(Protocol):
 
     def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
         """What a mapped session reads from. Raises MappedUnavailable."""
+        ...
+
+    def open_logs(self, welcome: Welcome) -> Source:
+        """The logs themselves, for who reads ranges of them. Raises MappedUnavailable."""
         ...
 
     def listen(self, endpoint: str) -> None:

@@ -27,6 +27,7 @@ from .producer import Producer, wall_us
 from .producer_core import ProducerCore
 from .quantities import Duration, Size, Start, seconds, size_bytes
 from .queue_client import QueueClient
+from .range_client import RangeClient
 from .transactions.client import TransactionClient
 from .verbs import Delivery, Verbs, consumer_options
 from .worker import Worker
@@ -57,16 +58,16 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
     return client
 
 
-class Client(QueueClient, TransactionClient):
+class Client(QueueClient, RangeClient, TransactionClient):
     """One connection to one broker. Made by `connect`."""
 
     def __init__(self, driver: Driver, delivery: Delivery = "auto") -> None:
         self._open = Opened()
         QueueClient.__init__(self, driver)
+        RangeClient.__init__(self, driver, delivery)
         TransactionClient.__init__(self, driver, self._open)
         self._connection = driver.connection
         self._verbs = Verbs(driver.connection)
-        self._delivery: Delivery = delivery
 
     @property
     def url(self) -> str:

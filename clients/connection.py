@@ -314,6 +314,10 @@ class Connection:
     def wait_for(self, question: Question, kind: type[A], *, deadline: float, what: str) -> Steps[A]:
         """Post a question and wait for its answer, which is of `kind` or a Failure."""
         self.post(question)
+        return (yield from self.answer_to(question, kind, deadline=deadline, what=what))
+
+    def answer_to(self, question: Question, kind: type[A], *, deadline: float, what: str) -> Steps[A]:
+        """Wait for the answer to a question that was posted."""
         try:
             while question.answer is None:
                 self.check(deadline, what)

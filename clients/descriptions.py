@@ -47,6 +47,21 @@ class Topic(msgspec.Struct, frozen=True):
         return sum(partition.size_bytes for partition in self.partitions)
 
 
+class End(msgspec.Struct, frozen=True):
+    """Where one partition begins and ends: `term` is that of the record before `end`, 0 without one."""
+
+    first: int
+    end: int
+    term: int
+
+
+class TopicEnds(msgspec.Struct, frozen=True):
+    """Where the partitions of one topic begin and end, by number."""
+
+    id: str
+    partitions: list[End]
+
+
 class Member(msgspec.Struct, frozen=True):
     """One member of a group, and the seconds since it was last heard of."""
 
@@ -89,6 +104,11 @@ def _partition_of(found: messages.Partition) -> Partition:
         found.partition, found.first, found.end, found.size_bytes, found.segments, found.state, found.term,
         found.endpoint, found.directory,
     )  # fmt: skip
+
+
+def ends_of(id_: bytes, found: list[messages.End]) -> TopicEnds:
+    """The ends of a topic as the wire has them."""
+    return TopicEnds(id_.hex(), [End(each.first, each.end, each.term) for each in found])
 
 
 def group_of(found: messages.Group) -> Group:

@@ -1,6 +1,6 @@
 """The channel of `file:///directory`: reads without the lock, and becomes the directory's node at the first change.
 
-    reading streams without a group, topics, offsets     answered by peek.py, beside a running broker, too
+    reading without a group, topics, offsets, ends       answered by peek.py, beside a running broker, too
     anything else                                        takes the lock, opens the node, and stays with it
 
 Contract: a client that only reads never locks, writes or creates anything. When another process has the
@@ -22,6 +22,7 @@ from ..storage.files import Files
 from ..transport.codec import VERSION
 from ..transport.messages import (
     Answer,
+    AskEnds,
     Assigned,
     Assignment,
     Credit,
@@ -32,6 +33,7 @@ from ..transport.messages import (
     Joined,
     Leave,
     ListTopics,
+    Measure,
     Message,
     Offsets,
     Partition,
@@ -45,8 +47,9 @@ from ..transport.messages import (
 from .errors import InvalidArgument
 from .local import LocalChannel, directory_channel, is_held
 from .local_store import identify
-from .mapped import MappedLog, MappedSource
+from .mapped import MappedLog, MappedSource, Source
 from .peek import Peek
+from .peeked_ends import PeekedEnds, measured
 from .steps import FOREVER
 from .watch import Blind, Watch
 
@@ -59,7 +62,7 @@ class DirectoryChannel:
 
     remote = False
 
-    def __init__(self, data: str) -> None:
+    def __init__(self, data: str, *, clock: Callable[[], float]) -> None:
         """Raises ForeignDirectory, NewerFormat."""
         self.connections = 1
         self.connected = True
@@ -68,15 +71,17 @@ class DirectoryChannel:
         if self._files.exists(self._data):
             identify(self._files, self._data)
         self._peek = Peek(self._data, self._files)
+        self._ends = PeekedEnds(self._peek, clock)
         self._node: LocalChannel | None = None
         self._inbox: deque[tuple[Answer, Buffer]] = deque()
         self._sessions: dict[int, Any] = {}
         self._session = 0
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._closed = False
-        self._handlers: dict[type, Callable[[Any], Answer]] = {
+        self._handlers: dict[type, Callable[[Any], Answer | None]] = {
             Hello: self._hello, Ping: lambda asked: Done(asked.request), ListTopics: self._topics,
             FindOffsets: self._offsets, Join: self._join, SeekTo: self._seek, Leave: self._leave,
+            AskEnds: self._ends.ask, Measure: lambda asked: measured(self._peek, asked),
         }  # fmt: skip
 
     # -- as Channel ---------------------------------------------------------------------------------------
@@ -102,6 +107,7 @@ class DirectoryChannel:
         return node.send(message, payload)
 
     def receive(self) -> tuple[Answer, Buffer] | None:
+        self._inbox.extend((answer, b"") for answer in self._ends.look())
         if self._inbox:
             return self._inbox.popleft()
         with suppress(BlockingIOError):
@@ -118,10 +124,14 @@ class DirectoryChannel:
         """See Channel."""
         return MappedSource(topic, PeekedLogs(self._peek))
 
+    def open_logs(self, welcome: Welcome) -> Source:
+        """See Channel."""
+        return PeekedLogs(self._peek)
+
     def due(self) -> float:
         if self._inbox:
             return 0.0
-        return FOREVER if self._node is None else self._node.due()
+        return min(self._ends.due(), FOREVER if self._node is None else self._node.due())
 
     def fileno(self) -> int:
         return self._wake
@@ -169,7 +179,8 @@ class DirectoryChannel:
             answer = self._handlers[type(message)](message)
         except Error as error:
             answer = failure(request, error)
-        self._inbox.append((answer, b""))
+        if answer is not None:
+            self._inbox.append((answer, b""))
 
     def _hello(self, asked: Hello) -> Answer:
         return Welcome(
@@ -183,7 +194,8 @@ class DirectoryChannel:
     def _offsets(self, asked: FindOffsets) -> Answer:
         topic = self._peek.topic(asked.topic)
         readers = [self._peek.reader(partition.directory) for partition in topic.partitions]
-        return Offsets(asked.request, [(self._peek.find(reader, asked.time_us), 0) for reader in readers])
+        found = [(reader, self._peek.find(reader, asked.time_us)) for reader in readers]
+        return Offsets(asked.request, [(offset, self._peek.term_before(reader, offset)) for reader, offset in found])
 
     def _join(self, asked: Join) -> Answer:
         topic = self._peek.topic(asked.topic)

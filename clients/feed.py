@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ..storage.batch import KINDS_OF_STREAMS, Batch, Kind, batches
-from ..storage.errors import BadChecksum, Error, InvalidBatch, NewerFormat
+from ..storage.batch import Batch, batches
+from ..storage.errors import Error
 from ..transport.consumer_session import ConsumerSession, Delivery
 from .errors import MappedUnavailable
+from .readable import readable, verify
 from .session_life import SessionLife
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Feed:
                 if not left:
                     self._finish(session, delivery)
                 if self._verify_all:
-                    self._verify(batch, delivery)
+                    verify(batch, delivery.partition, self._life.topic.name)
                 return delivery, batch
             else:
                 self._finish(session, delivery)
@@ -73,7 +74,7 @@ class Feed:
             delivery, found = read
         self._delivery = delivery
         try:
-            self._batches = _of_stream(delivery, found)
+            self._batches = deque(readable(found, delivery.offset, delivery.next_offset))
         except Error as error:
             self._life.failure = error
             raise
@@ -88,35 +89,9 @@ class Feed:
                 raise
             return None
 
-    def _verify(self, batch: Batch, delivery: Delivery) -> None:
-        """Check every column."""
-        try:
-            batch.check()
-        except InvalidBatch as error:
-            raise BadChecksum(
-                f"records {batch.base_offset} to {batch.end_offset - 1} of partition {delivery.partition} of topic "
-                f"{self._life.topic.name} are damaged ({error}); reading on goes on behind them",
-                next_offset=batch.end_offset,
-            ) from error
-
     def _finish(self, session: ConsumerSession, delivery: Delivery) -> None:
         """A delivery is used up, or void."""
         self._delivery = None
         self._batches.clear()
         if session.finished(delivery):
             self._life.send_credit(session.credit_due())
-
-
-def _of_stream(delivery: Delivery, found: Iterable[Batch]) -> deque[Batch]:
-    """Of all batches of a delivery those with records for the application. Raises InvalidBatch, NewerFormat."""
-    kept: deque[Batch] = deque()
-    offset, next_offset = delivery.offset, delivery.next_offset
-    for batch in found:
-        if batch.kind not in KINDS_OF_STREAMS:
-            if batch.kind not in Kind._value2member_map_:
-                raise NewerFormat(
-                    f"batch {batch.seq} is of kind {batch.kind}, unknown to this version; upgrade penstock"
-                )
-        elif batch.base_offset + batch.record_count > offset and batch.base_offset < next_offset:
-            kept.append(batch)
-    return kept

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..storage.log import LogWriter
     from ..storage.reader import Chunk, Cursor
     from ..transport.messages import Answer, Deliver, Joined, Message, Topic, Welcome
-    from .mapped import MappedSource
+    from .mapped import MappedSource, Source
 
 Clock = Callable[[], Now]
 
@@ -211,6 +211,9 @@ class LocalChannel:
         return "control"
 
     def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
+        raise AssertionError("this channel never chooses mapped delivery")
+
+    def open_logs(self, welcome: Welcome) -> Source:
         raise AssertionError("this channel never chooses mapped delivery")
 
     def send(self, message: Message, payload: Buffer = b"") -> bool:

@@ -302,17 +302,32 @@ def board_source(welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource
 
     Raises MappedUnavailable, with the reason, when its files cannot be read from here.
     """
-    if not is_local(welcome):
-        raise MappedUnavailable(
-            'delivery="mapped" reads the files of a broker on this machine, and this one runs on another: use "auto"'
-        )
+    _check_local(welcome)
     try:
         board = Board.attach(welcome.board, write=bool(joined.semaphore))
         waiter = None
         if joined.semaphore:
             waiter = SlotWaiter(board, joined.slot, Semaphore(joined.semaphore))
     except (Error, OSError) as error:
-        raise MappedUnavailable(
-            f"the broker's board {welcome.board} cannot be opened, use delivery='auto': {error}"
-        ) from error
+        raise _no_board(welcome, error) from error
     return MappedSource(topic, BoardLogs(board), waiter)
+
+
+def board_logs(welcome: Welcome) -> BoardLogs:
+    """The logs of a broker on this machine, for who waits for nothing. Raises MappedUnavailable, with the reason."""
+    _check_local(welcome)
+    try:
+        return BoardLogs(Board.attach(welcome.board))
+    except (Error, OSError) as error:
+        raise _no_board(welcome, error) from error
+
+
+def _check_local(welcome: Welcome) -> None:
+    if not is_local(welcome):
+        raise MappedUnavailable(
+            'delivery="mapped" reads the files of a broker on this machine, and this one runs on another: use "auto"'
+        )
+
+
+def _no_board(welcome: Welcome, error: Exception) -> MappedUnavailable:
+    return MappedUnavailable(f"the broker's board {welcome.board} cannot be opened, use delivery='auto': {error}")

@@ -26,7 +26,7 @@ def open_channel(url: str, *, clock: Callable[[], float]) -> Channel:
     if found.scheme == "mem":
         return memory_broker(found.name).connect()
     if found.scheme == "file":
-        return DirectoryChannel(found.path)
+        return DirectoryChannel(found.path, clock=clock)
     if found.scheme == "unix":
         return UnixChannel(url, max_bytes=MESSAGE_BYTES_MAX, clock=clock)
     from .zmq_channel import ZmqChannel

@@ -109,6 +109,10 @@ class Peek:
             return reader.first_offset
         return reader.end_offset if time_us == LATEST else reader.offset_at(time_us)
 
+    def term_before(self, reader: LogReader, offset: int) -> int:
+        """The term of the record before `offset`; 0 when there is none."""
+        return reader.term_at(offset - 1) if offset > reader.first_offset else 0
+
     def _log_id(self, directory: str) -> bytes:
         return find_end(self.files, directory).log_id
 

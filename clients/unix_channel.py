@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from ..transport.codec import decode_answer, frames
 from ..transport.errors import ProtocolError
 from ..transport.unix_client import UnixClient
-from .mapped import board_source
+from .mapped import board_logs, board_source
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Callable  # pyright: ignore[reportAttributeAccessIssue]
 
     from ..transport.messages import Answer, Joined, Message, Topic, Welcome
-    from .mapped import MappedSource
+    from .mapped import MappedSource, Source
 
 
 class UnixChannel:
@@ -54,6 +54,9 @@ class UnixChannel:
 
     def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
         return board_source(welcome, topic, joined)
+
+    def open_logs(self, welcome: Welcome) -> Source:
+        return board_logs(welcome)
 
     def listen(self, endpoint: str) -> None:
         raise ProtocolError(f"the broker at {self._url} wants to deliver from {endpoint}, which nobody asked for")

@@ -13,14 +13,14 @@ from ..transport.codec import decode_answer, frames
 from ..transport.errors import ProtocolError
 from ..transport.url import reachable
 from ..transport.zmq_sockets import ClientSocket, Context, PullSocket
-from .mapped import board_source
+from .mapped import board_logs, board_source
 from .steps import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
     from ..transport.messages import Answer, Joined, Message, Topic, Welcome
-    from .mapped import MappedSource
+    from .mapped import MappedSource, Source
 
 
 class ZmqChannel:
@@ -90,6 +90,9 @@ class ZmqChannel:
 
     def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
         return board_source(welcome, topic, joined)
+
+    def open_logs(self, welcome: Welcome) -> Source:
+        return board_logs(welcome)
 
     def listen(self, endpoint: str) -> None:
         pull = self._context.pull(reachable(endpoint, self._url), max_bytes=self._max_bytes)

@@ -11,7 +11,7 @@ Pure: bytes in, bytes out. No files, no clock, no sockets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -148,8 +148,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         Raises BadChecksum or InvalidBatch. A broker calls it on what it is given; a reader above the mark.
         """
         directory, has_value, compressed = self.directory(), False, False
-        if len(directory) > 1 and len({column.id for column in directory}) != len(directory):
-            raise InvalidBatch("a column stands in the directory twice")
+        _check_once(directory)
         for column in directory:
             self._check_column(column)
             has_value = has_value or column.id == _VALUE
@@ -160,6 +159,18 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         if self.kind == Kind.KEPT:
             columns.check_ascending(self.offsets())
         self.checked = not compressed
+
+    def check_columns(self, ids: Collection[int] | None = None) -> None:
+        """Verify the columns that are there, or those of `ids`: for a batch of which others were left out.
+
+        Raises BadChecksum or InvalidBatch, and does not mind what else a batch of its kind has.
+        """
+        directory = self.directory()
+        _check_once(directory)
+        found = directory if ids is None else [column for column in directory if column.id in ids]
+        for column in found:
+            self._check_column(column)
+        self.checked = len(found) == len(directory) and not any(column.codec for column in found)
 
     def check_effects(self) -> None:
         """Verify the effects alone. Raises BadChecksum, InvalidBatch."""
@@ -271,6 +282,12 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         from .arrow import record_batch
 
         return record_batch(self, names)
+
+
+def _check_once(directory: list[Column]) -> None:
+    """Raise InvalidBatch when two columns have the same id."""
+    if len(directory) > 1 and len({column.id for column in directory}) != len(directory):
+        raise InvalidBatch("a column stands in the directory twice")
 
 
 def joined(runs: Iterator[list[Item]]) -> list[Item]:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from .files import File
 
 _RUN_ROWS = 64
+_ROW_FOR_BYTES = 4096
+"""So many rows are read at once, or one for so many bytes that are wanted."""
+
 _KIND_AT = layout.INDEX_ROW.fields["kind"][1]  # pyright: ignore[reportOptionalSubscript]
 
 STAGED_ROWS = 1024
@@ -59,7 +62,7 @@ def run_bytes(file: File, first: int, count: int, position: int, most: int, *, c
     With `cached`, rows that are not in memory do not help. Unless `whole`, of a large staged batch there is no more
     than the header, and then it is the last one.
     """
-    wanted = min(count, _RUN_ROWS)
+    wanted = min(count, max(_RUN_ROWS, most // _ROW_FOR_BYTES))
     read = file.pread_cached if cached else file.pread
     data = read(wanted * INDEX_ROW_BYTES, layout.INDEX_HEADER_BYTES + first * INDEX_ROW_BYTES) or b""
     if wanted == 1:  # following a log record by record: numpy would cost more than the read
@@ -95,6 +98,11 @@ def staged_run(file: File, first: int, count: int, *, cached: bool = False) -> t
 def last_at_or_before(rows: Sequence[IndexRow], offset: int) -> int:
     """Index of the last row that starts at or before `offset`; -1 when all start after it."""
     return bisect_right(rows, offset, key=lambda row: row.base_offset) - 1
+
+
+def first_at_or_after(rows: Sequence[IndexRow], offset: int) -> int:
+    """Index of the first row that starts at or after `offset`; the number of rows when none does."""
+    return bisect_left(rows, offset, key=lambda row: row.base_offset)
 
 
 def first_not_before(rows: Sequence[IndexRow], time_us: int) -> int:

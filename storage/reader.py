@@ -134,7 +134,11 @@ class LogReader:
                 return self.base_offset(place - 1)
             raise Corrupt(f"nothing in {segment.ref.path} can be read ({error})", path=segment.ref.path) from error
 
-    def _last_seq(self, place: int, limit: int) -> int:
+    def place_at(self, offset: int) -> int:
+        """Index in `names` of the segment that holds, or will hold, the record at `offset`."""
+        return max(bisect_right(range(len(self.names)), offset, key=self.base_offset) - 1, 0)
+
+    def last_seq(self, place: int, limit: int) -> int:
         """The last readable seq of the segment at `place`."""
         return min(limit, self.names[place + 1].base_seq - 1) if place + 1 < len(self.names) else limit
 
@@ -235,9 +239,9 @@ class LogReader:
 
     def _find(self, offset: int, limit: int) -> tuple[int, int, layout.IndexRow]:
         """Place of the segment, seq and row of the batch that holds `offset`. Raises Corrupt."""
-        place = bisect_right(range(len(self.names)), offset, key=self.base_offset) - 1
-        segment = self.segment(self.names[max(place, 0)])
-        count = self._last_seq(max(place, 0), limit) - segment.name.base_seq + 1
+        place = self.place_at(offset)
+        segment = self.segment(self.names[place])
+        count = self.last_seq(place, limit) - segment.name.base_seq + 1
         for rows in segment.candidates(max(count, 0)):
             at = index.last_at_or_before(rows, offset)
             if at < 0 or not rows[at].base_offset <= offset < rows[at].end_offset:
@@ -266,7 +270,7 @@ class LogReader:
         place = max(bisect_right(range(len(self.names)), time_us - 1, key=self._base_time) - 1, 0)
         for each in range(place, len(self.names)):
             segment = self.segment(self.names[each])
-            count = self._last_seq(each, limit) - segment.name.base_seq + 1
+            count = self.last_seq(each, limit) - segment.name.base_seq + 1
             row = self._first_not_before(segment, count, time_us)
             if row is not None:
                 return max(row.base_offset, self.first_offset)
@@ -287,6 +291,23 @@ class LogReader:
     def _base_time(self, place: int) -> int:
         header = self.segment(self.names[place]).page.header
         return -1 if header is None else header.base_time_us
+
+    def seq_at(self, offset: int) -> int:
+        """The seq of the batch that holds the record at `offset`. Raises OutOfBounds, Corrupt."""
+        limit = self.limit()
+        if offset == self._check_bounds(offset, limit):
+            raise OutOfBounds(f"offset {offset} of {self.path} is its end: no record is there yet")
+        return self._find(offset, limit)[1]
+
+    def end_of_term(self, term: int, low: int, high: int) -> int:
+        """Of the offsets from `low` on and below `high`, the first of a term above `term`: terms never fall."""
+        while low < high:
+            middle = (low + high) // 2
+            if self.term_at(middle) > term:
+                high = middle
+            else:
+                low = middle + 1
+        return low
 
     def term_at(self, offset: int) -> int:
         """The term under which the record at `offset` was appended; that of the last batch for the end offset."""

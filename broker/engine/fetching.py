@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.errors import Corrupt, Error
+from ...storage.projection import project
 from ...transport.messages import Fetch, Fetched
 from .partition import Partition
 from .ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port
@@ -149,7 +150,8 @@ class Fetching:
                 return False
             if chunk.next_offset > message.offset:
                 answer = Fetched(message.request, chunk.next_offset, partition.first, partition.end)
-                self._port.reply(waiting.peer, answer, chunk.buffer)
+                payload = project(chunk.batches, message.columns) if message.columns else chunk.buffer
+                self._port.reply(waiting.peer, answer, payload)
                 self._remember(waiting, chunk)
                 return True
         return False

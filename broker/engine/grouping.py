@@ -51,7 +51,7 @@ class Grouping:
                 topic.partition(position.partition).check_owner(session.group, session.member, position.epoch)
         else:
             check_name("group", message.group)
-            self._check_idle(topic, message.group)
+            check_idle(topic, message.group)
             check_no_queue(topic, message.group)
         self._move(peer, message.request, topic, message.group, {p.partition: p.offset for p in message.positions})
 
@@ -100,14 +100,16 @@ class Grouping:
         topic = self._topics.get(topic_id)
         if group not in group_names(topic):
             raise UnknownGroup(f"topic {topic.name} has no group {group!r}: list groups to see which it has")
-        self._check_idle(topic, group)
+        check_idle(topic, group)
         return topic
 
-    def _check_idle(self, topic: Topic, group: str) -> None:
-        membership = topic.memberships.get(group)
-        if membership is not None and membership.members:
-            members = ", ".join(sorted(membership.members))
-            raise GroupActive(f"group {group} of topic {topic.name} has members ({members}): stop them first")
+
+def check_idle(topic: Topic, group: str) -> None:
+    """Raise GroupActive while a group has members."""
+    membership = topic.memberships.get(group)
+    if membership is not None and membership.members:
+        members = ", ".join(sorted(membership.members))
+        raise GroupActive(f"group {group} of topic {topic.name} has members ({members}): stop them first")
 
 
 def group_names(topic: Topic) -> list[str]:

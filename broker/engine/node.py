@@ -27,14 +27,17 @@ from ...storage.errors import Error, StorageError
 from ..errors import InvalidRequest
 from .administration import Administration
 from .agenda import Agenda, take
+from .beginning import Beginning
 from .clock import LogTime
 from .delivery import Stream
+from .ends import Ends
 from .fetching import Fetching
 from .greeting import Greeting
 from .grouping import Grouping
 from .house import House
 from .housekeeping import Housekeeping
 from .joining import Joining
+from .measuring import Measuring
 from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .producing import Producing
 from .queues.room import Queues
@@ -76,6 +79,8 @@ class Node:
         topics = self._house.topics
         self._producing = Producing(topics, port, config, self._time, randomness)
         self._fetching = Fetching(topics, port, config)
+        self._ends = Ends(topics, port, config)
+        self._measuring = Measuring(topics, port)
         self._queues = Queues(self._house, port, config, self._time, randomness)
         self._scheduling = Scheduling(self._house, port, config, self._time)
         maker = TopicMaker(self._house, config, randomness)
@@ -86,8 +91,11 @@ class Node:
             **self._queues.handlers,
             **self._producing.handlers,
             **self._fetching.handlers,
+            **self._ends.handlers,
+            **self._measuring.handlers,
             **Joining(topics, self._sessions, self._agenda, port, config).handlers,
             **Grouping(topics, self._sessions, port).handlers,
+            **Beginning(topics, port).handlers,
             **Administration(self._house, port, config, maker, self).handlers,
             **self._scheduling.handlers,
             **self._transactions.handlers,
@@ -162,6 +170,7 @@ class Node:
                 del agenda.unsettled[ledger]
         for partition in self._house.take_moved():
             self._fetching.end_moved(partition)
+            self._ends.end_moved(partition)
             self._queues.end_moved(partition)
             for reader in list(partition.readers.values()):
                 reader.end_moved(self._port, partition.number)
@@ -177,9 +186,10 @@ class Node:
                 self._housekeeping.advanced(ledger)
         if self._sessions.expire(now):
             self._hand_over(now)
-        dues = [due for due in (self._fetching.tick(now), self._scheduling.tick(now)) if due is not None]
+        timed = (self._fetching.tick(now), self._ends.tick(now), self._scheduling.tick(now))
+        dues = [due for due in timed if due is not None]
         wait = min(self._housekeeping.tick(now) - now.monotonic_s, self._queues.tick(now))
-        if agenda.dirty or agenda.mail or agenda.memberships:
+        if self._measuring.work() or agenda.dirty or agenda.mail or agenda.memberships:
             return 0.0
         if dues:
             wait = min(wait, min(dues) - now.monotonic_s)
@@ -204,6 +214,8 @@ class Node:
     def disconnect(self, peer: Peer) -> None:
         """The peer's connection is gone: its waiting fetches are dropped; its sessions live on until they expire."""
         self._fetching.disconnect(peer)
+        self._ends.disconnect(peer)
+        self._measuring.disconnect(peer)
         self._queues.disconnect(peer)
 
     def stats(self) -> dict[str, Any]:
@@ -215,6 +227,7 @@ class Node:
             "produce.records": producing.records,
             "produce.bytes": producing.bytes,
             "fetch.waiting": self._fetching.waiting,
+            "ends.waiting": self._ends.waiting,
             "lease.waiting": self._queues.leasing.waiting,
             "tasks.waiting": self._queues.tasks.waiting,
             **self._queues.mover.stats(),
@@ -250,11 +263,14 @@ class Node:
         for partition in topic.readable:
             self._fetching.topic_deleted(partition, error)
             self._scheduling.forget(partition)
+        self._ends.topic_deleted(topic)
+        self._measuring.topic_deleted(topic, error)
         self._queues.topic_deleted(topic, error)
         self._transactions.topic_deleted(topic)
 
     def topic_grown(self, topic: Topic, partition: Partition) -> None:
         """A partition was added: somebody should read it."""
+        self._ends.topic_grown(topic)
         self._queues.admin.topic_grown(topic, partition)
         for membership in topic.memberships.values():
             self._agenda.memberships[membership] = None

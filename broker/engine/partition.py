@@ -94,6 +94,14 @@ class Partition:
         return self.ledger.applied.end
 
     @property
+    def end_term(self) -> int:
+        """The term of the record before `end`; 0 without one."""
+        applied = self.ledger.applied
+        if applied.end_term < 0:  # no record came since a snapshot was loaded
+            applied.end_term = self.term_at(applied.end)
+        return applied.end_term if applied.end > applied.first else 0
+
+    @property
     def seq(self) -> int:
         """The last batch that is committed: no reader passes it."""
         return self.ledger.applied.seq
@@ -321,11 +329,12 @@ class Partition:
         """Raise Diverged or OutOfBounds unless the record before `offset` is of `term` (-1: not known)."""
         known = term > 0 and offset > self.first
         if known and (offset > self.end or self.term_at(offset) != term):
+            valid = min(self.reader.end_of_term(term, self.first, self.end), offset)
             error = Diverged(
                 f"position {offset} of term {term} is not in {self!r}, whose records up to that term end at "
-                f"{min(self._valid_end(term), offset)}: what was read after that was lost, go on from there"
+                f"{valid}: what was read after that was lost, go on from there"
             )
-            error.offset = min(self._valid_end(term), offset)
+            error.offset = valid
             raise error
         self.check_offset(offset)
 
@@ -360,17 +369,6 @@ class Partition:
         self.damaged = True
         beyond = damage.next_offset
         return beyond if beyond is not None and beyond > position else None
-
-    def _valid_end(self, term: int) -> int:
-        """The first offset of a term above `term`: terms never fall along the log."""
-        low, high = self.first, self.end
-        while low < high:
-            middle = (low + high) // 2
-            if self.reader.term_at(middle) > term:
-                high = middle
-            else:
-                low = middle + 1
-        return low
 
 
 class Resend:

@@ -70,6 +70,7 @@ class PartitionState:
         self.first = 0
         self.end = 0
         self.time_us = 0
+        self.end_term = -1  # of the last record that was applied; the log has it, so snapshots do not
         self.producers = ProducerTable()
         self.groups = GroupTable()
         self.keys = KeyTable()
@@ -85,6 +86,7 @@ class PartitionState:
 
     def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
         """A records batch. Its producer is 0 when it has none and cannot be told from a resend."""
+        self.end_term = place.term
         if producer_id in self.stages:
             self.stages.published(producer_id, place.first_sequence, place.count)
         elif producer_id:

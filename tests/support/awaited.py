@@ -72,6 +72,8 @@ class Awaited:
     def _wrap(self, found: Any) -> Any:
         if isinstance(found, list):
             return [self._wrap(each) for each in found]
+        if inspect.isasyncgen(found):
+            return self._iterate(found)
         return Awaited(found, self._runner) if isinstance(found, WRAPPED) else found
 
 

@@ -110,8 +110,9 @@ class MemoryStore:
 
     def retire(self, log: LogWriter, segments: Any) -> None:
         for ref in segments:
-            self.files.unlink(ref.path)
-            self.files.unlink(ref.index_path)
+            for path in (ref.path, ref.index_path):
+                if self.files.exists(path):  # an index may have been lost with the power
+                    self.files.unlink(path)
         log.forget(segments)
 
 

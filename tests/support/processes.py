@@ -114,17 +114,21 @@ class Serving:
 
 
 class Program:
-    """One program of `support.load`, which may be killed and started again under another label."""
+    """One program of `support.load`, which may be killed and started again under another label.
 
-    def __init__(self, role: str, folder: Path, label: str, *arguments: str) -> None:
+    Of another module it is what that module does; its role is then only a name.
+    """
+
+    def __init__(self, role: str, folder: Path, label: str, *arguments: str, module: str = "load") -> None:
         self.role, self.label = role, label
         self.journal = folder / f"{role}-{label}.journal"
         self.journal.touch()
         self._log = (folder / f"{role}-{label}.log").open("ab")
         words = list(arguments)
         words[words.index("JOURNAL")] = str(self.journal)
+        words = [role, *words] if module == "load" else words
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "support.load", role, *words], cwd=TESTS, stderr=self._log, stdout=self._log
+            [sys.executable, "-m", f"support.{module}", *words], cwd=TESTS, stderr=self._log, stdout=self._log
         )
 
     def signal(self, number: signal.Signals) -> None:

@@ -137,28 +137,38 @@ class Committing:
 
     def _commit(self, topic: Topic, peer: Peer, message: CommitTransaction, keys: Sequence[StageKey]) -> None:
         home = self._home.partition(topic, message.transaction)
-        under_way = self._commits.of(message.transaction)
-        repeated = home.ledger.head.transactions.last_epoch(message.transaction) >= message.epoch
-        if repeated:
-            same = under_way.get(message.epoch)
-            repeated = same is None or same.stages != frozenset(keys)
-            waits = [same] if same is not None and not repeated else self._before(home, message)
+        if home.ledger.head.transactions.last_epoch(message.transaction) >= message.epoch:
+            self._repeat(home, peer, message, keys)
+            return
+        volatile = [partition for partition in map(self._check, message.stages) if partition is not None]
+        if volatile:
+            self._put_off(volatile, lambda: self._commit_later(topic, peer, message, keys))
+            return
+        home.ledger.check_writable()
+        self._forgetting.make_room(home, message.transaction)
+        commit = self._commits.begin(home, message.transaction, message.epoch, keys)
+        self.decided += 1
+        self._wait(home, peer, message, [commit], repeated=False)
+
+    def _repeat(self, home: Partition, peer: Peer, message: CommitTransaction, keys: Sequence[StageKey]) -> None:
+        """The epoch, or a later one, is decided or about to be; perhaps by this very request, sent before."""
+        same = self._commits.of(message.transaction).get(message.epoch)
+        if same is not None and same.stages == frozenset(keys):
+            self._wait(home, peer, message, [same], repeated=False)
         else:
-            volatile = [partition for partition in map(self._check, message.stages) if partition is not None]
-            if volatile:
-                self._put_off(volatile, lambda: self._commit_later(topic, peer, message, keys))
-                return
-            home.ledger.check_writable()
-            self._forgetting.make_room(home, message.transaction)
-            waits = [self._commits.begin(home, message.transaction, message.epoch, keys)]
-            self.decided += 1
+            self._wait(home, peer, message, self._before(home, message), repeated=True)
+
+    def _wait(
+        self, home: Partition, peer: Peer, message: CommitTransaction, commits: Sequence[Commit], *, repeated: bool
+    ) -> None:
+        """Answer when these have come to their end."""
 
         def answer() -> TransactionCommitted:
             last = home.ledger.applied.transactions.last_epoch(message.transaction)
             return TransactionCommitted(message.request, max(last, message.epoch), repeated)
 
         gather = Gather.answering(self._port, peer, message.request, answer)
-        for commit in waits:
+        for commit in commits:
             commit.wait(gather.one())
         gather.ready()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from penstock.storage.batch import ColumnId, batches
 from penstock.transport import messages as m
 from support.engine import Rig, records
 
@@ -144,3 +145,44 @@ def test_offsets_are_found_by_time_for_all_partitions_at_once():
     assert ask(times[2]) == [(2, 1), (1, 1), (0, 0)]
     assert ask(times[2] + 1) == ask(m.LATEST)
     assert rig.ask(m.FindOffsets, topic, -7).code == "invalid_request"
+
+
+# -- some columns only ----------------------------------------------------------------------------------
+
+
+def keyed(rig: Rig) -> bytes:
+    topic = rig.topic("keyed")
+    for number in range(3):
+        rig.produce(topic, [b"value" * 100], keys=[b"k%d" % number], event_times=[number])
+    return topic
+
+
+def test_a_fetch_of_some_columns_brings_no_others():
+    rig = Rig()
+    topic = keyed(rig)
+    answer = rig.ask(m.Fetch, topic, 0, 1, -1, 1 << 20, 0, [ColumnId.KEY])
+    assert answer.next_offset == 3
+    found = list(batches(payload(rig, answer.request)))
+    assert [batch.keys() for batch in found] == [[b"k1"], [b"k2"]]
+    assert {column.id for batch in found for column in batch.directory()} == {ColumnId.KEY}
+
+
+def test_what_is_no_column_brings_only_places():
+    rig = Rig()
+    topic = keyed(rig)
+    answer = rig.ask(m.Fetch, topic, 0, 0, -1, 1 << 20, 0, [0, 2**63 - 1, ColumnId.OFFSET])
+    found = list(batches(payload(rig, answer.request)))
+    assert [(batch.base_offset, batch.end_offset, batch.directory()) for batch in found] == [
+        (0, 1, []), (1, 2, []), (2, 3, []),
+    ]  # fmt: skip
+
+
+def test_a_waiting_fetch_of_some_columns_gets_these():
+    rig = Rig()
+    topic = keyed(rig)
+    request = rig.next_request()
+    rig.send(m.Fetch(request, topic, 0, 3, -1, 1 << 20, 5000, [ColumnId.EVENT_TIME]))
+    rig.ask(m.Commit, 0, topic, "g", [m.Position(0, 1, 0)])
+    rig.produce(topic, [b"v"], event_times=[7])
+    (batch,) = batches(payload(rig, request))
+    assert (batch.event_times().tolist(), batch.values()) == ([7], [])
