@@ -76,7 +76,7 @@ class UnknownProducer(BrokerError):
 
 
 class Fenced(BrokerError):
-    """A newer owner took over: of a producer's name, or of a partition of a group."""
+    """A newer owner took over: of a producer's name, or of a partition of a group. Or a stage is being committed."""
 
     code = "fenced"
 

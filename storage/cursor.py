@@ -332,7 +332,7 @@ class Cursor:
             return
         told = (batch.seq, batch.kind, batch.base_offset, batch.header_checksum)
         if told == (self.seq + many - 1, _STAGED, offset, row.header_checksum) and row.position >= self.position:
-            self._move_behind(batch, row.end_position)
+            self._move_behind(batch, row.position + batch.batch_bytes)
 
     def _fetch_header(self, segment: SegmentReader, position: int, cached: bool) -> Buffer:
         data = (segment.file.pread_cached if cached else segment.file.pread)(HEADER_BYTES_MAX, position)

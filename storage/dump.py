@@ -4,8 +4,9 @@ Idea: the same walk as `verify`, printed instead of judged. Damage and the end o
 that nothing is left out silently.
 
 Contract: reads only, takes no lock, safe beside a running broker. Every line is one JSON object with a
-"type": segment, batch, record, kept (a record carried forward), damage, end. Bytes that are UTF-8 are text
-under their name ("value"), others base64 under the name with "_base64" behind.
+"type": segment, batch, record, kept (a record carried forward), staged (a record that has a number in its stage, and
+no offset), damage, end. Bytes that are UTF-8 are text under their name ("value"), others base64 under the name with
+"_base64" behind.
 
 Must not know: what effects mean.
 """
@@ -109,6 +110,8 @@ def _batch(found: Good, with_records: bool, start: int) -> Iterator[dict[str, An
         yield from _records(found, "record", start)
     if with_records and batch.kind == Kind.KEPT:
         yield from _records(found, "kept", 0)
+    if with_records and batch.kind == Kind.STAGED:
+        yield from _staged(found)
 
 
 def _records(found: Good, type_: str, start: int) -> Iterator[dict[str, Any]]:
@@ -131,6 +134,15 @@ def _records(found: Good, type_: str, start: int) -> Iterator[dict[str, Any]]:
             line["headers"] = {}
             for name, value in record.headers.items():
                 _put(line["headers"], name, value)
+        yield line
+
+
+def _staged(found: Good) -> Iterator[dict[str, Any]]:
+    """Records of a stage; what counts them is not an offset."""
+    first = found.batch.first_sequence - found.batch.base_offset
+    for line in _records(found, "staged", 0):
+        if "offset" in line:
+            line = {"type": "staged", "sequence": first + line.pop("offset"), **line}
         yield line
 
 

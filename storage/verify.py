@@ -19,6 +19,7 @@ import msgspec
 
 from . import snapshots
 from .accepted import Accepted, is_accepted, read_accepted
+from .batch import Kind
 from .errors import Corrupt
 from .files import File, Files
 from .index import row_of
@@ -38,7 +39,10 @@ Progress = Callable[[int, int], None]
 
 
 class SegmentReport(msgspec.Struct):
-    """One live segment. `index` is "ok", or what is wrong with it, which a rebuild puts right."""
+    """One live segment. `index` is "ok", or what is wrong with it, which a rebuild puts right.
+
+    `records` have offsets; `staged` ones wait for a transaction, or were published behind, or never will be.
+    """
 
     file: str
     base_seq: int
@@ -47,6 +51,7 @@ class SegmentReport(msgspec.Struct):
     records: int = 0
     batch_bytes: int = 0
     index: str = "ok"
+    staged: int = 0
 
 
 class SnapshotReport(msgspec.Struct, frozen=True):
@@ -76,6 +81,7 @@ class Report(msgspec.Struct):
     snapshots: list[SnapshotReport] = []
     void: list[str] = []
     poison: str = ""
+    staged: int = 0
 
     @property
     def ok(self) -> bool:
@@ -152,6 +158,9 @@ def _count(report: Report, segment: SegmentReport, found: Good) -> None:
         report.first_offset = batch.base_offset
     segment.batches += 1
     segment.records += records
+    if batch.kind == Kind.STAGED:
+        segment.staged += batch.record_count
+        report.staged += batch.record_count
     segment.batch_bytes += batch.batch_bytes
     report.batches += 1
     report.records += records

@@ -14,6 +14,12 @@ import pytest
 from support.crashes import OPERATIONS, Survivor, Truth, World, images, populated
 
 SEQUENCES = [each for length in (1, 2, 3) for each in itertools.product(OPERATIONS, repeat=length)]
+SEQUENCES += [
+    each
+    for length in (1, 2, 3)
+    for each in itertools.product(("stage", "stage_big", "append", "sync", "kill", "close"), repeat=length)
+    if "stage" in each or "stage_big" in each
+]
 SHARDS = 8
 HOWS = ("none", "all", "some")
 AFTERWARDS = (("append",), ("append", "sync"), ("roll", "append_big"), ("close", "append"))

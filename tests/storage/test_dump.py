@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from penstock.storage.batch import encode
+from penstock.storage.batch import Kind, encode, of_kind
 from penstock.storage.dump import dump, dump_json
 from penstock.storage.files import Files
 from penstock.storage.log import LogWriter
@@ -89,3 +89,20 @@ def test_dumping_beside_a_writer_shows_what_is_written_and_disturbs_nothing() ->
 def test_a_missing_directory_is_an_error() -> None:
     with pytest.raises(FileNotFoundError, match="no log in /nowhere"):
         list(dump(build().files, "/nowhere"))
+
+
+def test_staged_records_are_shown_by_their_numbers_and_without_offsets() -> None:
+    files = build(shape=[]).files
+    log = LogWriter.create("/other", files=files, log_id=bytes(range(16)), promises=Promises("/other/promises", files))
+    log.append([encode([b"before"])], 1)
+    log.append([of_kind(encode([b"a", b"b"], producer_id=7, first_sequence=5), Kind.STAGED)], 2)
+    log.append([encode([b"after"])], 3)
+    lines = [line for line in dump(files, "/other", with_records=True) if line["type"] in ("batch", "record", "staged")]
+    assert [line.get("kind") for line in lines if line["type"] == "batch"] == ["records", "staged", "records"]
+    assert [line for line in lines if line["type"] == "staged"] == [
+        {"type": "staged", "sequence": 5, "timestamp": 2, "value": "a"},
+        {"type": "staged", "sequence": 6, "timestamp": 2, "value": "b"},
+    ]
+    assert [(line["offset"], line["value"]) for line in lines if line["type"] == "record"] == [
+        (0, "before"), (1, "after"),
+    ]  # fmt: skip

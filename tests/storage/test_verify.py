@@ -35,6 +35,13 @@ def test_a_log_in_order_is_reported_in_numbers() -> None:
     assert report.tail == Tail(built.segment_path(), built.end.position, "")
 
 
+def test_staged_records_are_counted_apart() -> None:
+    built = build(shape=[(2, -3), (-1, 1, -2)])
+    report = verify(built.files, built.directory)
+    assert (report.ok, report.batches, report.records, report.staged, report.end_offset) == (True, 5, 3, 6, 3)
+    assert [(s.records, s.staged, s.index) for s in report.segments] == [(2, 3, "ok"), (1, 3, "ok")]
+
+
 def test_the_report_is_plain_json() -> None:
     built = build()
     add_snapshots(built, 2, 4)

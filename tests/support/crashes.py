@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass, field
 
 from penstock.storage import layout, snapshots
-from penstock.storage.batch import Batch, encode, encode_state
+from penstock.storage.batch import Batch, Kind, encode, encode_state, of_kind
 from penstock.storage.errors import InvalidTopic, Poisoned
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.promises import Promises
@@ -64,11 +64,12 @@ class World:
         getattr(self, operation)(self.open())
         self.files.note(self.truth())
 
-    def _put(self, writer: LogWriter, size: int, *, state: bool = False) -> None:
+    def _put(self, writer: LogWriter, size: int, kind: Kind = Kind.RECORDS) -> None:
         self.handed += 1
         text = f"{self.label}{self.handed}".encode()
         payload = text + b"." * (size - len(text))
-        writer.append([encode_state(payload) if state else encode([payload, text])], len(self.history) + 1)
+        batch = encode_state(payload) if kind == Kind.STATE else of_kind(encode([payload, text]), kind)
+        writer.append([batch], len(self.history) + 1)
         self.history.append(payload)
         assert writer.term >= self.incarnation_term, "a term was used twice"
         self.term = writer.term
@@ -84,7 +85,13 @@ class World:
         self._put(writer, OPTIONS.segment_bytes - layout.DATA_START - 512)
 
     def cursor_commit(self, writer: LogWriter) -> None:
-        self._put(writer, 100, state=True)
+        self._put(writer, 100, Kind.STATE)
+
+    def stage(self, writer: LogWriter) -> None:
+        self._put(writer, 10, Kind.STAGED)
+
+    def stage_big(self, writer: LogWriter) -> None:
+        self._put(writer, 17_000, Kind.STAGED)
 
     def sync(self, writer: LogWriter) -> None:
         self.durable = writer.sync()
@@ -200,6 +207,18 @@ class Survivor:
         assert not self.writer.damage, self.writer.damage
         if first > 1:
             assert snapshots.load_newest(self.files, PATH) is not None
+        self._check_readers()
+
+    def _check_readers(self) -> None:
+        """Who reads records gets all of them, and nothing that is staged."""
+        reader = LogReader(PATH, self.files, limit=lambda: self.writer.written)
+        cursor, seen = reader.cursor(reader.first_offset), list[Batch]()
+        while (chunk := cursor.next()) is not None:
+            seen += chunk.batches
+        kinds = {batch.kind for batch in seen}
+        assert Kind.STAGED not in kinds
+        wanted = [batch.seq for batch in self.batches if batch.kind == Kind.RECORDS]
+        assert [batch.seq for batch in seen if batch.kind == Kind.RECORDS] == wanted
 
 
 def images(

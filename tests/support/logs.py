@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.storage import layout, segment, snapshots
-from penstock.storage.batch import encode, encode_state, parse
+from penstock.storage.batch import Kind, encode, encode_state, of_kind, parse
 from penstock.storage.files import Files
 from penstock.storage.header import Stamp, stamp
 from penstock.storage.index import row_of
@@ -56,7 +56,7 @@ def build(
     """Make a log.
 
     Args:
-        shape: records per batch, per segment; 0 is a batch of state.
+        shape: records per batch, per segment; 0 is a batch of state, a number below that one of staged records.
         unmarked: so many batches at the end are above the mark.
         clean: the last mark says that the log was closed in good order.
         value_bytes: values are filled up to this size.
@@ -83,8 +83,12 @@ def _append(
     built: Built, made: segment.Segment, name: SegmentName, count: int, log_id: bytes, value_bytes: int
 ) -> None:
     end = built.end
-    values = [(b"value %d " % (end.offset + i)).ljust(value_bytes, b".") for i in range(count)]
-    raw = encode(values, keys=[b"k%d" % i for i in range(count)]) if count else encode_state(b"state %d" % end.seq)
+    values = [(b"value %d " % (end.offset + i)).ljust(value_bytes, b".") for i in range(abs(count))]
+    raw = (
+        encode(values, keys=[b"k%d" % i for i in range(len(values))]) if count else encode_state(b"state %d" % end.seq)
+    )
+    if count < 0:
+        raw = of_kind(raw, Kind.STAGED)
     head = stamp(raw, Stamp(end.seq + 1, end.offset, 1, log_id, TIME + end.seq, end.checksum))
     data = bytes(head) + bytes(raw[len(head) :])
     batch = parse(data)
@@ -92,7 +96,7 @@ def _append(
     made.write_rows(batch.seq, [INDEX_ROW_STRUCT.pack(*row_of(batch, end.position))])
     built.batches[batch.seq] = data
     built.places[batch.seq] = (name, end.position)
-    built.values.update({end.offset + i: value for i, value in enumerate(values)})
+    built.values.update({end.offset + i: value for i, value in enumerate(values[: max(count, 0)])})
     built.end = end.after(batch, end.position)
 
 

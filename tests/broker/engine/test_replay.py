@@ -12,11 +12,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from penstock.broker.engine import effects as fx
 from penstock.broker.engine.replay import replay
 from penstock.broker.engine.state import PartitionState, SnapshotBody
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.engine import Rig
+from support.staging import partition_of, publish, stage
 
 GROUPS, MEMBERS = ["g", "h"], ["a", "b", "c"]
 
@@ -40,10 +42,12 @@ def replayed(rig: Rig, store: Any) -> list[bytes]:
 
 
 def timeless(body: bytes) -> SnapshotBody:
-    """Without the times of producers and groups, which `head` knows only about."""
+    """Without the times of producers, groups and stages, which `head` knows only about, nor where stages stand."""
     found = msgspec.msgpack.decode(body, type=SnapshotBody)
-    for each in [*found.producers, *found.groups]:
+    for each in [*found.producers, *found.groups, *found.stages]:
         each.last_us = 0
+    for stage in found.stages:
+        stage.runs = []
     return found
 
 
@@ -59,10 +63,13 @@ class Life:
         self.sent: list[tuple[int, bytes, int]] = []  # partition, payload, offset
         self.cursors: dict[tuple[str, int], int] = {}
         self.sessions: dict[tuple[str, str], m.Joined] = {}
+        self.staged: dict[tuple[int, int], list[bytes]] = {}  # by partition and stage, what is not published
+        self.published: dict[tuple[int, int], int] = {}  # of those that are not published completely
         self.made = 0
 
     def step(self) -> None:
         commands = [self.produce] * 6 + [self.resend, self.gap] + [self.commit] * 5
+        commands += [self.stage] * 4 + [self.publish, self.drop]
         commands += [self.join] * 2 + [self.leave, self.release, self.seek, self.reset, self.wait, self.restart]
         self.random.choice(commands)()
 
@@ -90,6 +97,40 @@ class Life:
         first = self.sequences.get((partition, producer), 0) + self.random.randint(1, 3)
         answer = self.rig.produce(self.topic, [b"never"], partition, producer_id=producer, first_sequence=first)
         assert answer.code in ("sequence_gap", "unknown_producer")
+
+    # -- staging ----------------------------------------------------------------------------------
+
+    def stage(self) -> None:
+        key = partition, stage_id = self.random.randrange(2), self.random.randint(11, 13)
+        values = [b"%d" % (self.made + n) for n in range(self.random.randint(1, 3))]
+        self.made += len(values)
+        if key not in self.published:
+            before = self.staged.setdefault(key, [])
+            answer = stage(self.rig, self.topic, values, stage_id, len(before), partition)
+            assert isinstance(answer, m.Produced), answer
+            before += values
+
+    def publish(self) -> None:
+        """A portion of a stage; nothing is staged into it any more."""
+        if not self.staged:
+            return
+        key = partition, stage_id = self.random.choice(sorted(self.staged))
+        places = publish(self.rig, self.topic, stage_id, self.random.choice([1, 700, 1 << 20]), partition)
+        count = sum(place.count for place in places)
+        self.values[partition] += self.staged[key][:count]
+        del self.staged[key][:count]
+        self.published[key] = self.published.get(key, 0) + count
+        if not self.staged[key]:
+            del self.staged[key], self.published[key]
+
+    def drop(self) -> None:
+        open_ = sorted(set(self.staged) - set(self.published))
+        if open_:
+            partition, stage_id = self.random.choice(open_)
+            del self.staged[partition, stage_id]
+            ledger = partition_of(self.rig, self.topic, partition).ledger
+            ledger.propose_in_order(fx.StagesDropped([stage_id]))
+            self.rig.turn()
 
     # -- groups -----------------------------------------------------------------------------------
 
@@ -175,6 +216,12 @@ class Life:
     def check(self) -> None:
         rig = self.rig
         assert [rig.read(self.topic, partition) for partition in range(2)] == self.values
+        stages = {
+            (number, each.stage): each.next_sequence - each.published
+            for number in range(2)
+            for each in partition_of(rig, self.topic, number).ledger.applied.stages
+        }
+        assert stages == {key: len(values) for key, values in self.staged.items()}
         live = bodies(rig)
         assert replayed(rig, rig.store) == live
         assert replayed(rig, NoSnapshots()) == live
