@@ -46,8 +46,8 @@ def timeless(body: bytes) -> SnapshotBody:
     found = msgspec.msgpack.decode(body, type=SnapshotBody)
     for each in [*found.producers, *found.groups, *found.stages]:
         each.last_us = 0
-    for stage in found.stages:
-        stage.runs = []
+    for each in found.stages:
+        each.runs = []
     return found
 
 
