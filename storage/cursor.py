@@ -11,8 +11,9 @@ What is staged nobody reads: a cursor passes such batches by, many at once where
 the columns of a large one. Only those who replay a log, or publish what was staged, have a cursor that hands it out.
 
 Contract: every batch handed out has its header, seq and chain verified; columns are verified by whoever decodes
-them. Damage is raised as Corrupt with the offset where good records go on; a cut that took back what was read is
-Diverged. After an error the cursor stays where it was, or behind staged batches.
+them. Damage is raised as Corrupt with the offset where good records go on, unless it took no record and the cursor is
+for records: then it is passed, and the reader says so. A cut that took back what was read is Diverged. After an error
+the cursor stays where it was, or behind staged batches.
 Must not know: how far may be read, and why.
 """
 
@@ -125,7 +126,7 @@ class Cursor:
                 return chunk
 
     def _read_on(self, limit: int, max_bytes: int, cached: bool) -> Chunk | None:
-        """The next batches up to `limit`; None when these were all staged."""
+        """The next batches up to `limit`; None when these were all passed by."""
         if cached and self.seq == limit and (newest := self._newest()) is not None:
             return self._advance(newest.buffer, [newest])
         segment = self._segment()
@@ -135,6 +136,8 @@ class Cursor:
         batches = self._accept(data, last, max_bytes)
         if not batches:
             data, batches = self._insist(last, data, cached)
+            if not batches:
+                return None
         chunk = self._advance(data, batches)
         if chunk is None:
             self._pass_more(last, end_offset_of(batches[-1]), cached)
@@ -263,7 +266,10 @@ class Cursor:
         return found
 
     def _insist(self, last: int, data: Buffer, cached: bool) -> tuple[Buffer, list[Batch]]:
-        """The next batch must be there: it is longer than what was read, or in a new segment, or damaged."""
+        """The next batch must be there: it is longer than what was read, or in a new segment, or damaged.
+
+        Where the damage took no record, it is passed, and there are no batches.
+        """
         segment = self._segment()
         segment.map_again()
         if len(data) < HEADER_BYTES or declared_bytes(data, 0, segment.size - self.position) <= len(data):
@@ -273,9 +279,18 @@ class Cursor:
         size = declared_bytes(data, 0, segment.size - self.position)
         data = self._fetch(segment, size, cached)
         batches = self._accept(data, last, size)
-        if batches:
-            return data, batches
-        raise self._corrupt(segment)
+        if not batches and not self._pass_damage(segment):
+            raise self._corrupt(segment)
+        return data, batches
+
+    def _pass_damage(self, segment: SegmentReader) -> bool:
+        """Go behind damage, if what follows begins where this cursor is, so that no record is lost."""
+        resumed = None if self.whole else segment.next_good(self.position + 1, self.seq)
+        if resumed is None or resumed[1].seq > self._last_in_segment() or resumed[1].base_offset != self.offset:
+            return False
+        self.position, self.seq, self._checksum = resumed[0], resumed[1].seq, None
+        self._reader.met_damage = True
+        return True
 
     def _corrupt(self, segment: SegmentReader) -> Corrupt:
         reason = "the batch does not follow the one before it"

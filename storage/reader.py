@@ -58,6 +58,8 @@ class LogReader:
         self.newest = newest
         self.generation = 0
         """That of the last limit."""
+        self.met_damage = False
+        """Whether some cursor passed damage that took no record."""
         self._end: int = -1
         self.names: list[SegmentName] = []
         self.refresh()

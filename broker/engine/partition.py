@@ -111,7 +111,8 @@ class Partition:
         """For people: ok, poisoned or damaged."""
         if self.log.poisoned is not None:
             return "poisoned"
-        return "damaged" if self.damaged else "ok"
+        damaged = self.damaged or (self._reader is not None and self._reader.met_damage)
+        return "damaged" if damaged else "ok"
 
     def group(self, name: str) -> GroupState:
         """What is committed of a group."""

@@ -263,24 +263,42 @@ def test_without_an_index_staged_batches_are_passed_one_by_one(how) -> None:
     assert values_of(rest(reader.cursor(0))) == values
 
 
-def test_a_damaged_staged_batch_hides_no_record_that_is_good() -> None:
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("kind", [Kind.STAGED, Kind.STATE])
+def test_damage_to_a_batch_without_offsets_hides_no_record_and_is_remembered(kind: Kind, mapped: bool) -> None:
     files = MemoryFiles()
     writer = make(files, segment_bytes=1 << 20)
     for value in (b"a", b"b", b"c"):
         writer.append([encode([value])], 1)
-        writer.append([staged(b"." * 5000)], 1)
-    reader = writer.reader()
+        writer.append([staged(b"." * 5000) if kind == Kind.STAGED else encode_state(b"." * 5000)], 1)
+    reader = writer.reader(mapped=mapped)
     row = reader.row(2)
     assert row is not None
     content = files.contents[reader.segment_of(2).ref.path]
     content.data[row.position + 300] ^= 1
-    assert values_of(rest(reader.cursor(0))) == [b"a", b"b", b"c"], "nobody looks at its columns"
+    assert [batch.seq for batch in rest(reader.cursor(0)) if batch.kind == Kind.RECORDS] == [1, 3, 5]
+    assert not reader.met_damage, "nobody looks at its columns"
     content.data[row.position + 4] ^= 1
-    cursor, found = reader.cursor(0), list[Batch]()
+    assert [batch.seq for batch in rest(reader.cursor(0)) if batch.kind == Kind.RECORDS] == [1, 3, 5]
+    assert reader.met_damage
     with pytest.raises(Corrupt) as damage:
-        found += rest(cursor)
-    assert damage.value.next_offset == 1
-    assert values_of(rest(reader.cursor(1))) == [b"b", b"c"]
+        list(rest(reader.cursor_after(0)))
+    assert damage.value.next_offset == 1, "who replays is told"
+
+
+def test_damage_to_records_beside_staged_batches_is_told_with_where_they_go_on() -> None:
+    files = MemoryFiles()
+    writer = make(files, segment_bytes=1 << 20)
+    for value in (b"a", b"b", b"c"):
+        writer.append([staged(), encode([value]), staged()], 1)
+    reader = writer.reader()
+    row = reader.row(5)
+    assert row is not None
+    files.contents[reader.segment_of(5).ref.path].data[row.position + 4] ^= 1
+    with pytest.raises(Corrupt) as damage:
+        list(rest(reader.cursor(0)))
+    assert damage.value.next_offset == 2
+    assert values_of(rest(reader.cursor(2))) == [b"c"]
 
 
 def test_an_embedded_log_shows_records_only(tmp_path) -> None:

@@ -7,6 +7,7 @@ from penstock.broker.engine.delivery import Stream
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.engine import Rig, records
+from support.staging import partition_of, stage
 
 SIZE = len(encode([b"v0-0"]))
 
@@ -257,3 +258,24 @@ def test_partitions_with_much_to_read_take_turns():
     joined = rig.join(topic)
     rig.turn(8)
     assert rig.received(joined) == [b"0", b"1", b"2"] * 4
+
+
+@pytest.mark.parametrize("kind", ["state", "staged"])
+def test_damage_that_took_no_record_stops_nobody_and_is_told(kind: str):
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a"])
+    if kind == "state":
+        rig.ask(m.Commit, 0, topic, "g", [m.Position(0, 1, 0)])
+    else:
+        stage(rig, topic, [b"hidden"])
+    rig.produce(topic, [b"b"])
+    reader = partition_of(rig, topic).log.reader()
+    row = reader.row(2)
+    assert row is not None
+    rig.store.files.contents[reader.segment_of(2).ref.path].data[row.position + 5] ^= 1
+    joined = rig.join(topic)
+    assert (rig.received(joined), rig.partition(topic).state) == ([b"a", b"b"], "damaged")
+    assert [rig.fetch(topic, offset).next_offset for offset in (0, 1)] == [1, 2]
+    rig.produce(topic, [b"c"])
+    assert rig.received(joined) == [b"a", b"b", b"c"]
