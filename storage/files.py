@@ -22,6 +22,8 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from .errors import StorageFull
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ _FULL = {
 }
 _NO_BUFFERS = 1024
 """Most buffers one pwritev takes (IOV_MAX)."""
+
+SMALL_BYTES = 64 << 10
+"""Up to here a read that must not wait gives bytes; clearing and copying more would cost as much as reading it."""
 
 _RENAME_NOREPLACE = 1
 _AT_FDCWD = -100
@@ -67,9 +72,9 @@ class File:
         more = self.pread(size - len(data), position + len(data))
         return data + more
 
-    def pread_cached(self, size: int, position: int) -> bytes | None:
-        """As `pread`, or None when that would wait for the disk."""
-        data = bytearray(size)
+    def pread_cached(self, size: int, position: int) -> Buffer | None:
+        """As `pread`, or None when that would wait for the disk. Much comes as a view, which copies nothing more."""
+        data = memoryview(bytearray(size)) if size <= SMALL_BYTES else np.empty(size, np.uint8).data
         try:
             count = os.preadv(self._descriptor, [data], position, os.RWF_NOWAIT)
         except BlockingIOError:
@@ -79,7 +84,7 @@ class File:
                 raise
             return self.pread(size, position)
         if count == size or position + count >= self.size():
-            return bytes(memoryview(data)[:count])
+            return bytes(data[:count]) if size <= SMALL_BYTES else data[:count].toreadonly()
         return None
 
     def pwritev(self, buffers: Sequence[Buffer], position: int) -> None:
