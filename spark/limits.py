@@ -1,0 +1,88 @@
+"""How much a micro-batch takes when it may not take all: options maxOffsetsPerTrigger and maxBytesPerTrigger.
+
+Idea: records are divided by arithmetic. Bytes are asked of the broker, which knows them from its index: first how many
+each partition has waiting, then, where that is more than its share, where the share ends.
+Contract: some record is taken whatever the limit, so that a query gets on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..clients import Client
+from .offsets import UNKNOWN_TERM, Place, Position
+from .planning import Topic, end_of, share
+from .source_options import SourceOptions
+
+EVERYTHING = 1 << 62
+"""Bytes of a piece that is never full."""
+
+ROOM = 2
+"""How many times its share of records a partition is measured for its share of bytes: they differ in size."""
+
+
+class Limits:
+    """See the module."""
+
+    def __init__(self, options: SourceOptions, client: Callable[[], Client]) -> None:
+        self._max_rows = options.max_rows
+        self._max_bytes = options.max_bytes
+        self._client = client
+
+    def ends(self, topics: Sequence[Topic], begins: Mapping[Place, Position]) -> dict[Place, int]:
+        """Where a micro-batch ends that begins at `begins`."""
+        ends = {place: end.end for place, end in end_of(topics).items()}
+        if self._max_rows is not None:
+            lags = {place: end - begins[place].offset for place, end in ends.items()}
+            turn = sum(position.offset for position in begins.values())
+            shares = share(lags, self._max_rows, turn)
+            ends = {place: begins[place].offset + shares.get(place, 0) for place in ends}
+        if self._max_bytes is not None:
+            ends |= self._fitting(topics, begins, ends, self._max_bytes)
+        return ends
+
+    def _fitting(
+        self, topics: Sequence[Topic], begins: Mapping[Place, Position], ends: Mapping[Place, int], most: int
+    ) -> dict[Place, int]:
+        """Where partitions end that would together be over `most` bytes."""
+        sizes = self._sizes(topics, begins, ends)
+        total = sum(sizes.values())
+        if total <= most:
+            return {}
+        by_name = {topic.name: topic for topic in topics}
+        found = {}
+        for place, size in sizes.items():
+            begin, end = begins[place].offset, ends[place]
+            near = begin + max((end - begin) * most * ROOM // total, 1)
+            span = (place.partition, begin, min(near, end))
+            found[place] = self._full(by_name[place.topic], span, max(size * most // total, 1))
+        return found
+
+    def _sizes(
+        self, topics: Sequence[Topic], begins: Mapping[Place, Position], ends: Mapping[Place, int]
+    ) -> dict[Place, int]:
+        """Bytes of what waits, of partitions where something does."""
+        found: dict[Place, int] = {}
+        for topic in topics:
+            own = [Place(topic.name, number) for number in sorted(topic.ends)]
+            waiting = [place for place in own if ends[place] > begins[place].offset]
+            if waiting:
+                wanted = [(place.partition, begins[place].offset, ends[place]) for place in waiting]
+                pieces = self._client().measure(topic.name, wanted, EVERYTHING, id=topic.id)
+                found |= {place: sum(size for _, size in of) for place, of in zip(waiting, pieces, strict=True)}
+        return found
+
+    def _full(self, topic: Topic, span: tuple[int, int, int], most: int) -> int:
+        """Where the first piece of `most` bytes ends."""
+        ((piece, *_),) = self._client().measure(topic.name, [span], most, id=topic.id)
+        return piece[0]
+
+    def position(self, topics: Sequence[Topic], place: Place, begin: Position, offset: int) -> Position:
+        """An offset inside a partition, with the term of the record before it: between two equal ones it is theirs."""
+        if offset == begin.offset:
+            return begin
+        topic = next(topic for topic in topics if topic.name == place.topic)
+        if begin.term == topic.ends[place.partition].term:
+            return Position(offset, begin.term)
+        before = self._client().range(*place, offset - 1, offset, columns=["timestamp"], id=topic.id)
+        return Position(offset, next((batch.term for batch in before), UNKNOWN_TERM))

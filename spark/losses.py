@@ -1,0 +1,20 @@
+"""What to do about records that are gone: fail the query, or say so and go on (option `failOnDataLoss`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from .errors import DataLoss
+
+log = logging.getLogger("penstock.spark")
+
+WAY_OUT = "option failOnDataLoss=false goes on without them"
+
+
+def settle(losses: Sequence[str], fail: bool) -> None:
+    """Raise DataLoss when there are any and `fail`; else warn of each."""
+    if losses and fail:
+        raise DataLoss(f"{'; '.join(losses)} ({WAY_OUT})")
+    for loss in losses:
+        log.warning("%s; going on without them", loss)

@@ -1,0 +1,143 @@
+"""How far each micro-batch of a stream goes, and what it reads.
+
+Idea: Spark asks again and again how far the source is; the answer for a micro-batch is written into the checkpoint
+before it runs, so whatever is decided here is decided once. All of it is in that answer (offsets.py): where the
+micro-batch ends, and where it begins if that is not where the last one ended.
+When there is nothing new the broker is left to wait for a moment, so that an idle query sleeps.
+
+Contract: `next` gives the offsets it was given when there is nothing to do. What a user asked for by options holds:
+limits, the least that is worth a micro-batch, what to do about records that are gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from ..clients import Client
+from .limits import Limits
+from .losses import settle
+from .offsets import Offsets, Position, Positions
+from .planning import Beginning, Span, Topic, beginning, divide, end_of, offsets, spans
+from .source_options import LATEST, SourceOptions
+from .starting import by_topic, latest, starting
+from .subscription import Subscription
+
+IDLE_WAIT_S = 0.2
+"""How long the broker may keep a question while there is nothing new; a query is stopped no sooner."""
+
+NEVER = float("-inf")
+
+
+class MicroBatches:
+    """See the module. One of a query's run, in the process that plans it."""
+
+    def __init__(
+        self, options: SourceOptions, client: Callable[[], Client], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options = options
+        self._client = client
+        self._clock = clock
+        self._subscription = Subscription(options, client, clock)
+        self._limits = Limits(options, client)
+        self._seen: list[Topic] | None = None  # when the broker was asked last
+        self._pinned: list[Topic] | None = None  # where a query ends that reads what is there
+        self._decided_at = NEVER
+        self._cursors: dict[str, dict[int, int]] = {}  # by topic: where they were put last
+
+    # -- how far ----------------------------------------------------------------------------------------
+
+    def pin(self) -> None:
+        """Read what is there by now, and no more."""
+        self._pinned = self._look()
+
+    def next(self, start: Offsets, *, limited: bool) -> Offsets:
+        """The end of the micro-batch that begins at `start`; `start` itself when there is nothing to do.
+
+        Raises DataLoss, and says what is wrong with the topics or with where to begin.
+        """
+        topics = self._look() if self._pinned is None else self._pinned
+        if start.new:
+            self._subscription.check(topics)
+            return self._decided(topics, self._first(topics), limited)
+        self.commit(start)
+        begin = beginning(self._covered(start), topics)
+        until = self._clock() + IDLE_WAIT_S
+        while not self._is_due(topics, begin):
+            left = until - self._clock()
+            if left <= 0 or self._pinned is not None:
+                return start
+            topics = self._look(left)
+            begin = beginning(self._covered(start), topics)
+        settle(begin.losses, self._options.fail_on_data_loss)
+        return self._decided(topics, begin, limited)
+
+    def newest(self) -> Offsets | None:
+        """How far the topics were when they were looked at last."""
+        if self._seen is None:
+            return None
+        return by_topic(self._seen, {place: latest(end) for place, end in end_of(self._seen).items()})
+
+    def _look(self, wait_s: float = 0.0) -> list[Topic]:
+        self._seen = self._subscription.topics(wait_s)
+        return self._seen
+
+    def _covered(self, start: Offsets) -> Offsets:
+        """Without topics that the query's options do not name any more."""
+        return Offsets({name: found for name, found in start.topics.items() if self._subscription.covers(name)})
+
+    def _first(self, topics: Sequence[Topic]) -> Beginning:
+        """Where a new query begins; with a cursor, where that stands."""
+        start = starting(self._options, LATEST, topics, self._subscription.times)
+        if self._options.cursor:
+            start = Offsets({topic.name: self._begun(topic, start.topics[topic.name]) for topic in topics})
+        begin = beginning(start, topics)
+        settle(begin.losses, self._options.fail_on_data_loss)
+        return begin._replace(moved=set(begin.positions))
+
+    def _begun(self, topic: Topic, wanted: Positions) -> Positions:
+        """The cursor's positions in a topic, which it gets now if it has none."""
+        offsets_wanted = {number: position.offset for number, position in wanted.partitions.items()}
+        found = self._client().begin_group(topic.name, self._options.cursor, offsets_wanted, id=topic.id)
+        return Positions(topic.id, {number: Position(*found[number]) for number in topic.ends})
+
+    def _is_due(self, topics: Sequence[Topic], begin: Beginning) -> bool:
+        """Whether there is enough for a micro-batch, or anything but records to write down."""
+        if begin.losses or begin.moved:
+            return True
+        rows = sum(end.end - begin.positions[place].offset for place, end in end_of(topics).items())
+        least = self._options.min_rows or 1
+        if self._pinned is not None or self._clock() - self._decided_at >= self._options.max_delay_s:
+            least = 1
+        return rows >= least
+
+    def _decided(self, topics: Sequence[Topic], begin: Beginning, limited: bool) -> Offsets:
+        self._decided_at = self._clock()
+        ends = end_of(topics)
+        found = {place: latest(end) for place, end in ends.items()}
+        if limited:
+            cut = self._limits.ends(topics, begin.positions)
+            found |= {
+                place: self._limits.position(topics, place, begin.positions[place], offset)
+                for place, offset in cut.items()
+                if offset < ends[place].end
+            }
+        return offsets(topics, begin, found)
+
+    # -- what is read, and what is done -------------------------------------------------------------------
+
+    def plan(self, start: Offsets, end: Offsets) -> list[Span]:
+        """What the tasks of a micro-batch read. Raises DataLoss."""
+        found, losses = spans(start, end, self._subscription.now(end))
+        settle(losses, self._options.fail_on_data_loss)
+        return divide(found, self._options.min_partitions, self._options.max_partition_rows)
+
+    def commit(self, end: Offsets) -> None:
+        """Everything up to `end` is done: the cursor moves there."""
+        if not self._options.cursor:
+            return
+        for name, found in end.topics.items():
+            wanted = {number: position.offset for number, position in found.partitions.items()}
+            if self._cursors.get(name) != wanted:
+                self._client().commit_group(name, self._options.cursor, wanted, id=found.id)
+                self._cursors[name] = wanted
