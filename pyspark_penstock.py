@@ -2,3 +2,9 @@
 
 Contract: loads whenever pyspark does. A module of such a name that fails to load would hide every other one.
 """
+
+from __future__ import annotations
+
+from penstock.spark.source import PenstockSource as DefaultSource
+
+__all__ = ["DefaultSource"]

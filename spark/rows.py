@@ -1,0 +1,245 @@
+"""Rows: batches of one partition as Arrow record batches of the declared schema.
+
+Idea: Spark takes Arrow batches of tens of thousands of rows fastest. A large batch is sliced, its values staying where
+they were received or mapped; small ones are gathered and copied once. What is the same in every row is made once.
+Contract: rows come in the order of offsets, none outside the span. The batch's own columns point into its memory for
+as long as Spark holds them. Headers of records without any are null, as Kafka's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from ..storage.arrow import binary_array
+from ..storage.batch import Batch, ColumnId
+from ..storage.errors import InvalidBatch
+
+LEAST_ROWS = 1 << 14
+MOST_ROWS = 1 << 16
+"""Of an Arrow batch: less costs Spark more for each, more keeps its caches cold."""
+
+MOST_BYTES = 16 << 20
+"""Of an Arrow batch, about; one row always comes."""
+
+EVENT_TIME = 0
+APPEND_TIME = 1
+"""Values of `timestampType`: who gave the time."""
+
+_INT64 = pa.int64()
+_BINARY = pa.binary()
+_TIMES = pa.timestamp("us", "UTC")
+
+
+HEADERS = "headers"
+
+Constant = Callable[[int], pa.Array]
+
+
+class Part(NamedTuple):
+    """Some records of one batch: `rows` of them from number `first` on."""
+
+    batch: Batch
+    first: int
+    rows: int
+
+
+Maker = Callable[[list[Part]], pa.Array]
+
+
+class Rows:
+    """See the module. One partition's batches go in, Arrow batches come out."""
+
+    def __init__(self, schema: pa.Schema, names: Sequence[str], topic: str, partition: int) -> None:
+        """`names`: of the columns of `schema`, as `schema.check` gave them."""
+        self._schema = schema
+        constants = {"topic": partial(_texts, topic), "partition": partial(_numbers, partition)}
+        self._constants: list[Constant | None] = [constants.get(name) for name in names]
+        self._makers = [_MAKERS.get(name) for name in names]
+        if HEADERS in names:
+            self._makers[names.index(HEADERS)] = partial(_headers, schema.field(HEADERS).type)
+        self._gathered: list[Part] = []
+        self._rows = self._bytes = 0
+
+    def add(self, batch: Batch, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Take the records of a batch from offset `begin` on and below `end`; what is ready comes out."""
+        first = max(begin - batch.base_offset, 0)
+        count = min(end - batch.base_offset, batch.record_count) - first
+        if count <= 0:
+            return
+        part_bytes = batch.batch_bytes * count // batch.record_count
+        if count >= LEAST_ROWS or part_bytes >= MOST_BYTES:
+            yield from self.rest()
+            yield from self._slices(Part(batch, first, count), part_bytes)
+            return
+        self._gathered.append(Part(batch, first, count))
+        self._rows += count
+        self._bytes += part_bytes
+        if self._rows >= LEAST_ROWS or self._bytes >= MOST_BYTES:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """What was gathered and has not come out yet."""
+        parts, self._gathered, self._rows, self._bytes = self._gathered, [], 0, 0
+        if parts:
+            yield self._made(self._columns(parts), sum(part.rows for part in parts))
+
+    def _slices(self, part: Part, part_bytes: int) -> Iterator[pa.RecordBatch]:
+        """One large batch in pieces of about the same length, of columns that are made once."""
+        columns = self._columns([part])
+        pieces = min(max(-(-part.rows // MOST_ROWS), -(-part_bytes // MOST_BYTES)), part.rows)
+        bounds = [part.rows * number // pieces for number in range(pieces + 1)]
+        for low, high in pairwise(bounds):
+            piece = [column if column is None else column.slice(low, high - low) for column in columns]
+            yield self._made(piece, high - low)
+
+    def _columns(self, parts: list[Part]) -> list[pa.Array | None]:
+        """The columns that differ from row to row; None for the others."""
+        return [None if make is None else make(parts) for make in self._makers]
+
+    def _made(self, columns: list[pa.Array | None], rows: int) -> pa.RecordBatch:
+        for place, constant in enumerate(self._constants):
+            if constant is not None:
+                columns[place] = constant(rows)
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _values(parts: list[Part]) -> pa.Array:
+    return _gather(parts, ColumnId.VALUE)
+
+
+def _headers(kind: pa.DataType, parts: list[Part]) -> pa.Array:
+    return unpacked(_gather(parts, ColumnId.HEADERS), kind)
+
+
+def _keys(parts: list[Part]) -> pa.Array:
+    return _gather(parts, ColumnId.KEY, ColumnId.KEY_VALIDITY)
+
+
+def _gather(parts: list[Part], id_: int, validity: int | None = None) -> pa.Array:
+    """One variable column of all parts; copied only where there is more than one."""
+    found = [_binary(part, id_, validity) for part in parts]
+    return found[0] if len(found) == 1 else pa.concat_arrays(found)
+
+
+def _binary(part: Part, id_: int, validity: int | None) -> pa.Array:
+    batch, first, count = part
+    column = batch.column(id_)
+    if column is None:
+        if id_ == ColumnId.VALUE:
+            raise InvalidBatch(f"batch {batch.seq} holds no values")
+        return _nulls(count)
+    present = None if validity is None else batch.column(validity)
+    whole = binary_array(column, batch.record_count, present, checked=batch.checked)
+    return whole if count == batch.record_count else whole.slice(first, count)
+
+
+@lru_cache(maxsize=64)
+def _nulls(count: int) -> pa.Array:
+    return pa.nulls(count, _BINARY)
+
+
+def _offsets(parts: list[Part]) -> pa.Array:
+    runs = [np.arange(b.base_offset + first, b.base_offset + first + count) for b, first, count in _joined(parts)]
+    return pa.array(runs[0] if len(runs) == 1 else np.concatenate(runs), _INT64)
+
+
+def _joined(parts: list[Part]) -> list[Part]:
+    """Parts that follow each other without a gap, as one: batches of state between records take no offsets."""
+    found = [parts[0]]
+    for part in parts[1:]:
+        last = found[-1]
+        if part.batch.base_offset + part.first == last.batch.base_offset + last.first + last.rows:
+            found[-1] = last._replace(rows=last.rows + part.rows)
+        else:
+            found.append(part)
+    return found
+
+
+def _timestamps(parts: list[Part]) -> pa.Array:
+    given = [part.batch.event_times() for part in parts]
+    if any(times is not None for times in given):
+        found = [_part_times(part, times) for part, times in zip(parts, given, strict=True)]
+        times = found[0] if len(found) == 1 else np.concatenate(found)
+    else:
+        times = np.repeat([part.batch.append_time_us for part in parts], [part.rows for part in parts])
+    return pa.Array.from_buffers(_TIMES, len(times), [None, pa.py_buffer(times)])
+
+
+def _part_times(part: Part, times: np.ndarray | None) -> np.ndarray:
+    if times is None:
+        return np.full(part.rows, part.batch.append_time_us, np.int64)
+    return times[part.first : part.first + part.rows]
+
+
+def _time_types(parts: list[Part]) -> pa.Array:
+    kinds = [APPEND_TIME if part.batch.event_times() is None else EVENT_TIME for part in parts]
+    if len(set(kinds)) == 1:
+        return _numbers(kinds[0], sum(part.rows for part in parts))
+    return pa.array(np.repeat(np.array(kinds, np.int32), [part.rows for part in parts]))
+
+
+_MAKERS: dict[str, Maker] = {
+    "key": _keys,
+    "value": _values,
+    "offset": _offsets,
+    "timestamp": _timestamps,
+    "timestampType": _time_types,
+}
+
+
+def _numbers(number: int, rows: int) -> pa.Array:
+    """The same number over and over."""
+    return _number_run(number).slice(0, rows) if rows <= MOST_ROWS else pa.array(np.full(rows, number, np.int32))
+
+
+@lru_cache(maxsize=64)
+def _number_run(number: int) -> pa.Array:
+    return pa.array(np.full(MOST_ROWS, number, np.int32))
+
+
+def _texts(text: str, rows: int) -> pa.Array:
+    """The same text over and over, in at most MOST_ROWS rows."""
+    return _text_run(text).slice(0, rows)
+
+
+@lru_cache(maxsize=16)
+def _text_run(text: str) -> pa.Array:
+    encoded = text.encode()
+    bounds = np.arange(MOST_ROWS + 1, dtype=np.int32) * np.int32(len(encoded))
+    return pa.StringArray.from_buffers(MOST_ROWS, pa.py_buffer(bounds), pa.py_buffer(encoded * MOST_ROWS))
+
+
+_headers_decoder = msgspec.msgpack.Decoder(dict[str, bytes])
+
+
+def unpacked(packed: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Packed headers as lists of (key, value); equal ones are unpacked once. Raises InvalidBatch."""
+    if packed.null_count == len(packed):
+        return pa.nulls(len(packed), kind)
+    encoded = packed.dictionary_encode()
+    lists = _lists(encoded.dictionary.to_pylist(), kind)
+    return lists.take(encoded.indices)
+
+
+def _lists(packed: list[bytes], kind: pa.DataType) -> pa.Array:
+    try:
+        maps = [_headers_decoder.decode(one) if one else {} for one in packed]
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidBatch(f"headers of a record are not a map of text to bytes ({error})") from None
+    bounds = np.cumsum([0, *map(len, maps)], dtype=np.int32)
+    pairs = pa.StructArray.from_arrays(
+        [
+            pa.array([key for one in maps for key in one], pa.string()),
+            pa.array([value for one in maps for value in one.values()], pa.binary()),
+        ],
+        fields=list(kind.value_type),
+    )
+    empty = pa.array([not one for one in maps])
+    return pa.ListArray.from_arrays(pa.array(bounds), pairs, type=kind, mask=empty)
