@@ -101,19 +101,19 @@ def _value(batch: Batch, _: Kit) -> pa.Array:
 def _key(batch: Batch, _: Kit) -> pa.Array:
     column = batch.column(ColumnId.KEY)
     if column is None:
-        return nulls(batch.record_count)
+        return _nulls(batch.record_count)
     return binary_array(column, batch.record_count, batch.column(ColumnId.KEY_VALIDITY), checked=batch.checked)
 
 
 def _headers(batch: Batch, _: Kit) -> pa.Array:
     column = batch.column(ColumnId.HEADERS)
     if column is None:
-        return nulls(batch.record_count)
+        return _nulls(batch.record_count)
     return binary_array(column, batch.record_count, checked=batch.checked)
 
 
 @lru_cache(maxsize=256)
-def nulls(count: int) -> pa.Array:
+def _nulls(count: int) -> pa.Array:
     """Arrays never change: batches of equal length share it."""
     import pyarrow as pa
 
