@@ -22,7 +22,7 @@ from support.sources import ROOT, walk_files
 
 PAGES = list(walk_files(".md"))
 README = ROOT / "README.md"
-SAID = ["UA 1545", "mails-0-2 no address dead since", "[b'12 EUR', b'3 EUR', b'4 EUR']"]
+SAID = ["UA 1545", "mails-0-2 no address dead since", "[b'12 EUR', b'3 EUR', b'4 EUR']", "{0: (0, 0), 1: (1000, 1)}"]
 """By each example of the README that needs no broker, among other things."""
 
 
