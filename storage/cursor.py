@@ -121,14 +121,13 @@ class Cursor:
             limit = known if limit_seq is None else limit_seq
             if self.seq > limit:
                 return None
-            chunk = self._read_on(limit, max_bytes, cached)
-            if chunk is not None:
+            if cached and self.seq == limit and (chunk := self._newest()) is not None:
+                return chunk
+            if (chunk := self._read_on(limit, max_bytes, cached)) is not None:
                 return chunk
 
     def _read_on(self, limit: int, max_bytes: int, cached: bool) -> Chunk | None:
         """The next batches up to `limit`; None when these were all passed by."""
-        if cached and self.seq == limit and (newest := self._newest()) is not None:
-            return self._advance(newest.buffer, [newest])
         segment = self._segment()
         last = min(limit, self._last_in_segment())
         size = self._run_bytes(segment, last, max_bytes, cached)
@@ -163,13 +162,18 @@ class Cursor:
         self.offset = batch.base_offset + batch.record_count
         return batch
 
-    def _newest(self) -> Batch | None:
+    def _newest(self) -> Chunk | None:
         """The next batch from the writer's memory, when it is the one written last: no system call for who keeps up."""
         newest = None if self._reader.newest is None else self._reader.newest()
         if newest is None or newest.seq != self.seq or newest.position != self.position:
             return None
         batch = parse(newest.batch)
-        return batch if batch.previous == self._checksum else None
+        if batch.previous != self._checksum or (batch.kind == _STAGED and not self.whole):
+            return None
+        chunk = Chunk(newest.batch, [batch], batch.seq, batch.seq, self.offset, end_offset_of(batch))
+        self._last_bytes = batch.batch_bytes
+        self._move_behind(batch, self.position + batch.batch_bytes)
+        return chunk
 
     def _known_limit(self, wanted: int) -> int:
         """The reader's limit, asked for anew when `wanted` is beyond it: so the reader learns of a cut before that."""
