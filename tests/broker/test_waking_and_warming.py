@@ -13,7 +13,7 @@ from penstock.broker.cold_reads import Job, Warmer
 from penstock.broker.engine import COLD
 from penstock.broker.port import SocketPort
 from penstock.broker.wakes import Wakes, remove_leftovers
-from penstock.storage.batch import encode
+from penstock.storage.batch import Kind, encode, of_kind
 from penstock.storage.board import Board
 from penstock.storage.files import Files
 from penstock.storage.log import LogOptions, LogWriter
@@ -102,6 +102,30 @@ def test_a_cold_read_returns_at_once_and_works_when_the_thread_has_been_there(tm
         values += [value for batch in chunk.batches for value in batch.values()]
     assert [int(value.rstrip(b"\0")) for value in values] == list(range(40))
     assert 1 <= misses <= 5  # each reads ahead
+    warmer.close()
+    log.close()
+
+
+def test_what_is_staged_is_not_read_in_for_who_passes_it_by(tmp_path: Path):
+    log = log_of(tmp_path, 1)
+    hidden = of_kind(encode([bytes(500_000)], producer_id=7), Kind.STAGED)
+    log.append([hidden] * 40, 1)
+    log.append([encode([b"last"])], 1)
+    log.sync()
+    warmer = Warmer()
+    port = SocketPort(None, [], None, warmer)  # type: ignore[arg-type]
+    cursor, found, misses = log.reader().cursor(0), 0, 0
+    evict(log)
+    while found < 2:
+        chunk = port.read(cursor, 256 << 10, log.committed, "token")
+        if chunk is COLD:
+            misses += 1
+            assert select.select([warmer.fd], [], [], 10.0)[0]
+            assert warmer.done() == ["token"]
+            continue
+        assert chunk is not None
+        found += len(chunk.batches)
+    assert 1 <= misses <= 3, "20 MB lie between the records, and 2 are read ahead for each"
     warmer.close()
     log.close()
 
