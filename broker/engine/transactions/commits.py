@@ -192,27 +192,18 @@ class Commits:
     # -- at the start -------------------------------------------------------------------------------
 
     def _take_up(self) -> None:
-        """Seal what may be decided, at once; publish what is, as soon as time passes and the logs have settled."""
+        """Seal what is decided, and let it line up before anybody is heard; reading begins as soon as time passes."""
         topic = self._home.topic
-        homes = [] if topic is None else topic.readable
-        found = [(each, home) for home in homes for each in home.ledger.head.transactions.unfinished()]
-        found.sort(key=lambda each: each[0][1].time_us)
-        commits = [self._sealed(home, name, each.epoch, each.stages) for (name, each), home in found]
-        if commits:
-            self._alarms.set(self, 0, lambda _: self._settle(homes, commits))
-
-    def _settle(self, homes: Sequence[Partition], commits: Sequence[Commit]) -> None:
-        gather = Gather(lambda: self._go_on(homes, commits), lambda error: self._go_on(homes, commits))
-        for home in homes:
-            home.ledger.barrier(gather.one())
-        gather.ready()
-
-    def _go_on(self, homes: Sequence[Partition], commits: Sequence[Commit]) -> None:
-        standing = {
-            (name, each.epoch) for home in homes for name, each in home.ledger.applied.transactions.unfinished()
-        }
-        for commit in commits:
-            if (commit.name, commit.epoch) in standing:
-                self.stands(commit)
+        found = [
+            (decision.time_us, home, name, decision)
+            for home in ([] if topic is None else topic.readable)
+            for name, decision in home.ledger.head.transactions.unfinished()
+        ]
+        for _, home, name, decision in sorted(found, key=lambda each: each[0]):
+            commit = self._sealed(home, name, decision.epoch, decision.stages)
+            if home.ledger.in_flight:
+                home.ledger.barrier(commit)
             else:
-                self.refused(commit, Unavailable(f"transaction {commit.name} was not decided after all"))
+                self._publisher.line_up(decision.stages, commit)
+        if found:
+            self._alarms.set(self, 0, lambda _: self._publisher.go_on())

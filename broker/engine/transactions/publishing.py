@@ -150,9 +150,13 @@ class Publisher:
 
     def publish(self, keys: Sequence[StageKey], awaiting: Awaiting) -> None:
         """These stages are decided. Their turn comes behind those that are decided already."""
+        self.line_up(keys, awaiting)
+        self.go_on()
+
+    def line_up(self, keys: Sequence[StageKey], awaiting: Awaiting) -> None:
+        """As `publish`, but nothing is read before somebody says `go_on`."""
         for key in keys:
             self._line_up(key, awaiting)
-        self._go_on()
 
     def _line_up(self, key: StageKey, awaiting: Awaiting) -> None:
         topic, number = self._house.topics.by_id.get(key[0]), key[1]
@@ -178,7 +182,7 @@ class Publisher:
                 line.doing = Doing.GONE
                 for job in line.jobs:
                     job.awaiting.published(job.key)
-        self._go_on()
+        self.go_on()
 
     def stats(self) -> dict[str, Any]:
         """Numbers for people, and why something is not published."""
@@ -195,7 +199,7 @@ class Publisher:
         line.doing = Doing.WAITS
         self._turns.append(line)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Begin portions while there is room. What one of them leads to at once comes back here, and is let pass."""
         if self._going_on:
             return
@@ -266,7 +270,7 @@ class Publisher:
         self._leave(line, Doing.NOTHING)
         if line.jobs and line.doing == Doing.NOTHING:
             self._queue(line)
-        self._go_on()
+        self.go_on()
 
     def refused(self, line: Line, error: Error) -> None:
         """A portion, or a part of it, is not in the log."""
@@ -293,12 +297,12 @@ class Publisher:
                 job.awaiting.stuck(error)
             else:
                 job.awaiting.waits(error)
-        self._go_on()
+        self.go_on()
 
     def _ring(self, line: Line) -> None:
         if line.doing == Doing.RESTS:
             self._queue(line)
-            self._go_on()
+            self.go_on()
 
 
 class Settled:

@@ -56,6 +56,18 @@ def test_a_request_for_an_epoch_that_a_start_is_about_to_publish_waits_for_it():
     assert answer_to(rig, requests[0]) == m.TransactionCommitted(requests[0], 1, True)
 
 
+def test_what_is_decided_right_after_a_start_stands_behind_what_was_found():
+    rig = Rig()
+    topic = rig.topic()
+    later = put(rig, topic, 2, b"later")
+    decided(rig, topic, b"found")
+    reopen(rig)
+    request = send_commit(rig, "etl", 2, later)
+    rig.turn()
+    assert answer_to(rig, request).repeated is False
+    assert rig.read(topic) == [b"found", b"later"]
+
+
 @pytest.mark.parametrize("published", [0, 1, 3])
 def test_a_start_goes_on_where_publishing_stopped(published: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(publishing, "PORTION_BYTES", 1)
