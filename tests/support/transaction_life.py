@@ -171,7 +171,7 @@ class Life:
             each.broken = each.used = True
             count = len(each.sent) + self.dice.choice([0] * 20 + [1, -1])
             stages.append(m.Stage(self._topic(each.place[0]), each.place[1], each.number, max(count, 1)))
-            values.setdefault(each.place, []).append(list(each.sent))
+            values.setdefault(each.place, []).append(each.sent[: max(count, 1)])  # the rest may be lost by now
         self.wishes.append(Wish(name, epoch, stages, values))
         self._commit(self.wishes[-1])
 
