@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..storage.batch import Batch
 from .descriptions import TopicEnds
+from .known_topics import KnownTopics
 from .quantities import Duration, Size, Start
 from .range_verbs import RangeVerbs, topic_id
 from .ranges import RangeCore, Wanted, column_ids, handed_out_async
@@ -23,6 +24,7 @@ class AsyncRangeClient:
         self._driver = driver
         self._delivery: Delivery = delivery
         self._range_verbs = RangeVerbs(driver.connection)
+        self._known_topics = KnownTopics(driver.connection)
 
     async def ends(
         self, topics: Iterable[str], *, known: Mapping[str, TopicEnds] | None = None, wait: Duration = 0.0
@@ -75,6 +77,6 @@ class AsyncRangeClient:
             term=-1 if term is None else term, columns=column_ids(columns), verify=verify,
         )  # fmt: skip
         ways = range_ways(self._driver.connection, delivery or self._delivery, may_map=False)
-        core = RangeCore(self._driver.connection, wanted, ways)
+        core = RangeCore(self._driver.connection, self._known_topics, wanted, ways)
         await self._driver.run(core.found())
         return handed_out_async(self._driver, core)

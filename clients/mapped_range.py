@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from ..storage.errors import Corrupt, Diverged, OutOfBounds
+from ..storage.errors import Corrupt, Diverged
 from .errors import MappedUnavailable
 from .mapped import CHUNK_BYTES, Source
 from .readable import readable
@@ -57,7 +57,7 @@ class MappedRange:
                     return found
         except OSError as error:  # out of descriptors, mostly
             raise MappedUnavailable(f"{self._reader.path} cannot be mapped, use delivery='auto': {error}") from error
-        raise OutOfBounds(f"{self._reader.path} ends before offset {self._end}")
+        raise MappedUnavailable(f"{self._reader.path} ends before offset {self._end}, use delivery='auto'")
 
     def close(self) -> None:
         """See Reading."""

@@ -107,14 +107,15 @@ def measured(peek: Peek, asked: Measure) -> Measured:
     topic, left = peek.topic(asked.topic), PIECES_MOST
     found: list[list[tuple[int, int]]] = []
     for span in asked.spans:
-        found.append(list(islice(_pieces(peek, topic, span, asked.piece_bytes), left + 1)))
+        cut = (piece for piece in _pieces(peek, topic, span, asked.piece_bytes) if piece is not None)
+        found.append(list(islice(cut, left + 1)))
         left -= len(found[-1])
         if left < 0:
             raise too_many()
     return Measured(asked.request, found)
 
 
-def _pieces(peek: Peek, topic: Topic, span: Span, piece_bytes: int) -> Iterator[tuple[int, int]]:
+def _pieces(peek: Peek, topic: Topic, span: Span, piece_bytes: int) -> Iterator[tuple[int, int] | None]:
     if span.partition >= len(topic.partitions):
         raise UnknownPartition(f"topic {topic.name} has no partition {span.partition}")
     if span.end < span.offset:

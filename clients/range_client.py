@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..storage.batch import Batch
 from .descriptions import TopicEnds
+from .known_topics import KnownTopics
 from .quantities import Duration, Size, Start
 from .range_verbs import RangeVerbs, topic_id
 from .ranges import RangeCore, Wanted, column_ids, handed_out
@@ -26,6 +27,7 @@ class RangeClient:
         self._driver = driver
         self._delivery: Delivery = delivery
         self._range_verbs = RangeVerbs(driver.connection)
+        self._known_topics = KnownTopics(driver.connection)
 
     def ends(
         self, topics: Iterable[str], *, known: Mapping[str, TopicEnds] | None = None, wait: Duration = 0.0
@@ -87,13 +89,14 @@ class RangeClient:
             term: of the record before `start`; when it has another one by now, that is Diverged.
             columns: what is needed of value, key, headers, timestamp, offset, priority, not_before, dedup. Batches may
                 come without any others, and others are not verified.
-            id: of the topic; one that was deleted and made again is UnknownTopic.
+            id: of the topic; one that was deleted and made again is UnknownTopic. With it, all but the first range of a
+                topic are begun without asking the broker where they are.
             delivery: as in `connect`: "mapped" where the broker's files can be read, "control" (and "push") over the
                 client's connection.
             verify: check every column against its checksum before it is handed out.
 
-        Raises: UnknownTopic, OutOfBounds, which says which records there are; and while reading Diverged, Corrupt
-        with `next_offset`, where good records go on, and OutOfBounds when retention was faster.
+        Raises, at once or while it is read: UnknownTopic, OutOfBounds, which says which records there are, Diverged,
+        and Corrupt with `next_offset`, where good records go on.
         """
         self._driver.check_open()
         wanted = Wanted(
@@ -101,6 +104,6 @@ class RangeClient:
             term=-1 if term is None else term, columns=column_ids(columns), verify=verify,
         )  # fmt: skip
         ways = range_ways(self._driver.connection, delivery or self._delivery, may_map=True)
-        core = RangeCore(self._driver.connection, wanted, ways)
+        core = RangeCore(self._driver.connection, self._known_topics, wanted, ways)
         self._driver.run(core.found())
         return handed_out(self._driver, core)

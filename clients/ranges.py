@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .aio_driver import AsyncDriver
     from .connection import Connection
     from .driver import Driver
+    from .known_topics import KnownTopics
 
 COLUMNS = {
     "value": ColumnId.VALUE,
@@ -84,21 +85,33 @@ class Reading(Protocol):
 class RangeCore:
     """See the module. Used by one thread or task at a time."""
 
-    def __init__(self, connection: Connection, wanted: Wanted, ways: list[str]) -> None:
+    def __init__(self, connection: Connection, topics: KnownTopics, wanted: Wanted, ways: list[str]) -> None:
         """`ways`: how the batches may travel, the best way first: mapped, control."""
         if not 0 <= wanted.start <= wanted.end:
             raise InvalidArgument(f"no range begins at {wanted.start} and ends at {wanted.end}")
         self.wanted = wanted
         self._connection = connection
+        self._topics = topics
         self._ways = ways
         self._position = wanted.start
+        self._id = wanted.topic_id
         self._partition: Partition | None = None
         self._reading: Reading | None = None
         self._checked = with_validity(wanted.columns) if wanted.columns else None
 
     def found(self) -> Steps[None]:
-        """Find out whether the range is there. Raises UnknownTopic, UnknownPartition, OutOfBounds."""
+        """Find out where the range is, and, unless the topic is known by its id, whether it is all there.
+
+        Raises UnknownTopic, UnknownPartition, OutOfBounds.
+        """
+        self._partition = self._topics.partition(self._id, self.wanted.partition)
+        if self._partition is None:
+            yield from self._look()
+
+    def _look(self) -> Steps[None]:
+        """Ask the broker. Raises UnknownTopic, UnknownPartition, OutOfBounds."""
         topic = yield from self._connection.find_topic(self.wanted.topic, self._connection.deadline())
+        self._topics.remember(topic)
         self._partition = self._part_of(topic)
 
     def more(self) -> Steps[list[Batch]]:
@@ -111,11 +124,12 @@ class RangeCore:
             except MappedUnavailable:
                 self.close()
                 if len(self._ways) == 1:
+                    yield from self._look()
                     raise
                 self._ways = self._ways[1:]
                 continue
             except (OutOfBounds, InvalidTopic):  # of a topic that is gone, or of what retention took
-                yield from self.found()
+                yield from self._look()
                 raise
             except Corrupt as damage:
                 if damage.next_offset is None and damage.offset >= 0:  # as a broker says it

@@ -35,12 +35,14 @@ class Stretch(NamedTuple):
     finish: int
 
 
-def pieces(reader: LogReader, offset: int, end: int, piece_bytes: int, limit_seq: int) -> Iterator[tuple[int, int]]:
+def pieces(
+    reader: LogReader, offset: int, end: int, piece_bytes: int, limit_seq: int
+) -> Iterator[tuple[int, int] | None]:
     """Cut the span from `offset` on and below `end` into pieces: where each ends, and the bytes of its batches.
 
     A piece ends with the batch that brings it to `piece_bytes`; the last one ends at `end`. `limit_seq` is the last
-    batch that is committed. Segments are looked at as the pieces are asked for. Raises OutOfBounds when retention
-    took one meanwhile, Corrupt.
+    batch that is committed. Segments are looked at as the pieces are asked for; after each of them there is a None, for
+    who has other things to do. Raises OutOfBounds when retention took one meanwhile, Corrupt.
     """
     reader.refresh()
     names = reader.names[reader.place_at(offset) :] if offset < end else []
@@ -58,6 +60,7 @@ def pieces(reader: LogReader, offset: int, end: int, piece_bytes: int, limit_seq
                 yield row.end_offset, size
                 begun, size = row.end_offset, 0
         size += stretch.finish - at
+        yield None
         if following is None or following >= end:
             break
     if offset < end:

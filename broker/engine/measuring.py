@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from .topics import Topic, Topics
 
 SLICE = 200
-"""Pieces found in one turn: some ms."""
+"""Pieces found, or segments looked into, in one turn: some ms."""
 
 Part = tuple[int, tuple[int, int] | None]
-"""A piece of the span numbered so; None when there is nothing, but it took as long to see."""
+"""A piece of the span numbered so; None when none ended in a segment, which took as long to see."""
 
 
 class Job:
@@ -126,6 +126,5 @@ def _cut(spans: list[tuple[Partition, Span]], piece_bytes: int) -> Iterator[Part
     """The pieces of all spans, in order."""
     limits = [partition.seq for partition, _ in spans]
     for number, (partition, span) in enumerate(spans):
-        yield number, None
         for piece in pieces(partition.reader, span.offset, span.end, piece_bytes, limits[number]):
             yield number, piece

@@ -19,6 +19,7 @@ from penstock.clients import (
     mapped_range,
     ranges,
 )
+from penstock.clients.connection import Connection
 from penstock.clients.ranges import COLUMNS
 from penstock.storage.batch import ColumnId, Kind
 from penstock.storage.errors import Closed, Diverged, OutOfBounds
@@ -177,11 +178,29 @@ def test_another_topic_of_the_same_name_is_not_read(client, topic, values):
     id_ = client.topic(topic).id
     assert read(client.range(topic, 0, 0, 10, id=id_), 0, 10) == values[:10]
     client.delete_topic(topic)
-    with pytest.raises(UnknownTopic):
-        client.range(topic, 0, 0, 10, id=id_)
+    for delivery in WAYS:
+        with pytest.raises(UnknownTopic):
+            list(client.range(topic, 0, 0, 10, id=id_, delivery=delivery))
     fill(client, topic, values[:10])
-    with pytest.raises(UnknownTopic, match="deleted; the one of this name now"):
-        client.range(topic, 0, 0, 10, id=id_)
+    for delivery in WAYS:
+        with pytest.raises(UnknownTopic):
+            list(client.range(topic, 0, 0, 10, id=id_, delivery=delivery))
+    assert read(client.range(topic, 0, 0, 10), 0, 10) == values[:10]
+
+
+def test_where_a_topic_is_that_is_named_by_its_id_is_asked_once(client, topic, values, monkeypatch):
+    fill(client, topic, values)
+    id_, asked = client.topic(topic).id, []
+    find = Connection.find_topic
+    monkeypatch.setattr(Connection, "find_topic", lambda *how: asked.append(how) or find(*how))
+    for start in range(0, 500, 100):
+        assert read(client.range(topic, 0, start, COUNT, id=id_), start, COUNT) == values[start:]
+    assert len(asked) == 1
+    assert list(client.range(topic, 1, 0, 0, id=id_)) == []
+    with pytest.raises(OutOfBounds, match=f"it has 0 to {COUNT - 1}"):
+        list(client.range(topic, 0, 0, COUNT + 1, id=id_))
+    client.alter_topic(topic, partitions=3)
+    assert list(client.range(topic, 2, 0, 0, id=id_)) == []
 
 
 # -- how it travels -------------------------------------------------------------------------------------

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
+from penstock.storage import measure
 from penstock.storage.errors import OutOfBounds
 from penstock.storage.layout import INDEX_HEADER_BYTES, INDEX_ROW_BYTES
-from penstock.storage.measure import pieces
 from penstock.storage.memory_files import MemoryFile, MemoryFiles
 from penstock.storage.reader import LogReader
 from support.logs import Built, build
@@ -21,6 +22,11 @@ def sizes(built: Built) -> list[tuple[int, int, int]]:
     for seq, raw in sorted(built.batches.items()):
         found.append((built.ends[seq - 1].offset, built.ends[seq].offset, len(raw)))
     return found
+
+
+def pieces(*how) -> Iterator[tuple[int, int]]:
+    """Without the pauses."""
+    return (piece for piece in measure.pieces(*how) if piece is not None)
 
 
 def reader_of(built: Built) -> LogReader:
@@ -102,6 +108,11 @@ def garble(built: Built, index: int, chance: random.Random) -> None:
     position = INDEX_HEADER_BYTES + row * INDEX_ROW_BYTES + chance.randrange(INDEX_ROW_BYTES)
     file.pwritev([chance.randbytes(chance.choice([1, 8]))], position)
     file.close()
+
+
+def test_there_is_a_pause_after_each_segment():
+    built = build(shape=((2, 3), (1, 4), (2, 2), (1, 1)))
+    assert list(measure.pieces(reader_of(built), 0, 14, 1 << 30, built.end.seq))[:-1] == [None] * 3
 
 
 def test_no_batch_is_read(monkeypatch):
