@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ...broker.errors import LimitReached
 from ...storage.errors import StorageFull
 from ...transport.messages import Done, Stage
 from ...transport.transaction_messages import (
@@ -21,8 +22,8 @@ from ..connection import Connection
 from ..errors import InvalidArgument
 from ..steps import Pause, Steps
 
-STAGES_PER_DROP = 10_000
-"""Named in one request; more go in several."""
+STAGES_MOST = 24_000
+"""Of one request: so many always fit into it. A commit is one request."""
 
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
 """Between two tries of a commit for which the broker has no room now."""
@@ -36,6 +37,11 @@ class TransactionVerbs:
 
     def commit(self, name: str, epoch: int, stages: list[Stage], deadline: float) -> Steps[bool]:
         """Publish stages, all or none. False when that epoch, or a later one, was committed already."""
+        if len(stages) > STAGES_MOST:
+            raise LimitReached(
+                f"transaction {name} has {len(stages)} stages, one for each producer and partition, and a commit takes "
+                f"{STAGES_MOST}: let fewer producers stage, or each for fewer partitions"
+            )
         what = (
             f"committing epoch {epoch} of transaction {name}, which may be decided by now "
             "(to commit it again is harmless, and tells)"
@@ -59,8 +65,8 @@ class TransactionVerbs:
     def drop(self, stages: Iterable[Stage], deadline: float) -> Steps[None]:
         """Forget stages; those that are decided stay, those that are gone are no error."""
         rest = list(stages)
-        for first in range(0, len(rest), STAGES_PER_DROP):
-            part = rest[first : first + STAGES_PER_DROP]
+        for first in range(0, len(rest), STAGES_MOST):
+            part = rest[first : first + STAGES_MOST]
             yield from self.connection.ask(
                 lambda request, part=part: DropStages(request, part), Done, deadline=deadline, what="dropping stages"
             )

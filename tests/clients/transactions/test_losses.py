@@ -6,11 +6,12 @@ import threading
 
 import pytest
 from penstock.broker import ServeConfig
-from penstock.broker.errors import StageLost
+from penstock.broker.errors import LimitReached, StageLost
 from penstock.clients import TimedOut, connect, connection, driver, lane
 from penstock.clients.transactions import verbs
 from penstock.storage.errors import Closed, StorageFull
-from penstock.transport.messages import Failure, Produced, TransactionCommitted
+from penstock.transport import codec
+from penstock.transport.messages import CommitTransaction, Failure, Produced, Stage, TransactionCommitted
 from support.processes import Serving
 
 MANY = [b"%06d" % number for number in range(3000)]
@@ -154,6 +155,14 @@ def test_a_commit_without_room_says_so_when_patience_ends(penstock_client, losin
     transaction = penstock_client.transaction()
     with pytest.raises(StorageFull, match="full"):
         transaction.commit(timeout=30)
+
+
+def test_as_many_stages_as_a_commit_takes_fit_into_its_frame(penstock_client):
+    largest = Stage(bytes(16), 2**31, 2**64 - 1, 2**62)
+    codec.encode(CommitTransaction(2**31, "x" * 200, 2**62, [largest] * verbs.STAGES_MOST))
+    with pytest.raises(LimitReached, match=r"24001 stages, .* and a commit takes 24000: let fewer producers stage"):
+        penstock_client.commit_stages("load", 1, [largest] * (verbs.STAGES_MOST + 1))
+    penstock_client.drop_stages([largest] * (verbs.STAGES_MOST + 1))
 
 
 # -- stages that go away --------------------------------------------------------------------------------------
