@@ -20,6 +20,7 @@ from penstock.transport.errors import ProtocolError
 from support.engine import START_US, Rig
 from support.mutations import mutations
 from support.samples import REQUESTS, TOPIC
+from support.staging import partition_of, publish, stage_of
 
 NUMBERS = [0, 1, 2, 5, 100, 2**31, 2**32, 2**53, 2**61, 2**62 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -1, -2, -(2**63)]
 TIMES = [START_US, START_US + 1, START_US + 10**6, START_US - 10**9]
@@ -79,6 +80,36 @@ def test_odd_columns_of_priorities_delays_and_dedup_keys_are_taken_or_refused(ru
             rig.pass_time(chance.choice([0, 0.3, 2]), step=1)
     assert set(outcomes) <= {"taken", "invalid_batch", "bad_checksum", "batch_too_large"}, outcomes
     assert min(outcomes["taken"], outcomes["invalid_batch"]) > 50
+    assert_replays(rig)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_odd_staged_batches_are_taken_or_refused_and_published_as_they_are(seed: int):
+    rig, chance = Rig(snapshot_batches=50, max_stages=3), random.Random(seed)
+    topic = rig.topic()
+    rig.lease(topic)
+    outcomes: dict[str, int] = {}
+    for number in range(400):
+        count, id_ = chance.choice([1, 2, 70]), chance.choice([ColumnId.PRIORITY, ColumnId.NOT_BEFORE, ColumnId.DEDUP])
+        columns = [(id_, 0, column(chance, id_, count))] if chance.random() < 0.5 else []
+        stage_id = chance.choice([0, 1, 2, 3, 4, 2**64 - 1])
+        known = stage_of(rig, topic, stage_id)
+        first = chance.choice([known.next_sequence if known is not None else 0] * 3 + [0, 1, 2**63 - 1, -1])
+        payload = assemble(
+            Kind.STAGED, count, [(ColumnId.VALUE, 0, pieces([b"v"] * count)), *columns], stage_id,
+            chance.choice([0] * 9 + [1]), first,
+        )  # fmt: skip
+        answer = rig.ask(m.Produce, topic, 0, payload=bytes(payload))
+        assert isinstance(answer, m.Produced | m.Failure), answer
+        name = answer.code if isinstance(answer, m.Failure) else "taken"
+        outcomes[name] = outcomes.get(name, 0) + 1
+        if number % 20 == 0:
+            for stage in partition_of(rig, topic).ledger.applied.stages.dump()[:2]:
+                publish(rig, topic, stage.stage)
+            rig.pass_time(chance.choice([0, 2]), step=1)
+    usual = {"taken", "invalid_batch", "unknown_producer", "sequence_gap", "limit_reached"}
+    assert usual <= set(outcomes) <= {*usual, "bad_checksum"}, outcomes
+    assert outcomes["taken"] > 50
     assert_replays(rig)
 
 
