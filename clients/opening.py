@@ -8,8 +8,6 @@ from ..transport.socket_options import MESSAGE_BYTES_MAX
 from ..transport.url import parse
 from .channel import Channel
 from .connection import Connection
-from .directory import DirectoryChannel
-from .local import memory_broker
 from .unix_channel import UnixChannel
 
 NAME = "penstock-python"
@@ -21,11 +19,15 @@ def open_connection(url: str, *, timeout: float, name: str | None, clock: Callab
 
 
 def open_channel(url: str, *, clock: Callable[[], float]) -> Channel:
-    """The channel that serves `url`. ZeroMQ is loaded for addresses that need it."""
+    """The channel that serves `url`. The engine, half of what there is to load, and ZeroMQ are when they are needed."""
     found = parse(url)
     if found.scheme == "mem":
+        from .local import memory_broker
+
         return memory_broker(found.name).connect()
     if found.scheme == "file":
+        from .directory import DirectoryChannel
+
         return DirectoryChannel(found.path, clock=clock)
     if found.scheme == "unix":
         return UnixChannel(url, max_bytes=MESSAGE_BYTES_MAX, clock=clock)
