@@ -112,6 +112,25 @@ def test_batches_stay_good_when_the_client_is_gone(dial, url, topic, values):
     assert read(held, 0, COUNT) == values
 
 
+def test_what_is_staged_is_in_no_range_before_it_is_published(client, topic, values):
+    client.create_topic(topic)
+    expected = []
+    with client.producer(topic) as producer, client.staging() as staged:
+        for at in range(0, 200, 20):
+            producer.send_many(values[at : at + 10])
+            expected += values[at : at + 10]
+            staged.producer(topic).send_many([b"never"] * 7)
+            with client.transaction() as transaction:
+                transaction.producer(topic).send_many(values[at + 10 : at + 20])
+            expected += values[at + 10 : at + 20]
+        end = client.ends([topic])[topic].partitions[0].end
+        assert end == len(expected) == 200
+        for delivery in WAYS:
+            for start in (0, 15):
+                assert read(client.range(topic, 0, start, end, delivery=delivery), start, end) == expected[start:]
+        assert client.measure(topic, [(0, 0, end)], 0)[0][-1][0] == end
+
+
 def test_ranges_may_be_read_side_by_side_and_left_early(client, topic, values):
     fill(client, topic, values)
     for delivery in ("auto", "control"):
