@@ -6,7 +6,8 @@ import random
 
 import pytest
 from penstock.transport import messages as m
-from support.engine import Rig
+from support.engine import MemoryStore, Rig
+from support.files import Disk, RecordingFiles
 
 
 def filled(partitions: int = 3, **how: object) -> tuple[Rig, bytes]:
@@ -67,25 +68,42 @@ def test_nothing_is_answered_before_it_is_committed():
     assert [answer.positions for request in (first, second) for answer in rig.answers(request)] == [[(1, 1)] * 3] * 2
 
 
-@pytest.mark.parametrize("steps", range(4))
-def test_a_crash_leaves_all_cursors_or_a_group_that_can_be_begun(steps: int):
-    """Sync the logs one after the other and stop after so many: what was not synced is lost."""
-    rig, topic = filled()
-    rig.store.hold = True
-    request = rig.next_request()
-    rig.send(m.BeginGroup(request, topic, "g", [(0, 3), (1, 4), (2, 5)]))
-    rig.turn()
-    for log in rig.node.logs[1:][::-1][:steps]:
-        log.sync()
+WANTED = [(0, 3), (1, 4), (2, 5)]
+AGAIN = [(0, 9), (1, 9), (2, 9)]
+
+
+@pytest.mark.parametrize("how", ["none", "some", "all"])
+@pytest.mark.parametrize("steps", range(5))
+def test_a_power_cut_leaves_all_cursors_or_a_group_that_has_not_begun(steps: int, how: str):
+    """Cut after so many syncs of one log at a time; of what was not synced the disk has kept none, some or all."""
+    for seed in range(5):
+        chance = random.Random(seed)
+        files = RecordingFiles()
+        rig, topic = filled(store=MemoryStore(files))
+        rig.store.hold = True
+        request = rig.next_request()
+        rig.send(m.BeginGroup(request, topic, "g", WANTED))
         rig.turn()
-    for log in rig.node.logs[1:][:1] if steps == 3 else []:
-        log.sync()
-    rig.turn()
-    answered = bool(rig.answers(request))
-    lowest = rig.node._house.topics.get(topic).partition(0).ledger.head.groups.get("g").cursor
-    others_are_committed = steps >= 2
-    assert (lowest == 3) == others_are_committed, "the lowest partition is moved last"
-    assert answered == (steps == 3)
+        for log in [*chance.sample(rig.node.logs[1:], 3), rig.node.logs[1]][:steps]:
+            log.sync()
+            rig.turn()
+        answered = [answer.positions for answer in rig.answers(request)]
+        again = Rig(MemoryStore(cut(files, chance, how)))
+        found = cursors(again, topic) or [-1, -1, -1]
+        assert found[0] == -1 or found == [3, 4, 5], "the lowest partition is moved last"
+        assert not answered or found == [3, 4, 5]
+        told = begin(again, topic, *AGAIN)
+        assert told == [(offset if offset >= 0 else 9, told[0][1]) for offset in found]
+        assert [offset for offset, _ in told] == cursors(again, topic)
+        assert begin(again, topic, (0, 0), (1, 0), (2, 0)) == told
+
+
+def cut(files: RecordingFiles, chance: random.Random, how: str) -> RecordingFiles:
+    """What the disk has after a power cut."""
+    disk = Disk(files)
+    for operation in files.journal:
+        disk.apply(operation)
+    return RecordingFiles(disk.image(chance, how), sorted(files.directories))
 
 
 def test_a_group_half_begun_is_completed_by_who_asks_again():
