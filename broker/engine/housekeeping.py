@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from ...storage import retention
 from ...storage.errors import Error
@@ -56,6 +57,7 @@ class Housekeeping:
         self._resting: dict[Partition, Rest] = {}  # found by the pass before
         self._found: dict[Partition, Rest] = {}  # found by this one so far
         self._pending: dict[Ledger[Any], tuple[int, int, bytes]] = {}
+        self._staged: WeakKeyDictionary[Ledger[Any], tuple[int, int]] = WeakKeyDictionary()  # see _needed_staged
 
     def advanced(self, ledger: Ledger[Any]) -> None:
         """More of a log is committed."""
@@ -178,7 +180,7 @@ class Housekeeping:
         if not below:
             return False
         carrier = self._queues.carrier
-        bound, staged = carrier.bound(partition), partition.ledger.applied.stages.first_seq - 1
+        bound, staged = carrier.bound(partition), self._needed_staged(partition) - 1
         gone = log.expired(min(store.covered(log), bound, staged))
         if gone:
             store.retire(log, gone)
@@ -192,6 +194,21 @@ class Housekeeping:
             # Removing waits for two snapshots that cover: on a log that nobody writes the second needs a new seq.
             partition.ledger.propose_nothing()
         return True
+
+    def _needed_staged(self, partition: Partition) -> int:
+        """The first staged batch that may still be published, also after a power cut; 0 when it is not known yet.
+
+        Where a commit does not wait for the disk, what is published may be lost, and counts when it is durable.
+        """
+        log, ledger = partition.log, partition.ledger
+        now = ledger.applied.stages.first_seq
+        if log.durable >= partition.seq:
+            return now
+        seq, before = self._staged.get(ledger, (0, 0))
+        if log.durable < seq:
+            return 0
+        self._staged[ledger] = (partition.seq, now)
+        return min(before, now)
 
 
 class Rest(NamedTuple):

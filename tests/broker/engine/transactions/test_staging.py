@@ -441,3 +441,28 @@ def test_segments_with_staged_batches_stay_until_these_are_published_or_dropped(
     partition_of(rig, topic).ledger.propose_in_order(fx.StagesDropped([STAGE + 1]))
     rig.pass_time(120, step=1)
     assert second not in segments(rig, topic)
+
+
+def test_what_is_published_and_not_durable_still_holds_what_was_staged():
+    """A power cut would take it, and it would have to be published again."""
+    rig = Rig(housekeeping_s=5.0, snapshot_batches=3)
+    topic = rig.topic(segment_bytes=1 << 16, retention_s=10.0, commit="written")
+    first = segments(rig, topic)[0]
+    stage(rig, topic, [b"one"])
+    for _ in range(12):
+        rig.produce(topic, [b"x" * 20_000])
+        rig.pass_time(1)
+    rig.pass_time(60, step=1)
+    assert rig.partition(topic).first == 9
+    rig.store.hold = True
+    assert [place.offset for place in publish(rig, topic)] == [12]
+    assert stage_of(rig, topic) is None
+    for _ in range(10):
+        rig.produce(topic, [b"more"])
+        rig.pass_time(5, step=1)
+    assert first in segments(rig, topic)
+    for _ in range(10):
+        rig.sync()
+        rig.produce(topic, [b"more"])
+        rig.pass_time(5, step=1)
+    assert first not in segments(rig, topic), "though the log is never durable to its end when it is looked at"
