@@ -103,6 +103,9 @@ class CatalogueState:
         self.seq, self.term, self.time_us = place.seq, place.term, place.time_us
         self.end = place.offset + place.count
 
+    def lost(self, seqs: range) -> None:
+        """The loss of these batches was accepted; none is ever read again."""
+
     def copy(self) -> CatalogueState:
         """The same state, on its own."""
         return type(self).decode(self.encode())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...storage.accepted import read_accepted
-from ...storage.batch import Batch
+from ...storage.batch import Batch, Kind
 from ...storage.errors import Corrupt, InvalidBatch
 from ...storage.scan import Good, scan
 from .ledger import Entry, Ledger, State, entry_of
@@ -41,10 +41,15 @@ def replay(
     Raises UnknownEffect, NewerFormat, Corrupt.
     """
     snapshot, applied = _begin(log, state_type, store)
+    given_up = _given_up(log)
+    for seqs in given_up:
+        applied.lost(seqs)
     begin(applied)
     committed, replayed, waiting = log.committed, 0, list[Entry]()
     lost, last = list[range](), applied.seq
     for batch in batches_after(log, applied.seq):
+        if batch.kind == Kind.STAGED and any(batch.seq in seqs for seqs in given_up):
+            continue  # its header can be read, and that is all
         try:
             entry = entry_of(batch)
         except InvalidBatch:
@@ -61,7 +66,7 @@ def replay(
     applied.end = max(applied.end, log.end_offset_at(committed))  # records lost to damage keep their numbers
     ledger = Ledger(log, applied, on_work)
     lost.append(range(last + 1, log.written + 1))
-    ledger.damaged = not _is_accepted(log, [seqs for seqs in lost if seqs])
+    ledger.damaged = not _is_accepted(given_up, [seqs for seqs in lost if seqs])
     ledger.resume(waiting, 0 if snapshot is None else snapshot.seq, replayed)
     return ledger
 
@@ -77,18 +82,23 @@ def _begin(log: LogWriter, state_type: type[S], store: Store) -> tuple[Snapshot 
     return None, state_type()
 
 
-def _is_accepted(log: LogWriter, lost: list[range]) -> bool:
+def _is_accepted(given_up: list[range], lost: list[range]) -> bool:
     """Whether somebody accepted the loss of all these batches."""
-    if not lost:
-        return True
-    given_up = [(each.first_seq, each.next_seq) for each in read_accepted(log.files, log.path) if each.next_seq]
     for seqs in lost:
         seq = seqs.start
-        for first, end in sorted(given_up):
-            seq = end if first <= seq < end else seq
+        for each in given_up:
+            seq = each.stop if seq in each else seq
         if seq < seqs.stop:
             return False
     return True
+
+
+def _given_up(log: LogWriter) -> list[range]:
+    """Batches whose loss somebody accepted, in order."""
+    accepted = read_accepted(log.files, log.path)
+    return sorted(
+        (range(each.first_seq, each.next_seq) for each in accepted if each.next_seq), key=lambda seqs: seqs[0]
+    )
 
 
 def batches_after(log: LogWriter, seq: int) -> Iterator[Batch]:

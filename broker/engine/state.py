@@ -171,6 +171,10 @@ class PartitionState:
         if self.keys.due_us <= self.time_us:
             self.keys.expire(self.time_us)
 
+    def lost(self, seqs: range) -> None:
+        """The loss of these batches was accepted: what was staged in them is not there any more."""
+        self.stages.lost(seqs)
+
     def _void(self, pairs: list[tuple[int, int]]) -> None:
         self.voids.add(pairs)
         for offset, _ in pairs:

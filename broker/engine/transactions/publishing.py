@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ....storage.errors import Error
 from ...errors import Unavailable
+from .. import effects as fx
 from ..replies import Gather
 from .reading import Portion, StageReader
 
@@ -214,13 +215,13 @@ class Publisher:
 
     def _work(self, line: Line) -> None:
         """One portion, unless there is nothing left."""
-        self._tell_published(line)
-        if line.doing != Doing.WORKS or not line.jobs:
-            self._leave(line, Doing.NOTHING)
-            return
         partition = line.partition
-        if partition.ledger.damaged:
+        if partition.ledger.damaged:  # then the state says neither what is there nor what is published
             self._rest(line, Unavailable(f"{partition!r} is damaged: run penstock log repair"))
+            return
+        self._tell_published(line)
+        if not line.jobs:
+            self._leave(line, Doing.NOTHING)
         elif line.unsettled:
             partition.ledger.barrier(Settled(self, line))
         else:
@@ -248,8 +249,19 @@ class Publisher:
             self._read(load)
         elif load.batches:
             self._append(line, load.batches)
+        elif load.error is not None:
+            self._rest(line, load.error)
         else:
-            self._rest(line, load.error or Unavailable(f"{line.partition!r} has lost what was staged in it"))
+            self._end(line)
+
+    def _end(self, line: Line) -> None:
+        """Nothing is left of the next stage: it was damaged, and somebody gave it up."""
+        partition = line.partition
+        try:
+            partition.ledger.check_writable()
+            partition.ledger.propose_in_order(fx.StagesDropped([line.jobs[0].key[2]]), Settled(self, line))
+        except Error as error:
+            self._rest(line, error)
 
     def _append(self, line: Line, batches: list[Batch]) -> None:
         portion = Gather(lambda: self.over(line), lambda error: self.refused(line, error))

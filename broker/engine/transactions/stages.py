@@ -119,6 +119,13 @@ class StageTable:
         for stage_id in stage_ids:
             self.by_id.pop(stage_id, None)
 
+    def lost(self, seqs: range) -> None:
+        """These batches cannot be read, and somebody gave them up. What stands around them can still be published."""
+        for stage in self.by_id.values():
+            before = sum(many for _, many in stage.runs)
+            stage.runs = [piece for run in stage.runs for piece in _without(run, seqs)]
+            stage.records -= before - sum(many for _, many in stage.runs)  # one each at least: it is not whole
+
     def unplaced(self) -> StageTable:
         """The same for what gets ahead of this: without where batches stand, which that will not know."""
         table = StageTable()
@@ -148,3 +155,12 @@ class StageTable:
         table = cls()
         table.by_id = {stage.stage: stage for stage in stages}
         return table
+
+
+def _without(run: tuple[int, int], seqs: range) -> Iterator[tuple[int, int]]:
+    """What lies before and behind some seqs."""
+    first, end = run[0], sum(run)
+    if first < min(end, seqs.start):
+        yield first, min(end, seqs.start) - first
+    if max(first, seqs.stop) < end:
+        yield max(first, seqs.stop), end - max(first, seqs.stop)

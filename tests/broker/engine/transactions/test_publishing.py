@@ -250,12 +250,12 @@ def test_nothing_is_decided_about_a_poisoned_partition():
     assert (state(rig, "etl"), rig.read(a), open_stages(rig)) == ((-1, True), [], 2)
 
 
-def damage(rig: Rig, topic: bytes, needle: bytes) -> None:
-    """Flip a byte of what is stored."""
+def damage(rig: Rig, topic: bytes, needle: bytes, *, back: int = 0) -> None:
+    """Flip a byte of what is stored, or of the header before it."""
     path = rig.store.directory(topic, 0)
     (name,) = [name for name in rig.store.files.contents if name.startswith(path) and name.endswith(".segment")]
     data = rig.store.files.contents[name].data
-    data[data.index(needle)] ^= 0xFF
+    data[data.index(needle) - back] ^= 0xFF
 
 
 def test_staged_records_that_are_damaged_hold_up_what_stands_behind_and_are_named():
@@ -269,6 +269,20 @@ def test_staged_records_that_are_damaged_hold_up_what_stands_behind_and_are_name
     assert [code(answer_to(rig, request)) for request in requests] == ["unavailable", "unavailable"]
     assert rig.read(topic) == [b"first", b"second"]
     assert (rig.node.stats()["stages.stuck"], state(rig, "etl")) == (2, (1, False))
+
+
+def test_where_damage_hides_what_is_staged_nothing_counts_as_published():
+    rig = Rig(snapshot_batches=1000)
+    topic = rig.topic()
+    commit(rig, "first", 1)
+    only = put(rig, topic, 1, b"value")
+    send_commit(rig, "etl", 1, only)
+    for log in rig.node.flush(rig.now):
+        log.sync()
+    damage(rig, topic, b"value", back=100)
+    rig.restart(clean=False)
+    rig.pass_time(5)
+    assert (state(rig, "etl"), rig.read(topic), rig.node.stats()["stages.stuck"]) == ((1, False), [], 1)
 
 
 # -- topics that go ------------------------------------------------------------------------------------
