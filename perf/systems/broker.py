@@ -30,7 +30,7 @@ class Served:
 
     def cpu_s(self) -> float:
         """Processor time of broker and keeper so far."""
-        return sum(_cpu_s(pid) for pid in self.pids.values())
+        return sum(map(cpu_s, self.pids.values()))
 
     def memory_mib(self) -> float:
         """Memory of the broker that is its own; mapped files, which the kernel takes back at will, do not count."""
@@ -62,6 +62,7 @@ def serve(directory: Path, scheme: str = LOCAL, settings: Mapping[str, str] | No
                 process.wait(60)
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

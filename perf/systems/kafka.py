@@ -93,6 +93,11 @@ def jars() -> Path:
     return Path(place) / "kafka"
 
 
+def connector() -> list[Path]:
+    """The jars of Spark's own Kafka source, put beside Kafka by perf/install-peers; none when they are not there."""
+    return sorted(jars().with_name("spark-kafka").glob("*.jar"))
+
+
 class Kafka(System):
     """One topic of one partition. What is durable is a setting of the topic, remembered for the node's lifetime."""
 
@@ -129,7 +134,7 @@ class Kafka(System):
         with servers.running([*java, "kafka.Kafka", str(configuration)], directory / "kafka.log", [port]):
             yield f"{servers.LOOPBACK}:{port}"
 
-    def create(self, address: str, stream: str) -> None:
+    def create(self, address: str, stream: str, partitions: int = 1) -> None:
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic  # where its types say that it is
 
@@ -137,7 +142,7 @@ class Kafka(System):
         if _has_leader(admin, stream):
             admin.delete_topics([stream])[stream].result(servers.PATIENCE_S)
             servers.wait_until(lambda: not _has_leader(admin, stream), f"topic {stream} is gone")
-        topic = NewTopic(stream, num_partitions=1, replication_factor=1)
+        topic = NewTopic(stream, num_partitions=partitions, replication_factor=1)
         admin.create_topics([topic])[stream].result(servers.PATIENCE_S)
         # The controller has the topic; clients ask the broker, which hears of it a moment later.
         servers.wait_until(lambda: _has_leader(admin, stream), f"topic {stream} has a leader")

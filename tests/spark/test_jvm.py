@@ -35,4 +35,7 @@ def test_a_jvm_that_is_ended_is_gone_with_its_workers_and_may_be_followed_by_ano
 
 
 def is_java(pid: int) -> bool:
-    return Path(f"/proc/{pid}/exe").resolve().name == "java"
+    try:
+        return Path(f"/proc/{pid}/exe").resolve().name == "java"
+    except FileNotFoundError:
+        return False  # it ended meanwhile

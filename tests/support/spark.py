@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from penstock.spark import java, jvm
+from penstock.spark.local_session import session
 from support.servers import descendants, end_of
 
 if TYPE_CHECKING:
@@ -36,33 +37,24 @@ LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def settings(folder: str) -> dict[str, str]:
-    """Of a session for tests; its own files go into `folder`."""
+    """Of a session for tests, beside those that every session has; its own files go into `folder`."""
     return {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": f"{LIGHT} -Djava.io.tmpdir={folder}",
         "spark.local.dir": folder,
-        "spark.log.level": "ERROR",
         "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
     }
 
 
 def start(folder: str, master: str = MASTER) -> SparkSession:
-    """A session whose Python workers are like this process. Raises what `java.check` does."""
+    """A session that knows the format `penstock`. Raises what `java.check` does."""
     home = java.check()
-    from pyspark.sql import SparkSession
-
     with pytest.MonkeyPatch.context() as environment:  # inherited by the JVM, and of no use afterwards
         environment.setenv("JAVA_HOME", str(home))
         environment.setenv("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.master(master).appName("tests")
-        return builder.config(map=settings(folder)).getOrCreate()
+        return session("tests", master=master, settings=settings(folder))
 
 
 @pytest.fixture(scope="session")
@@ -71,11 +63,11 @@ def spark() -> Iterator[SparkSession]:
     if reason := java.missing():
         pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="penstock-spark-") as folder:
-        session = start(folder)
+        started = start(folder)
         try:
-            yield session
+            yield started
         finally:
-            jvm.end(session)
+            jvm.end(started)
 
 
 Run = Callable[..., "Driver"]
