@@ -14,6 +14,8 @@ from ...storage.errors import Error
 from ..errors import PipelineFailed
 
 _OURS = re.compile(r"^\s*(?:[\w.]*: )?penstock(?:\.\w+)*\.(\w+): (.+?)\s*$", re.MULTILINE)
+_OTHERS = re.compile(r"^([A-Z]\w+|[\w.]+\.\w+)(: .+)?\s*$", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last):"
 _SHORT = 500
 
 
@@ -23,7 +25,7 @@ def explained(error: BaseException) -> BaseException:
         return error
     found = _OURS.findall(str(error))
     if not found:
-        return PipelineFailed(f"Spark ended the query: {_first_line(error)}")
+        return PipelineFailed(f"Spark ended the query: {_cause(str(error))[:_SHORT]}")
     name, sentence = found[-1]
     kinds = {kind.__name__: kind for kind in _kinds(Error)}
     return kinds.get(name, PipelineFailed)(sentence)
@@ -39,6 +41,9 @@ def _kinds(kind: type[Error]) -> Iterator[type[Error]]:
         yield from _kinds(below)
 
 
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:_SHORT] if lines else type(error).__name__
+def _cause(text: str) -> str:
+    """The end of the last traceback of Python in there; else the first line."""
+    *_, last = text.split(_TRACEBACK)
+    found = _OTHERS.search(last) if _TRACEBACK in text else None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return found[0].strip() if found else next(iter(lines), "it did not say why")

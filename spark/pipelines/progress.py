@@ -66,11 +66,11 @@ class _Offsets(Struct):
     topics: dict[str, _Topic]
 
 
-def positions(text: str | None) -> Ends | None:
+def positions(told: object) -> Ends | None:
     """Offsets as a source tells them; None when it tells none."""
     try:
-        found = msgspec.json.decode(text or "", type=_Offsets)
-    except msgspec.DecodeError:
+        found = msgspec.convert(told, _Offsets, str_keys=True)
+    except msgspec.ValidationError:
         return None
     return {
         name: {partition: at[0] for partition, at in topic.positions.items()} for name, topic in found.topics.items()

@@ -27,4 +27,4 @@ def commit(url: str, group: str, ends: Mapping[str, Mapping[int, int]]) -> None:
     """Have a group stand at these offsets."""
     with ask(url) as client:
         for topic, positions in ends.items():
-            client.reset_group(topic, group, positions)
+            client.commit_group(topic, group, positions)

@@ -41,6 +41,22 @@ def test_another_error_of_spark_is_its_first_line():
     assert (type(found), str(found)) == (PipelineFailed, "Spark ended the query: [NO_MEMORY] no memory left")
 
 
+OURSELVES = """[STREAM_FAILED] Query [id = 1] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error
+occurred. Reason: An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "/opt/clientserver.py", line 644, in _call_proxy
+    return_value = getattr(self.pool[obj_id], method)(*params)
+OSError: [Errno 28] No space left on device
+
+=== Streaming Query ===
+Identifier: [id = 1, runId = 2]
+"""
+
+
+def test_an_error_of_python_is_what_its_traceback_ends_with():
+    found = explained(StreamingQueryException(OURSELVES))
+    assert str(found) == "Spark ended the query: OSError: [Errno 28] No space left on device"
+
+
 @pytest.mark.parametrize("error", [UnknownTopic("no topic"), ValueError("penstock.x.Y: z"), KeyboardInterrupt()])
 def test_what_is_not_of_spark_stays_as_it_is(error):
     assert explained(error) is error

@@ -1,0 +1,144 @@
+"""Archives with a real Spark: every record once, whatever stopped it, and nothing of others touched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from penstock.errors import PipelineFailed, TargetInUse, UnknownTopic
+from penstock.spark.pipelines import Pace, Progress, archive, durable
+from penstock.spark.pipelines.archive import BATCH
+from support.archives import forget_last_commit
+from support.topics import records
+
+
+def rows(directory: Path) -> pa.Table:
+    """What anybody finds there who reads Parquet in directories."""
+    return ds.dataset(directory, partitioning="hive", exclude_invalid_files=False).to_table()
+
+
+def numbers(table: pa.Table) -> list[int]:
+    return sorted(int(value.split()[1]) for value in table["value"].to_pylist())
+
+
+def test_an_archive_has_every_record_as_it_is(spark, url, client, new, fill, tmp_path):
+    topic = fill(new(), 200)
+    progress = archive(spark, url, [topic], tmp_path / "a")
+    assert (progress.records, progress.lag) == (200, 0)
+    found = {(row["partition"], row["offset"]): row for row in rows(tmp_path / "a").to_pylist()}
+    for record in records(client, topic):
+        row = found.pop((record.partition, record.offset))
+        assert (row["key"], row["value"]) == (record.key, record.value)
+        assert {each["key"]: each["value"] for each in row["headers"] or []} == record.headers
+        assert row["timestamp"].timestamp() * 1_000_000 == pytest.approx(record.timestamp, abs=1)
+        assert (row["topic"], str(row["date"]), row["hour"]) == (
+            topic,
+            f"{row['timestamp']:%Y-%m-%d}",
+            row["timestamp"].hour,
+        )
+    assert found == {}
+
+
+def test_a_second_run_adds_what_is_new(spark, url, new, fill, tmp_path):
+    topic = fill(new(), 50)
+    archive(spark, url, [topic], tmp_path / "a")
+    fill(topic, 30, start=50)
+    assert archive(spark, url, [topic], tmp_path / "a").records == 30
+    assert archive(spark, url, [topic], tmp_path / "a").records == 0
+    assert numbers(rows(tmp_path / "a")) == list(range(80))
+
+
+def test_several_topics_share_an_archive(spark, url, new, fill, tmp_path):
+    topics = [fill(new(), 30), fill(new(), 20)]
+    archive(spark, url, topics, tmp_path / "a")
+    assert sorted(set(rows(tmp_path / "a")["topic"].to_pylist())) == topics
+    assert rows(tmp_path / "a").num_rows == 50
+
+
+@pytest.mark.parametrize("form", ["parquet", "delta", "iceberg"])
+def test_an_archive_that_dies_in_a_batch_goes_on(spark, url, new, fill, tmp_path, monkeypatch, form):
+    topic, seen = fill(new(), 300), []
+    write = durable.write
+
+    def dying(path: Path, value: object) -> None:
+        write(path, value)
+        if path.name == BATCH and getattr(value, "batch", -1) == 1 and not seen:
+            seen.append(value)
+            raise OSError("the machine is on fire")
+
+    monkeypatch.setattr(durable, "write", dying)
+    pace = Pace(max_records=100)
+    with pytest.raises(PipelineFailed, match="on fire"):
+        archive(spark, url, [topic], tmp_path / "a", format=form, pace=pace)
+    archive(spark, url, [topic], tmp_path / "a", format=form, pace=pace)
+    assert numbers(everything(form, tmp_path / "a")) == list(range(300))
+
+
+def everything(form: str, directory: Path) -> pa.Table:
+    """A table as its own readers see it."""
+    if form == "delta":
+        from deltalake import DeltaTable
+
+        return DeltaTable(str(directory)).to_pyarrow_table()
+    if form == "iceberg":
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        catalog = SqlCatalog("penstock", uri=f"sqlite:///{directory}/_penstock/catalog.db")
+        return catalog.load_table("penstock.archive").scan().to_arrow()
+    return rows(directory)
+
+
+def test_a_batch_whose_end_spark_forgot_is_not_archived_twice(spark, url, new, fill, tmp_path):
+    topic = fill(new(), 100)
+    archive(spark, url, [topic], tmp_path / "a")
+    forget_last_commit(tmp_path / "a/_penstock/checkpoint/spark")
+    fill(topic, 50, start=100)
+    archive(spark, url, [topic], tmp_path / "a")
+    assert numbers(rows(tmp_path / "a")) == list(range(150))
+
+
+def test_it_ends_after_the_batch_in_which_it_was_told_to(spark, url, new, fill, tmp_path):
+    topic, told = fill(new(), 200), []
+    pace = Pace(every=0.05, max_records=50, on_progress=told.append, stopped=lambda: bool(told))
+    archive(spark, url, [topic], tmp_path / "a", pace=pace)
+    assert isinstance(told[0], Progress)
+    archive(spark, url, [topic], tmp_path / "a")
+    assert numbers(rows(tmp_path / "a")) == list(range(200))
+
+
+def test_the_broker_knows_how_far_it_is(spark, url, client, new, fill, tmp_path):
+    topic = fill(new(), 100)
+    archive(spark, url, [topic], tmp_path / "a", cursor="archive")
+    assert client.group(topic, "archive").lag == 0
+    fill(topic, 20, start=100)
+    assert client.group(topic, "archive").lag == 20
+    archive(spark, url, [topic], tmp_path / "a", cursor="archive")
+    assert client.group(topic, "archive").lag == 0
+
+
+def test_a_target_of_another_topic_is_refused(spark, url, new, fill, tmp_path):
+    topic, other = fill(new(), 10), new()
+    archive(spark, url, [topic], tmp_path / "a")
+    with pytest.raises(TargetInUse, match=f"belongs to the parquet archive of topic {topic} into"):
+        archive(spark, url, [other], tmp_path / "a")
+    with pytest.raises(TargetInUse, match=f"holds the parquet archive of topic {topic}"):
+        archive(spark, url, [other], tmp_path / "a", checkpoint=tmp_path / "c")
+    with pytest.raises(TargetInUse, match="belongs to the parquet archive"):
+        archive(spark, url, [topic], tmp_path / "a", format="delta")
+
+
+def test_a_topic_that_was_made_again_is_refused(spark, url, client, new, fill, tmp_path):
+    topic = fill(new(), 10)
+    archive(spark, url, [topic], tmp_path / "a")
+    client.delete_topic(topic)
+    client.create_topic(topic)
+    with pytest.raises(TargetInUse, match="deleted and created again"):
+        archive(spark, url, [topic], tmp_path / "a")
+
+
+def test_a_topic_that_is_not_there_is_named_and_nothing_is_claimed(spark, url, tmp_path):
+    with pytest.raises(UnknownTopic, match="nowhere"):
+        archive(spark, url, ["nowhere"], tmp_path / "a")
+    assert not (tmp_path / "a").exists()

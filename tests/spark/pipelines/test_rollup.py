@@ -1,0 +1,99 @@
+"""Rollups with a real Spark: each window once, with what came in time."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from penstock.errors import TargetInUse
+from penstock.spark.pipelines import Pace, rollup
+from support.archives import START_US, forget_last_commit
+from support.topics import records
+
+HOUR_MINUTES = 60
+MINUTE_US = 60_000_000
+
+
+def send(client: Any, topic: str, minutes: range, late: int = 0) -> None:
+    """A record a minute for each of three keys; the third is no text."""
+    with client.producer(topic) as producer:
+        for minute in minutes:
+            for key in (b"a", b"b", b"\xff\xfe"):
+                producer.send_nowait(b"12345", key=key, timestamp=START_US + (minute - late) * MINUTE_US)
+
+
+def windows(client: Any, topic: str) -> Counter:
+    """Records by key and beginning of the window; each window must be there once."""
+    found = Counter()
+    for record in records(client, topic):
+        value = json.loads(record.value)
+        assert (record.key, value["from"]) not in found
+        assert value["bytes"] == 5 * value["records"]
+        found[record.key, value["from"]] = value["records"]
+    return found
+
+
+def hours(*numbers: int, count: int = HOUR_MINUTES) -> dict:
+    return {(key, f"2013-01-01T{9 + n:02d}:00:00.000Z"): count for key in (b"a", b"b", b"\xff\xfe") for n in numbers}
+
+
+def test_windows_are_written_once_when_they_are_over(spark, url, client, new, tmp_path):
+    topic, target = new(), new(1)
+    settings = {"checkpoint": tmp_path / "c", "window": "1 hour", "late": "5 minutes"}
+    send(client, topic, range(200))
+    rollup(spark, url, topic, target, **settings)
+    assert windows(client, target) == hours(0, 1, 2)
+    send(client, topic, range(200, 320))
+    rollup(spark, url, topic, target, **settings)
+    assert windows(client, target) == hours(0, 1, 2, 3, 4)
+
+
+def test_what_is_too_late_is_not_counted(spark, url, client, new, tmp_path):
+    topic, target = new(), new(1)
+    settings = {"checkpoint": tmp_path / "c", "window": "1 hour", "late": "5 minutes"}
+    send(client, topic, range(130))
+    rollup(spark, url, topic, target, **settings)
+    send(client, topic, range(130, 200), late=130)
+    send(client, topic, range(200, 260))
+    rollup(spark, url, topic, target, **settings)
+    assert {key: count for key, count in windows(client, target).items() if key in hours(0, 1)} == hours(0, 1)
+
+
+def test_a_rollup_that_is_ended_and_whose_last_end_is_forgotten_goes_on(spark, url, client, new, tmp_path):
+    topic, target, told = new(), new(1), []
+    settings = {"checkpoint": tmp_path / "c", "window": "1 hour", "late": "5 minutes"}
+    send(client, topic, range(320))
+    pace = Pace(every=0.05, max_records=300, on_progress=told.append, stopped=lambda: len(told) > 1)
+    rollup(spark, url, topic, target, pace=pace, **settings)
+    forget_last_commit(tmp_path / "c/spark")
+    rollup(spark, url, topic, target, pace=Pace(max_records=300), **settings)
+    assert windows(client, target) == hours(0, 1, 2, 3, 4)
+
+
+def test_the_value_says_what_was_counted(spark, url, client, new, tmp_path):
+    topic, target = new(1), new(1)
+    send(client, topic, range(130))
+    rollup(spark, url, topic, target, checkpoint=tmp_path / "c", window="1 hour", late="1 minute")
+    first = next(record for record in records(client, target) if record.key == b"a")
+    assert json.loads(first.value) == {
+        "topic": topic, "group": "a", "from": "2013-01-01T09:00:00.000Z", "to": "2013-01-01T10:00:00.000Z",
+        "records": 60, "bytes": 300, "per_s": pytest.approx(60 / 3600),
+    }  # fmt: skip
+    assert first.timestamp == START_US + 60 * MINUTE_US
+
+
+def test_any_expression_may_be_counted_by(spark, url, client, new, tmp_path):
+    topic, target = new(), new(1)
+    send(client, topic, range(130))
+    settings = {"window": "1 hour", "late": "1 minute", "by": "length(value)"}
+    rollup(spark, url, topic, target, checkpoint=tmp_path / "c", **settings)
+    assert {record.key: json.loads(record.value)["records"] for record in records(client, target)} == {b"5": 180}
+
+
+def test_a_checkpoint_of_another_topic_is_refused(spark, url, new, fill, tmp_path):
+    topic, target = fill(new(), 10), new(1)
+    rollup(spark, url, topic, target, checkpoint=tmp_path / "c")
+    with pytest.raises(TargetInUse, match=f"belongs to the rollup of topic {topic} into topic {target}"):
+        rollup(spark, url, fill(new(), 10), target, checkpoint=tmp_path / "c")
