@@ -265,3 +265,18 @@ def test_batches_that_were_never_synced_are_in_flight_after_opening_and_seen_onl
     ledger.log.sync()
     again.advance()
     assert (again.applied.end, list(again.applied.producers.by_id)) == (2, [9])
+
+
+def test_staged_batches_that_were_never_synced_are_in_flight_after_opening_and_stand_when_synced():
+    rig = Rig()
+    topic = rig.topic()
+    stage(rig, topic, [b"a"], 9)
+    ledger = next(iter(rig.node._house.partitions))
+    rig.store.hold = True
+    stage(rig, topic, [b"b", b"c"], 9, first=1)
+    again = replay(ledger.log, PartitionState, NoSnapshots(), lambda _: None)
+    found = [(each.next_sequence, each.runs) for state in (again.applied, again.head) for each in state.stages]
+    assert (found, len(again.in_flight)) == ([(1, [(1, 1)]), (3, [])], 1)
+    ledger.log.sync()
+    again.advance()
+    assert [(each.next_sequence, each.runs) for each in again.applied.stages] == [(3, [(1, 2)])]
