@@ -6,7 +6,7 @@ Contract: everything happens on the loop that connected; `send_nowait` suspends 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from .aio_driver import AsyncDriver
 from .bulk import pieces
 from .errors import InvalidArgument, TimedOut
 from .pending import Future, Pending
-from .pieces import Shape
+from .pieces import Piece
 from .producer import wall_us
 from .producer_core import ProducerCore, Sent
 from .quantities import Duration, seconds
@@ -134,8 +134,7 @@ class AsyncProducer:
         """Send many records in large batches, wait for their commit, return how many. See `Producer.send_many`."""
         core = self._sending
         sent = Sent()
-        async for pending in self._send_pieces(core, values, keys, core.shape_of(delay, at, priority), partition):
-            sent.add(pending)
+        await self._send_pieces(core, pieces(values, keys, core.shape_of(delay, at, priority), partition), sent.add)
         await self._driver.run(core.finish(sent.waiting))
         return sent.count
 
@@ -150,18 +149,15 @@ class AsyncProducer:
         priority: int | None = None,
     ) -> int:
         """As `send_many`, without waiting for commits; `flush` says what became of them."""
-        core = self._sending
-        count = 0
-        async for pending in self._send_pieces(core, values, keys, core.shape_of(delay, at, priority), partition):
-            count += pending.count
-        return count
+        core, sent = self._sending, []
+        cut = pieces(values, keys, core.shape_of(delay, at, priority), partition)
+        await self._send_pieces(core, cut, lambda pending: sent.append(pending.count))
+        return sum(sent)
 
-    async def _send_pieces(
-        self, core: ProducerCore, values: Any, keys: Any, shape: Shape, partition: int | None
-    ) -> AsyncIterator[Pending]:
-        """Put pieces on their way."""
-        for number, piece in enumerate(pieces(values, keys, shape, partition), 1):
-            yield await self._driver.run(core.send_piece(piece, core.connection.deadline()))
+    async def _send_pieces(self, core: ProducerCore, cut: Iterable[Piece], taken: Callable[[Pending], object]) -> None:
+        """Put pieces on their way; `taken` is told of each."""
+        for number, piece in enumerate(cut, 1):
+            taken(await self._driver.run(core.send_piece(piece, core.connection.deadline())))
             if not number % PIECES_PER_BREATH:
                 await asyncio.sleep(0)
 

@@ -79,12 +79,12 @@ class StagingCore:
             self._end("closed")
 
     def drop(self, deadline: float) -> Steps[None]:
-        """End, and have the broker forget what was staged."""
+        """End, and have the broker forget what was staged. Where it did not answer, it may be asked again."""
         if self.ended and self.ended != "closed":
             return
-        stages = self._staged()
-        self._end("dropped")
-        yield from self._verbs.drop(stages, deadline)
+        self._end("closed")
+        yield from self._verbs.drop(self._staged(), deadline)
+        self.ended = "dropped"
 
     def give_up(self) -> Steps[None]:
         """Drop what was staged if the broker is there; if not, it does so by itself after a time."""

@@ -6,12 +6,12 @@ import threading
 
 import pytest
 from penstock.broker import ServeConfig
-from penstock.broker.errors import LimitReached, StageLost
+from penstock.broker.errors import LimitReached, StageLost, Unavailable
 from penstock.clients import TimedOut, connect, connection, driver, lane
 from penstock.clients.transactions import verbs
 from penstock.storage.errors import Closed, StorageFull
 from penstock.transport import codec
-from penstock.transport.messages import CommitTransaction, Failure, Produced, Stage, TransactionCommitted
+from penstock.transport.messages import CommitTransaction, Done, Failure, Produced, Stage, TransactionCommitted
 from support.processes import Serving
 
 MANY = [b"%06d" % number for number in range(3000)]
@@ -163,6 +163,21 @@ def test_as_many_stages_as_a_commit_takes_fit_into_its_frame(penstock_client):
     with pytest.raises(LimitReached, match=r"24001 stages, .* and a commit takes 24000: let fewer producers stage"):
         penstock_client.commit_stages("load", 1, [largest] * (verbs.STAGES_MOST + 1))
     penstock_client.drop_stages([largest] * (verbs.STAGES_MOST + 1))
+
+
+def test_a_drop_that_failed_can_be_repeated(penstock_client, losing):
+    penstock_client.create_topic("t")
+    staging = penstock_client.staging()
+    staging.producer("t").send(b"x")
+    stages = staging.stages()
+    losing(Done, 1, instead=lambda answer: Failure(answer.request, Unavailable.code, "not now"))
+    with pytest.raises(Unavailable, match="not now"):
+        staging.drop()
+    assert staging.closed
+    assert staging.stages() == stages
+    staging.drop()
+    with pytest.raises(Closed, match="was dropped"):
+        staging.stages()
 
 
 # -- stages that go away --------------------------------------------------------------------------------------
