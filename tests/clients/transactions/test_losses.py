@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
+import msgspec
 import pytest
 from penstock.broker import ServeConfig
 from penstock.broker.errors import LimitReached, StageLost, Unavailable
@@ -79,18 +82,34 @@ def test_a_commit_whose_broker_dies_under_it_is_done_once(own, epochs):
             assert sorted(value for part in read(client, name) for value in part) == wanted
 
 
-def test_what_a_client_staged_before_it_died_is_nothing_without_a_commit(own):
+KILLED_STAGER = """
+import sys, msgspec, penstock
+
+with penstock.connect(sys.argv[1]) as client:
+    staging = client.staging()
+    producer = staging.producer("t")
+    producer.send_many([b"%06d" % number for number in range(3000)], partition=0)
+    print(msgspec.json.encode(staging.stages()).decode(), flush=True)
+    for number in range(1000):
+        producer.send_nowait(b"never told of", partition=1)
+    print("staged more", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_killed_process_had_told_of_can_be_committed_and_nothing_else(own):
     with connect(own.url, timeout=60) as client:
-        client.create_topic("t")
-        with connect(own.url, timeout=60) as other:
-            staging = other.staging()
-            staging.producer("t").send_many(MANY)
-            stages = staging.stages()
-            other._driver.close()  # as a process that dies: nothing is said
+        client.create_topic("t", partitions=2)
+        command = [sys.executable, "-c", KILLED_STAGER, own.url]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killed:
+            assert killed.stdout is not None
+            stages = msgspec.json.decode(killed.stdout.readline(), type=list[Stage])
+            assert killed.stdout.readline() == "staged more\n"
+            killed.kill()
         own.kill_broker()
-        assert read(client, "t") == [[]]
+        assert read(client, "t") == [[], []]
         assert client.commit_stages("load", 1, stages) is True
-        assert read(client, "t") == [MANY]
+        assert read(client, "t") == [MANY, []]
 
 
 # -- answers that go away -------------------------------------------------------------------------------------
