@@ -109,7 +109,8 @@ class Transaction(Staging):
         transaction is published. After a lost connection it may be this very call that committed before.
 
         Raises: StageLost when the broker does not have everything any more, and nothing is published then. After
-        TimedOut, StorageFull and Poisoned it may have been decided: to commit again is harmless, and tells.
+        TimedOut, StorageFull, Poisoned and Unavailable it may have been decided, and is published later: the message
+        says so, and to commit again is harmless.
         """
         return self._driver.run(self._transaction.commit(self._deadline(timeout)))
 
