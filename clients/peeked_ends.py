@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from ..broker.engine.ends import is_news
 from ..broker.engine.measuring import too_many
 from ..broker.engine.replies import failure
 from ..broker.errors import InvalidRequest, UnknownPartition, UnknownTopic
@@ -45,7 +46,7 @@ class PeekedEnds:
     def ask(self, asked: AskEnds) -> Answer | None:
         """The answer, or None when it has to wait."""
         found = self._found(asked)
-        if not asked.wait_ms or _is_news(asked, found):
+        if not asked.wait_ms or is_news(asked.topics, found.topics):
             return found
         now = self._clock()
         self._waiting.append(Question(asked, now + asked.wait_ms / 1000))
@@ -76,7 +77,7 @@ class PeekedEnds:
             found = self._found(question.asked)
         except Error as error:
             return failure(question.asked.request, error)
-        return found if now >= question.until or _is_news(question.asked, found) else None
+        return found if now >= question.until or is_news(question.asked.topics, found.topics) else None
 
     def _found(self, asked: AskEnds) -> Ends:
         return Ends(asked.request, [self._of_topic(known.topic) for known in asked.topics])
@@ -92,14 +93,6 @@ class PeekedEnds:
     def _end_of(self, reader: LogReader) -> End:
         first, end = reader.first_offset, reader.end_offset
         return End(first, end, self._peek.term_before(reader, end))
-
-
-def _is_news(asked: AskEnds, found: Ends) -> bool:
-    """Whether anything differs from what the asker knows of one of its topics."""
-    return any(
-        not known.ends or known.ends != [end.end for end in ends]
-        for known, ends in zip(asked.topics, found.topics, strict=True)
-    )
 
 
 def measured(peek: Peek, asked: Measure) -> Measured:

@@ -67,7 +67,7 @@ class Ends:
         """Answer, or wait. Raises Unavailable."""
         asked = [known.topic for known in message.topics]
         found = self._found(asked)
-        if not message.wait_ms or _is_news(message.topics, found):
+        if not message.wait_ms or is_news(message.topics, found):
             self._port.reply(peer, EndsMessage(message.request, found))
             return
         wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
@@ -145,7 +145,7 @@ def _ends(topic: Topic) -> list[End]:
     return [End(partition.first, partition.end, partition.end_term) for partition in partitions]
 
 
-def _is_news(known: Sequence[Known], found: Sequence[Sequence[End]]) -> bool:
+def is_news(known: Sequence[Known], found: Sequence[Sequence[End]]) -> bool:
     """Whether anything differs from what the asker knows of one of its topics."""
     return any(
         not topic.ends or topic.ends != [end.end for end in ends] for topic, ends in zip(known, found, strict=True)

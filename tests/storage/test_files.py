@@ -70,6 +70,20 @@ def test_reading_past_the_end_gives_what_is_there(place) -> None:
     assert len(files.create(f"{root}/empty").map()) == 0
 
 
+def test_much_that_is_in_memory_is_read_whole_and_stays_when_the_file_changes(place) -> None:
+    files, root = place
+    file = files.create(f"{root}/a")
+    content = bytes(range(256)) * 1024
+    file.pwritev([content], 0)
+    found = file.pread_cached(200_000, 1000)
+    assert found == content[1000:201_000]
+    assert file.pread_cached(1 << 20, 100_000) == content[100_000:]
+    file.pwritev([bytes(len(content))], 0)
+    assert found == content[1000:201_000]
+    with pytest.raises(TypeError):
+        found[0] = 1
+
+
 def test_a_rename_never_replaces_and_a_replace_does(place) -> None:
     files, root = place
     for name in "ab":
