@@ -216,6 +216,9 @@ class Publisher:
     def _work(self, line: Line) -> None:
         """One portion, unless there is nothing left."""
         partition = line.partition
+        if not self._house.holds(partition.ledger):  # the node is being closed
+            self._leave(line, Doing.GONE)
+            return
         if partition.ledger.damaged:  # then the state says neither what is there nor what is published
             self._rest(line, Unavailable(f"{partition!r} is damaged: run penstock log repair"))
             return

@@ -334,6 +334,33 @@ def test_a_topic_that_was_deleted_before_the_decision_stood_is_none_of_its_busin
     assert state(rig, "etl") == (1, True)
 
 
+@pytest.mark.usefixtures("_small_portions")
+@pytest.mark.parametrize("turns", range(5))
+def test_a_node_that_is_closed_in_the_middle_goes_on_at_its_next_start(turns: int):
+    rig = Rig()
+    count = 3 * publishing.AT_ONCE
+    topic = rig.topic(partitions=count)
+    commit(rig, "first", 1)
+    stages = [put(rig, topic, number + 1, *values(6), partition=number) for number in range(count)]
+    request = send_commit(rig, "etl", 1, *stages)
+    rig.turn(turns)
+    read = rig.port.read
+
+    def reads_what_is_open(cursor: Any, max_bytes: int, limit_seq: int, token: Any) -> Any:
+        assert cursor.path in [ledger.log.path for ledger in rig.node._house.partitions]
+        return read(cursor, max_bytes, limit_seq, token)
+
+    rig.port.read = reads_what_is_open
+    rig.node.close(rig.now)
+    answer = answer_to(rig, request)
+    assert isinstance(answer, m.Failure), answer
+    assert "is decided" in answer.message
+    rig.restart(clean=False)
+    rig.turn(30)
+    assert state(rig, "etl") == (1, True)
+    assert all(rig.read(topic, number) == values(6) for number in range(count))
+
+
 # -- cold pages ----------------------------------------------------------------------------------------
 
 
