@@ -42,10 +42,10 @@ def check(files: Files, built: Built, durable: int) -> tuple[dict[int, bytes], l
     return found, bad, tail
 
 
-@pytest.fixture(scope="module")
-def small() -> Built:
-    """One segment: two records, a state, one record; all of it under the mark."""
-    return build(shape=[(2, 0, 1)])
+@pytest.fixture(scope="module", params=[0, -2], ids=["state", "staged"])
+def small(request: pytest.FixtureRequest) -> Built:
+    """One segment: two records, a state or what is staged, one record; all of it under the mark."""
+    return build(shape=[(2, request.param, 1)])
 
 
 def test_every_bit_of_the_batches_is_noticed_or_does_not_matter(small: Built) -> None:
