@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from penstock.broker.engine import measuring
@@ -144,6 +145,16 @@ def test_ranges_may_be_read_side_by_side_and_left_early(client, topic, values):
         assert read(found[0], 0, COUNT) == values
         assert read(found[1], 1000, COUNT) == values[1000:]
     assert client.ping() >= 0
+
+
+@pytest.mark.parametrize("delivery", ["auto", "control"])
+def test_threads_of_one_client_read_ranges_beside_each_other(url, topic, values, delivery):
+    with connect(url, timeout=60) as client:
+        fill(client, topic, values)
+        spans = [(start, COUNT - start) for start in range(0, 400, 50)]
+        with ThreadPoolExecutor(4) as threads:
+            found = threads.map(lambda span: read(client.range(topic, 0, *span, delivery=delivery), *span), spans)
+            assert list(found) == [values[start:end] for start, end in spans]
 
 
 def _take(batches, seen):
