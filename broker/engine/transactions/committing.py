@@ -7,7 +7,7 @@ there to its last record, or where effects are missing. Must not know how record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....storage.errors import Error
@@ -140,9 +140,9 @@ class Committing:
         if home.ledger.head.transactions.last_epoch(message.transaction) >= message.epoch:
             self._repeat(home, peer, message, keys)
             return
-        volatile = [partition for partition in map(self._check, message.stages) if partition is not None]
-        if volatile:
-            self._put_off(volatile, lambda: self._commit_later(topic, peer, message, keys))
+        if not self._are_durable([self._check(stage) for stage in message.stages]):
+            again_us = self._time.last_us + AGAIN_US
+            self._alarms.set(object(), again_us, lambda _: self._commit_later(topic, peer, message, keys))
             return
         home.ledger.check_writable()
         self._forgetting.make_room(home, message.transaction)
@@ -181,14 +181,14 @@ class Committing:
             waits.append(under_way[min(epoch for epoch in under_way if epoch > asked)])
         return waits
 
-    def _put_off(self, volatile: Sequence[Partition], again: Callable[[], None]) -> None:
-        """What is decided must not be lost: look again when the records are on the disk, where they soon are."""
-        for partition in dict.fromkeys(volatile):
+    def _are_durable(self, places: Sequence[tuple[Partition, int]]) -> bool:
+        """Whether what is to be decided cannot be lost; if it can, whoever syncs is asked to hurry."""
+        for partition in dict.fromkeys(partition for partition, seq in places if partition.log.durable < seq):
             self._house.store.hurry(partition.log)
-        self._alarms.set(object(), self._time.last_us + AGAIN_US, lambda _: again())
+        return all(partition.log.durable >= seq for partition, seq in places)
 
-    def _check(self, stage: Stage) -> Partition | None:
-        """Raise what keeps a stage from being decided about. Returns its partition while a power cut could take it."""
+    def _check(self, stage: Stage) -> tuple[Partition, int]:
+        """Raise what keeps a stage from being decided about. Returns its partition and its last batch there."""
         partition = self._house.topics.partition(stage.topic, stage.partition)
         ledger = partition.ledger
         ledger.check_writable()
@@ -209,7 +209,7 @@ class Committing:
                 f"stage {stage.stage:x} of {partition!r} has {there.records} records, {stage.records} are to be "
                 "committed: wait for the answers to all of them before"
             )
-        return partition if partition.log.durable < there.last_seq else None
+        return partition, there.last_seq
 
     def _refuse(self, peer: Peer, request: int, error: Error) -> None:
         self._port.reply(peer, failure(request, error))

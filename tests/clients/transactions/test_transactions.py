@@ -53,6 +53,16 @@ def test_records_of_several_topics_are_there_together_when_the_block_is_left(cli
     assert (record.value, record.headers, record.timestamp) == (b"a", {"h": b"x"}, 5)
 
 
+def test_topics_that_do_not_wait_for_the_disk_have_their_part_in_it(client, topic):
+    """The decision does wait, at every kind of address: for a keeper, or by syncing itself."""
+    client.create_topic(f"{topic}-written", commit="written")
+    for epoch in range(3):
+        with client.transaction(f"{topic}-job", epoch) as transaction:
+            transaction.producer(f"{topic}-written").send(b"%d" % epoch)
+    assert flat(client, f"{topic}-written") == [b"0", b"1", b"2"]
+    assert client.transaction_epoch(f"{topic}-job") == 2
+
+
 def test_an_exception_drops_everything(client, topics):
     transaction = client.transaction()
 
