@@ -175,13 +175,19 @@ def cycles(sources: list[Source]) -> list[str]:
 CHECKS = [upward_imports, impure_imports, leaked_libraries, eager_extras, absolute_imports, cycles]
 
 
+@pytest.fixture(scope="module")
+def ours() -> list[Source]:
+    """Every module of the wheel, which all of the tests parse once."""
+    return shipped()
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_tree_has_no(check):
-    assert list(check(shipped())) == []
+def test_the_tree_has_no(check, ours):
+    assert list(check(ours)) == []
 
 
-def test_every_pure_module_named_here_exists():
-    modules = {source.module for source in shipped()}
+def test_every_pure_module_named_here_exists(ours):
+    modules = {source.module for source in ours}
     assert [name for name in PURE if name not in modules] == []
 
 
