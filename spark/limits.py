@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from ..broker.errors import UnknownTopic
 from ..clients import Client
+from ..storage.errors import Corrupt, OutOfBounds
 from .offsets import UNKNOWN_TERM, Place, Position
 from .planning import Topic, end_of, share
 from .source_options import SourceOptions
@@ -84,5 +86,8 @@ class Limits:
         topic = next(topic for topic in topics if topic.name == place.topic)
         if begin.term == topic.ends[place.partition].term:
             return Position(offset, begin.term)
-        before = self._client().range(*place, offset - 1, offset, columns=["timestamp"], id=topic.id)
-        return Position(offset, next((batch.term for batch in before), UNKNOWN_TERM))
+        try:
+            before = self._client().range(*place, offset - 1, offset, columns=["timestamp"], id=topic.id)
+            return Position(offset, next(batch.term for batch in before))
+        except (UnknownTopic, OutOfBounds, Corrupt):  # the task that reads it says what is wrong
+            return Position(offset, UNKNOWN_TERM)

@@ -14,10 +14,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from ..broker.errors import UnknownTopic
 from ..clients import Client
+from ..storage.errors import OutOfBounds
 from .limits import Limits
 from .losses import settle
-from .offsets import Offsets, Position, Positions
+from .offsets import Offsets, Place, Position, Positions
 from .planning import Beginning, Span, Topic, beginning, divide, end_of, offsets, spans
 from .source_options import LATEST, SourceOptions
 from .starting import by_topic, latest, starting
@@ -88,17 +90,20 @@ class MicroBatches:
 
     def _first(self, topics: Sequence[Topic]) -> Beginning:
         """Where a new query begins; with a cursor, where that stands."""
-        start = starting(self._options, LATEST, topics, self._subscription.times)
+        begin = self._settled(starting(self._options, LATEST, topics, self._subscription.times), topics)
         if self._options.cursor:
-            start = Offsets({topic.name: self._begun(topic, start.topics[topic.name]) for topic in topics})
-        begin = beginning(start, topics)
-        settle(begin.losses, self._options.fail_on_data_loss)
+            begin = self._settled(Offsets({topic.name: self._begun(topic, begin) for topic in topics}), topics)
         return begin._replace(moved=set(begin.positions))
 
-    def _begun(self, topic: Topic, wanted: Positions) -> Positions:
+    def _settled(self, start: Offsets, topics: Sequence[Topic]) -> Beginning:
+        found = beginning(start, topics)
+        settle(found.losses, self._options.fail_on_data_loss)
+        return found
+
+    def _begun(self, topic: Topic, wanted: Beginning) -> Positions:
         """The cursor's positions in a topic, which it gets now if it has none."""
-        offsets_wanted = {number: position.offset for number, position in wanted.partitions.items()}
-        found = self._client().begin_group(topic.name, self._options.cursor, offsets_wanted, id=topic.id)
+        at = {number: wanted.positions[Place(topic.name, number)].offset for number in topic.ends}
+        found = self._client().begin_group(topic.name, self._options.cursor, at, id=topic.id)
         return Positions(topic.id, {number: Position(*found[number]) for number in topic.ends})
 
     def _is_due(self, topics: Sequence[Topic], begin: Beginning) -> bool:
@@ -134,10 +139,14 @@ class MicroBatches:
 
     def commit(self, end: Offsets) -> None:
         """Everything up to `end` is done: the cursor moves there."""
-        if not self._options.cursor:
-            return
-        for name, found in end.topics.items():
+        for name, found in end.topics.items() if self._options.cursor else ():
             wanted = {number: position.offset for number, position in found.partitions.items()}
             if self._cursors.get(name) != wanted:
-                self._client().commit_group(name, self._options.cursor, wanted, id=found.id)
+                self._move_cursor(name, found.id, wanted)
                 self._cursors[name] = wanted
+
+    def _move_cursor(self, name: str, id_: str, wanted: dict[int, int]) -> None:
+        try:
+            self._client().commit_group(name, self._options.cursor, wanted, id=id_)
+        except (UnknownTopic, OutOfBounds):
+            return  # the topic, or its tail, is gone: whoever plans the next micro-batch says so

@@ -81,6 +81,20 @@ def test_a_topic_that_was_made_again_is_data_loss(client, stream, caplog):
     assert run.next(end, limited=False) is end
 
 
+def test_a_cursor_on_a_topic_that_was_made_again_is_begun_anew(client, stream):
+    client.create_topic("t")
+    fill(client, 3)
+    start = kept(stream(cursor="report").next(NEW, limited=False))
+    client.delete_topic("t")
+    client.create_topic("t")
+    fill(client, 2)
+    run = stream(cursor="report", fail_on_data_loss=False)
+    end = kept(run.next(start, limited=False))
+    assert read(run.plan(start, end)) == {"t-0": (0, 2)}
+    assert run.next(end, limited=False) is end
+    assert [found.cursor for found in client.group("t", "report").partitions] == [2]
+
+
 def test_a_micro_batch_of_a_topic_that_was_made_again_is_data_loss(client, stream, caplog):
     """It was decided before, and is repeated now."""
     client.create_topic("t")
