@@ -2,24 +2,28 @@
 
 Idea: what can be wrong is found in the order of what it costs to look: the broker, the topics, Java, and then Spark is
 started. Progress goes to the terminal as one line that changes, and under --json as a line for each batch.
-Contract: a first ^C or SIGTERM ends a pipeline after the batch that runs; a second one at once, which costs nothing
-but that batch's work.
+Contract: ^C or SIGTERM ends a pipeline in good order; a second one at once. Either costs nothing but the work of the
+batch that runs. What Java and Python workers write to standard error goes to a file, which stays when something failed.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import os
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
+from ..spark.errors import PipelineFailed
 from ..storage import units
+from ..storage.errors import Error
 from .options import ASSIGNMENT, DURATION, Session
 
 if TYPE_CHECKING:
@@ -120,6 +124,7 @@ def running(session: Session, topics: Sequence[str], how: How, verb: str) -> Ite
     java.check()
     logging.getLogger("SQLQueryContextLogger").disabled = True  # writes an error's frames; we say its sentence
     with ExitStack() as stack:
+        stack.enter_context(aside(session))
         if session.output.shows_progress:
             status = stack.enter_context(session.output.notes.status("starting Spark"))
             show = functools.partial(_update, status, verb)
@@ -130,6 +135,29 @@ def running(session: Session, topics: Sequence[str], how: How, verb: str) -> Ite
         run = Running(session, spark, how, show)
         stack.enter_context(run.listening())
         yield run
+
+
+@contextmanager
+def aside(session: Session) -> Iterator[None]:
+    """Have processes that are started in here write to a file instead of our standard error."""
+    descriptor, path = tempfile.mkstemp(prefix="penstock-spark-", suffix=".log")
+    ours = os.dup(2)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    of_use = False
+    with os.fdopen(ours, "w", buffering=1) as stderr:
+        try:
+            with redirect_stderr(stderr):
+                yield
+        except Exception as error:
+            of_use = not isinstance(error, Error) or isinstance(error, PipelineFailed)
+            raise
+        finally:
+            os.dup2(ours, 2)
+            if of_use:
+                session.output.note(f"what Spark wrote is in {path}")
+            else:
+                os.unlink(path)
 
 
 def _update(status: Status, verb: str, progress: Progress) -> None:

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from . import archive_files, durable, identity
+from .failures import one_sentence
 from .layout import DataFile
 from .progress import Progress
 from .running import ONCE, Pace, follow, run_batches
@@ -38,6 +39,7 @@ WRITTEN = (
 )
 
 
+@one_sentence()
 def archive(
     spark: SparkSession,
     url: str,

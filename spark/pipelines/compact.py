@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import durable, identity
+from .failures import one_sentence
 from .progress import Progress
 from .running import FORMAT, ONCE, Pace, follow, run_batches
 from .topics import ask, ids_of
@@ -29,6 +30,7 @@ CURRENT, SNAPSHOTS, CHECKPOINT = "current", "snapshots", "checkpoint"
 COLUMNS = ("key", "value", "headers", "partition", "offset", "timestamp", "timestampType")
 
 
+@one_sentence()
 def compact(
     spark: SparkSession,
     url: str,
@@ -57,6 +59,7 @@ def compact(
         return run_batches(stream, Snapshots(target, deletes).take, checkpoint / "spark", pace)
 
 
+@one_sentence()
 def compact_into(
     spark: SparkSession, url: str, topic: str, target: str, *, checkpoint: str | Path, pace: Pace = ONCE
 ) -> Progress:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...clients import Client, DeadTask
+from .failures import one_sentence
 from .progress import Progress
 from .rollup import rollup
 from .running import FORMAT, ONCE, Pace
@@ -25,6 +26,7 @@ PAGE = 1000
 COLUMNS = "died timestamp, reason string, `group` string, topic string, partition int, offset bigint, attempts int"
 
 
+@one_sentence()
 def dead_letters(spark: SparkSession, url: str, topic: str, *, group: str | None = None) -> DataFrame:
     """One row for each dead letter: `died`, `reason`, `group`, `topic`, `partition`, `offset`, `attempts`.
 
@@ -68,6 +70,7 @@ def by_reason(letters: DataFrame, window: str = "1 hour") -> DataFrame:
     return counts.sort("from", F.desc("dead"), "topic", "group", "reason")
 
 
+@one_sentence()
 def count_dead_letters(
     spark: SparkSession,
     url: str,

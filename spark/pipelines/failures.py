@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ...storage.errors import Error
 from ..errors import PipelineFailed
@@ -19,13 +20,25 @@ _TRACEBACK = "Traceback (most recent call last):"
 _SHORT = 500
 
 
+@contextmanager
+def one_sentence() -> Iterator[None]:
+    """Have what Spark raises in here be an error of penstock."""
+    try:
+        yield
+    except Exception as error:
+        found = explained(error)
+        if found is error:
+            raise
+        raise found from error
+
+
 def explained(error: BaseException) -> BaseException:
     """An error of penstock that says what `error` is about; `error` itself when it is one, or nothing of Spark's."""
     if isinstance(error, Error) or not _is_of_spark(error):
         return error
     found = _OURS.findall(str(error))
     if not found:
-        return PipelineFailed(f"Spark ended the query: {_cause(str(error))[:_SHORT]}")
+        return PipelineFailed(f"Spark says: {_cause(str(error))[:_SHORT]}")
     name, sentence = found[-1]
     kinds = {kind.__name__: kind for kind in _kinds(Error)}
     return kinds.get(name, PipelineFailed)(sentence)

@@ -23,7 +23,7 @@ from ...broker.errors import UnknownPartition
 from . import durable, identity
 from .archived import Archived
 from .chunks import Span, portion, portions_of
-from .failures import explained
+from .failures import one_sentence
 from .progress import OnProgress, Progress, ignore
 from .ranged import Ranged
 from .running import FORMAT, never
@@ -72,6 +72,7 @@ class Plan(Struct, frozen=True):
         return sum(span.records for span in self.spans)
 
 
+@one_sentence()
 def replay(
     spark: SparkSession,
     url: str,
@@ -106,13 +107,10 @@ def replay(
     source: Recorded = Ranged(spark, url, topic) if archive is None else Archived(spark, Path(archive), topic)
     with durable.locked(checkpoint):
         whose = identity.claim(checkpoint, KIND, source.topics, f"topic {target} ({goal.id[:8]})")
-        try:
-            plan = durable.read(checkpoint / PLAN, Plan) or _plan(checkpoint, source, start, end, portion_records)
-            _check_partitions(goal, plan, keep_partitions)
-            replaying = Replaying(url, target, f"{KIND}-{whose.id}", source, plan, keep_partitions)
-            return replaying.run(on_progress, stopped)
-        except Exception as error:
-            raise explained(error) from error
+        plan = durable.read(checkpoint / PLAN, Plan) or _plan(checkpoint, source, start, end, portion_records)
+        _check_partitions(goal, plan, keep_partitions)
+        replaying = Replaying(url, target, f"{KIND}-{whose.id}", source, plan, keep_partitions)
+        return replaying.run(on_progress, stopped)
 
 
 def _plan(

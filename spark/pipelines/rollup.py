@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import durable, identity
+from .failures import one_sentence
 from .progress import Progress
 from .running import FORMAT, ONCE, Pace, follow, run
 from .topics import ask, ids_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 KIND = "rollup"
 
 
+@one_sentence()
 def rollup(
     spark: SparkSession,
     url: str,

@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from ...clients.quantities import Duration, seconds
 from . import durable
-from .failures import explained
 from .progress import OnProgress, Progress, after, ignore
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class Pace(Struct, frozen=True):
         every: seconds between batches, or a time like "1m"; None: up to what stands there now, and no further.
         max_records: at most so many in a batch.
         on_progress: is told after each batch.
-        stopped: is asked every second; True ends it after the batch that runs.
+        stopped: is asked every second; True ends it. A batch that runs is given up, and is the next run's first.
     """
 
     every: Duration | None = None
@@ -74,10 +73,7 @@ def run(writer: DataStreamWriter, checkpoint: Path, pace: Pace) -> Progress:
         writer = writer.trigger(availableNow=True)
     else:
         writer = writer.trigger(processingTime=f"{round(seconds(pace.every, 'every') * 1000)} milliseconds")
-    try:
-        return _watch(writer.start(), pace)
-    except Exception as error:
-        raise explained(error) from error
+    return _watch(writer.start(), pace)
 
 
 def run_batches(stream: DataFrame, take: Callable[[DataFrame, int], None], checkpoint: Path, pace: Pace) -> Progress:
@@ -97,22 +93,30 @@ def run_batches(stream: DataFrame, take: Callable[[DataFrame, int], None], check
 
 
 def _watch(query: StreamingQuery, pace: Pace) -> Progress:
-    seen, progress = -1, Progress()
+    seen, progress = "", Progress()
     try:
         ended = False
         while not ended:
-            ended = bool(query.awaitTermination(LOOK_S))
+            ended = _has_ended(query, pace)
             for described in _news(query, seen):
-                seen, progress = described["batchId"], after(progress, described)
+                seen, progress = described["timestamp"], after(progress, described)
                 pace.on_progress(progress)
-            if not ended and pace.stopped():
-                break
         return progress
     finally:
         query.stop()
 
 
-def _news(query: StreamingQuery, seen: int) -> list[dict[str, Any]]:
-    """Batches that ended since, as Spark describes them."""
+def _has_ended(query: StreamingQuery, pace: Pace) -> bool:
+    """Whether it has, or shall: then it does not matter how, for ^C reaches the Python workers, too."""
+    try:
+        return bool(query.awaitTermination(LOOK_S)) or pace.stopped()
+    except Exception:
+        if not pace.stopped():
+            raise
+        return True
+
+
+def _news(query: StreamingQuery, seen: str) -> list[dict[str, Any]]:
+    """Triggers that ended since, as Spark describes them; numbers of batches say less, as idle ones have none."""
     found = [json.loads(each.json) for each in query.recentProgress]
-    return [described for described in found if described["batchId"] > seen]
+    return [described for described in found if described["timestamp"] > seen]

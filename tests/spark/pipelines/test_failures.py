@@ -38,7 +38,7 @@ def test_an_error_of_a_class_that_is_not_known_here_keeps_its_sentence():
 
 def test_another_error_of_spark_is_its_first_line():
     found = explained(StreamingQueryException("\n[NO_MEMORY] no memory left\nat org.apache.spark\n"))
-    assert (type(found), str(found)) == (PipelineFailed, "Spark ended the query: [NO_MEMORY] no memory left")
+    assert (type(found), str(found)) == (PipelineFailed, "Spark says: [NO_MEMORY] no memory left")
 
 
 OURSELVES = """[STREAM_FAILED] Query [id = 1] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error
@@ -54,7 +54,7 @@ Identifier: [id = 1, runId = 2]
 
 def test_an_error_of_python_is_what_its_traceback_ends_with():
     found = explained(StreamingQueryException(OURSELVES))
-    assert str(found) == "Spark ended the query: OSError: [Errno 28] No space left on device"
+    assert str(found) == "Spark says: OSError: [Errno 28] No space left on device"
 
 
 @pytest.mark.parametrize("error", [UnknownTopic("no topic"), ValueError("penstock.x.Y: z"), KeyboardInterrupt()])

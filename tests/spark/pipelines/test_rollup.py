@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from penstock.errors import TargetInUse
+from penstock.errors import PipelineFailed, TargetInUse
 from penstock.spark.pipelines import Pace, rollup
 from support.archives import START_US, forget_last_commit
 from support.topics import records
@@ -97,3 +97,9 @@ def test_a_checkpoint_of_another_topic_is_refused(spark, url, new, fill, tmp_pat
     rollup(spark, url, topic, target, checkpoint=tmp_path / "c")
     with pytest.raises(TargetInUse, match=f"belongs to the rollup of topic {topic} into topic {target}"):
         rollup(spark, url, fill(new(), 10), target, checkpoint=tmp_path / "c")
+
+
+def test_an_expression_that_is_none_is_one_sentence(spark, url, new, tmp_path):
+    for number, by in enumerate(["nonsense(", "nowhere"]):
+        with pytest.raises(PipelineFailed, match=r"^Spark says: \[[A-Z_.]+\] [^\n]+$"):
+            rollup(spark, url, new(), new(1), checkpoint=tmp_path / str(number), by=by)
