@@ -3,10 +3,10 @@
 Idea: a commit seals its stages, has its decision logged, has the stages published, and says in the log that it is
 finished. Whoever asks for it waits with it; a decision that was found in the log has nobody waiting.
 
-Contract: a stage is sealed from before its decision is proposed until it is published, or the log has refused the
-decision. When the log is poisoned with the decision in it, nobody knows before the next start, and the stage stays
-sealed till then. Who waits is told once, and told that the epoch is decided when it is. Must not know messages or
-peers.
+Contract: a stage is sealed from before its decision is proposed until the log says that it is finished, or has refused
+the decision: a late duplicate of what is published would be a stage that the next start finds decided. When the log is
+poisoned with the decision in it, nobody knows before the next start, and the stage stays sealed till then. Who waits is
+told once, and told that the epoch is decided when it is. Must not know messages or peers.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ class Commit:
 
     def published(self, key: StageKey) -> None:
         """One stage can be read."""
-        self._commits.unseal([key])
         self.left.pop(key, None)
         if not self.left:
             self._commits.finish(self)
@@ -164,19 +163,19 @@ class Commits:
         self._forget(commit)
         partitions = {self._partition(key) for key in commit.stages} - {None}
         self._published[commit.name, commit.epoch] = [(each, each.seq) for each in partitions if each is not None]
-        self._log_finished(commit.home, commit.name, commit.epoch)
+        self._log_finished(commit.home, commit.name, commit.epoch, list(commit.stages))
         commit.answer()
 
     def log_finished(self, home: Partition) -> None:
         """Say what could not be said before: a disk was full, or nothing for good."""
         for name, decision in home.ledger.head.transactions.unfinished():
             if decision.epoch not in self.of(name):
-                self._log_finished(home, name, decision.epoch)
+                self._log_finished(home, name, decision.epoch, decision.stages)
 
-    def _log_finished(self, home: Partition, name: str, epoch: int) -> None:
+    def _log_finished(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> None:
         if home.log.poisoned is None and all(map(self._is_for_good, self._published.get((name, epoch), []))):
             self._published.pop((name, epoch), None)
-            home.ledger.propose(fx.TransactionFinished(name, epoch))
+            home.ledger.propose(fx.TransactionFinished(name, epoch), Finishing(self, stages))
 
     def _is_for_good(self, place: tuple[Partition, int]) -> bool:
         """Whether a power cut cannot take it: on topics with commit=written that comes after it can be read."""
@@ -207,3 +206,20 @@ class Commits:
                 self._publisher.line_up(decision.stages, commit)
         if found:
             self._alarms.set(self, 0, lambda _: self._publisher.go_on())
+
+
+class Finishing:
+    """Waits until the log says that an epoch is finished."""
+
+    __slots__ = ("_commits", "_stages")
+
+    def __init__(self, commits: Commits, stages: Sequence[StageKey]) -> None:
+        self._commits = commits
+        self._stages = stages
+
+    def committed(self, place: Place) -> None:
+        """No start will publish these again."""
+        self._commits.unseal(self._stages)
+
+    def failed(self, error: Error) -> None:
+        """A later pass says it."""

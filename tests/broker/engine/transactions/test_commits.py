@@ -131,3 +131,32 @@ def test_a_partition_that_cannot_be_opened_holds_its_stage_and_no_other():
     rig.store.files.contents |= hidden
     rig.restart(clean=False)
     assert (rig.read(topic), rig.read(topic, 1), state(rig, "etl")) == ([b"1"], [b"2"], (1, True))
+
+
+def test_a_late_duplicate_of_what_is_published_is_no_stage_that_a_start_finds_decided():
+    """On a topic that is written, it takes a moment until the log of decisions says that an epoch is finished."""
+    rig = Rig()
+    rig.store.lazy = True
+    topic = rig.topic(commit="written")
+    only = put(rig, topic, 1, b"1", b"2")
+    request = send_commit(rig, "etl", 1, only)
+    rig.pass_time(0.1, step=0.01)
+    assert answer_to(rig, request) == m.TransactionCommitted(request, 1, False)
+    assert home(rig, "etl").ledger.applied.transactions.unfinished_count == 1
+    assert code(stage(rig, topic, [b"1", b"2"], 1)) == "fenced"
+    reopen(rig)
+    rig.turn()
+    assert rig.read(topic) == [b"1", b"2"]
+
+
+def test_nothing_stays_sealed_once_the_log_says_that_an_epoch_is_finished():
+    rig = Rig(housekeeping_s=1.0)
+    rig.store.lazy = True
+    topic = rig.topic(commit="written")
+    only = put(rig, topic, 1, b"1", b"2")
+    send_commit(rig, "etl", 1, only)
+    rig.pass_time(0.1, step=0.01)
+    assert partition(rig, topic).sealed == {1}
+    rig.sync()
+    rig.pass_time(2.0)
+    assert (home(rig, "etl").ledger.applied.transactions.unfinished_count, partition(rig, topic).sealed) == (0, set())
