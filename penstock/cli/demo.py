@@ -14,6 +14,7 @@ from .options import with_output
 from .output import Output, complain
 
 if TYPE_CHECKING:
+    from ..demo.live import LiveStory
     from ..demo.queue import Story
     from ..demo.run import Outcome
 
@@ -21,13 +22,16 @@ if TYPE_CHECKING:
 @click.command
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Keep the broker's data here.")
 @click.option("--flights", "most", type=click.IntRange(1), help="Only the first so many flights.")
+@click.option("--spark/--no-spark", default=True, show_default=True, help="With the part that Spark takes in it.")
 @with_output
-def command(data: Path | None, most: int | None, output: Output) -> int:
+def command(data: Path | None, most: int | None, spark: bool, output: Output) -> int:
     """Stream 336,776 real flights through a broker and check every one.
 
     Two producers over unix, a group of three consumers over tcp, and once more by mapped delivery; then count, order
     per carrier and totals are compared with what numpy computes from the file. Then every late flight is a task: some
-    fail, a worker and the broker are killed, and in the end each must be completed or dead, as the file says.
+    fail, a worker and the broker are killed, and in the end each must be completed or dead, as the file says. At last
+    Spark reads the flights while they stream in, writes delays per carrier and hour to a topic, each once though it is
+    stopped in the middle, and archives both topics as Parquet.
     Exit code 5 when anything differs.
     """
     from ..demo.display import Display
@@ -36,7 +40,8 @@ def command(data: Path | None, most: int | None, output: Output) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     started = time.perf_counter()
-    outcome = run(Display(output.notes, live=output.shows_progress), data=data and data.absolute(), most=most)
+    display = Display(output.notes, live=output.shows_progress)
+    outcome = run(display, data=data and data.absolute(), most=most, spark=spark)
     took = time.perf_counter() - started
     if output.as_json:
         _as_json(output, outcome, took)
@@ -62,6 +67,7 @@ def _as_json(output: Output, outcome: Outcome, took: float) -> None:
             "carriers": outcome.expected.totals,
             "measured": outcome.measured,
             "tasks": outcome.story,
+            "spark": outcome.live,
             "differences": outcome.differences,
             "seconds": took,
         }
@@ -85,9 +91,14 @@ def _show(output: Output, outcome: Outcome, took: float) -> None:
     )
     output.console.print()
     _tell(output, outcome.story)
+    if outcome.live:
+        _tell_of_spark(output, outcome.live)
+    output.console.print()
     if not outcome.differences:
         verdict = f"equal: count, order per carrier and totals of {outcome.flights:,} flights, both ways"
-        output.console.print(f"[green]{verdict}; every late flight is completed or dead as it should be[/green]")
+        verdict += "; every late flight is completed or dead as it should be"
+        verdict += "; every delay that Spark wrote is there once, and all is archived" if outcome.live else ""
+        output.console.print(f"[green]{verdict}[/green]")
         output.console.print(f"{took:.1f} s in all")
     if outcome.data:
         output.console.print(f"topic {outcome.topic} is kept in {outcome.data}", markup=False, soft_wrap=True)
@@ -104,4 +115,15 @@ def _tell(output: Output, story: Story) -> None:
         f"{story.failures:,} failures were injected and tried again",
     ):
         output.console.print(line, markup=False, soft_wrap=True)
-    output.console.print()
+
+
+def _tell_of_spark(output: Output, story: LiveStory) -> None:
+    """What Spark did."""
+    driven = story.driven
+    for line in (
+        f"{story.flights:,} flights streamed in and Spark read them: {driven.batches} batches, {story.seconds:.1f} s",
+        f"the query was stopped when {driven.stopped_at:,} were read, and its last batch was done again",
+        f"{story.delays:,} delays per carrier and hour written back, each once; "
+        f"{driven.archived:,} records archived as Parquet, {driven.archived_bytes / 1e6:.1f} MB",
+    ):
+        output.console.print(line, markup=False, soft_wrap=True)

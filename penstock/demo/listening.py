@@ -17,7 +17,7 @@ QUIET_S = 60.0
 """No record moved for so long: something is stuck."""
 
 
-def listen(roles: Sequence[Role], display: Display, until: Callable[[], bool]) -> None:
+def listen(roles: Sequence[Role], display: Display, until: Callable[[], bool], *, quiet_s: float = QUIET_S) -> None:
     """Hear `roles` and show what they say, until `until` is true. Raises a role's error, and DemoError when stuck."""
     moved, moved_at = -1, time.monotonic()
     while not until():
@@ -28,9 +28,9 @@ def listen(roles: Sequence[Role], display: Display, until: Callable[[], bool]) -
         total = sum(role.records for role in roles)
         if total != moved:
             moved, moved_at = total, time.monotonic()
-        elif time.monotonic() - moved_at > QUIET_S:
+        elif time.monotonic() - moved_at > quiet_s:
             where = ", ".join(f"{role.name}: {role.records:,}" for role in roles)
-            raise DemoError(f"no record moved for {QUIET_S:.0f} s ({where})")
+            raise DemoError(f"no record moved for {quiet_s:.0f} s ({where})")
 
 
 def all_done(roles: Sequence[Role]) -> bool:

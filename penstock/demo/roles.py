@@ -33,7 +33,10 @@ END_S = 2.0
 
 
 class Go(Struct, tag=True, frozen=True):
-    """Begin. Producers are told which share is theirs, consumers how to read and where to report."""
+    """Begin. Producers are told which share is theirs, consumers how to read and where to report.
+
+    Whoever writes a topic of its own is told its name, and whoever keeps files in which place.
+    """
 
     url: str
     topic: str
@@ -43,6 +46,8 @@ class Go(Struct, tag=True, frozen=True):
     group: str = ""
     delivery: Literal["auto", "push", "control", "mapped"] = "auto"
     report: str = ""
+    target: str = ""
+    place: str = ""
 
 
 class Stop(Struct, tag=True, frozen=True):

@@ -1,4 +1,4 @@
-"""The whole demo: a broker, the stream part, the queue part, the checks, the verdict.
+"""The whole demo: a broker, the stream part, the queue part, the Spark part, the checks, the verdict.
 
 Contract: returns what was measured and the differences found; raises penstock's errors when it could not be run.
 Nothing is left behind but the data directory that was asked for.
@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
 from ..clients import Client, connect
-from . import check_queue, flights
+from . import check_queue, flights, live
 from .broker import Broker
 from .check import differences
 from .display import Display
 from .expected import Expected, expected
+from .hours import Delays, Hour, delays
 from .late import Late, late
+from .live import Live, LiveStory
 from .queue import Queue, Story
 from .stream import Measured, Stream
 
 TOPIC = "flights"
 TASKS = "late-flights"
+LIVE = "live-flights"
+DELAYS = "delays"
 
 
 class Outcome(Struct, frozen=True):
@@ -37,18 +41,23 @@ class Outcome(Struct, frozen=True):
     expected: Expected
     measured: list[Measured]
     story: Story
+    live: LiveStory | None  # without Spark there is none
     differences: list[str]
 
 
-def run(display: Display, *, data: Path | None = None, most: int | None = None) -> Outcome:
+def run(display: Display, *, data: Path | None = None, most: int | None = None, spark: bool = True) -> Outcome:
     """Run the demo.
 
     Args:
         data: the broker's data directory, kept; a temporary one without.
         most: only the first so many flights.
+        spark: with the Spark part.
     """
-    display.say("starting a broker, two producers, a group of three consumers, a mapped reader, four workers")
-    content = flights.content()  # a missing package should be said before anything starts
+    content = flights.content()  # what is missing should be said before anything starts
+    if spark:
+        live.check()
+    started = "starting a broker, two producers, a group of three consumers, a mapped reader, four workers"
+    display.say(f"{started}, Spark" if spark else started)
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(_scratch()))
         broker = Broker(data or scratch / "data")
@@ -58,17 +67,26 @@ def run(display: Display, *, data: Path | None = None, most: int | None = None) 
         stack.callback(stream.close)
         queue = Queue(parsed, scratch, stream.roles)
         stack.callback(queue.close)
+        streaming = Live(parsed, scratch, [*stream.roles, *queue.workers]) if spark else None
+        if streaming:
+            stack.callback(streaming.close)
         wanted, wanted_late = expected(content, most=most), late(content, most=most)
         broker.wait()
         with connect(broker.unix) as client:
             topic = _free_name(client, TOPIC)
             with display:
                 stream.run(client, broker, topic, display)
+                if streaming:
+                    streaming.begin(client, broker, _free_name(client, LIVE), _free_name(client, DELAYS))
                 story, lost = _work(client, broker, queue, wanted_late, display)
+                told, wrong = None, []
+                if streaming:
+                    told, wrong = _follow(client, streaming, wanted, delays(content, most=most), display)
         found = [f"group of three: {line}" for line in differences(wanted, stream.group_report())]
         found += [f"mapped delivery: {line}" for line in differences(wanted, stream.mapped_report())]
         broker.drain()
-    return Outcome(stream.flights, topic, str(data or ""), wanted, stream.measured, story, found + lost)
+    found += lost + wrong
+    return Outcome(stream.flights, topic, str(data or ""), wanted, stream.measured, story, told, found)
 
 
 def _work(client: Client, broker: Broker, queue: Queue, wanted: Late, display: Display) -> tuple[Story, list[str]]:
@@ -76,6 +94,14 @@ def _work(client: Client, broker: Broker, queue: Queue, wanted: Late, display: D
     topic = _free_name(client, TASKS)
     story = queue.run(client, broker, topic, display)
     return story, [f"late flights: {line}" for line in check_queue.differences(client, topic, wanted)]
+
+
+def _follow(
+    client: Client, streaming: Live, wanted: Expected, hours: Mapping[Hour, Delays], display: Display
+) -> tuple[LiveStory, list[str]]:
+    """The Spark part: what happened, and what differs."""
+    story = streaming.run(client, display)
+    return story, [f"Spark: {line}" for line in streaming.differences(client, hours, wanted)]
 
 
 def _free_name(client: Client, wanted: str) -> str:

@@ -175,10 +175,11 @@ def test_members_of_a_group_share_a_topic_and_all_end_where_it_ends(
 
 @needs_flights
 def test_the_demo_runs_and_finds_everything_equal(tmp_path: Path) -> None:
-    found = run("demo", "--flights", "30000", "--json", "--data", str(tmp_path / "data"))
+    found = run("demo", "--no-spark", "--flights", "30000", "--json", "--data", str(tmp_path / "data"))
     assert (found.returncode, found.stderr) == (exits.OK, b"")
     outcome = json.loads(found.stdout)
     assert (outcome["equal"], outcome["flights"], outcome["differences"]) == (True, 30_000, [])
+    assert outcome["spark"] is None
     assert sum(carrier["flights"] for carrier in outcome["carriers"].values()) == 30_000
     assert [one["records"] for one in outcome["measured"]] == [30_000] * 3
     verified = run("log", "verify", str(tmp_path / "data"), "--json")
@@ -222,7 +223,7 @@ def test_damage_is_exit_code_5_and_repair_can_accept_it(start: Callable[[], Serv
 def test_a_demo_that_is_stopped_takes_its_processes_along(tmp_path: Path, number: signal.Signals) -> None:
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
     ours, theirs = os.pipe()  # held open by every process of the demo
-    command = [*PENSTOCK, "demo", "--data", str(tmp_path / "data")]
+    command = [*PENSTOCK, "demo", "--no-spark", "--data", str(tmp_path / "data")]
     with subprocess.Popen(command, env=environ, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         lock = tmp_path / "data" / "lock"
@@ -239,7 +240,7 @@ def test_a_demo_that_is_stopped_takes_its_processes_along(tmp_path: Path, number
 
 @needs_flights
 def test_a_demo_whose_broker_cannot_start_says_why(broker: Served) -> None:
-    found = run("demo", "--data", broker.ready["data"])
+    found = run("demo", "--no-spark", "--data", broker.ready["data"])
     assert (found.returncode, found.stdout) == (exits.FAILED, b"")
     (line,) = found.stderr.decode().splitlines()
     assert line.startswith("penstock: the broker ended with exit code 6: ")
