@@ -157,6 +157,16 @@ class Life:
         payload = staged(values, staging.number, first)
         self._send(lambda request: m.Produce(request, self._topic(name), partition), payload, answered)
 
+    def stage_late(self) -> None:
+        """A batch that comes once more when its stage is committed or dropped, as from a network that was slow."""
+        some = [each for each in self.stagings.values() if each.broken and each.sent]
+        if some:
+            staging = self.dice.choice(some)
+            end = self.dice.randint(1, len(staging.sent))
+            name, partition = staging.place
+            payload = staged(staging.sent[:end], staging.number, 0)
+            self._send(lambda request: m.Produce(request, self._topic(name), partition), payload, lambda answer: None)
+
     def commit(self) -> None:
         """Some stages that are whole, or not; an epoch that rises, mostly."""
         name = self.dice.choice(NAMES)
@@ -357,7 +367,8 @@ class Life:
 
 
 COMMANDS: list[Callable[[Life], None]] = [
-    *[Life.stage] * 10, *[Life.commit] * 8, *[Life.commit_again] * 3, Life.drop, *[Life.produce] * 2, Life.ask,
+    *[Life.stage] * 10, *[Life.stage_late] * 2, *[Life.commit] * 8, *[Life.commit_again] * 3, Life.drop,
+    *[Life.produce] * 2, Life.ask,
     Life.hold, *[Life.sync] * 3, Life.pass_time, Life.fill, *[Life.empty] * 3, Life.cool, *[Life.warm] * 3,
     Life.restart, Life.lose_power,
 ]  # fmt: skip
