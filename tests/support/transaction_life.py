@@ -229,7 +229,9 @@ class Life:
         least = max((wish.epoch for wish in self.wishes if wish.done and wish.name == name), default=-1)
 
         def answered(answer: Any) -> None:
-            assert isinstance(answer, m.TransactionState), answer
+            if isinstance(answer, m.Failure):
+                assert answer.code == "unavailable", answer  # nobody knows while a log of decisions is poisoned
+                return
             assert answer.epoch >= least, f"{answer.epoch} of {name} was decided last, {least} was answered"
 
         self._send(lambda request: m.AskTransaction(request, name), b"", answered)
@@ -242,7 +244,10 @@ class Life:
 
     def sync(self) -> None:
         self.rig.store.hold = False
-        self.rig.sync()
+        for log in self.rig.node.logs:
+            if log.poisoned is None:
+                log.sync()
+        self.rig.turn()
 
     def pass_time(self) -> None:
         seconds = self.dice.choice([0.3, 3.0, 30.0, 30.0, 4000.0])
@@ -267,6 +272,12 @@ class Life:
         for log, append in self.full:
             log.append = append
         self.full.clear()
+
+    def fail_sync(self) -> None:
+        """A sync fails: that log is poisoned until the node is opened anew."""
+        log = self.dice.choice(self.rig.node.logs[1:])
+        log.poison("fdatasync: I/O error")
+        self.note(log.path)
 
     def cool(self) -> None:
         """Pages are not in memory."""
@@ -309,6 +320,8 @@ class Life:
     def rest(self) -> None:
         """Everything is well again, for long enough; then all of it is looked at."""
         self.steps.append("rest")
+        if any(log.poisoned for log in self.rig.node.logs):
+            self._reopen("all")
         self.empty()
         self.warm()
         self.sync()
@@ -370,5 +383,5 @@ COMMANDS: list[Callable[[Life], None]] = [
     *[Life.stage] * 10, *[Life.stage_late] * 2, *[Life.commit] * 8, *[Life.commit_again] * 3, Life.drop,
     *[Life.produce] * 2, Life.ask,
     Life.hold, *[Life.sync] * 3, Life.pass_time, Life.fill, *[Life.empty] * 3, Life.cool, *[Life.warm] * 3,
-    Life.restart, Life.lose_power,
+    Life.restart, Life.lose_power, Life.fail_sync,
 ]  # fmt: skip
