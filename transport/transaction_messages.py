@@ -33,7 +33,7 @@ class CommitTransaction(Message, tag=100, frozen=True):
 
 
 class TransactionCommitted(Message, tag=101, frozen=True):
-    """Every record of the epoch can be read. `repeated`: an earlier one decided; stages of this one are not used."""
+    """Every record of the epoch can be read. `repeated`: others decided; stages of this one are not used."""
 
     request: Count
     epoch: Count  # the last one decided

@@ -105,8 +105,9 @@ class Transaction(Staging):
     def commit(self, timeout: Duration | None = None) -> bool:
         """Publish everything that was sent, and wait until it can be read.
 
-        Returns: True when this did it, False when the epoch or a later one was committed before: then nothing of this
-        transaction is published. After a lost connection it may be this very call that committed before.
+        Returns: True when it is published, also by an earlier call; False when the epoch or a later one was committed
+        before with other records: then nothing of this transaction is published. Where nothing was sent, and where a
+        later epoch was committed since, who committed before cannot be told: then it is False.
 
         Raises: StageLost when the broker does not have everything any more, and nothing is published then. After
         TimedOut, StorageFull, Poisoned and Unavailable it may have been decided, and is published later: the message

@@ -116,11 +116,12 @@ class TransactionCore(StagingCore):
         self.epoch = epoch
         self.fixed: list[Stage] | None = None  # what is committed, once that was begun
         self._own_name = own_name
+        self._published = False
 
     def commit(self, deadline: float) -> Steps[bool]:
-        """Publish everything, all or none. False when this epoch, or a later one, was committed before."""
+        """Publish everything, all or none. False when others committed this epoch, or a later one."""
         if self.ended == "committed":
-            return False
+            return self._published
         self.check_open()
         if self.fixed is None:
             self.fixed = yield from self._fix(deadline)
@@ -132,7 +133,8 @@ class TransactionCore(StagingCore):
         if not done:
             yield from super().give_up()
         self._end("committed")
-        return done or self._own_name
+        self._published = done or self._own_name
+        return self._published
 
     def give_up(self) -> Steps[None]:
         """See StagingCore. Once a commit was begun it may have been decided, and can be repeated."""

@@ -36,7 +36,7 @@ class TransactionVerbs:
         self.connection = connection
 
     def commit(self, name: str, epoch: int, stages: list[Stage], deadline: float) -> Steps[bool]:
-        """Publish stages, all or none. False when that epoch, or a later one, was committed already."""
+        """Publish stages, all or none. False when that epoch was committed with others, or a later one was."""
         if len(stages) > STAGES_MOST:
             raise LimitReached(
                 f"transaction {name} has {len(stages)} stages, one for each producer and partition, and a commit takes "

@@ -152,11 +152,13 @@ class Committing:
 
     def _repeat(self, home: Partition, peer: Peer, message: CommitTransaction, keys: Sequence[StageKey]) -> None:
         """The epoch, or a later one, is decided or about to be; perhaps by this very request, sent before."""
-        same = self._commits.of(message.transaction).get(message.epoch)
+        name, epoch = message.transaction, message.epoch
+        same = self._commits.of(name).get(epoch)
         if same is not None and same.stages == frozenset(keys):
             self._wait(home, peer, message, [same], repeated=False)
         else:
-            self._wait(home, peer, message, self._before(home, message), repeated=True)
+            own = home.ledger.head.transactions.is_last(name, epoch, keys)
+            self._wait(home, peer, message, self._before(home, message), repeated=not own)
 
     def _wait(
         self, home: Partition, peer: Peer, message: CommitTransaction, commits: Sequence[Commit], *, repeated: bool

@@ -9,10 +9,11 @@ for each name, and the stages of what is not finished; whoever decides keeps bot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 
-from msgspec import Struct
+from msgspec import Struct, msgpack
+from xxhash import xxh3_64_intdigest
 
 from .. import effects as fx
 
@@ -38,6 +39,13 @@ class Transaction(Struct, array_like=True):
     epoch: int  # the last one decided
     time_us: int  # when that was
     unfinished: list[Decision] = []  # in the order in which they were decided
+    stages: int = 0  # `fingerprint` of those of that epoch
+
+
+def fingerprint(stages: Iterable[StageKey]) -> int:
+    """Stands for these stages, in any order; 0 for none, or where a snapshot does not know. Their ids are random."""
+    ordered = sorted(stages)
+    return xxh3_64_intdigest(msgpack.encode(ordered)) if ordered else 0
 
 
 class TransactionTable:
@@ -60,13 +68,18 @@ class TransactionTable:
         known = self.by_name.get(name)
         return -1 if known is None else known.epoch
 
+    def is_last(self, name: str, epoch: int, stages: Sequence[StageKey]) -> bool:
+        """Whether just these stages, and some, are what the last epoch was decided with."""
+        known = self.by_name.get(name)
+        return known is not None and known.epoch == epoch and known.stages == fingerprint(stages) != 0
+
     def decided(self, effect: fx.TransactionDecided, time_us: int) -> None:
         """There is no way back. An epoch without stages is finished with that."""
         name = effect.transaction
         known = self.by_name.get(name)
         if known is None:
             known = self.by_name[name] = Transaction(name, 0, 0)
-        known.epoch, known.time_us = effect.epoch, time_us
+        known.epoch, known.time_us, known.stages = effect.epoch, time_us, fingerprint(effect.stages)
         if effect.stages:
             known.unfinished.append(Decision(effect.epoch, time_us, effect.stages))
             self._unfinished[name] = None

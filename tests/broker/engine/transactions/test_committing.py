@@ -66,10 +66,25 @@ def test_an_epoch_that_was_committed_is_answered_and_changes_nothing():
     for epoch in (5, 3, 0):
         again = put(rig, a, 2, b"again")
         assert commit(rig, "etl", epoch, again) == m.TransactionCommitted(rig._request, 5, True)
-    assert commit(rig, "etl", 5, first).repeated
     assert (rig.read(a), open_stages(rig)) == ([b"1"], 1)
     assert commit(rig, "etl", 6, again) == m.TransactionCommitted(rig._request, 6, False)
     assert rig.read(a) == [b"1", b"again"]
+
+
+@pytest.mark.parametrize("restarted", [None, False, True], ids=["at once", "in the log", "in a snapshot"])
+def test_who_decided_an_epoch_is_told_so_whenever_it_asks_again(restarted: bool | None):
+    rig, a, b = two_topics()
+    stages = [put(rig, a, 1, b"1"), put(rig, b, 2, b"2", b"3")]
+    commit(rig, "etl", 5, *stages)
+    if restarted is not None:
+        rig.restart(clean=restarted)
+    for again in (stages, stages[::-1]):
+        assert commit(rig, "etl", 5, *again) == m.TransactionCommitted(rig._request, 5, False)
+    for epoch, others in [(4, stages), (5, stages[:1]), (5, []), (5, [*stages, put(rig, a, 3, b"4")])]:
+        assert commit(rig, "etl", epoch, *others) == m.TransactionCommitted(rig._request, 5, True)
+    assert everything(rig, a, b) == [[b"1"], [], [b"2", b"3"]]
+    commit(rig, "etl", 6)
+    assert commit(rig, "etl", 5, *stages).repeated, "nobody knows any more"
 
 
 def test_a_resend_while_it_is_under_way_is_answered_with_it():
