@@ -16,6 +16,7 @@ import numpy as np
 
 from ..broker.engine.catalogue import CatalogueState, TopicEntry
 from ..broker.engine.ledger import entry_of
+from ..broker.engine.names import check_not_reserved, is_reserved
 from ..broker.errors import UnknownTopic
 from ..storage import layout, snapshots
 from ..storage.board import Board, Row, boot_id, is_alive
@@ -41,21 +42,22 @@ class Peek:
     # -- topics -----------------------------------------------------------------------------------------
 
     def topics(self, names: list[str]) -> list[Topic]:
-        """All topics, or those named. Raises UnknownTopic."""
+        """All topics but penstock's own, or those named. Raises UnknownTopic."""
         entries = {entry.name: entry for entry in self._catalogue().topics.values()}
         for name in names:
             if name not in entries:
                 raise UnknownTopic(
                     f"topic {name!r} does not exist in {self.data}: create it first, or list what there is"
                 )
-        chosen = [entries[name] for name in names] if names else sorted(entries.values(), key=lambda entry: entry.name)
-        return [self._describe(entry) for entry in chosen]
+        chosen = names or sorted(name for name in entries if not is_reserved(name))
+        return [self._describe(entries[name]) for name in chosen]
 
     def topic(self, id_: bytes) -> Topic:
-        """A topic by id. Raises UnknownTopic."""
+        """A topic by id. Raises UnknownTopic, InvalidTopic."""
         entry = self._catalogue().topics.get(id_)
         if entry is None:
             raise UnknownTopic(f"topic id {id_.hex()} does not exist in {self.data}: it was deleted")
+        check_not_reserved(entry.name)
         return self._describe(entry)
 
     def _catalogue(self) -> CatalogueState:

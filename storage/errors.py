@@ -43,7 +43,7 @@ class StorageError(Error):
 
 
 class InvalidTopic(StorageError):
-    """A topic name or a log's path that cannot be one."""
+    """A topic name or a log's path that cannot be one, or a topic of penstock's own."""
 
     code = "invalid_topic"
 

@@ -64,7 +64,7 @@ class Ends:
         return len(self._standing)
 
     def ask(self, peer: Peer, message: AskEnds, payload: Payload, now: Now) -> None:
-        """Answer, or wait. Raises Unavailable."""
+        """Answer, or wait. Raises InvalidTopic, Unavailable."""
         asked = [known.topic for known in message.topics]
         found = self._found(asked)
         if not message.wait_ms or is_news(message.topics, found):
@@ -116,8 +116,11 @@ class Ends:
         self._port.reply(question.peer, answer)
 
     def _found(self, asked: Sequence[bytes], gone: bytes = b"") -> list[list[End]]:
-        """The ends of topics; none of one that is not there. Raises Unavailable for a partition that is not open."""
-        topics = [None if id_ == gone else self._topics.by_id.get(id_) for id_ in asked]
+        """The ends of topics; none of one that is not there.
+
+        Raises InvalidTopic; Unavailable for a partition that is not open.
+        """
+        topics = [None if id_ == gone else self._topics.find(id_) for id_ in asked]
         return [[] if topic is None else _ends(topic) for topic in topics]
 
     # -- who waits ------------------------------------------------------------------------------------

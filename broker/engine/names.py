@@ -29,6 +29,12 @@ def is_reserved(name: str) -> bool:
     return name.startswith(RESERVED)
 
 
+def check_not_reserved(name: str) -> None:
+    """Raise InvalidTopic for a topic of penstock's own, which nobody uses by its id."""
+    if is_reserved(name):
+        raise InvalidTopic(f"topic {name} is penstock's own: it can be listed by its name, and nothing else")
+
+
 def check_name(what: str, name: str) -> None:
     """Raise InvalidRequest unless `name` may name a group, member or producer (`what` says which)."""
     if not _NAME.fullmatch(name):

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage.errors import Error, InvalidTopic
+from ...storage.errors import Error
 from ..errors import Unavailable, UnknownPartition, UnknownTopic
-from .names import is_reserved
+from .names import check_not_reserved, is_reserved
 from .partition import Partition
 from .settings import TopicSettings
 
@@ -70,11 +70,16 @@ class Topics:
 
     def get(self, id_: bytes) -> Topic:
         """A topic by id. Raises UnknownTopic, InvalidTopic."""
-        topic = self.by_id.get(id_)
+        topic = self.find(id_)
         if topic is None:
             raise UnknownTopic(f"topic id {id_.hex()} is unknown: it was deleted, or belongs to another broker")
-        if topic.reserved:
-            raise InvalidTopic(f"topic {topic.name} is penstock's own: it can be listed by its name, and nothing else")
+        return topic
+
+    def find(self, id_: bytes) -> Topic | None:
+        """A topic by id, None when it is not there. Raises InvalidTopic."""
+        topic = self.by_id.get(id_)
+        if topic is not None:
+            check_not_reserved(topic.name)
         return topic
 
     def named(self, name: str) -> Topic:

@@ -12,7 +12,7 @@ from penstock.clients import TimedOut, connect
 from penstock.clients.local_store import LocalStore
 from penstock.clients.peek import Peek
 from penstock.storage import Files, LogWriter
-from penstock.storage.errors import AlreadyOpen, BadChecksum, ForeignDirectory, NewerFormat, OutOfBounds
+from penstock.storage.errors import AlreadyOpen, BadChecksum, ForeignDirectory, InvalidTopic, NewerFormat, OutOfBounds
 from support.processes import Serving
 
 MANY = [b"%06d" % number for number in range(2000)]
@@ -64,6 +64,18 @@ def test_reading_locks_writes_and_creates_nothing(filled):
     finally:
         os.chmod(filled, 0o700)
     assert {path: path.stat().st_mtime_ns for path in filled.rglob("*")} == before
+
+
+def test_topics_of_penstocks_own_are_listed_to_who_names_them_and_nothing_else(filled):
+    with connect(f"file://{filled}") as client:
+        with client.transaction() as transaction:
+            transaction.producer("t").send(b"one more")
+        own = client.topic("__txn").id
+    with connect(f"file://{filled}") as client:
+        assert [topic.name for topic in client.topics()] == ["t"]
+        assert client.topic("__txn").id == own
+        with pytest.raises(InvalidTopic, match="topic __txn is penstock's own"):
+            client.ends(["__txn"])
 
 
 def test_a_directory_that_is_not_there_is_empty_until_something_is_made(data):

@@ -50,6 +50,15 @@ def test_a_topic_that_is_not_there_has_none():
     assert ends(rig, ask(rig, m.Known(gone, [5]), m.Known(topic, [1]), wait_ms=5000)) == [[], [(0, 1, 1)]]
 
 
+def test_topics_of_penstocks_own_are_not_told_of():
+    rig, topic = filled(1)
+    rig.ask(m.CommitTransaction, "etl", 1, [])
+    own = rig.ask(m.ListTopics, ["__txn"]).topics[0].topic
+    (answer,) = rig.answers(ask(rig, m.Known(topic), m.Known(own)))
+    assert isinstance(answer, m.Failure)
+    assert (answer.code, "__txn is penstock's own" in answer.message) == ("invalid_topic", True)
+
+
 @pytest.mark.parametrize("known", [[], [3], [2, 1], [1, 1], [2, 0, 0]])
 def test_what_differs_from_what_is_known_is_told_at_once(known: list[int]):
     rig, topic = filled(2, 0)
