@@ -133,6 +133,8 @@ def dead_letters(
     """
     if (target is None) != (checkpoint is None) or (target is not None and group is not None):
         raise click.UsageError("--into goes with --checkpoint, and with a dead topic in place of --group")
+    if target is None and (how.every_s or how.most):
+        raise click.UsageError("--every and --max-records go with --into: without it what is there now is counted")
     with running(session, [topic] if target is None else [topic, target], how, "counted") as run:
         from ..spark.pipelines import by_reason, count_dead_letters, dead_letters
 
@@ -167,6 +169,8 @@ def compact(
     """Keep the latest record of each key of TOPIC --to a directory, or append it --into a topic."""
     if (directory is None) == (target is None) or (target is not None and checkpoint is None):
         raise click.UsageError("say where to: --to DIRECTORY, or --into TOPIC with --checkpoint DIRECTORY")
+    if target is not None and deletes is not None:
+        raise click.UsageError("--deletes goes with --to: a topic keeps what was appended to it")
     with running(session, [topic] if target is None else [topic, target], how, "compacted") as run:
         from ..spark.pipelines import compact, compact_into
 

@@ -1,8 +1,7 @@
 """A fixed range of records in portions that are each written at once. Pure.
 
 Idea: a portion takes the same share of every partition, so that all of them move on together, and it is computed from
-the
-range and the number of portions alone: portion 7 has the same records whenever it is asked for.
+the range and the number of portions alone: portion 7 has the same records whenever it is asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hundreds of random lives of transactions, with full disks, cold pages, kills and power cuts at any time.
+"""Random lives of transactions, with full disks, cold pages, kills and power cuts at any time.
 
 `Life(seed).run(STEPS)` replays a failure; its message has the seed and the last steps.
 """
