@@ -32,7 +32,7 @@ class Sender(Protocol):
     def send_many_nowait(self, values: pa.Table, /) -> int: ...
 
 
-class Shelf:
+class Gathered:
     """What is gathered for one topic."""
 
     def __init__(self, sender: Sender) -> None:
@@ -52,35 +52,35 @@ class Rows:
         self.count = 0
         self._layout = layout
         self._sender_of = sender_of
-        self._shelves: dict[str, Shelf] = {}
-        self._gathered = 0
+        self._by_topic: dict[str, Gathered] = {}
+        self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take one batch of Spark's. Raises InvalidBatch for rows that cannot be records, and what sending raises."""
         for topic, part in by_topic(batch, self._layout):
-            shelf = self._shelves.get(topic)
-            if shelf is None:
-                shelf = self._shelves[topic] = Shelf(self._sender_of(topic))
-            shelf.batches.append(part)
-            shelf.size += part.nbytes
-            self._gathered += part.nbytes
-            if shelf.is_worth_sending:
-                self._send(shelf)
+            waiting = self._by_topic.get(topic)
+            if waiting is None:
+                waiting = self._by_topic[topic] = Gathered(self._sender_of(topic))
+            waiting.batches.append(part)
+            waiting.size += part.nbytes
+            self._bytes += part.nbytes
+            if waiting.is_worth_sending:
+                self._send(waiting)
         self.count += batch.num_rows
-        if self._gathered > GATHERED_BYTES_MAX:
+        if self._bytes > GATHERED_BYTES_MAX:
             self.send()
 
     def send(self) -> None:
         """Hand over whatever is gathered."""
-        for shelf in self._shelves.values():
-            if shelf.batches:
-                self._send(shelf)
+        for waiting in self._by_topic.values():
+            if waiting.batches:
+                self._send(waiting)
 
-    def _send(self, shelf: Shelf) -> None:
-        batches, shelf.batches = shelf.batches, []
-        self._gathered -= shelf.size
-        shelf.size = 0
-        shelf.sender.send_many_nowait(pa.Table.from_batches(batches))
+    def _send(self, waiting: Gathered) -> None:
+        batches, waiting.batches = waiting.batches, []
+        self._bytes -= waiting.size
+        waiting.size = 0
+        waiting.sender.send_many_nowait(pa.Table.from_batches(batches))
 
 
 def by_topic(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -109,11 +109,6 @@ class TransactionTable:
         found = [(name, each) for name in self._unfinished for each in self.by_name[name].unfinished]
         return sorted(found, key=lambda each: (each[1].time_us, each[0], each[1].epoch))
 
-    @property
-    def unfinished_count(self) -> int:
-        """How many of them."""
-        return sum(len(self.by_name[name].unfinished) for name in self._unfinished)
-
     def outlived(self, lasting_us: int, fleeting_us: int, most: int) -> list[str]:
         """Finished names of which nothing was decided since a time (of either sort), the oldest of each first."""
         found = [*self._older(self._lasting, lasting_us), *self._older(self._fleeting, fleeting_us)]

@@ -206,9 +206,9 @@ def test_a_finish_that_could_not_be_logged_is_logged_by_a_later_pass():
 
     log.append = full
     assert commit(rig, "etl", 2, only).repeated is False
-    assert home(rig, "etl").ledger.applied.transactions.unfinished_count == 1
+    assert len(home(rig, "etl").ledger.applied.transactions.unfinished()) == 1
     rig.pass_time(3)
-    assert home(rig, "etl").ledger.applied.transactions.unfinished_count == 0
+    assert len(home(rig, "etl").ledger.applied.transactions.unfinished()) == 0
 
 
 # -- failed syncs and damage ---------------------------------------------------------------------------
