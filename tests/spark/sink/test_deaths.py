@@ -35,7 +35,7 @@ rows.writeStream.format("halting").options(**options).trigger(availableNow=True)
 """
 
 
-@pytest.mark.parametrize("step", ["staged", "committed"])
+@pytest.mark.parametrize("step", [pytest.param("staged", marks=pytest.mark.soak), "committed"])
 def test_a_driver_that_is_killed_at_its_commit_loses_nothing_and_doubles_nothing(
     query: Query, lines: Lines, client: Client, topic: str, driver: Callable[..., Driver], tmp_path: Path, step: str
 ) -> None:
