@@ -91,7 +91,10 @@ class TransactionTable:
         """All stages of an epoch are published."""
         known = self.by_name.get(name)
         if known is not None:
-            known.unfinished = [decision for decision in known.unfinished if decision.epoch != epoch]
+            places = (place for place, decision in enumerate(known.unfinished) if decision.epoch == epoch)
+            place = next(places, None)  # mostly the first one
+            if place is not None:
+                del known.unfinished[place]
             if not known.unfinished:
                 self._unfinished.pop(name, None)
 

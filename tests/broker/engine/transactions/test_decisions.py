@@ -38,6 +38,26 @@ def test_what_is_unfinished_comes_in_the_order_in_which_it_was_decided():
     assert unfinished(table) == [("a", 5)]
 
 
+def test_epochs_are_finished_in_any_order_and_once():
+    table = TransactionTable()
+    for epoch in range(5):
+        decided(table, "a", epoch, 10 + epoch)
+    for epoch, left in [(0, [1, 2, 3, 4]), (3, [1, 2, 4]), (3, [1, 2, 4]), (1, [2, 4]), (7, [2, 4]), (4, [2]), (2, [])]:
+        table.finished("a", epoch)
+        assert unfinished(table) == [("a", each) for each in left]
+
+
+def test_only_the_very_stages_of_the_last_epoch_are_its_own():
+    table = TransactionTable()
+    decided(table, "a", 1, 10, stages=2)
+    own = [(TOPIC, 0, 100), (TOPIC, 1, 101)]
+    assert table.is_last("a", 1, own)
+    assert table.is_last("a", 1, own[::-1])
+    assert not any(table.is_last(*each) for each in [("a", 1, own[:1]), ("a", 0, own), ("b", 1, own), ("a", 1, [])])
+    decided(table, "a", 2, 11, stages=0)
+    assert not table.is_last("a", 2, []), "nobody can be told from anybody by nothing"
+
+
 def test_an_epoch_without_stages_is_finished_when_it_is_decided():
     table = TransactionTable()
     decided(table, "a", 1, 10, stages=0)
