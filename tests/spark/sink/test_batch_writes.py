@@ -199,15 +199,16 @@ def test_a_task_that_is_tried_again_writes_its_rows_once(
     assert sorted(map(int, texts(client, topic))) == list(range(40_000))
 
 
-def test_at_least_once_such_a_task_writes_some_rows_twice(
+def test_at_least_once_such_a_task_loses_no_row_and_may_write_some_twice(
     spark: SparkSession, client: Client, url: str, new_topic: NewTopic
 ) -> None:
+    """Whether an attempt that fails has sent its rows by then is a race between the worker that sends and its end."""
     topic = new_topic()
     rows = numbered(spark, 40_000).mapInArrow(failing(1), "value string")
     write(rows, url, topic, delivery="at-least-once")
     found = Counter(map(int, texts(client, topic)))
     assert sorted(found) == list(range(40_000))
-    assert max(found.values()) == 2
+    assert max(found.values()) <= 2
 
 
 def test_of_a_write_that_fails_nobody_reads_anything(
