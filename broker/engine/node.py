@@ -167,7 +167,7 @@ class Node:
                 agenda.advanced[ledger] = agenda.grown[ledger] = None
                 self._queues.advanced(ledger)
             if not ledger.in_flight:
-                del agenda.unsettled[ledger]
+                agenda.unsettled.pop(ledger, None)  # the catalogue's may have closed it: its topic is deleted
         for partition in self._house.take_moved():
             self._fetching.end_moved(partition)
             self._ends.end_moved(partition)

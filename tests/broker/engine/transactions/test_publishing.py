@@ -319,6 +319,23 @@ def test_a_topic_that_is_deleted_while_a_disk_is_full_lets_the_commit_end():
     assert (rig.read(b), state(rig, "etl")) == ([b"2"], (1, True))
 
 
+def test_what_is_published_while_its_topic_is_being_deleted_goes_with_it():
+    """Both are synced in one turn, the deletion first."""
+    rig = Rig()
+    topic = rig.topic()
+    commit(rig, "first", 1)
+    only = put(rig, topic, 1, b"1")
+    rig.store.hold = True
+    request = send_commit(rig, "etl", 1, only)
+    rig.send(m.DeleteTopic(rig.next_request(), topic))
+    rig.turn(1)
+    home(rig, "etl").log.sync()
+    rig.turn(2)
+    assert partition(rig, topic).ledger.in_flight, "published, not durable"
+    rig.sync()
+    assert (answer_to(rig, request), state(rig, "etl")) == (m.TransactionCommitted(request, 1, False), (1, True))
+
+
 def test_a_topic_that_was_deleted_before_the_decision_stood_is_none_of_its_business():
     rig = Rig()
     a, b = rig.topic("a"), rig.topic("b")
