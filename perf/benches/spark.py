@@ -31,7 +31,6 @@ PARTITIONS = 4
 STEP = 100_000
 IDLE_S = 8.0
 PARQUET, KAFKA, LOOSE = "spark.read.parquet", kafka.SYSTEM.name, "at least once"
-NOTE = "through Spark's own Kafka source"
 
 _topics = count()
 
@@ -111,7 +110,7 @@ def _batches(lab: Lab, stored: Stored) -> Iterator[Row]:
             KAFKA: _kafka(lab, stored, count, read),
         },
         ratio_goals={PARQUET: 1.0, KAFKA: 2.0},
-        note=f"{count:,} rows; {KAFKA} {NOTE}",
+        note=f"{count:,} rows; {_through()}",
         stated="spark, batch",
     )
     yield Row(
@@ -133,6 +132,10 @@ def _as_it_is(sample: Sample) -> Iterator[Sample]:
 def _here(sample: Sample) -> Beside[Sample]:
     """A peer that needs no server."""
     return lambda: _as_it_is(sample)
+
+
+def _through() -> str:
+    return f"{KAFKA} through Spark's own source {kafka.connector_version()}"
 
 
 def _kafka(lab: Lab, stored: Stored, rows: int, measure: Callable[[Place], float]) -> Beside[Sample]:
@@ -185,7 +188,7 @@ def _streams(lab: Lab, stored: Stored) -> Iterator[Row]:
         more_is_better=False,
         peers={KAFKA: _kafka(lab, stored, few, overhead)},
         ratio_goals={KAFKA: 1.0},
-        note=f"median of {BATCHES - 1} batches of {FEW} rows; {KAFKA} {NOTE}",
+        note=f"median of {BATCHES - 1} batches of {FEW} rows; {_through()}",
         stated="spark, overhead",
     )
     yield Row(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-LIBRARIES = ("penstock", "pyzmq", "numpy", "pyarrow", "msgspec", "msgpack", "xxhash", "posix-ipc")
+LIBRARIES = ("penstock", "pyzmq", "numpy", "pyarrow", "msgspec", "msgpack", "xxhash", "posix-ipc", "pyspark")
 
 
 def facts(directory: Path) -> dict[str, object]:

@@ -98,6 +98,12 @@ def connector() -> list[Path]:
     return sorted(jars().with_name("spark-kafka").glob("*.jar"))
 
 
+def connector_version() -> str:
+    """Of that source."""
+    found = [match[1] for path in connector() if (match := re.match(r"spark-sql-kafka-.+-([\d.]+)\.jar", path.name))]
+    return ", ".join(found) or "absent"
+
+
 class Kafka(System):
     """One topic of one partition. What is durable is a setting of the topic, remembered for the node's lifetime."""
 
