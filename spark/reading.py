@@ -68,12 +68,15 @@ class SpanReader:
 
     def _batches(self, span: Span) -> Iterator[tuple[Batch, int]]:
         """The batches that overlap the span, and the first offset that is wanted of each; gaps are settled."""
+        last: Batch | None = None
         while span.rows > 0:
             try:
-                for batch in self._range(span):
-                    yield batch, span.begin.offset
-                    span = span._replace(begin=Position(batch.end_offset, batch.term))
+                for last in self._range(span):
+                    yield last, span.begin.offset
+                return
             except (OutOfBounds, Diverged, Corrupt, UnknownTopic) as error:
+                if last is not None and last.end_offset > span.begin.offset:
+                    span = span._replace(begin=Position(last.end_offset, last.term))
                 losses: list[str] = []
                 span = self._behind(span, error, losses)
                 settle(losses, self._options.fail_on_data_loss)
