@@ -27,7 +27,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """One or more for each partition of a topic that holds something to read."""
         pieces = divide(self._wanted(), self._options.min_partitions, self._options.max_partition_rows)
-        return [SpanPartition(span) for span in pieces]
+        return [SpanPartition([span]) for span in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one of them."""

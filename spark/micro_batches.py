@@ -20,7 +20,7 @@ from ..storage.errors import OutOfBounds
 from .limits import Limits
 from .losses import settle
 from .offsets import Offsets, Place, Position, Positions
-from .planning import Beginning, Span, Topic, beginning, divide, end_of, offsets, spans
+from .planning import Beginning, Span, Topic, beginning, divide, end_of, offsets, spans, together
 from .source_options import LATEST, SourceOptions
 from .starting import by_topic, latest, starting
 from .subscription import Subscription
@@ -136,6 +136,11 @@ class MicroBatches:
         found, losses = spans(start, end, self._subscription.now(end))
         settle(losses, self._options.fail_on_data_loss)
         return divide(found, self._options.min_partitions, self._options.max_partition_rows)
+
+    def tasks(self, start: Offsets, end: Offsets) -> list[list[Span]]:
+        """The same by task. Few records of several partitions are one task's, unless options ask for more of them."""
+        found, asked = self.plan(start, end), self._options.min_partitions or self._options.max_partition_rows
+        return [[span] for span in found] if asked else together(found)
 
     def commit(self, end: Offsets) -> None:
         """Everything up to `end` is done: the cursor moves there."""

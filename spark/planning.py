@@ -16,6 +16,9 @@ from typing import NamedTuple
 from ..clients.descriptions import End
 from .offsets import Offsets, Place, Position, Positions
 
+FEW_ROWS = 1000
+"""Records that one task reads although several partitions have them; however large they are, that is soon done."""
+
 
 class Topic(NamedTuple):
     """A topic as the broker has it now: its partitions that are read, by number."""
@@ -173,6 +176,22 @@ def divide(spans: Sequence[Span], least: int | None, most_rows: int | None) -> l
     counts = [-(-span.rows // (most_rows or span.rows or 1)) for span in spans]
     _raise_to(counts, [span.rows for span in spans], least or 0)
     return [piece for span, count in zip(spans, counts, strict=True) for piece in _cut_evenly(span, count)]
+
+
+def together(spans: Sequence[Span]) -> list[list[Span]]:
+    """Spans by the task that reads them: neighbours that have few records together share one.
+
+    A task costs Spark tens of milliseconds of Python, in which one of them reads tens of thousands of records.
+    """
+    tasks: list[list[Span]] = []
+    rows = FEW_ROWS
+    for span in spans:
+        rows += span.rows
+        if rows > FEW_ROWS:
+            tasks.append([])
+            rows = span.rows
+        tasks[-1].append(span)
+    return tasks
 
 
 def _raise_to(counts: list[int], rows: list[int], least: int) -> None:

@@ -1,14 +1,14 @@
-"""What a task does: read one span of one partition, and hand it to Spark as Arrow batches.
+"""What a task does: read spans of partitions, mostly one, and hand them to Spark as Arrow batches.
 
 Idea: a task knows all that it needs: Spark hands it over as it stands, and nothing of the driver's is there. Each
 process keeps one client for all of its tasks. Where the broker's files can be mapped they are, and the values that
 Spark is handed lie in them.
-Contract: exactly the records of the span come out, in order; those that are gone are settled as the query wants it.
+Contract: exactly the records of the spans come out, in order; those that are gone are settled as the query wants it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -35,9 +35,9 @@ DELIVERIES: dict[str, Delivery] = {"auto": "auto", "true": "mapped", "false": "c
 
 @dataclass
 class SpanPartition(InputPartition):
-    """A span as Spark hands it to a task."""
+    """Spans as Spark hands them to a task."""
 
-    span: Span
+    spans: Sequence[Span]
 
 
 class SpanReader:
@@ -56,10 +56,13 @@ class SpanReader:
         return client_of(self.url, self._options.timeout_s)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """All of a partition's span. Where there was nothing to plan Spark hands over one that is none."""
-        if not isinstance(partition, SpanPartition):
-            return
-        span, moments = partition.span, self.moments
+        """All spans of a task. Where there was nothing to plan Spark hands over a partition that is none of ours."""
+        if isinstance(partition, SpanPartition):
+            for span in partition.spans:
+                yield from self._read(span)
+
+    def _read(self, span: Span) -> Iterator[pa.RecordBatch]:
+        moments = self.moments
         rows = Rows(to_arrow_schema(self._schema, timezone="UTC"), self._names, *span.place)
         for batch, begin in self._batches(span):
             if moments.may_hold(batch):

@@ -59,7 +59,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a micro-batch."""
-        return [SpanPartition(span) for span in self._batches.plan(decode(start), decode(end))]
+        return [SpanPartition(spans) for spans in self._batches.tasks(decode(start), decode(end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one of them."""

@@ -354,3 +354,12 @@ def test_the_newest_offsets_are_those_seen_last(client, stream):
     newest = run.newest()
     assert newest is not None
     assert ends(newest) == {"t-0": 2}
+
+
+def test_few_records_are_read_by_one_task_unless_more_are_asked_for(client, stream):
+    client.create_topic("t", partitions=2)
+    fill(client, 2)
+    fill(client, 3, partition=1)
+    end = stream(starting_offsets="earliest").next(NEW, limited=False)
+    assert [[span.rows for span in spans] for spans in stream().tasks(NEW, end)] == [[2, 3]]
+    assert [[span.rows for span in spans] for spans in stream(min_partitions=2).tasks(NEW, end)] == [[2], [3]]

@@ -7,7 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from penstock.clients.descriptions import End
 from penstock.spark.offsets import NEW, Offsets, Place, Position, Positions
-from penstock.spark.planning import Span, Topic, beginning, clipped, divide, offsets, places, share, spans
+from penstock.spark.planning import (
+    FEW_ROWS,
+    Span,
+    Topic,
+    beginning,
+    clipped,
+    divide,
+    offsets,
+    places,
+    share,
+    spans,
+    together,
+)
 
 A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)
 
@@ -223,3 +235,25 @@ def test_only_the_first_piece_knows_the_term_before_it():
     first, second = divide([Span(A0, "x", Position(4, 2), 10)], 2, None)
     assert first == Span(A0, "x", Position(4, 2), 7)
     assert second == Span(A0, "x", Position(7), 10)
+
+
+def few(*rows: int) -> list[Span]:
+    return [Span(Place("a", number), "x", Position(0), count) for number, count in enumerate(rows)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "tasks"),
+    [
+        ([], []),
+        ([5], [1]),
+        ([5, 5, 5], [3]),
+        ([FEW_ROWS, 1], [1, 1]),
+        ([1, FEW_ROWS - 1, 1], [2, 1]),
+        ([1, 1_000_000, 1, 1], [1, 1, 2]),
+    ],
+)
+def test_neighbours_with_few_records_share_a_task_and_nothing_is_lost(rows: list[int], tasks: list[int]):
+    wanted = few(*rows)
+    found = together(wanted)
+    assert [len(spans) for spans in found] == tasks
+    assert [span for spans in found for span in spans] == wanted

@@ -65,14 +65,14 @@ def span(client: Client, topic: str, begin: int, end: int, term: int = -1) -> Sp
 
 
 def offsets(reader: SpanReader, wanted: Span) -> list[int]:
-    batches = list(reader.read(SpanPartition(wanted)))
+    batches = list(reader.read(SpanPartition([wanted])))
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 
 def test_all_of_a_span_is_read_and_nothing_else(reader, client, new_topic):
     topic = new_topic()
     fill(client, topic, 20)
-    (batch,) = reader().read(SpanPartition(span(client, topic, 3, 17)))
+    (batch,) = reader().read(SpanPartition([span(client, topic, 3, 17)]))
     assert batch.column("offset").to_pylist() == list(range(3, 17))
     assert batch.column("value").to_pylist() == [b"%d" % number for number in range(3, 17)]
 
