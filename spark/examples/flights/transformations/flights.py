@@ -24,7 +24,8 @@ def spark() -> SparkSession:
 @dp.table
 def flights() -> DataFrame:
     """Each flight once, with the time of its record."""
-    records = spark().readStream.format("penstock").option("subscribe", "flights").load()
+    reader = spark().readStream.format("penstock").option("subscribe", "flights")
+    records = reader.option("startingOffsets", "earliest").load()
     flight = F.from_json(F.col("value").cast("string"), FLIGHT)
     return records.select("timestamp", flight.alias("flight")).select("timestamp", "flight.*")
 
