@@ -178,7 +178,7 @@ class Housekeeping:
         log, store = partition.log, self._house.store
         below = log.expired(partition.seq)
         if not below:
-            return False
+            return log.durable < partition.seq  # of what is not durable nobody can tell yet
         carrier = self._queues.carrier
         bound, staged = carrier.bound(partition), self._needed_staged(partition) - 1
         gone = log.expired(min(store.covered(log), bound, staged))

@@ -47,6 +47,24 @@ def test_old_records_go_by_a_logged_decision_and_stay_gone(settings: dict[str, A
         assert (rig.partition(topic).first, rig.read(topic)) == (first, values)
 
 
+def test_what_becomes_durable_late_goes_although_nothing_more_is_written():
+    rig = Rig()
+    topic = rig.topic(segment_bytes=1 << 16, retention_bytes=100_000, commit="written")
+    rig.store.hold = True
+    for _ in range(30):
+        rig.produce(topic, [b"x" * 10_000])
+    rig.pass_time(20)
+    assert rig.partition(topic).first > 0, "so it is decided"
+    before = len(segments(rig, topic))
+    rig.pass_time(20)
+    assert len(segments(rig, topic)) == before, "nothing is removed that a power cut may need"
+    rig.store.hold = False
+    for log in rig.node.logs:
+        log.sync()
+    rig.pass_time(20)
+    assert len(segments(rig, topic)) < before
+
+
 def test_segments_go_only_when_the_second_newest_snapshot_covers_them():
     rig, topic = filled(retention_s=10.0)
     removed = []
