@@ -130,8 +130,7 @@ def running(session: Session, topics: Sequence[str], how: How, verb: str) -> Ite
             show = functools.partial(_update, status, verb)
         else:
             show = functools.partial(_tell, session)
-        spark = spark_session(f"penstock spark {verb}", master=how.master, settings=how.settings)
-        stack.callback(spark.stop)
+        spark = spark_session(f"penstock spark {verb}", master=how.master, settings=how.settings)  # ends with us
         run = Running(session, spark, how, show)
         stack.enter_context(run.listening())
         yield run

@@ -51,7 +51,7 @@ def mixed(count: int, seed: int) -> list[pa.RecordBatch]:
 
 
 def test_every_record_is_in_the_file_of_its_place_in_order(tmp_path):
-    batches = mixed(2000, seed=7)
+    batches = mixed(700, seed=7)
     expected = defaultdict(list)
     for row in pa.Table.from_batches(batches).to_pylist():
         hour = int(row["timestamp"].timestamp() * 1_000_000) // HOUR_US
@@ -71,10 +71,10 @@ def test_every_record_is_in_the_file_of_its_place_in_order(tmp_path):
 
 
 def test_names_are_of_the_content_and_no_two_files_share_one(tmp_path):
-    files = written(mixed(2000, seed=8), tmp_path)
+    files = written(mixed(700, seed=8), tmp_path)
     assert len({file.path for file in files}) == len(files)
     (tmp_path / "again").mkdir()
-    again = written(mixed(2000, seed=8), tmp_path / "again")
+    again = written(mixed(700, seed=8), tmp_path / "again")
     assert sorted(file.path for file in again) == sorted(file.path for file in files)
     assert {file.staged for file in again}.isdisjoint(file.staged for file in files)
 

@@ -13,16 +13,75 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import penstock.spark
 import pyarrow.dataset as ds
 import pytest
+from penstock.cli import exits
+from penstock.cli.app import run
 from penstock.spark import java
 from penstock.spark.jvm import descendants
 from support.servers import end_of
+from support.topics import texts
 
-pytestmark = [
-    pytest.mark.skipif(bool(java.missing()), reason=java.missing() or "-"),
-    pytest.mark.timeout(300),
-]
+Command = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def command(spark, url, monkeypatch, capsysbinary) -> Command:
+    """Runs `penstock spark ... --json` in the session of the tests. Returns the lines it wrote."""
+    monkeypatch.setattr(penstock.spark, "session", lambda name, *, master, settings: spark)
+
+    def call(*words: object) -> list[dict[str, Any]]:
+        assert run(["spark", *map(str, words), "--url", url, "--json"]) == 0
+        written = capsysbinary.readouterr()
+        assert written.err == b""
+        return [json.loads(line) for line in written.out.splitlines()]
+
+    return call
+
+
+def test_an_archive_is_written_and_replayed(command, client, new, fill, tmp_path):
+    topic, again = fill(new(), 90), new()
+    *progress, last = command("archive", topic, "--to", tmp_path / "a", "--max-records", 50)
+    assert [line["event"] for line in progress] == ["progress", "progress"]
+    assert (last["event"], last["batches"], last["records"], last["lag"]) == ("archived", 2, 90, 0)
+    assert sum(last["ends"][topic].values()) == 90
+    *_, last = command("replay", again, "--archive", tmp_path / "a", "--checkpoint", tmp_path / "c")
+    assert (last["event"], last["records"], last["lag"]) == ("replayed", 90, 0)
+    assert sorted(texts(client, again)) == sorted(texts(client, topic))
+
+
+def test_the_latest_are_kept(command, client, new, fill, tmp_path):
+    topic, target = fill(new(), 90), new()
+    *_, last = command("compact", topic, "--to", tmp_path / "t", "--deletes", "value = 'value 89'")
+    assert (last["event"], last["records"]) == ("compacted", 90)
+    assert numbers(tmp_path / "t" / "current") == list(range(80, 89))
+    *_, last = command("compact", topic, "--into", target, "--checkpoint", tmp_path / "c")
+    assert (last["event"], last["records"]) == ("compacted", 90)
+    assert sorted(texts(client, target)) == [f"value {number}" for number in range(80, 90)]
+
+
+def test_counts_are_made(command, client, new, fill, tmp_path):
+    topic, counts, dead = fill(new(), 90), new(1), new()
+    options = ["--window", "1 hour", "--late", "1 minute", "--by", "'all'", "--checkpoint", tmp_path / "c"]
+    *_, last = command("rollup", topic, counts, *options)
+    assert (last["event"], last["records"]) == ("counted", 90)
+    assert [json.loads(text)["records"] for text in texts(client, counts)] == [40, 20]
+    with client.producer(dead) as producer:
+        producer.send(b"", headers={"penstock-dead-reason": b"lost 17", "penstock-dead-time": b"1000000"})
+    (row,) = command("dead-letters", dead, "--window", "1 day")
+    assert (row["reason"], row["dead"], row["from"]) == ("lost #", 1, "1970-01-01T00:00:00")
+    assert command("dead-letters", dead, "--into", counts, "--checkpoint", tmp_path / "d")[-1]["records"] == 1
+
+
+def test_what_spark_says_is_one_sentence_and_the_rest_is_in_a_file(command, url, new, tmp_path, capsysbinary):
+    words = ["rollup", new(), new(1), "--by", "nonsense(", "--checkpoint", str(tmp_path / "c")]
+    assert run(["spark", *words, "--url", url]) == exits.FAILED
+    first, second = capsysbinary.readouterr().err.decode().splitlines()
+    assert second.startswith("penstock: Spark says: [PARSE_SYNTAX_ERROR]")
+    path = Path(first.removeprefix("penstock: what Spark wrote is in "))
+    assert path.is_file()
+    path.unlink()
 
 
 class Program:
@@ -84,6 +143,8 @@ def numbers(directory: Path) -> list[int]:
     return sorted(int(value.split()[1]) for value in values)
 
 
+@pytest.mark.soak
+@pytest.mark.skipif(bool(java.missing()), reason=java.missing() or "-")
 def test_an_archive_that_is_killed_goes_on_until_it_is_interrupted(url, client, new, fill, tmp_path):
     topic, words = fill(new(), 1000), ["--every", "100ms", "--max-records", "200", "--cursor", "archive"]
     with running(url, "archive", topic, "--to", str(tmp_path / "a"), *words) as program:
