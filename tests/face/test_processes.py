@@ -230,7 +230,7 @@ def test_a_demo_that_is_stopped_takes_its_processes_along(tmp_path: Path, number
         while not lock.exists():
             assert process.poll() is None
         process.send_signal(number)
-        process.wait(30)
+        process.wait(90)
     with os.fdopen(ours, "rb") as said:
         assert said.read() == b"", "the pipe ends when the last process has ended"
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}.get(number, -number)
