@@ -144,6 +144,15 @@ def _play(part: Part, conductor: Conductor) -> NoReturn:
         os._exit(code)
 
 
+def _fork() -> int:
+    """`os.fork`, with ^C and the like put off: an exception in what Python does around a fork is lost."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        return os.fork()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 # -- in the conductor ------------------------------------------------------------------------------
 
 
@@ -158,7 +167,7 @@ class Role:
         self.done = False
         self._rest = b""
         (orders, self._orders), (self._events, events) = os.pipe(), os.pipe()
-        self._pid = os.fork()
+        self._pid = _fork()
         if not self._pid:
             for role in (self, *siblings):
                 role.close_pipes()

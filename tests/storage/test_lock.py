@@ -92,6 +92,7 @@ def test_a_forked_child_neither_holds_the_lock_nor_writes(tmp_path) -> None:
     log = Log(tmp_path / "log")
     log.append(b"parent")
     hold, release = os.pipe()
+    tried, told = os.pipe()
     child = os.fork()
     if child == 0:
         code = 3
@@ -100,9 +101,11 @@ def test_a_forked_child_neither_holds_the_lock_nor_writes(tmp_path) -> None:
         except AlreadyOpen:
             code = 7
         os.close(release)
+        os.write(told, b"x")
         os.read(hold, 1)
         os._exit(code)
     log.append(b"still mine")
+    os.read(tried, 1)  # the child lets go of the lock when it begins to run
     log.close()
     with Log(tmp_path / "log") as again:
         assert [record.value for record in again] == [b"parent", b"still mine"]
