@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, cast
 
 from ...clients.errors import InvalidArgument
 from ..errors import NoArchive
+from ..schema import TYPES
 from . import durable
 from .archive import KIND
+from .archive_files import SCHEMA
 from .chunks import Span
 from .identity import OWN, PIPELINE, Identity, listed
 from .layout import place_of
@@ -25,10 +27,8 @@ from .tables import TableFormat, open_table
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-COLUMNS = (
-    "key binary, value binary, headers array<struct<key: string, value: binary>>, partition int, offset bigint, "
-    "timestamp timestamp, timestampType int"
-)
+COLUMNS = ", ".join(f"{name} {TYPES[name]}" for name in SCHEMA.names)
+"""Those of a file, as Spark writes types."""
 
 
 class Archived:

@@ -70,7 +70,7 @@ def compact_into(
     checkpoint = Path(checkpoint).absolute()
     ids = ids_of(url, [topic])
     with ask(url) as client:
-        goal = f"topic {target} ({client.topic(target).id[:8]})"
+        goal = identity.whole_topic(client.topic(target))
     with durable.locked(checkpoint):
         whose = identity.claim(checkpoint, KIND, ids, goal)
         append = partial(_append, url=url, target=target, name=f"{KIND}-{whose.id}")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ...clients.descriptions import Topic
 from ..errors import TargetInUse
 from . import durable
 
@@ -31,6 +32,11 @@ class Identity(Struct, frozen=True):
     target: str
     id: str
     v: int = 1
+
+
+def whole_topic(topic: Topic) -> str:
+    """A topic as a target: one that is created again under its name is another."""
+    return f"topic {topic.name} ({topic.id[:8]})"
 
 
 def claim(checkpoint: Path, kind: str, topics: Mapping[str, str], target: str | Path) -> Identity:

@@ -106,7 +106,7 @@ def replay(
         goal = client.topic(target)
     source: Recorded = Ranged(spark, url, topic) if archive is None else Archived(spark, Path(archive), topic)
     with durable.locked(checkpoint):
-        whose = identity.claim(checkpoint, KIND, source.topics, f"topic {target} ({goal.id[:8]})")
+        whose = identity.claim(checkpoint, KIND, source.topics, identity.whole_topic(goal))
         plan = durable.read(checkpoint / PLAN, Plan) or _plan(checkpoint, source, start, end, portion_records)
         _check_partitions(goal, plan, keep_partitions)
         replaying = Replaying(url, target, f"{KIND}-{whose.id}", source, plan, keep_partitions)

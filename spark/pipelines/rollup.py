@@ -52,7 +52,7 @@ def rollup(
     checkpoint = Path(checkpoint).absolute()
     ids = ids_of(url, [topic])
     with ask(url) as client:
-        goal = f"topic {target} ({client.topic(target).id[:8]})"
+        goal = identity.whole_topic(client.topic(target))
     with durable.locked(checkpoint):
         identity.claim(checkpoint, KIND, ids, goal)
         counts = counted(follow(spark, url, [topic], pace), window=window, slide=slide, late=late, by=by, time=time)

@@ -23,12 +23,12 @@ from pyspark.sql.types import (
 )
 
 from ..errors import InvalidColumns
+from ..schema import TYPES
 
-HEADERS = "array<struct<key:string,value:binary>>"
 TAKEN = {
     "key": "string or binary",
     "value": "string or binary",
-    "headers": HEADERS,
+    "headers": TYPES["headers"],
     "topic": "string",
     "partition": "int",
     "timestamp": "timestamp",
