@@ -174,7 +174,7 @@ def _bootstrap(servers: str) -> str:
 
 def _unknown(name: str, known: list[str]) -> InvalidOption:
     lowered = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), lowered, n=1, cutoff=0.6)
     if near:
         return InvalidOption(f"option {name} is unknown; did you mean {lowered[near[0]]}?")
     return InvalidOption(f"option {name} is unknown; there are: {', '.join(sorted(known))}")

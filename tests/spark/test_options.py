@@ -68,6 +68,11 @@ def test_an_unknown_option_is_refused_with_the_nearest(name, nearest):
         read_options(Sample, {name: "x"})
 
 
+def test_a_name_that_is_only_a_little_alike_is_not_proposed():
+    with pytest.raises(InvalidOption, match="option subscribe is unknown; there are: "):
+        read_options(Endpoint, {"subscribe": "flights"})
+
+
 def test_an_unknown_option_like_no_other_is_refused_with_all_that_there_are():
     with pytest.raises(InvalidOption, match=r"option zzzzzz is unknown; there are: failOnDataLoss, mapped, .*urlFile"):
         read_options(Sample, {"zzzzzz": "x"})
