@@ -15,7 +15,7 @@ from ...storage.errors import Error
 from ..errors import PipelineFailed
 
 _OURS = re.compile(r"^\s*(?:[\w.]*: )?penstock(?:\.\w+)*\.(\w+): (.+?)\s*$", re.MULTILINE)
-_OTHERS = re.compile(r"^([A-Z]\w+|[\w.]+\.\w+)(: .+)?\s*$", re.MULTILINE)
+_OTHERS = re.compile(r"^([A-Z]\w+|[\w.]+\.\w+)(: .+|: *\n(?P<below>\S.*))?\s*$", re.MULTILINE)
 _TRACEBACK = "Traceback (most recent call last):"
 _SHORT = 500
 
@@ -59,4 +59,4 @@ def _cause(text: str) -> str:
     *_, last = text.split(_TRACEBACK)
     found = _OTHERS.search(last) if _TRACEBACK in text else None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return found[0].strip() if found else next(iter(lines), "it did not say why")
+    return (found["below"] or found[0]).strip() if found else next(iter(lines), "it did not say why")

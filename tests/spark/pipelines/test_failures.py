@@ -57,6 +57,25 @@ def test_an_error_of_python_is_what_its_traceback_ends_with():
     assert str(found) == "Spark says: OSError: [Errno 28] No space left on device"
 
 
+PARSING = """[STREAM_FAILED] Query [id = 1] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error
+occurred. Reason: An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "/opt/captured.py", line 262, in deco
+    raise converted from None
+pyspark.errors.exceptions.captured.ParseException: \n[PARSE_SYNTAX_ERROR] Syntax error at or near '('. (line 1, pos 21)
+
+== SQL ==
+not coalesce(nonsense(, false)
+
+=== Streaming Query ===
+Identifier: [id = 1, runId = 2]
+"""
+
+
+def test_an_error_of_spark_in_a_batch_is_what_it_says_on_the_next_line():
+    found = explained(StreamingQueryException(PARSING))
+    assert str(found) == "Spark says: [PARSE_SYNTAX_ERROR] Syntax error at or near '('. (line 1, pos 21)"
+
+
 @pytest.mark.parametrize("error", [UnknownTopic("no topic"), ValueError("penstock.x.Y: z"), KeyboardInterrupt()])
 def test_what_is_not_of_spark_stays_as_it_is(error):
     assert explained(error) is error
