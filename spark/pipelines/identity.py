@@ -50,7 +50,7 @@ def claim(checkpoint: Path, kind: str, topics: Mapping[str, str], target: str | 
     wanted = Identity(kind, dict(topics), str(target), uuid.uuid4().hex)
     found = durable.read(checkpoint / PIPELINE, Identity)
     if found is not None:
-        _check_checkpoint(checkpoint, found, wanted)
+        _check_checkpoint(checkpoint, found, wanted, target)
     if isinstance(target, Path):
         _check_target(target, found or wanted)
     if found is None:
@@ -60,10 +60,11 @@ def claim(checkpoint: Path, kind: str, topics: Mapping[str, str], target: str | 
     return found or wanted
 
 
-def _check_checkpoint(checkpoint: Path, found: Identity, wanted: Identity) -> None:
+def _check_checkpoint(checkpoint: Path, found: Identity, wanted: Identity, target: str | Path) -> None:
     here = f"checkpoint {checkpoint} belongs to the {found.kind} of {listed(found)} into {found.target}"
     if (found.kind, found.topics.keys(), found.target) != (wanted.kind, wanted.topics.keys(), wanted.target):
-        raise TargetInUse(f"{here}: name another checkpoint")
+        below = isinstance(target, Path) and checkpoint.is_relative_to(target)
+        raise TargetInUse(f"{here}: name another {'directory' if below else 'checkpoint'}")
     again = [name for name in found.topics if found.topics[name] != wanted.topics[name]]
     if again:
         raise TargetInUse(

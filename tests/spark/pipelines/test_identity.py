@@ -30,6 +30,12 @@ def test_a_checkpoint_of_other_work_is_refused(tmp_path, kind, topics, target):
         claim(tmp_path / "c", kind, topics, tmp_path / target)
 
 
+def test_where_the_checkpoint_is_below_the_target_another_directory_is_the_way_out(tmp_path):
+    claim(tmp_path / "t" / "_penstock" / "checkpoint", "archive", FLIGHTS, tmp_path / "t")
+    with pytest.raises(TargetInUse, match=r"belongs to the archive of topic flights into .*/t: name another directory"):
+        claim(tmp_path / "t" / "_penstock" / "checkpoint", "archive", {"trains": "bb"}, tmp_path / "t")
+
+
 def test_a_topic_that_was_made_again_is_another_topic(tmp_path):
     claim(tmp_path / "c", "archive", FLIGHTS, tmp_path / "t")
     with pytest.raises(TargetInUse, match="topic flights was deleted and created again since"):
