@@ -25,7 +25,7 @@ from .failures import one_sentence
 from .layout import DataFile
 from .progress import Progress
 from .running import ONCE, Pace, follow, run_batches
-from .tables import Table, TableFormat, open_table
+from .tables import Table, TableFormat, opener
 from .topics import commit, ids_of
 
 if TYPE_CHECKING:
@@ -68,9 +68,10 @@ def archive(
     own = target / identity.OWN
     checkpoint = own / CHECKPOINT if checkpoint is None else Path(checkpoint).absolute()
     ids = ids_of(url, topics)
+    open_table = opener(format)  # before anything is claimed for this format
     with durable.locked(checkpoint):
         whose = identity.claim(checkpoint, f"{format} {KIND}", ids, target)
-        batches = Batches(target, open_table(format, target, whose), compression)
+        batches = Batches(target, open_table(target, whose), compression)
         stream = follow(spark, url, topics, pace, {} if cursor is None else {"cursor": cursor})
         progress = run_batches(stream, batches.take, checkpoint / "spark", pace)
     if cursor is not None:

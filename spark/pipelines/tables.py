@@ -52,11 +52,11 @@ class PlainFiles:
 
 def open_table(form: TableFormat, directory: Path, identity: Identity) -> Table:
     """The table of an archive, made now if it is new. Raises MissingLibrary."""
-    return _opener(form)(directory, identity)
+    return opener(form)(directory, identity)
 
 
-def _opener(form: TableFormat) -> Callable[[Path, Identity], Table]:
-    """Imported here, because each needs an extra."""
+def opener(form: TableFormat) -> Callable[[Path, Identity], Table]:
+    """What opens tables of a format. Each is imported here, because it needs an extra. Raises MissingLibrary."""
     if form == "delta":
         from .delta import DeltaFiles
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from penstock.errors import PipelineFailed, TargetInUse, UnknownTopic
+from penstock.errors import MissingLibrary, PipelineFailed, TargetInUse, UnknownTopic
 from penstock.spark.pipelines import Pace, Progress, archive, durable
 from penstock.spark.pipelines.archive import BATCH
 from support.archives import forget_last_commit
@@ -99,6 +100,14 @@ def test_a_target_of_another_topic_is_refused(spark, url, new, fill, tmp_path):
         archive(spark, url, [other], tmp_path / "a", checkpoint=tmp_path / "c")
     with pytest.raises(TargetInUse, match="belongs to the parquet archive"):
         archive(spark, url, [topic], tmp_path / "a", format="delta")
+
+
+def test_a_table_whose_library_is_missing_claims_nothing(spark, url, new, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    monkeypatch.delitem(sys.modules, "penstock.spark.pipelines.delta", raising=False)
+    with pytest.raises(MissingLibrary, match=r"pip install 'penstock\[delta\]'"):
+        archive(spark, url, [new()], tmp_path / "a", format="delta")
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_topic_that_was_made_again_is_refused(spark, url, client, new, fill, tmp_path):
