@@ -11,10 +11,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
+from ...clients.errors import InvalidArgument
 from ..errors import TargetInUse
 
 T = TypeVar("T")
@@ -64,11 +65,20 @@ def _sync(path: Path | str, flags: int) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Work in `directory` alone. Raises TargetInUse while another process does."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with open(directory / LOCK, "ab") as file:
+    """Work in `directory` alone. Raises TargetInUse while another process does, InvalidArgument if it cannot be."""
+    with _lock_file(directory) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise TargetInUse(f"another process works in {directory}: stop it, or name another directory") from None
         yield
+
+
+def _lock_file(directory: Path) -> BinaryIO:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return open(directory / LOCK, "ab")
+    except OSError as error:
+        raise InvalidArgument(
+            f"directory {directory} cannot be written ({error.strerror}): name another, or mend it"
+        ) from None

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from msgspec import Struct
-from penstock.errors import TargetInUse
+from penstock.errors import InvalidArgument, TargetInUse
 from penstock.spark.pipelines import durable
 
 
@@ -30,6 +30,13 @@ def test_a_file_of_somebody_else_is_refused(tmp_path):
     (tmp_path / "note.json").write_text('{"number": "many"}')
     with pytest.raises(TargetInUse, match=r"note\.json is not a file of this pipeline"):
         durable.read(tmp_path / "note.json", Note)
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    sentence = r"directory .*/file/checkpoint cannot be written \(Not a directory\): name another, or mend it"
+    with pytest.raises(InvalidArgument, match=sentence), durable.locked(tmp_path / "file" / "checkpoint"):
+        pass
 
 
 HOLD = """
