@@ -62,7 +62,7 @@ def archive(
 
 @command.command(short_help="An archive, or a range of a topic, into a topic.")
 @click.argument("target", metavar="TARGET")
-@click.option("--archive", type=DIRECTORY, help="The directory of an archive.")
+@click.option("--archive", type=click.Path(exists=True, file_okay=False), help="The directory of an archive.")
 @click.option("--topic", help="A topic; with --archive, which one of it.")
 @click.option("--start", type=MOMENT, help="Only from this time on, 2026-01-31T12:00.")
 @click.option("--end", type=MOMENT, help="Only before this time.")
@@ -80,6 +80,8 @@ def replay(
     """
     if archive is None and topic is None:
         raise click.UsageError("say what to replay: --archive DIRECTORY or --topic NAME")
+    if start is not None and end is not None and start >= end:
+        raise click.UsageError("--start has to be before --end: there is nothing between them")
     sources = [topic] if topic is not None and archive is None else []
     with running(session, [target, *sources], how, "replayed") as run:
         from ..spark.pipelines import replay
@@ -106,6 +108,8 @@ def rollup(
     session: Session,
 ) -> None:  # fmt: skip
     """Append to TARGET how many records of TOPIC there were by key and window, once nothing more can come for it."""
+    if topic == target:
+        raise click.UsageError("TARGET has to be another topic than TOPIC: counts would be counted, too")
     with running(session, [topic, target], how, "counted") as run:
         from ..spark.pipelines import rollup
 
@@ -133,10 +137,13 @@ def dead_letters(
     """
     if (target is None) != (checkpoint is None) or (target is not None and group is not None):
         raise click.UsageError("--into goes with --checkpoint, and with a dead topic in place of --group")
+    if topic == target:
+        raise click.UsageError("--into has to be another topic: a dead topic holds dead letters")
     if target is None and (how.every_s or how.most):
         raise click.UsageError("--every and --max-records go with --into: without it what is there now is counted")
     with running(session, [topic] if target is None else [topic, target], how, "counted") as run:
         from ..spark.pipelines import by_reason, count_dead_letters, dead_letters
+        from ..spark.pipelines.failures import one_sentence
 
         if target is not None and checkpoint is not None:
             progress = count_dead_letters(
@@ -144,7 +151,8 @@ def dead_letters(
             )
             finish(session, "counted", progress, f"into {target}")
             return
-        found = by_reason(dead_letters(run.spark, run.url, topic, group=group), window).collect()
+        with one_sentence():
+            found = by_reason(dead_letters(run.spark, run.url, topic, group=group), window).collect()
     rows = [row.asDict() for row in found]
     if session.output.as_json:
         for row in rows:
@@ -171,6 +179,8 @@ def compact(
         raise click.UsageError("say where to: --to DIRECTORY, or --into TOPIC with --checkpoint DIRECTORY")
     if target is not None and deletes is not None:
         raise click.UsageError("--deletes goes with --to: a topic keeps what was appended to it")
+    if topic == target:
+        raise click.UsageError("--into has to be another topic: what is appended would be read again")
     with running(session, [topic] if target is None else [topic, target], how, "compacted") as run:
         from ..spark.pipelines import compact, compact_into
 

@@ -35,6 +35,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Of pyspark: they write the frames of an error; we say its sentence."""
+
 
 @dataclass(frozen=True)
 class How:
@@ -122,7 +125,10 @@ def running(session: Session, topics: Sequence[str], how: How, verb: str) -> Ite
         for topic in topics:
             client.topic(topic)
     java.check()
-    logging.getLogger("SQLQueryContextLogger").disabled = True  # writes an error's frames; we say its sentence
+    from ..spark.pipelines.failures import one_sentence  # needs pyarrow, which comes with pyspark's extra
+
+    for name in CONTEXT_LOGGERS:
+        logging.getLogger(name).disabled = True
     with ExitStack() as stack:
         stack.enter_context(aside(session))
         if session.output.shows_progress:
@@ -130,7 +136,8 @@ def running(session: Session, topics: Sequence[str], how: How, verb: str) -> Ite
             show = functools.partial(_update, status, verb)
         else:
             show = functools.partial(_tell, session)
-        spark = spark_session(f"penstock spark {verb}", master=how.master, settings=how.settings)  # ends with us
+        with one_sentence():
+            spark = spark_session(f"penstock spark {verb}", master=how.master, settings=how.settings)  # ends with us
         run = Running(session, spark, how, show)
         stack.enter_context(run.listening())
         yield run

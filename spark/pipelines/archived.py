@@ -93,8 +93,8 @@ def _chosen(archive: Identity, topic: str | None) -> str:
     if topic is None and len(archive.topics) == 1:
         return next(iter(archive.topics))
     if topic is None or topic not in archive.topics:
-        which = "name one of them" if topic is None else f"and not {topic}"
-        raise InvalidArgument(f"{archive.target} is an archive of {listed(archive)}: {which}")
+        other = "" if topic is None else f", and not of {topic}"
+        raise InvalidArgument(f"{archive.target} is an archive of {listed(archive)}{other}: name one of them")
     return topic
 
 

@@ -20,6 +20,7 @@ from penstock.cli import exits
 from penstock.cli.app import run
 from penstock.spark import java
 from penstock.spark.jvm import descendants
+from pyspark.errors import PySparkRuntimeError
 from support.servers import end_of
 from support.topics import texts
 
@@ -82,6 +83,43 @@ def test_what_spark_says_is_one_sentence_and_the_rest_is_in_a_file(command, url,
     path = Path(first.removeprefix("penstock: what Spark wrote is in "))
     assert path.is_file()
     path.unlink()
+
+
+def test_a_window_that_is_none_is_one_sentence_too(command, url, new, capsysbinary):
+    assert run(["spark", "dead-letters", new(), "--window", "1 minit", "--url", url]) == exits.FAILED
+    first, second = capsysbinary.readouterr().err.decode().splitlines()
+    assert second.startswith("penstock: Spark says: [CANNOT_PARSE_INTERVAL] Unable to parse '1 minit'.")
+    Path(first.removeprefix("penstock: what Spark wrote is in ")).unlink()
+
+
+@pytest.mark.skipif(bool(java.missing()), reason=java.missing() or "-")
+def test_a_spark_that_does_not_start_is_one_sentence(url, new, tmp_path, monkeypatch, capsys):
+    def session(name: str, *, master: str, settings: dict[str, str]) -> None:
+        raise PySparkRuntimeError(f"[JAVA_GATEWAY_EXITED] no port from {settings['spark.driver.memory']}")
+
+    monkeypatch.setattr(penstock.spark, "session", session)
+    words = ["compact", new(), "--to", str(tmp_path / "t"), "--conf", "spark.driver.memory=lots", "--url", url]
+    assert run(["spark", *words]) == exits.FAILED
+    first, second = capsys.readouterr().err.splitlines()
+    assert second == "penstock: Spark says: [JAVA_GATEWAY_EXITED] no port from lots"
+    Path(first.removeprefix("penstock: what Spark wrote is in ")).unlink()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["replay", "flights", "--checkpoint", "{c}", "--archive", "{c}"], "Directory '{c}' does not exist"),
+        (["replay", "flights", "--checkpoint", "{c}", "--topic", "flights", "--start", "2026-01-02", "--end",
+          "2026-01-01"], "--start has to be before --end"),
+        (["rollup", "flights", "flights", "--checkpoint", "{c}"], "TARGET has to be another topic than TOPIC"),
+        (["compact", "flights", "--into", "flights", "--checkpoint", "{c}"], "--into has to be another topic"),
+        (["dead-letters", "flights", "--into", "flights", "--checkpoint", "{c}"], "--into has to be another topic"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused_before_anything_starts(words, complaint, tmp_path, capsys):
+    place = str(tmp_path / "c")
+    assert run(["spark", *(word.format(c=place) for word in words)]) == exits.USAGE
+    assert complaint.format(c=place) in capsys.readouterr().err
 
 
 class Program:

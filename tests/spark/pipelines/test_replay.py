@@ -94,7 +94,7 @@ def test_what_cannot_be_is_said(spark, url, client, new, fill, tmp_path):
     archive(spark, url, [topic, other], tmp_path / "a")
     with pytest.raises(InvalidArgument, match=f"archive of topics {topic}, {other}: name one of them"):
         replay(spark, url, again, checkpoint=tmp_path / "c", archive=tmp_path / "a")
-    with pytest.raises(InvalidArgument, match="and not nowhere"):
+    with pytest.raises(InvalidArgument, match=f"archive of topics {topic}, {other}, and not of nowhere: name one"):
         replay(spark, url, again, checkpoint=tmp_path / "c", archive=tmp_path / "a", topic="nowhere")
     replay(spark, url, again, checkpoint=tmp_path / "c", archive=tmp_path / "a", topic=topic)
     assert len(records(client, again)) == 10
