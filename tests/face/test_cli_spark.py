@@ -24,19 +24,19 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
 COMMANDS = [
     ["archive", "{topic}", "--to", "{place}"],
     ["archive", "{topic}", "--to", "{place}", "--format", "delta", "--cursor", "archive", "--every", "1m"],
-    ["replay", "{topic}", "--archive", "{place}", "--checkpoint", "{place}"],
+    ["replay", "{topic}", "--archive", "{there}", "--checkpoint", "{place}"],
     ["replay", "{topic}", "--topic", "{topic}", "--checkpoint", "{place}", "--start", "2013-01-01T00:00Z"],
-    ["rollup", "{topic}", "{topic}", "--checkpoint", "{place}", "--by", "length(value)"],
+    ["rollup", "{topic}", "{topic}-counts", "--checkpoint", "{place}", "--by", "length(value)"],
     ["dead-letters", "{topic}", "--window", "1 day"],
-    ["dead-letters", "{topic}", "--into", "{topic}", "--checkpoint", "{place}"],
+    ["dead-letters", "{topic}", "--into", "{topic}-counts", "--checkpoint", "{place}"],
     ["compact", "{topic}", "--to", "{place}", "--deletes", "length(value) = 0"],
-    ["compact", "{topic}", "--into", "{topic}", "--checkpoint", "{place}", "--max-records", "1000"],
+    ["compact", "{topic}", "--into", "{topic}-counts", "--checkpoint", "{place}", "--max-records", "1000"],
 ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_topic_that_is_not_there_is_named_before_java_is(on, topic, tmp_path, command):
-    words = [word.format(topic=topic, place=tmp_path / "new") for word in command]
+    words = [word.format(topic=topic, place=tmp_path / "new", there=tmp_path) for word in command]
     found = on("spark", *words)
     assert found.code == exits.NOT_FOUND
     assert topic in found.err
@@ -46,11 +46,30 @@ def test_a_topic_that_is_not_there_is_named_before_java_is(on, topic, tmp_path, 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_missing_java_is_one_sentence_and_leaves_nothing(on, topic, tmp_path, command):
-    on("topic", "create", topic)
-    words = [word.format(topic=topic, place=tmp_path / "new") for word in command]
+    for name in (topic, f"{topic}-counts"):
+        on("topic", "create", name)
+    words = [word.format(topic=topic, place=tmp_path / "new", there=tmp_path) for word in command]
     found = on("spark", *words)
     assert (found.code, found.err) == (exits.NOT_FOUND, f"penstock: {NO_JAVA}\n")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["replay", "flights", "--checkpoint", "{c}", "--archive", "{c}"], "Directory '{c}' does not exist"),
+        (["replay", "flights", "--checkpoint", "{c}", "--topic", "flights", "--start", "2026-01-02", "--end",
+          "2026-01-01"], "--start has to be before --end"),
+        (["rollup", "flights", "flights", "--checkpoint", "{c}"], "TARGET has to be another topic than TOPIC"),
+        (["compact", "flights", "--into", "flights", "--checkpoint", "{c}"], "--into has to be another topic"),
+        (["dead-letters", "flights", "--into", "flights", "--checkpoint", "{c}"], "--into has to be another topic"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused_before_anything_starts(cli, tmp_path, words, complaint):
+    place = str(tmp_path / "c")
+    found = cli("spark", *(word.format(c=place) for word in words))
+    assert found.code == exits.USAGE
+    assert complaint.format(c=place) in found.err
 
 
 def test_no_broker_is_said(cli, tmp_path, monkeypatch):

@@ -105,23 +105,6 @@ def test_a_spark_that_does_not_start_is_one_sentence(url, new, tmp_path, monkeyp
     Path(first.removeprefix("penstock: what Spark wrote is in ")).unlink()
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (["replay", "flights", "--checkpoint", "{c}", "--archive", "{c}"], "Directory '{c}' does not exist"),
-        (["replay", "flights", "--checkpoint", "{c}", "--topic", "flights", "--start", "2026-01-02", "--end",
-          "2026-01-01"], "--start has to be before --end"),
-        (["rollup", "flights", "flights", "--checkpoint", "{c}"], "TARGET has to be another topic than TOPIC"),
-        (["compact", "flights", "--into", "flights", "--checkpoint", "{c}"], "--into has to be another topic"),
-        (["dead-letters", "flights", "--into", "flights", "--checkpoint", "{c}"], "--into has to be another topic"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_meant_is_refused_before_anything_starts(words, complaint, tmp_path, capsys):
-    place = str(tmp_path / "c")
-    assert run(["spark", *(word.format(c=place) for word in words)]) == exits.USAGE
-    assert complaint.format(c=place) in capsys.readouterr().err
-
-
 class Program:
     """A command that runs in a process group of its own, as in a terminal."""
 
