@@ -180,7 +180,7 @@ def _tell(session: Session, progress: Progress) -> None:
 def sentence(verb: str, progress: Progress) -> str:
     """How far a pipeline is, for people."""
     behind = "" if progress.lag is None else f", {units.count_text(progress.lag, 'record')} behind"
-    rate = f" at {progress.rate:,.0f} records/s" if progress.rate else ""
+    rate = f" at {progress.rate:,.0f} records/s" if progress.rate >= 1 else ""
     return f"{units.count_text(progress.records, 'record')} {verb}{rate}{behind}"
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from penstock.cli import exits
 from penstock.cli.spark import FORMATS
+from penstock.cli.spark_runs import sentence
 from penstock.errors import MissingJava
 from penstock.spark import java
+from penstock.spark.pipelines import Progress
 
 NO_JAVA = "Spark needs Java 17 or newer: install it"
 
@@ -113,3 +115,15 @@ def test_formats_are_those_of_archives():
     from penstock.spark.pipelines.tables import FORMATS as known
 
     assert known == FORMATS
+
+
+@pytest.mark.parametrize(
+    ("progress", "says"),
+    [
+        (Progress(), "0 records replayed"),
+        (Progress(records=1, rate=0.04, lag=0), "1 record replayed, 0 records behind"),
+        (Progress(records=7000, rate=1952.4, lag=1), "7,000 records replayed at 1,952 records/s, 1 record behind"),
+    ],
+)
+def test_progress_is_a_sentence_and_a_rate_that_says_nothing_is_left_out(progress, says):
+    assert sentence("replayed", progress) == says
