@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from ...clients.errors import InvalidArgument
 from . import archive_files, durable, identity
 from .failures import one_sentence
 from .layout import DataFile
@@ -64,6 +65,8 @@ def archive(
 
     Raises: UnknownTopic; TargetInUse when target or checkpoint belong to other work; MissingLibrary; PipelineFailed.
     """
+    if isinstance(topics, str):
+        raise InvalidArgument(f"topics is {topics!r}, and has to be a list: [{topics!r}]")
     target = Path(target).absolute()
     own = target / identity.OWN
     checkpoint = own / CHECKPOINT if checkpoint is None else Path(checkpoint).absolute()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
+from ...clients.errors import InvalidArgument
 from .layout import DataFile
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def open_table(form: TableFormat, directory: Path, identity: Identity) -> Table:
 
 def opener(form: TableFormat) -> Callable[[Path, Identity], Table]:
     """What opens tables of a format. Each is imported here, because it needs an extra. Raises MissingLibrary."""
+    if form not in FORMATS:
+        raise InvalidArgument(f"format is {form!r}, and has to be one of {', '.join(FORMATS)}")
     if form == "delta":
         from .delta import DeltaFiles
 

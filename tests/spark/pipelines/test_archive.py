@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from penstock.errors import MissingLibrary, PipelineFailed, TargetInUse, UnknownTopic
+from penstock.errors import InvalidArgument, MissingLibrary, PipelineFailed, TargetInUse, UnknownTopic
 from penstock.spark.pipelines import Pace, Progress, archive, durable
 from penstock.spark.pipelines.archive import BATCH
 from support.archives import forget_last_commit
@@ -107,6 +107,15 @@ def test_a_table_whose_library_is_missing_claims_nothing(spark, url, new, tmp_pa
     monkeypatch.delitem(sys.modules, "penstock.spark.pipelines.delta", raising=False)
     with pytest.raises(MissingLibrary, match=r"pip install 'penstock\[delta\]'"):
         archive(spark, url, [new()], tmp_path / "a", format="delta")
+    assert not (tmp_path / "a").exists()
+
+
+def test_what_is_no_list_of_topics_and_no_format_is_refused(spark, url, new, tmp_path):
+    topic = new()
+    with pytest.raises(InvalidArgument, match=rf"topics is '{topic}', and has to be a list: \['{topic}'\]"):
+        archive(spark, url, topic, tmp_path / "a")
+    with pytest.raises(InvalidArgument, match="format is 'orc', and has to be one of parquet, delta, iceberg"):
+        archive(spark, url, [topic], tmp_path / "a", format="orc")  # type: ignore[arg-type]
     assert not (tmp_path / "a").exists()
 
 
