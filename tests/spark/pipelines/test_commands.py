@@ -67,7 +67,7 @@ def test_counts_are_made(command, client, new, fill, tmp_path):
     options = ["--window", "1 hour", "--late", "1 minute", "--by", "'all'", "--checkpoint", tmp_path / "c"]
     *_, last = command("rollup", topic, counts, *options)
     assert (last["event"], last["records"]) == ("counted", 90)
-    assert [json.loads(text)["records"] for text in texts(client, counts)] == [40, 20]
+    assert sorted(json.loads(text)["records"] for text in texts(client, counts)) == [20, 40]
     with client.producer(dead) as producer:
         producer.send(b"", headers={"penstock-dead-reason": b"lost 17", "penstock-dead-time": b"1000000"})
     (row,) = command("dead-letters", dead, "--window", "1 day")
