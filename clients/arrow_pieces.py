@@ -16,6 +16,7 @@ import numpy as np
 
 from ..broker.errors import UnknownPartition
 from ..storage.arrow_encoding import as_binary, as_headers, encode_arrow, value_offsets
+from ..storage.arrow_numbers import array_of, numbers_of, present_in
 from ..storage.errors import InvalidBatch
 from ..transport.partitioner import grouped, partitions_of
 from ..transport.producer_session import TARGET_BYTES
@@ -153,7 +154,7 @@ def _partitions(column: Any, shape: Shape) -> Any:
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
         raise InvalidBatch(f"column 'partition' has type {column.type}; numbers of partitions (int32) belong there")
     numbers = column.cast(pa.int64()).fill_null(-1)
-    given = column.drop_null().cast(pa.int64()).to_numpy()
+    given = numbers_of(column.drop_null().cast(pa.int64()))
     if len(given) and not 0 <= (worst := int(given.min() if given.min() < 0 else given.max())) < shape.partitions:
         raise UnknownPartition(
             f"topic {shape.topic} has no partition {worst}: it has {shape.partitions}, numbered from 0"
@@ -184,7 +185,7 @@ def _by_partition(rows: pa.RecordBatch, shape: Shape) -> Iterator[Piece]:
     anywhere = shape.partitions
     order, groups = grouped(_numbers(rows, shape), anywhere + 1)
     if len(groups) > 1:
-        rows = rows.take(pa.array(order))
+        rows = rows.take(array_of(order, pa.int64()))
     for number, start, end in groups:
         yield from _pieces(rows.slice(start, end - start), shape, None if number == anywhere else number)
 
@@ -192,7 +193,7 @@ def _by_partition(rows: pa.RecordBatch, shape: Shape) -> Iterator[Piece]:
 def _numbers(rows: pa.RecordBatch, shape: Shape) -> np.ndarray:
     """The partition of each row, int64; shape.partitions where any will do."""
     names, anywhere = rows.schema.names, shape.partitions
-    numbers = rows.column("partition").to_numpy() if "partition" in names else None
+    numbers = numbers_of(rows.column("partition")) if "partition" in names else None
     if numbers is not None and (numbers >= 0).all():
         return numbers
     by_key = _by_key(rows.column("key"), shape) if "key" in names else np.full(rows.num_rows, anywhere)
@@ -205,7 +206,7 @@ def _by_key(keys: pa.Array, shape: Shape) -> np.ndarray:
     if not keys.null_count:
         return _hashed(keys, shape.partitions)
     found = np.full(len(keys), shape.partitions)
-    found[keys.is_valid().to_numpy(zero_copy_only=False)] = _hashed(keys.drop_null(), shape.partitions)
+    found[present_in(keys)] = _hashed(keys.drop_null(), shape.partitions)
     return found
 
 
@@ -214,7 +215,7 @@ def _hashed(keys: pa.Array, partitions: int) -> np.ndarray:
     if 16 * len(sample.unique()) > 15 * len(sample):
         return partitions_of(keys.to_pylist(), partitions)
     different = keys.dictionary_encode()
-    return partitions_of(different.dictionary.to_pylist(), partitions)[different.indices.to_numpy()]
+    return partitions_of(different.dictionary.to_pylist(), partitions)[numbers_of(different.indices)]
 
 
 def _even(rows: pa.RecordBatch, wanted: int) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -260,7 +261,7 @@ def _piece(rows: pa.RecordBatch, size: int, shape: Shape, partition: int | None)
             values,
             keys=keys,
             headers=found.get("headers"),
-            event_times=None if times is None else times.to_numpy(),
+            event_times=None if times is None else numbers_of(times),
             codec=shape.codec,
             kind=shape.kind,
             producer_id=producer_id,

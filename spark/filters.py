@@ -24,6 +24,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from ..storage.arrow_numbers import numbers_of
 from ..storage.batch import Batch, ColumnId
 from .planning import Span
 
@@ -72,7 +73,7 @@ class Moments(NamedTuple):
         """The rows of these times."""
         if self == EVER:
             return rows
-        times = rows.column("timestamp").view(pa.int64()).to_numpy()
+        times = numbers_of(rows.column("timestamp"))
         return rows.filter(pa.array((self.first <= times) & (times <= self.last)))
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..storage.arrow import binary_array
+from ..storage.arrow_numbers import array_of
 from ..storage.batch import Batch, ColumnId
 from ..storage.errors import InvalidBatch
 
@@ -32,6 +33,7 @@ EVENT_TIME = 0
 APPEND_TIME = 1
 """Values of `timestampType`: who gave the time."""
 
+_INT32 = pa.int32()
 _INT64 = pa.int64()
 _BINARY = pa.binary()
 _TIMES = pa.timestamp("us", "UTC")
@@ -147,7 +149,7 @@ def _nulls(count: int) -> pa.Array:
 
 def _offsets(parts: list[Part]) -> pa.Array:
     runs = [np.arange(b.base_offset + first, b.base_offset + first + count) for b, first, count in _joined(parts)]
-    return pa.array(runs[0] if len(runs) == 1 else np.concatenate(runs), _INT64)
+    return array_of(runs[0] if len(runs) == 1 else np.concatenate(runs), _INT64)
 
 
 def _joined(parts: list[Part]) -> list[Part]:
@@ -169,7 +171,7 @@ def _timestamps(parts: list[Part]) -> pa.Array:
         times = found[0] if len(found) == 1 else np.concatenate(found)
     else:
         times = np.repeat([part.batch.append_time_us for part in parts], [part.rows for part in parts])
-    return pa.Array.from_buffers(_TIMES, len(times), [None, pa.py_buffer(times)])
+    return array_of(times, _TIMES)
 
 
 def _part_times(part: Part, times: np.ndarray | None) -> np.ndarray:
@@ -182,7 +184,7 @@ def _time_types(parts: list[Part]) -> pa.Array:
     kinds = [APPEND_TIME if part.batch.event_times() is None else EVENT_TIME for part in parts]
     if len(set(kinds)) == 1:
         return _numbers(kinds[0], sum(part.rows for part in parts))
-    return pa.array(np.repeat(np.array(kinds, np.int32), [part.rows for part in parts]))
+    return array_of(np.repeat(np.array(kinds, np.int32), [part.rows for part in parts]), _INT32)
 
 
 _MAKERS: dict[str, Maker] = {
@@ -196,12 +198,14 @@ _MAKERS: dict[str, Maker] = {
 
 def _numbers(number: int, rows: int) -> pa.Array:
     """The same number over and over."""
-    return _number_run(number).slice(0, rows) if rows <= MOST_ROWS else pa.array(np.full(rows, number, np.int32))
+    return (
+        _number_run(number).slice(0, rows) if rows <= MOST_ROWS else array_of(np.full(rows, number, np.int32), _INT32)
+    )
 
 
 @lru_cache(maxsize=64)
 def _number_run(number: int) -> pa.Array:
-    return pa.array(np.full(MOST_ROWS, number, np.int32))
+    return array_of(np.full(MOST_ROWS, number, np.int32), _INT32)
 
 
 def _texts(text: str, rows: int) -> pa.Array:
@@ -233,7 +237,7 @@ def _lists(packed: list[bytes], kind: pa.DataType) -> pa.Array:
         maps = [_headers_decoder.decode(one) if one else {} for one in packed]
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InvalidBatch(f"headers of a record are not a map of text to bytes ({error})") from None
-    bounds = np.cumsum([0, *map(len, maps)], dtype=np.int32)
+    bounds = array_of(np.cumsum([0, *map(len, maps)], dtype=np.int32), _INT32)
     pairs = pa.StructArray.from_arrays(
         [
             pa.array([key for one in maps for key in one], pa.string()),
@@ -242,4 +246,4 @@ def _lists(packed: list[bytes], kind: pa.DataType) -> pa.Array:
         fields=list(kind.value_type),
     )
     empty = pa.array([not one for one in maps])
-    return pa.ListArray.from_arrays(pa.array(bounds), pairs, type=kind, mask=empty)
+    return pa.ListArray.from_arrays(bounds, pairs, type=kind, mask=empty)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import columns
+from .arrow_numbers import present_in
 from .batch import Codec, ColumnId, Kind, assemble
 from .encoding import not_before_column, pack_headers, priority_column
 from .errors import InvalidBatch
@@ -129,7 +130,7 @@ def _key_columns(keys: pa.Array, codec: int) -> list[tuple[int, int, Raw]]:
     """Keys, and a bitmap where some record has none."""
     if not keys.null_count:
         return [(ColumnId.KEY, codec, _variable(keys))]
-    present = columns.encode_validity(keys.is_valid().to_numpy(zero_copy_only=False))
+    present = columns.encode_validity(present_in(keys))
     return [
         (ColumnId.KEY, codec, _variable(keys.fill_null(b""))),
         (ColumnId.KEY_VALIDITY, Codec.NONE, present),
@@ -141,7 +142,7 @@ def _header_column(headers: pa.ListArray, codec: int) -> list[tuple[int, int, Ra
     bounds = value_offsets(headers)
     counts = np.diff(bounds)
     if headers.null_count:
-        counts[~headers.is_valid().to_numpy(zero_copy_only=False)] = 0
+        counts[~present_in(headers)] = 0
     having = np.flatnonzero(counts)
     if not len(having):
         return []

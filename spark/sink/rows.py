@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from ...storage.arrow_numbers import array_of, numbers_of
 from ...storage.errors import InvalidBatch
 from ...transport.producer_session import TARGET_BYTES
 from .columns import Layout
@@ -99,9 +100,9 @@ def by_topic(batch: pa.RecordBatch, layout: Layout) -> Iterator[tuple[str, pa.Re
     if len(names) == 1:
         yield names[0], records
         return
-    codes = found.indices.to_numpy()
+    codes = numbers_of(found.indices)
     order = np.argsort(codes, kind="stable")
-    records = records.take(pa.array(order))
+    records = records.take(array_of(order, pa.int64()))
     ends = np.bincount(codes).cumsum().tolist()
     for name, start, end in zip(names, [0, *ends], ends, strict=False):
         yield name, records.slice(start, end - start)

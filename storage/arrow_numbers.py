@@ -1,0 +1,41 @@
+"""Numbers from Arrow to numpy and back, without pandas.
+
+Idea: pyarrow's own ways (`pa.array`, `to_numpy`) import pandas wherever that is installed: half a second and some
+40 MB of each process, for nothing that is needed here. The buffers of an array say the same.
+Contract: numbers are shared, not copied, and read-only where Arrow has them; flags are copied. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def array_of(numbers: np.ndarray, kind: pa.DataType) -> Any:
+    """Numbers as an Arrow array of a type of their width, over the same memory. They must be contiguous."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def numbers_of(array: pa.Array) -> np.ndarray:
+    """Integers or times of an array without nulls, as signed integers of their width."""
+    assert not array.null_count, "what stands where nothing is has no meaning"
+    width = array.type.bit_width // 8
+    if not len(array):
+        return np.empty(0, f"<i{width}")
+    return np.frombuffer(array.buffers()[1], f"<i{width}", len(array), array.offset * width)
+
+
+def present_in(array: pa.Array) -> np.ndarray:
+    """Which elements are not null, bool, shape (len(array),)."""
+    bits = array.buffers()[0]
+    if bits is None:
+        return np.full(len(array), array.null_count == 0)
+    first = array.offset
+    found = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little", count=first + len(array))
+    return found[first:].view(bool)
