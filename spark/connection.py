@@ -16,6 +16,7 @@ from ..clients import Client, connect
 from ..clients.errors import TimedOut
 from .errors import InvalidOption
 from .options import Endpoint
+from .workers import settle
 
 URL_VARIABLE = "PENSTOCK_URL"
 NAME = "penstock-spark"
@@ -61,9 +62,11 @@ def client_of(url: str, timeout_s: float) -> Client:
 
 def _connect(url: str, timeout_s: float) -> Client:
     try:
-        return connect(url, timeout=timeout_s, name=NAME)
+        client = connect(url, timeout=timeout_s, name=NAME)
     except TimedOut as error:
         raise TimedOut(f"no broker answered at {url} within {timeout_s:g} s: {error.message}") from None
+    settle()
+    return client
 
 
 def close_all() -> None:

@@ -16,6 +16,7 @@ from .schema import declared
 from .sink.writers import batch_writer, stream_writer
 from .source_options import SourceOptions, batch_options, stream_options
 from .stream_reader import StreamReader
+from .workers import settle
 
 
 class PenstockSource(DataSource):
@@ -32,12 +33,14 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """For `spark.read`."""
+        settle()
         options = batch_options(self.options)
         kind = FilteringReader if options.push_filters else BatchReader
         return kind(address(options), options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """For `spark.readStream`."""
+        settle()
         options = stream_options(self.options)
         return StreamReader(address(options), options, schema)
 
