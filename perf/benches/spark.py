@@ -148,10 +148,11 @@ def _kafka(lab: Lab, stored: Stored, rows: int, measure: Callable[[Place], float
         if not kafka.connector():
             raise Absent("the jars of Spark's Kafka source are missing; perf/install-peers fetches them")
         with lab.place() as place, kafka.SYSTEM.serve(place, "written") as address:
-            kafka.SYSTEM.create(address, "rows", PARTITIONS)
-            filled = Place("kafka", {"kafka.bootstrap.servers": address, "topic": "rows"})
+            topic = _name(rows)  # as long as ours: it stands in each row
+            kafka.SYSTEM.create(address, topic, PARTITIONS)
+            filled = Place("kafka", {"kafka.bootstrap.servers": address, "topic": topic})
             load.written_rows_per_s(stored.spark, stored.topic(rows), filled, rows)
-            read = load.checked(stored.spark, load.kafka(address, "rows"), rows)
+            read = load.checked(stored.spark, load.kafka(address, topic), rows)
             yield lambda: measure(read)
 
     return enter
