@@ -63,14 +63,14 @@ class MicroBatches:
             self._subscription.check(topics)
             return self._decided(topics, self._first(topics), limited)
         self.commit(start)
-        begin = beginning(self._covered(start), topics)
+        begin = self._going_on(start, topics)
         until = self._clock() + IDLE_WAIT_S
         while not self._is_due(topics, begin):
             left = until - self._clock()
             if left <= 0 or self._pinned is not None:
                 return start
             topics = self._look(left)
-            begin = beginning(self._covered(start), topics)
+            begin = self._going_on(start, topics)
         settle(begin.losses, self._options.fail_on_data_loss)
         return self._decided(topics, begin, limited)
 
@@ -84,9 +84,12 @@ class MicroBatches:
         self._seen = self._subscription.topics(wait_s)
         return self._seen
 
-    def _covered(self, start: Offsets) -> Offsets:
-        """Without topics that the query's options do not name any more."""
-        return Offsets({name: found for name, found in start.topics.items() if self._subscription.covers(name)})
+    def _going_on(self, start: Offsets, topics: Sequence[Topic]) -> Beginning:
+        """Where a query goes on. What its options do not name any more is lost to it, as to Kafka's source."""
+        covered = {name: found for name, found in start.topics.items() if self._subscription.covers(name)}
+        begin = beginning(Offsets(covered), topics)
+        begin.losses.extend(self._subscription.left_out(start))
+        return begin
 
     def _first(self, topics: Sequence[Topic]) -> Beginning:
         """Where a new query begins; with a cursor, where that stands."""

@@ -16,7 +16,7 @@ from ..broker.errors import UnknownTopic
 from ..clients import Client
 from ..clients.descriptions import TopicEnds
 from .errors import InvalidOption
-from .offsets import Offsets, Position
+from .offsets import Offsets, Place, Position
 from .planning import Topic
 from .source_options import SourceOptions
 
@@ -47,6 +47,14 @@ class Subscription:
         """Whether a topic of this name is, or would be, read."""
         return bool(self._pattern.fullmatch(name)) if self._pattern else name in self._names
 
+    def left_out(self, offsets: Offsets) -> list[str]:
+        """What a query has read so far and its options do not name any more, in sentences."""
+        found = [f"topic {name} is" for name in sorted(offsets.topics) if not self.covers(name)]
+        for name, partitions in sorted((self._assigned or {}).items()):
+            known = offsets.topics[name].partitions if name in offsets.topics else {}
+            found += [f"{Place(name, number)} is" for number in sorted(known.keys() - set(partitions))]
+        return [f"{each} in the checkpoint, and option {self._option} does not name it any more" for each in found]
+
     def topics(self, wait_s: float = 0.0) -> list[Topic]:
         """Those that are there, with their ends. Waits up to `wait_s` while nothing differs from the last answer."""
         names = self._wanted()
@@ -73,7 +81,7 @@ class Subscription:
 
     @property
     def _option(self) -> str:
-        return "assign" if self._assigned else "subscribe"
+        return "assign" if self._assigned else "subscribePattern" if self._pattern else "subscribe"
 
     def times(self, topic: Topic, millis: int) -> Mapping[int, Position]:
         """By partition, the first record appended at a time or later, the end where there is none."""

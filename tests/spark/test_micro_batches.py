@@ -11,7 +11,7 @@ import penstock
 import pytest
 from penstock.broker.errors import UnknownTopic
 from penstock.clients import Client
-from penstock.spark.errors import InvalidOption
+from penstock.spark.errors import DataLoss, InvalidOption
 from penstock.spark.micro_batches import IDLE_WAIT_S, MicroBatches
 from penstock.spark.offsets import NEW
 from penstock.spark.source_options import SourceOptions
@@ -124,6 +124,25 @@ def test_a_query_that_waits_goes_on_when_a_record_comes(client, stream):
 def test_a_topic_that_is_not_there_is_an_error(stream):
     with pytest.raises(UnknownTopic, match="there is no topic t: create it, or correct option subscribe"):
         stream().next(NEW, limited=False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ({"subscribe": ("t", "u")}, {"subscribe": ("t",)}, "topic u is in the checkpoint, and option subscribe does"),
+        ({"subscribe": ("t", "u")}, {"subscribe_pattern": "t"}, "topic u is in .* and option subscribePattern does"),
+        ({"assign": {"t": [0, 1]}}, {"assign": {"t": [1]}}, "t-0 is in the checkpoint, and option assign does not"),
+    ],
+)
+def test_what_is_not_read_any_more_counts_as_lost(client, stream, before, after, sentence):
+    for topic in ("t", "u"):
+        client.create_topic(topic, partitions=2)
+    end = kept(stream(**before).next(NEW, limited=False))
+    with pytest.raises(DataLoss, match=sentence):
+        stream(**after).next(end, limited=False)
+    following = kept(stream(**after, fail_on_data_loss=False).next(end, limited=False))
+    assert ends(following).keys() < ends(end).keys()
+    assert stream(**after).next(following, limited=False) is following, "it was said once"
 
 
 def test_a_partition_that_is_not_there_is_an_error(client, stream):
