@@ -20,7 +20,7 @@ from . import durable, identity
 from .failures import one_sentence
 from .progress import Progress
 from .running import FORMAT, ONCE, Pace, follow, run_batches
-from .topics import ask, ids_of
+from .topics import ids_of, source_and_target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,12 +65,10 @@ def compact_into(
 ) -> Progress:
     """Append the latest record of each key to topic `target`; in later runs, of each key that has a newer one.
 
-    Raises: UnknownTopic; TargetInUse; PipelineFailed.
+    Raises: UnknownTopic; InvalidArgument; TargetInUse; PipelineFailed.
     """
     checkpoint = Path(checkpoint).absolute()
-    ids = ids_of(url, [topic])
-    with ask(url) as client:
-        goal = identity.whole_topic(client.topic(target))
+    ids, goal = source_and_target(url, topic, target)
     with durable.locked(checkpoint):
         whose = identity.claim(checkpoint, KIND, ids, goal)
         append = partial(_append, url=url, target=target, name=f"{KIND}-{whose.id}")

@@ -15,7 +15,7 @@ from . import durable, identity
 from .failures import one_sentence
 from .progress import Progress
 from .running import FORMAT, ONCE, Pace, follow, run
-from .topics import ask, ids_of
+from .topics import source_and_target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,12 +47,10 @@ def rollup(
         by: what to group by, an expression of Spark SQL over the columns of the source.
         time: which time counts, likewise.
 
-    Raises: UnknownTopic; TargetInUse; PipelineFailed.
+    Raises: UnknownTopic; InvalidArgument; TargetInUse; PipelineFailed.
     """
     checkpoint = Path(checkpoint).absolute()
-    ids = ids_of(url, [topic])
-    with ask(url) as client:
-        goal = identity.whole_topic(client.topic(target))
+    ids, goal = source_and_target(url, topic, target)
     with durable.locked(checkpoint):
         identity.claim(checkpoint, KIND, ids, goal)
         counts = counted(follow(spark, url, [topic], pace), window=window, slide=slide, late=late, by=by, time=time)

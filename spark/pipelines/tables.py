@@ -57,7 +57,7 @@ def open_table(form: TableFormat, directory: Path, identity: Identity) -> Table:
 
 
 def opener(form: TableFormat) -> Callable[[Path, Identity], Table]:
-    """What opens tables of a format. Each is imported here, because it needs an extra. Raises MissingLibrary."""
+    """What opens tables of a format, imported here: each needs an extra. Raises InvalidArgument, MissingLibrary."""
     if form not in FORMATS:
         raise InvalidArgument(f"format is {form!r}, and has to be one of {', '.join(FORMATS)}")
     if form == "delta":
