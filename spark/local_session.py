@@ -23,6 +23,7 @@ PLAIN = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.unix.domain.socket.enabled": "true",  # over TCP each task waits 40 ms for a delayed acknowledgement
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",  # the Python side costs by the batch
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),  # below that Spark measures headers at each row
