@@ -276,6 +276,14 @@ def test_the_children_end_with_their_supervisor(serve: Serve, config: ServeConfi
         assert client.read_all(topic, 0) == [b"0"]
 
 
+def test_children_keep_freed_memory_unless_told_otherwise(serve: Serve, config: ServeConfig, monkeypatch):
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
+    serving = serve(config)
+    found = Path(f"/proc/{serving.pid('broker')}/environ").read_bytes().split(b"\0")
+    assert b"MALLOC_TRIM_THRESHOLD_=131072" in found
+    assert b"MALLOC_MMAP_THRESHOLD_=%d" % (32 << 20) in found
+
+
 def test_a_broker_that_cannot_come_back_ends_the_supervisor_with_the_reason(serve: Serve, config: ServeConfig):
     serving = serve(config)
     (Path(config.data) / "node.json").write_text('{"format": 9}')
