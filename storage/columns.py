@@ -249,7 +249,7 @@ def check_ascending(offsets: np.ndarray) -> None:
         raise InvalidBatch("the offsets of kept records do not ascend")
 
 
-def encode_validity(present: Sequence[bool]) -> bytes:
+def encode_validity(present: Sequence[bool] | np.ndarray) -> bytes:
     """One bit per value, least significant first: Arrow's validity bitmap."""
     return np.packbits(np.fromiter(present, bool, len(present)), bitorder="little").tobytes()
 
