@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ PLAIN = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.python.unix.domain.socket.enabled": "true",  # over TCP each task waits 40 ms for a delayed acknowledgement
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",  # the Python side costs by the batch
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),  # below that Spark measures headers at each row
@@ -33,6 +33,9 @@ PLAIN = {
 }
 """Settings of a session, before those of the caller."""
 
+SOCKET_DIRECTORY_BYTES = 60
+"""The longest name of a directory in which Spark's sockets, of 43 bytes, have names that a socket may have."""
+
 
 def session(
     name: str = "penstock", *, master: str = "local[*]", settings: Mapping[str, str] | None = None
@@ -41,7 +44,7 @@ def session(
 
     Args:
         master: "local[*]" works on all cores of this machine, "local[4]" on four.
-        settings: any of Spark's, by their full names, before those of `PLAIN`.
+        settings: any of Spark's, by their full names, before those that a session has by itself.
 
     Raises: MissingJava, MissingLibrary.
     """
@@ -52,8 +55,18 @@ def session(
     from . import register
 
     builder = SparkSession.builder.appName(name).master(master)
-    for setting, value in {**PLAIN, **(settings or {})}.items():
+    for setting, value in {**PLAIN, **over_unix_sockets(tempfile.gettempdir()), **(settings or {})}.items():
         builder = builder.config(setting, value)
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def over_unix_sockets(directory: str) -> dict[str, str]:
+    """Settings by which Spark talks to Python over sockets in a directory; none where its name is too long for that.
+
+    Over TCP each task waits some 40 ms for a delayed acknowledgement.
+    """
+    if len(os.fsencode(directory)) > SOCKET_DIRECTORY_BYTES:
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": directory}
