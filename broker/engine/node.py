@@ -249,6 +249,7 @@ class Node:
         self.flush(now)
         self._house.settle()
         self.advance(now)
+        self._transactions.end()
         self._housekeeping.snapshot_all()
         for session in list(self._sessions.by_id.values()):
             self._sessions.end(session)

@@ -4,9 +4,10 @@ Idea: each partition has a line of decided stages, in the order in which they we
 have is read and proposed, and when that is committed the next one follows. How far a stage is the partition's own
 state says, so after a crash or a failure it goes on from there, and appends nothing twice.
 
-Contract: one portion of a partition at a time, and a few partitions at once. Who waits for a stage is told once that
-it is published, and before that, each time it cannot go on, why. What cannot be appended (a full disk) rests for a
-while; on a poisoned log nothing is tried before the next start. A stage that its partition does not have is
+Contract: one portion of a partition at a time, and a few partitions at once; of what is large, one portion in a turn
+of the broker, so that others wait less and the disk has the one while the next is read. Who waits for a stage is told
+once that it is published, and before that, each time it cannot go on, why. What cannot be appended (a full disk) rests
+for a while; on a poisoned log nothing is tried before the next start. A stage that its partition does not have is
 published, and so is everything of a topic that is deleted. Must not know who decides.
 """
 
@@ -40,7 +41,7 @@ STAGES_MOST = 64
 """Small stages that are published together."""
 
 AT_ONCE = 4
-"""Partitions that have a portion under way: what is appended in one turn makes others wait."""
+"""Partitions that have a portion under way."""
 
 RETRY_S = 0.25
 RETRY_MOST_S = 10.0
@@ -147,6 +148,7 @@ class Publisher:
         self._lines: dict[Partition, Line] = {}
         self._turns: deque[Line] = deque()
         self._at_work = 0
+        self._begun_bytes = 0  # in this turn
         self._going_on = False
 
     def publish(self, keys: Sequence[StageKey], awaiting: Awaiting) -> None:
@@ -185,6 +187,13 @@ class Publisher:
                     job.awaiting.published(job.key)
         self.go_on()
 
+    def end(self) -> None:
+        """The node is being closed. Who waits is told; what is left goes on at the next start."""
+        self._turns.clear()
+        for line in self._lines.values():
+            for job in line.jobs:
+                job.awaiting.waits(Unavailable("the broker is ending"))
+
     def stats(self) -> dict[str, Any]:
         """Numbers for people, and why something is not published."""
         held = [line for line in self._lines.values() if line.because is not None]
@@ -205,13 +214,17 @@ class Publisher:
         if self._going_on:
             return
         self._going_on = True
-        while self._turns and self._at_work < AT_ONCE:
+        while self._turns and self._at_work < AT_ONCE and self._begun_bytes < PORTION_BYTES:
             line = self._turns.popleft()
             if line.doing == Doing.WAITS:
                 line.doing = Doing.WORKS
                 self._at_work += 1
                 self._work(line)
         self._going_on = False
+
+    def _next_turn(self, _: int) -> None:
+        self._begun_bytes = 0
+        self.go_on()
 
     def _work(self, line: Line) -> None:
         """One portion, unless there is nothing left."""
@@ -267,6 +280,9 @@ class Publisher:
             self._rest(line, error)
 
     def _append(self, line: Line, batches: list[Batch]) -> None:
+        self._begun_bytes += sum(batch.batch_bytes for batch in batches)
+        if self._begun_bytes >= PORTION_BYTES:
+            self._alarms.set(self, 0, self._next_turn)
         portion = Gather(lambda: self.over(line), lambda error: self.refused(line, error))
         for batch in batches:
             try:

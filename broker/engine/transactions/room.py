@@ -57,6 +57,10 @@ class Transactions:
         """Nothing of it will be published any more."""
         self._publisher.topic_deleted(topic)
 
+    def end(self) -> None:
+        """The node is being closed."""
+        self._publisher.end()
+
     def stats(self) -> dict[str, Any]:
         """Numbers for people."""
         tables = [partition.ledger.applied.stages for partition in self._house.partitions.values()]

@@ -126,6 +126,42 @@ def test_only_a_few_partitions_are_at_work_at_once_and_all_have_their_turn(monke
     assert all(rig.read(topic, number) == values(6) for number in range(count))
 
 
+def test_of_what_is_large_one_portion_is_appended_in_a_turn(monkeypatch: pytest.MonkeyPatch):
+    """So that nobody waits for more, and the disk has the one while the next is read."""
+    monkeypatch.setattr(publishing, "PORTION_BYTES", 1)
+    rig = Rig()
+    topic = rig.topic(partitions=publishing.AT_ONCE)
+    commit(rig, "first", 1)
+    numbers = range(publishing.AT_ONCE)
+    stages = [put(rig, topic, number + 1, *values(6), partition=number) for number in numbers]
+    request = send_commit(rig, "etl", 1, *stages)
+    grown: list[int] = []
+    before = [0] * len(numbers)
+    while answer_to(rig, request) is None:
+        assert len(grown) < 50
+        rig.turn(1)
+        ends = [partition(rig, topic, number).end for number in numbers]
+        grown.append(sum(end > was for end, was in zip(ends, before, strict=True)))
+        before = ends
+    first = next(turn for turn, count in enumerate(grown) if count)
+    assert grown[first] <= 2, "one was begun when it was decided, before the turn"
+    assert max(grown[first + 1 :]) == 1
+    assert sum(grown) == 3 * publishing.AT_ONCE
+    assert all(rig.read(topic, number) == values(6) for number in numbers)
+
+
+def test_small_stages_of_several_partitions_are_appended_in_one_turn():
+    rig = Rig()
+    topic = rig.topic(partitions=publishing.AT_ONCE)
+    commit(rig, "first", 1)
+    numbers = range(publishing.AT_ONCE)
+    send_commit(rig, "etl", 1, *[put(rig, topic, number + 1, b"v", partition=number) for number in numbers])
+    rig.turn(1)  # decided
+    assert not any(partition(rig, topic, number).end for number in numbers)
+    rig.turn(1)
+    assert all(partition(rig, topic, number).end == 1 for number in numbers)
+
+
 def test_what_was_staged_is_published_as_it_was():
     rig = Rig()
     topic = rig.topic()
@@ -373,7 +409,7 @@ def test_a_node_that_is_closed_in_the_middle_goes_on_at_its_next_start(turns: in
     assert isinstance(answer, m.Failure), answer
     assert "is decided" in answer.message
     rig.restart(clean=False)
-    rig.turn(30)
+    rig.turn(50)
     assert state(rig, "etl") == (1, True)
     assert all(rig.read(topic, number) == values(6) for number in range(count))
 
