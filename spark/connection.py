@@ -16,7 +16,7 @@ from ..clients import Client, connect
 from ..clients.errors import TimedOut
 from .errors import InvalidOption
 from .options import Endpoint
-from .workers import settle
+from .workers import freeze
 
 URL_VARIABLE = "PENSTOCK_URL"
 NAME = "penstock-spark"
@@ -65,7 +65,7 @@ def _connect(url: str, timeout_s: float) -> Client:
         client = connect(url, timeout=timeout_s, name=NAME)
     except TimedOut as error:
         raise TimedOut(f"no broker answered at {url} within {timeout_s:g} s: {error.message}") from None
-    settle()
+    freeze()
     return client
 
 

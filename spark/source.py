@@ -16,7 +16,7 @@ from .schema import declared
 from .sink.writers import batch_writer, stream_writer
 from .source_options import SourceOptions, batch_options, stream_options
 from .stream_reader import StreamReader
-from .workers import settle
+from .workers import freeze
 
 
 class PenstockSource(DataSource):
@@ -33,14 +33,14 @@ class PenstockSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """For `spark.read`."""
-        settle()
+        freeze()
         options = batch_options(self.options)
         kind = FilteringReader if options.push_filters else BatchReader
         return kind(address(options), options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """For `spark.readStream`."""
-        settle()
+        freeze()
         options = stream_options(self.options)
         return StreamReader(address(options), options, schema)
 

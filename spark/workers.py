@@ -13,6 +13,6 @@ from functools import cache
 
 
 @cache
-def settle() -> None:
+def freeze() -> None:
     """What this process has by now, it keeps. Does something once a process."""
     gc.freeze()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ...clients.quantities import Duration, seconds
+from ..local_session import PLAIN
 from . import durable
 from .progress import OnProgress, Progress, after, ignore
 
@@ -30,7 +31,7 @@ LOOK_S = 1
 """Between two looks at what became of a query: how soon it is told to stop, and how fresh its progress is."""
 
 
-UNMEASURED = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
+MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 """Below its greatest value Spark measures a batch for Python anew at each row, and lists in it from their first entry:
 with headers that takes the square of the rows."""
 
@@ -92,7 +93,7 @@ def run_batches(stream: DataFrame, take: Callable[[DataFrame, int], None], check
         offsets = checkpoint / "offsets"
         durable.sync_file(offsets / str(number))
         durable.sync_directory(offsets)
-        frame.sparkSession.conf.set(*UNMEASURED)  # of this query alone
+        frame.sparkSession.conf.set(MAX_BYTES, PLAIN[MAX_BYTES])  # of this query alone
         take(frame, number)
 
     return run(stream.writeStream.foreachBatch(known), checkpoint, pace)

@@ -7,26 +7,26 @@ import subprocess
 import sys
 
 import pytest
-from penstock.spark.workers import settle
+from penstock.spark.workers import freeze
 
 
 @pytest.fixture
 def looked_through():
     """Garbage collection that looks at everything, and does again afterwards."""
     gc.unfreeze()
-    settle.cache_clear()
+    freeze.cache_clear()
     yield
     gc.unfreeze()
-    settle.cache_clear()
+    freeze.cache_clear()
 
 
 @pytest.mark.usefixtures("looked_through")
 def test_what_a_worker_has_when_it_begins_is_not_looked_through_for_garbage():
-    settle()
+    freeze()
     first = gc.get_freeze_count()
     assert first > 10_000
     later = [[] for _ in range(1000)]
-    settle()
+    freeze()
     assert gc.get_freeze_count() <= first, f"{len(later)} lists that came later stay for good"
 
 
