@@ -15,7 +15,6 @@ import signal
 import sys
 import time
 import traceback
-import uuid
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ import msgspec
 
 from ..storage import layout, lock
 from ..storage.board import boot_id, is_alive
+from ..storage.data_directory import claim, identify, open_board
 from ..storage.errors import AlreadyOpen, Error
 from ..storage.files import Files
 from ..storage.promises import Promises
@@ -30,7 +30,6 @@ from ..transport.sockets import Sockets
 from . import control
 from .broker import Broker, now
 from .cold_reads import Warmer
-from .data_directory import identify, open_board
 from .doubts import Doubts
 from .engine import Node, NodeConfig
 from .errands import Errands
@@ -46,9 +45,9 @@ from .watermarks import Watermarks
 
 if TYPE_CHECKING:
     from ..storage.board import Board
+    from ..storage.data_directory import Identity
     from ..storage.files import FileLock
     from .config import ServeConfig
-    from .data_directory import Identity
 
 LOCK_PATIENCE_S = 2.0
 """The keeper of a broker that was just killed holds the lock until it has synced."""
@@ -76,14 +75,17 @@ class Assembly:
         config, files, stack = self._config, self._files, self._stack
         addresses = config.addresses()
         files.mkdir(config.data)
-        identity = identify(files, config.data, fresh_ids=(uuid.uuid4().hex, uuid.uuid4().hex), node=config.node_id)
+        identify(files, config.data, node=config.node_id)
         held = self._lock()
+        identity = identify(files, config.data, node=config.node_id) or claim(files, config.data)
         sockets = self._sockets = stack.enter_context(Sockets())
         servers = [sockets.server(address, max_bytes=self._frame_bytes()) for address in addresses]
         self.listen = [endpoint for server in servers for endpoint in server.endpoints]
         held.note(msgspec.json.encode(lock.Holder(os.getpid(), self.listen[0], f"{boot_id():032x}")))
         doubts = Doubts(files, config.data)
-        board = open_board(files, config.data, rows=config.board_rows, slots=config.mapped_readers)
+        board = open_board(
+            files, config.data, rows=config.board_rows, slots=config.mapped_readers, is_owned=_is_another_alive
+        )
         stack.callback(board.retire)
         wakes = Wakes(board)
         stack.callback(wakes.close_all)
@@ -154,6 +156,11 @@ def _holder_lives(files: Files, path: str) -> bool:
     except (msgspec.MsgspecError, FileNotFoundError):
         return False
     return is_alive(holder.pid)
+
+
+def _is_another_alive(pid: int) -> bool:
+    """Whether another process may use a board. In a container this one has the id of the broker before it."""
+    return pid != os.getpid() and is_alive(pid)
 
 
 def _watch_signals() -> int:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from ..storage.board import boot_id, split
-from .data_directory import DOUBTS, previous_board
+from ..storage.data_directory import DOUBTS, previous_board
 
 if TYPE_CHECKING:
     from ..storage.board import Board

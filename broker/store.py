@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 from ..storage import layout, opening, snapshots
 from ..storage.board import boot_id
+from ..storage.data_directory import METADATA, TOPICS, TRASH
 from ..storage.errors import Corrupt, StorageFull
 from ..storage.finals import FinalFiles
 from ..storage.log import LogOptions, LogWriter
 from ..storage.runs import RunFiles
 from ..storage.segment import read_page, reference
 from ..storage.segment_reader import SegmentCache
-from .data_directory import METADATA, TOPICS, TRASH
 
 if TYPE_CHECKING:
     from ..storage.files import Files

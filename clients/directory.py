@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..broker.engine.replies import failure
 from ..storage.board import boot_id
+from ..storage.data_directory import identify
 from ..storage.errors import Error, OutOfBounds
 from ..storage.files import Files
 from ..transport.codec import VERSION
@@ -46,7 +47,6 @@ from ..transport.messages import (
 )  # fmt: skip
 from .errors import InvalidArgument
 from .local import LocalChannel, directory_channel, is_held
-from .local_store import identify
 from .mapped import MappedLog, MappedSource, Source
 from .peek import Peek
 from .peeked_ends import PeekedEnds, measured
@@ -68,8 +68,7 @@ class DirectoryChannel:
         self.connected = True
         self._data = os.path.realpath(data)
         self._files = Files()
-        if self._files.exists(self._data):
-            identify(self._files, self._data)
+        identify(self._files, self._data)
         self._peek = Peek(self._data, self._files)
         self._ends = PeekedEnds(self._peek, clock)
         self._node: LocalChannel | None = None

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 
 from ..broker.engine import Node, NodeConfig, Now
 from ..storage import lock
+from ..storage.data_directory import claim, identify
 from ..storage.errors import Closed, Poisoned
 from ..storage.memory_files import MemoryFiles
 from .errors import InvalidArgument
-from .local_store import LocalStore, claim, identify
+from .local_store import LocalStore
 from .steps import FOREVER
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ killed in between knows which logs are in doubt. Where no board can be had, read
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING
 
-from ..storage import layout
-from ..storage.board import Board, Level, Row, is_alive
-from ..storage.errors import BoardUnavailable, NewerFormat, StorageFull
+from ..storage.board import Level
+from ..storage.data_directory import open_board
+from ..storage.errors import BoardUnavailable, StorageFull
 from ..storage.layout import log_number, word
 
 if TYPE_CHECKING:
+    from ..storage.board import Board, Row
     from ..storage.files import Files
     from ..storage.log import LogWriter
 
@@ -38,20 +38,11 @@ class LocalBoard:
     @classmethod
     def create(cls, files: Files, data: str) -> LocalBoard | None:
         """A board for a directory that the caller has locked; None where there can be none."""
-        name = _left_behind(files, data) or f"/penstock-{uuid.uuid4().hex[:16]}"
         try:
-            board = Board.create(ROWS, slots=0, name=name, file=f"{data}/board.shared")
+            return cls(open_board(files, data, rows=ROWS, slots=0))
         except (BoardUnavailable, StorageFull):
-            # No shared memory here. It is a help for readers of other processes, not a part of the log.
+            # It is a help for readers of other processes, not a part of the log: they go on without.
             return None
-        try:
-            files.rewrite(f"{data}/{layout.BOARD}", board.name.encode())
-        except StorageFull:
-            # A full disk: nobody would find it, and reading goes on without.
-            board.retire()
-            board.close()
-            return None
-        return cls(board)
 
     def hold(self, log: LogWriter) -> None:
         """A log was opened."""
@@ -93,20 +84,3 @@ class LocalBoard:
         self._rows.clear()
         self._board.retire()
         self._board.close()
-
-
-def _left_behind(files: Files, data: str) -> str | None:
-    """The name of a board in shared memory whose owner is gone: used again, so that none is left over."""
-    path = f"{data}/{layout.BOARD}"
-    if not files.exists(path):
-        return None
-    name = files.read(path).decode(errors="replace")
-    try:
-        board = Board.attach(name)
-    except (BoardUnavailable, NewerFormat):
-        return None  # gone with a boot, or retired: nothing is left over
-    try:
-        # A copied directory names the board of the original, which may be alive.
-        return name if name.count("/") == 1 and not is_alive(board.owner_pid) else None
-    finally:
-        board.close()

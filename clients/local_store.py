@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from ..storage import layout, runs, snapshots
 from ..storage.board import boot_id
-from ..storage.errors import Corrupt, ForeignDirectory, NewerFormat, Poisoned
+from ..storage.data_directory import DOUBTS, METADATA, TOPICS, TRASH
+from ..storage.errors import Corrupt, Poisoned
 from ..storage.finals import FinalFiles
 from ..storage.log import LogOptions, LogWriter
 from ..storage.memory_files import MemoryFiles
@@ -33,43 +32,6 @@ if TYPE_CHECKING:
     from ..storage.files import Files
     from ..storage.segment import SegmentRef
     from ..storage.snapshots import Snapshot
-
-FORMAT = 1
-METADATA, TOPICS, TRASH, DOUBTS = "metadata", "topics", "trash", "doubts"
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """DATA/node.json."""
-
-    format: int
-    node: str
-    cluster: str
-
-
-def identify(files: Files, data: str) -> Identity | None:
-    """Whose directory it is; None when it is new. Raises ForeignDirectory, NewerFormat, and changes nothing."""
-    path = f"{data}/{layout.NODE}"
-    if not files.exists(path):
-        others = [name for name in files.listdir(data) if name not in (layout.LOCK, f"{layout.NODE}.new")]
-        if others:
-            raise ForeignDirectory(
-                f"{data} is no penstock data directory (it holds {min(others)}): choose an empty one"
-            )
-        return None
-    try:
-        found = msgspec.json.decode(files.read(path), type=Identity)
-    except msgspec.MsgspecError as error:
-        raise ForeignDirectory(f"{path} cannot be read as a penstock node file: {error}") from None
-    if found.format > FORMAT:
-        raise NewerFormat(f"{path} has format {found.format}, this penstock reads up to {FORMAT}: upgrade penstock")
-    return found
-
-
-def claim(files: Files, data: str) -> Identity:
-    """Make a new directory ours, durably."""
-    found = Identity(FORMAT, uuid.uuid4().hex, uuid.uuid4().hex)
-    files.rewrite(f"{data}/{layout.NODE}", msgspec.json.encode(found))
-    return found
 
 
 class LocalStore:

@@ -20,13 +20,13 @@ from ..broker.engine.names import check_not_reserved, is_reserved
 from ..broker.errors import UnknownTopic
 from ..storage import layout, snapshots
 from ..storage.board import Board, Row, boot_id, is_alive
-from ..storage.errors import BoardUnavailable, Error, NewerFormat
+from ..storage.data_directory import METADATA, TOPICS, previous_board
+from ..storage.errors import Error
 from ..storage.files import Files
 from ..storage.layout import log_number, word
 from ..storage.opening import find_end
 from ..storage.reader import LogReader
 from ..transport.messages import EARLIEST, LATEST, Partition, Topic
-from .local_store import METADATA, TOPICS
 
 
 class Peek:
@@ -141,14 +141,9 @@ class Peek:
         if board is not None and board.epoch == self._epoch and is_alive(board.owner_pid):
             return board
         self._drop_board()
-        path = f"{self.data}/{layout.BOARD}"
-        if not self.files.exists(path):
-            return None
-        try:
-            board = Board.attach(self.files.read(path).decode())
-        except (BoardUnavailable, NewerFormat, FileNotFoundError, UnicodeDecodeError):
-            # Retired, of another boot, or just being set up: the log is read as far as it verifies.
-            return None
+        board = previous_board(self.files, self.data)
+        if board is None:
+            return None  # the log is read as far as it verifies
         self._board, self._epoch = board, board.epoch
         if board.boot_id != boot_id() or not is_alive(board.owner_pid):
             self._drop_board()

@@ -200,7 +200,7 @@ def test_a_sync_that_never_answered_is_in_doubt_for_the_next_broker(pair: Pair):
 
 
 def test_a_doubt_survives_a_crash_in_the_middle_of_the_next_start(tmp_path):
-    from penstock.broker.data_directory import open_board
+    from penstock.storage.data_directory import open_board
     from penstock.storage.files import Files
 
     files, data = Files(), str(tmp_path)

@@ -147,7 +147,7 @@ def test_what_is_no_data_directory_is_left_alone(tmp_path):
     with pytest.raises(ForeignDirectory, match=r"precious\.txt"):
         connect(f"file://{tmp_path}")
     (tmp_path / "precious.txt").unlink()
-    (tmp_path / "node.json").write_text('{"format": 99, "node": "a", "cluster": "b"}')
+    (tmp_path / "node.json").write_text('{"format": 99}')
     with pytest.raises(NewerFormat, match="99"):
         connect(f"file://{tmp_path}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["node.json"]

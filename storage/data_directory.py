@@ -1,0 +1,161 @@
+"""The data directory as a whole: whose it is, and the board that belongs to it.
+
+    DATA/node.json   format, node id, cluster id: written once
+    DATA/lock        held while a broker (or its keeper) lives; says who and where
+    DATA/board       the name of the board
+
+Idea: opening is a fixed order: look at the format and the identity, lock, and only then change anything. Brokers and
+clients that open a directory themselves ask here, so they agree on which directories are penstock's.
+
+Contract: a directory that is not penstock's, is newer, or is another node's is refused and left as it was.
+Must not know: topics, logs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from . import layout
+from .board import Board, is_alive
+from .errors import BoardUnavailable, ForeignDirectory, NewerFormat, StorageFull
+
+if TYPE_CHECKING:
+    from .files import Files
+
+FORMAT = 1
+METADATA = "metadata"
+TOPICS = "topics"
+TRASH = "trash"
+DOUBTS = "doubts"
+BOARD_FILE = "board.shared"
+_BEGUN = frozenset({layout.LOCK, f"{layout.NODE}.new"})
+_OURS = frozenset({layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, TOPICS, TRASH, DOUBTS})
+
+
+class Identity(Struct, frozen=True):
+    """What DATA/node.json says."""
+
+    format: int
+    node: str
+    cluster: str
+
+
+def identify(files: Files, data: str, *, node: str = "") -> Identity | None:
+    """The identity of a data directory; None when it is new, or not there. Changes nothing.
+
+    Args:
+        node: the node id it must have; "" takes any.
+
+    Raises:
+        ForeignDirectory: something else's directory, or another node's. NewerFormat: a newer penstock's.
+    """
+    path = f"{data}/{layout.NODE}"
+    if not files.exists(path):
+        _refuse_strangers(files, data)
+        if node:
+            raise ForeignDirectory(f"{data} is empty and should belong to node {node}: is its disk mounted there?")
+        return None
+    found = _decode(files.read(path), path)
+    if node and found.node != node:
+        raise ForeignDirectory(f"{data} belongs to node {found.node}, not {node}: give each node its own directory")
+    return found
+
+
+def claim(files: Files, data: str) -> Identity:
+    """Make a new directory, which the caller has locked, a node's of its own, durably."""
+    made = Identity(FORMAT, uuid.uuid4().hex, uuid.uuid4().hex)
+    files.rewrite(f"{data}/{layout.NODE}", msgspec.json.encode(made))
+    return made
+
+
+def _decode(text: bytes, path: str) -> Identity:
+    """The version first: what else a newer format says is its own business."""
+    try:
+        found = msgspec.json.decode(text, type=dict)
+        version = int(found["format"])
+        if version <= FORMAT:
+            return msgspec.convert(found, Identity)
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError) as error:
+        reason = "it has no format" if isinstance(error, KeyError) else error
+        raise ForeignDirectory(
+            f"{path} cannot be read as a penstock node file: {reason}; restore it from a copy"
+        ) from error
+    raise NewerFormat(f"{path} has format {version}, this penstock reads up to {FORMAT}: upgrade penstock")
+
+
+def _refuse_strangers(files: Files, data: str) -> None:
+    """A directory without identity may hold what a first start makes before it has one, and nothing else."""
+    found = sorted(name for name in files.listdir(data) if name not in _BEGUN and not name.startswith("broker.sock"))
+    if not found:
+        return
+    if _OURS.issuperset(found):
+        raise ForeignDirectory(
+            f"{data} has no {layout.NODE}, which says whose {', '.join(found)} are: restore it from a copy, "
+            "or choose an empty directory"
+        )
+    strange = min(name for name in found if name not in _OURS)
+    raise ForeignDirectory(f"{data} is no penstock data directory (it holds {strange}): choose an empty one")
+
+
+def open_board(files: Files, data: str, *, rows: int, slots: int, is_owned: Callable[[int], bool] = is_alive) -> Board:
+    """The board for a node that has locked the directory: the one before, set up anew, if its owner is gone.
+
+    Args:
+        is_owned: whether the process of that id may still use a board. A copied directory names the board of the
+            original: a board that is owned is left alone.
+
+    Raises:
+        StorageFull: no space for it; the message says how much is needed.
+    """
+    previous = previous_board(files, data)
+    name = None
+    if previous is not None:
+        name = None if is_owned(previous.owner_pid) else previous.name
+        previous.close()
+    if name is not None and name.startswith(data):
+        board = Board.create(rows, slots=slots, file=name)
+    else:
+        fresh = name or f"/penstock-{uuid.uuid4().hex[:16]}"
+        board = Board.create(rows, slots=slots, name=fresh, file=f"{data}/{BOARD_FILE}")
+    try:
+        _note_board(files, f"{data}/{layout.BOARD}", board.name.encode())
+    except BaseException:
+        board.retire()
+        board.close()
+        raise
+    return board
+
+
+def _note_board(files: Files, path: str, name: bytes) -> None:
+    """Write down where the board is. A disk that is full has room for that where the last one stands."""
+    before = files.read(path) if files.exists(path) else b""
+    if before == name:
+        return
+    try:
+        files.rewrite(path, name)
+    except StorageFull:
+        if len(before) != len(name):
+            raise
+        file = files.open(path, write=True)
+        try:
+            file.pwritev([name], 0)
+            file.sync()
+        finally:
+            file.close()
+
+
+def previous_board(files: Files, data: str) -> Board | None:
+    """The board that the last node of this directory uses or left; None when there is none to learn from."""
+    path = f"{data}/{layout.BOARD}"
+    if not files.exists(path):
+        return None
+    try:
+        return Board.attach(files.read(path).decode())
+    except (BoardUnavailable, NewerFormat, FileNotFoundError, UnicodeDecodeError):
+        # Gone with a boot, retired, not ours, or being set up: there is nothing to learn from it.
+        return None
