@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..storage.errors import Closed
 from .aio_driver import AsyncDriver
+from .arrow_data import ArrowData
 from .bulk import pieces
 from .errors import InvalidArgument, TimedOut
 from .pending import Future, Pending
@@ -23,8 +24,6 @@ from .quantities import Duration, seconds
 from .steps import Steps
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from .transactions.aio import AsyncTransaction
 
 PIECES_PER_BREATH = 8
@@ -123,9 +122,9 @@ class AsyncProducer:
 
     async def send_many(
         self,
-        values: Iterable[bytes | pa.RecordBatch] | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray,
+        values: Iterable[bytes | ArrowData] | ArrowData,
         *,
-        keys: Iterable[bytes | None] | pa.Array | pa.ChunkedArray | None = None,
+        keys: Iterable[bytes | None] | ArrowData | None = None,
         partition: int | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
@@ -140,9 +139,9 @@ class AsyncProducer:
 
     async def send_many_nowait(
         self,
-        values: Iterable[bytes | pa.RecordBatch] | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray,
+        values: Iterable[bytes | ArrowData] | ArrowData,
         *,
-        keys: Iterable[bytes | None] | pa.Array | pa.ChunkedArray | None = None,
+        keys: Iterable[bytes | None] | ArrowData | None = None,
         partition: int | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,

@@ -7,21 +7,19 @@ fetches, any settles.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..storage.errors import Closed
+from ..transport.messages import Topic
 from ..transport.queue_messages import Verb
+from .aio_driver import AsyncDriver
 from .errors import TimedOut
 from .leases import SettleFuture
 from .quantities import Duration, seconds
 from .steps import FOREVER
 from .task import TaskRecord
 from .worker_core import WorkerCore
-
-if TYPE_CHECKING:
-    from ..transport.messages import Topic
-    from .aio_driver import AsyncDriver
-    from .worker_options import WorkerOptions
+from .worker_options import WorkerOptions
 
 
 class AsyncSettleFuture(SettleFuture):

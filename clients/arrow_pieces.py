@@ -55,11 +55,6 @@ def stream_pieces(stream: Iterable[Any], keys: Any, shape: Shape, partition: int
         yield from arrow_pieces(table, None, shape, partition)
 
 
-def is_arrow(given: Any) -> bool:
-    """Whether it is of pyarrow, which is not imported to find out."""
-    return type(given).__module__.partition(".")[0] == "pyarrow"
-
-
 # -- rows -----------------------------------------------------------------------------------------------
 
 
@@ -69,8 +64,8 @@ def _table(given: Any, keys: Any) -> pa.Table:
 
     if isinstance(given, pa.RecordBatch):
         given = pa.Table.from_batches([given])
-    elif not isinstance(given, pa.Table):
-        given = pa.table({"value": given})
+    elif not isinstance(given, pa.Table):  # a frame of another library, or one column
+        given = pa.table(given if hasattr(given, "columns") else {"value": given})
     if "value" not in given.column_names:
         raise InvalidArgument(f'a table to send needs a column "value"; this one has {given.column_names}')
     given = given.select(["value", *(name for name in EXTRAS if name in given.column_names)])

@@ -19,7 +19,8 @@ from ..storage.batch import encode
 from ..storage.errors import InvalidBatch
 from ..transport.partitioner import split_by_partition
 from ..transport.producer_session import TARGET_BYTES
-from .arrow_pieces import arrow_pieces, is_arrow, stream_pieces
+from .arrow_data import is_arrow
+from .arrow_pieces import arrow_pieces, stream_pieces
 from .errors import InvalidArgument
 from .pieces import Piece, Shape, check_record
 from .queued import uniform_columns
@@ -38,7 +39,7 @@ def pieces(values: Any, keys: Any, shape: Shape, partition: int | None) -> Itera
     if is_arrow(values) and not hasattr(values, "read_next_batch"):
         return arrow_pieces(values, keys, shape, partition)
     first, values = _peeked(values)
-    if is_arrow(first) and hasattr(first, "schema"):
+    if is_arrow(first) and hasattr(first, "columns"):
         return stream_pieces(values, keys, shape, partition)
     if keys is None:
         return _plain_pieces(values, shape, partition)

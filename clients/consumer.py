@@ -16,13 +16,12 @@ from ..storage.errors import Closed
 from ..storage.record import Record
 from .columnar import Columns, Format, converter
 from .consumer_core import ConsumerCore
+from .driver import Driver
 from .quantities import Duration, seconds, start_time
 from .steps import FOREVER
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from .driver import Driver
 
 
 class Consumer:

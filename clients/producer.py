@@ -13,7 +13,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..storage.errors import Closed
+from .arrow_data import ArrowData
 from .bulk import pieces
+from .driver import Driver
 from .errors import InvalidArgument
 from .pending import Future, Pending
 from .producer_core import ProducerCore, Sent
@@ -21,9 +23,6 @@ from .quantities import Duration, seconds
 from .steps import Steps
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from .driver import Driver
     from .transactions.staging import Transaction
 
 __all__ = ["Future", "Producer"]
@@ -145,9 +144,9 @@ class Producer:
 
     def send_many(
         self,
-        values: Iterable[bytes | pa.RecordBatch] | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray,
+        values: Iterable[bytes | ArrowData] | ArrowData,
         *,
-        keys: Iterable[bytes | None] | pa.Array | pa.ChunkedArray | None = None,
+        keys: Iterable[bytes | None] | ArrowData | None = None,
         partition: int | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
@@ -182,9 +181,9 @@ class Producer:
 
     def send_many_nowait(
         self,
-        values: Iterable[bytes | pa.RecordBatch] | pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray,
+        values: Iterable[bytes | ArrowData] | ArrowData,
         *,
-        keys: Iterable[bytes | None] | pa.Array | pa.ChunkedArray | None = None,
+        keys: Iterable[bytes | None] | ArrowData | None = None,
         partition: int | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..transport.queue_messages import Verb
+from .leases import Held
 from .quantities import Duration
 from .task_ids import task_id
-
-if TYPE_CHECKING:
-    from .leases import Held
 
 
 class TaskRecord(msgspec.Struct, frozen=True, eq=False, gc=False):

@@ -8,20 +8,17 @@ fetches, any settles.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ..storage.errors import Closed
+from ..transport.messages import Topic
 from ..transport.queue_messages import Verb
+from .driver import Driver
 from .leases import SettleFuture
 from .quantities import Duration, seconds
 from .steps import FOREVER, Steps
 from .task import Task
 from .worker_core import WorkerCore
-
-if TYPE_CHECKING:
-    from ..transport.messages import Topic
-    from .driver import Driver
-    from .worker_options import WorkerOptions
+from .worker_options import WorkerOptions
 
 
 class Worker:

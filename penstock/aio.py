@@ -5,12 +5,22 @@ async with await aio.connect("unix:///run/penstock/broker.sock") as client: ...
 
 from __future__ import annotations
 
+from .address import broker_url
+from .clients import aio
 from .clients.aio import AsyncClient, AsyncConsumer, AsyncProducer, AsyncTask, AsyncWorker
+from .clients.quantities import Duration
 from .clients.tasks import AsyncJob
 from .clients.transactions.aio import AsyncStaging, AsyncTransaction
-from .connecting import connect_async as connect
+from .clients.verbs import Delivery
 
 __all__ = [
     "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncStaging", "AsyncTask", "AsyncTransaction",
     "AsyncWorker", "connect",
 ]  # fmt: skip
+
+
+async def connect(
+    url: str | None = None, *, timeout: Duration = 30.0, name: str | None = None, delivery: Delivery = "auto"
+) -> AsyncClient:
+    """As `penstock.connect`."""
+    return await aio.connect(broker_url() if url is None else url, timeout=timeout, name=name, delivery=delivery)

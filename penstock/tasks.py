@@ -1,19 +1,15 @@
 """`penstock.Tasks`: the tasks of `clients`, which find the broker as `penstock.connect` does.
 
-Contract: as connecting.py. The address is looked up when the app is made, so that all of its processes, which are told
+Contract: as address.py. The address is looked up when the app is made, so that all of its processes, which are told
 the same, talk to the same broker.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from . import connecting
+from . import address
 from .clients import tasks
-
-if TYPE_CHECKING:
-    from .clients.quantities import Duration
-    from .clients.tasks.encoding import Encoding
+from .clients.quantities import Duration
+from .clients.tasks.encoding import Encoding
 
 
 class Tasks(tasks.Tasks):
@@ -41,7 +37,7 @@ class Tasks(tasks.Tasks):
             timeout: how long any verb waits for the broker.
             zone: of the cron fields of its schedules, like "Europe/Vienna".
         """
-        url = connecting.broker_url() if url is None else url
+        url = address.broker_url() if url is None else url
         super().__init__(
             url, group=group, encoding=encoding, partitions=partitions, lease=lease, timeout=timeout, zone=zone
         )

@@ -8,14 +8,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import repeat
-from types import MappingProxyType
+from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
 
 from .batch import Batch, Kind
 
-NO_HEADERS: Mapping[str, bytes] = MappingProxyType({})
+
+class _NoHeaders(dict[str, bytes]):
+    """An empty dict that all records without headers share, so it stays empty. A copy of it, in another process too, is
+    that one again."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("records without headers share this mapping: make a dict of it to add some")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+    def __reduce__(self) -> str:
+        return "NO_HEADERS"
+
+
+NO_HEADERS: Mapping[str, bytes] = _NoHeaders()
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):

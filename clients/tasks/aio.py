@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..aio import AsyncClient, AsyncProducer, connect
 from ..task_ids import task_id
+from . import app
 from .queues import ensure_async
 
 if TYPE_CHECKING:
@@ -83,3 +84,7 @@ class AsyncLink:
                 await ensure_async(client, self._app.queues[queue])
                 opened.producers[queue] = await client.producer(queue)
             return opened.producers[queue]
+
+
+# `Tasks.aio` names it in its annotations, and its module loads no asyncio: for help() and type hints.
+vars(app)[AsyncLink.__name__] = AsyncLink

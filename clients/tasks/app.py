@@ -19,8 +19,10 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
+from ..client import Client
 from ..errors import InvalidArgument
 from ..quantities import Duration, seconds
+from ..queue_descriptions import Schedule
 from .encoding import ENCODINGS, Encoding
 from .function import AsyncTaskFunction, BaseFunction, Message, Options, TaskFunction, home
 from .link import Link
@@ -28,8 +30,6 @@ from .queues import Queue
 from .retry import Retry
 
 if TYPE_CHECKING:
-    from ..client import Client
-    from ..queue_descriptions import Schedule
     from .aio import AsyncLink
 
 P = ParamSpec("P")

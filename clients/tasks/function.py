@@ -27,11 +27,12 @@ from msgspec import Struct
 from ...storage.encoding import PRIORITY_MAX
 from ..errors import InvalidArgument
 from ..quantities import Duration, seconds
+from ..queue_descriptions import Schedule
+from . import jobs
 from .arguments import Arguments
 from .jobs import AsyncJob, Job
 
 if TYPE_CHECKING:
-    from ..queue_descriptions import Schedule
     from .app import Tasks
 
 P = ParamSpec("P")
@@ -224,3 +225,7 @@ def home(function: Callable[..., Any]) -> str:
     if main.__spec__ is not None:
         return main.__spec__.name
     return Path(getattr(main, "__file__", None) or "__main__").stem
+
+
+# Jobs name it in their annotations, and their module cannot import this one: for help() and type hints.
+vars(jobs)[BaseFunction.__name__] = BaseFunction

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from ...transport.messages import Stage
+from .. import aio_producer
+from ..aio_driver import AsyncDriver
 from ..aio_producer import AsyncFuture, AsyncProducer
 from ..quantities import Duration, Size, seconds, size_bytes
 from .staging_core import StagingCore, TransactionCore
 from .staging_producer import NO_OFFSET
-
-if TYPE_CHECKING:
-    from ..aio_driver import AsyncDriver
 
 
 class AsyncStagedFuture(AsyncFuture, eq=False, gc=False):
@@ -110,3 +109,7 @@ class AsyncTransaction(AsyncStaging):
             await self._give_up()
         elif not self._core.ended:
             await self.commit()
+
+
+# As in staging.py.
+vars(aio_producer)[AsyncTransaction.__name__] = AsyncTransaction

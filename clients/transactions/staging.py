@@ -9,15 +9,14 @@ Contract: as client.py, of which these are a part: any number of threads may sha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from ...transport.messages import Stage
+from .. import producer
+from ..driver import Driver
 from ..producer import Producer
 from ..quantities import Duration, Size, seconds, size_bytes
 from .staging_core import StagingCore, TransactionCore
-
-if TYPE_CHECKING:
-    from ..driver import Driver
 
 
 class Staging:
@@ -125,3 +124,7 @@ class Transaction(Staging):
             self._give_up()
         elif not self._core.ended:
             self.commit()
+
+
+# `Producer.transaction` names it in its annotations, and its module cannot import this one: for help() and type hints.
+vars(producer)[Transaction.__name__] = Transaction

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from .. import address
 from .. import config as configuration
-from .. import connecting
 from ..storage import units
 from ..storage.errors import Error
 from ..transport import ipc_paths
@@ -44,7 +44,7 @@ class Session:
     @property
     def url(self) -> str:
         """The broker to talk to: as told, or the one this user runs by default."""
-        return connecting.broker_url(self.loaded)
+        return address.broker_url(self.loaded)
 
     @contextmanager
     def connect(self) -> Iterator[Client]:
@@ -53,7 +53,9 @@ class Session:
         scheme, _, path = url.partition("://")
         if scheme in ("unix", "ipc") and not _listens(path):
             raise NoBroker(f"no broker listens on {url}: start one with penstock serve, or name another with --url")
-        with connecting.connect(url, timeout=self.config.timeout_s) as client:
+        from ..connecting import connect
+
+        with connect(url, timeout=self.config.timeout_s) as client:
             yield client
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import config as configuration
-from ..connecting import check_private
+from ..address import check_private
 from .options import with_config
 from .output import Output
 

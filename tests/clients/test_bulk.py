@@ -84,6 +84,13 @@ def test_arrow_rows_are_split_by_key():
     assert sorted(sent, key=lambda pair: pair[0]) == wanted
 
 
+def test_frames_of_other_libraries_are_tables():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"value": [b"a", b"b", b"c"], "partition": [1, 0, 1]})
+    sent = {number: values for number, values, _ in decoded(pieces(frame, None, SHAPE, None))}
+    assert sent == {0: [b"b"], 1: [b"a", b"c"]}
+
+
 def test_nothing_gives_nothing():
     assert list(pieces([], None, SHAPE, None)) == []
     assert list(pieces(pa.array([], pa.binary()), None, SHAPE, None)) == []

@@ -7,8 +7,8 @@ import asyncio
 import penstock
 import pytest
 from penstock import aio
+from penstock.address import broker_url
 from penstock.config import InvalidConfig
-from penstock.connecting import broker_url
 
 
 def test_the_environment_names_the_broker(broker, monkeypatch):
