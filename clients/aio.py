@@ -212,7 +212,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncTransactionClient):
 
     async def close(self) -> None:
         """Close its producers (flushing them), transactions (dropping them) and consumers, then the connection."""
-        if self._driver.ended:
+        if self._driver.closed:
             return
         async with AsyncExitStack() as closing:  # each is closed, also when another one has something to say
             closing.callback(self._driver.close)

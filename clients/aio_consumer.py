@@ -62,6 +62,7 @@ class AsyncConsumer:
             try:
                 found = await run(core.next_list(FOREVER, one_by_one=True))
             except Closed:
+                core.connection.check_ours()
                 return
             assert found is not None, "a wait without a deadline ends with records"
             for record in found.iterator:
@@ -94,6 +95,7 @@ class AsyncConsumer:
             try:
                 found = await run(core.next_batch(deadline))
             except Closed:
+                core.connection.check_ours()
                 return
             if found is None:
                 return
@@ -138,7 +140,7 @@ class AsyncConsumer:
         await self._close(failed=False)
 
     async def _close(self, *, failed: bool) -> None:
-        if not self._core.closed and not self._driver.ended:
+        if not self._core.closed and not self._driver.closed:
             await self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))
 
     async def __aenter__(self) -> AsyncConsumer:

@@ -10,10 +10,10 @@ Contract: everything happens on the loop that connected; nothing blocks it but t
 from __future__ import annotations
 
 import asyncio
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
+from ..storage import forks
 from ..storage.errors import Closed
 from .connection import LOOK_PERIOD_S
 from .steps import FOREVER, Pause, Steps
@@ -36,7 +36,6 @@ class AsyncDriver:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.closed = False
-        self._pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._waiters: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -44,6 +43,7 @@ class AsyncDriver:
         self.nudged = False  # the loop turns soon
         self._sleepers: ThreadPoolExecutor | None = None
         self._loop.add_reader(connection.channel.fileno(), self._turn)
+        forks.tell(self)
 
     async def run(self, steps: Steps[T]) -> T:
         """Drive steps to their end. Raises what they raise."""
@@ -65,15 +65,15 @@ class AsyncDriver:
             self.nudged = True
             self._loop.call_soon(self._turn)
 
-    @property
-    def ended(self) -> bool:
-        """Closed, or not ours: a forked child has the object, and none of what it stands for."""
-        return self.closed or os.getpid() != self._pid
-
     def check_open(self) -> None:
-        """Raise Closed after `close`."""
-        if self.ended:
+        """Raise Closed after `close`, and in a forked child."""
+        self.connection.check_ours()
+        if self.closed:
             raise Closed(f"the client of {self.connection.url} was closed; connect again")
+
+    def _forked(self) -> None:
+        """See Driver."""
+        self.closed = self.connection.forked = True
 
     async def _pause(self, pause: Pause) -> None:
         """Let the loop go on until something arrives or is due."""
@@ -165,7 +165,7 @@ class AsyncDriver:
 
     def close(self) -> None:
         """Stop, and end all waits. Repeating it does nothing, nor does a forked child's."""
-        if self.ended:
+        if self.closed:
             return
         self.closed = True
         self._loop.remove_reader(self.connection.channel.fileno())

@@ -211,7 +211,7 @@ class AsyncProducer:
 
     async def close(self) -> None:
         """Flush and close. Repeating it does nothing."""
-        if not self._core.closed and not self._driver.ended:
+        if not self._core.closed and not self._driver.closed:
             await self._driver.run(self._core.close(self._core.connection.deadline()))
 
     async def __aenter__(self) -> AsyncProducer:

@@ -117,6 +117,7 @@ class AsyncWorker:
                 if task is None:
                     core.left.extend(await self._driver.run(core.fetch(core.options.lease_records, FOREVER)))
             except Closed:
+                core.connection.check_ours()
                 return
             if task is not None and not task.lost and not core.closed:
                 yield task
@@ -164,7 +165,7 @@ class AsyncWorker:
 
     async def close(self) -> None:
         """Flush, and give back what is held, uncounted. Repeating it does nothing."""
-        if not self._core.closed and not self._driver.ended:
+        if not self._core.closed and not self._driver.closed:
             await self._driver.run(self._core.close())
 
     async def __aenter__(self) -> AsyncWorker:

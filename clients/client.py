@@ -252,7 +252,7 @@ class Client(QueueClient, RangeClient, TransactionClient):
 
         Repeating it does nothing.
         """
-        if self._driver.ended:
+        if self._driver.closed:
             return
         with ExitStack() as closing:  # each is closed, also when another one has something to say
             closing.callback(self._driver.close)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ..storage.errors import Error
+from ..storage.errors import Closed, Error
 from ..transport.codec import VERSION, check_request
 from ..transport.errors import ProtocolError
 from ..transport.failures import error_of
@@ -145,6 +145,7 @@ class Connection:
         self.channel = channel
         self.url = url
         self.timeout = timeout
+        self.forked = False  # this process is a child of the one that connected
         self.clock = clock
         self.welcome: Welcome | None = None
         self.turns = 0
@@ -359,6 +360,13 @@ class Connection:
             lambda request: ListTopics(request, [name]), Topics, deadline=deadline, what=f"looking up topic {name}"
         )
         return answer.topics[0]
+
+    def check_ours(self) -> None:
+        """Raise Closed in a process that was forked from the one that connected."""
+        if self.forked:
+            raise Closed(
+                f"the client of {self.url} belongs to the process this one was forked from: connect in the child"
+            )
 
     def close(self) -> None:
         """Close the channel. Parts are to be closed before."""

@@ -70,6 +70,7 @@ class Consumer:
             try:
                 found = run(core.next_list(FOREVER, one_by_one=True))
             except Closed:
+                core.connection.check_ours()
                 return
             assert found is not None, "a wait without a deadline ends with records"
             yield found.iterator
@@ -112,6 +113,7 @@ class Consumer:
                 if found is None:
                     found = driver.run(core.next_batch(clock() + patience))
             except Closed:
+                core.connection.check_ours()
                 return
             if found is None:
                 return
@@ -163,7 +165,7 @@ class Consumer:
         self._close(failed=False)
 
     def _close(self, *, failed: bool) -> None:
-        if not self._core.closed and not self._driver.ended:
+        if not self._core.closed and not self._driver.closed:
             self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))
 
     def __enter__(self) -> Consumer:

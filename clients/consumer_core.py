@@ -448,6 +448,7 @@ class ConsumerCore:
 
     def check_open(self) -> None:
         """Raise what ended this consumer."""
+        self.connection.check_ours()
         if self.closed:
             raise Closed(f"the consumer of topic {self.topic.name} was closed; open another one")
         if self._deferred is not None:

@@ -12,13 +12,13 @@ everything of one client.
 
 from __future__ import annotations
 
-import os
 import select
 import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from ..storage import forks
 from ..storage.errors import Closed
 from .connection import LOOK_PERIOD_S
 from .steps import FOREVER, Pause, Sleeper, Steps
@@ -45,7 +45,6 @@ class Driver:
         self.connection = connection
         self.lock = threading.RLock()
         self.closed = False
-        self._pid = os.getpid()
         self._turned = threading.Condition(self.lock)
         self._leader = False
         self._leader_turns = 0  # turns when the leader began to wait: what came since may be for it
@@ -55,10 +54,11 @@ class Driver:
         self._poll.register(connection.channel.fileno(), select.POLLIN)
         self._pump: Pump | None = None
         self.pump_idle = True
+        forks.tell(self)
 
     def run(self, steps: Steps[T]) -> T:
         """Drive steps to their end, waiting in this thread. Raises what they raise."""
-        if self.closed or os.getpid() != self._pid:
+        if self.closed:
             self.check_open()
         with self.lock:
             try:
@@ -74,7 +74,8 @@ class Driver:
 
     def look(self, there: Callable[[], T]) -> T:
         """Take what is there without waiting or turning. Raises what `there` raises, and Closed."""
-        self.check_open()
+        if self.closed:
+            self.check_open()
         with self.lock:
             return there()
 
@@ -114,19 +115,18 @@ class Driver:
         if self.connection.finished:
             self._run_callbacks()
 
-    @property
-    def ended(self) -> bool:
-        """Closed, or not ours: a forked child has the object, and none of what it stands for."""
-        return self.closed or os.getpid() != self._pid
-
     def check_open(self) -> None:
-        """Raise Closed after `close`."""
+        """Raise Closed after `close`, and in a forked child."""
+        self.connection.check_ours()
         if self.closed:
             raise Closed(f"the client of {self.connection.url} was closed; connect again")
-        if os.getpid() != self._pid:
-            raise Closed(
-                f"the client of {self.connection.url} belongs to the process this one was forked from: connect anew"
-            )
+
+    def _forked(self) -> None:
+        """A child has the object and none of what it stands for: as if it were closed, and no thread waits."""
+        forks.renew(self.lock)
+        self.closed = self.connection.forked = True
+        self._leader, self._followers, self._sleepers = False, 0, []
+        self.connection.finished = []
 
     # -- waiting ----------------------------------------------------------------------------------------
 
@@ -219,7 +219,7 @@ class Driver:
 
     def close(self) -> None:
         """Stop the pump, close the connection, end all waits. Repeating it does nothing, nor does a forked child's."""
-        if self.ended:
+        if self.closed:
             return
         with self.lock:
             if self.closed:

@@ -93,6 +93,7 @@ class SettleFuture:
 
     def _remember(self, callback: Callable[[SettleFuture], Any]) -> bool:
         if self._left:
+            self._core.connection.check_ours()
             self._callbacks.append(lambda: callback(self))
         return bool(self._left)
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..broker.engine import Node, NodeConfig, Now
-from ..storage import lock
+from ..storage import forks, lock
 from ..storage.data_directory import claim, identify
 from ..storage.errors import Closed, Poisoned
 from ..storage.memory_files import MemoryFiles
@@ -318,6 +318,16 @@ def _leave(path: str, broker: LocalBroker) -> None:
             if _brokers.get(path) is broker:
                 del _brokers[path]
             broker.close()
+
+
+def _forget_all() -> None:
+    """A forked child has brokers of its own: those it finds are its parent's."""
+    global _brokers_lock
+    _brokers.clear()
+    _brokers_lock = threading.Lock()
+
+
+forks.in_child(_forget_all)
 
 
 def is_held(path: str) -> bool:

@@ -244,7 +244,7 @@ class Producer:
 
     def close(self) -> None:
         """Flush and close. Repeating it does nothing."""
-        if not self._core.closed and not self._driver.ended:
+        if not self._core.closed and not self._driver.closed:
             self._driver.run(self._core.close(self._core.connection.deadline()))
 
     def _send(self, *record: Any) -> Steps[int]:

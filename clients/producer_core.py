@@ -18,6 +18,7 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from ..broker.errors import UnknownPartition
+from ..storage import forks
 from ..storage.batch import Codec, Kind
 from ..storage.errors import Closed, InvalidBatch
 from ..transport.messages import Failure, ProducerOpened, Topic
@@ -76,6 +77,11 @@ class ProducerCore:
         self.lanes = [self.new_lane(number) for number in range(count)]
         self._sticky = Sticky(count, int.from_bytes(os.urandom(2), "little"))
         self._current = self.lanes[self._sticky.partition]
+        forks.tell(self)
+
+    def _forked(self) -> None:
+        """What a child sends must not stand under the sequences of its parent."""
+        self.closed = True
 
     # -- sessions of lanes ----------------------------------------------------------------------------
 
@@ -266,6 +272,7 @@ class ProducerCore:
         with self.lock:
             if pending.settled:
                 return False
+            self.connection.check_ours()
             pending.callbacks = [*(pending.callbacks or ()), callback]
             return True
 
@@ -299,7 +306,8 @@ class ProducerCore:
     # -- the end --------------------------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raise Closed after `close`."""
+        """Raise Closed after `close`, and in a forked child."""
+        self.connection.check_ours()
         if self.closed:
             raise Closed(f"the producer of topic {self.topic.name} was closed; open another one")
 

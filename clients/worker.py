@@ -67,6 +67,7 @@ class Worker:
                 try:
                     core.left.extend(self._taken(core.fetch(core.options.lease_records, FOREVER)))
                 except Closed:
+                    core.connection.check_ours()
                     return
                 continue
             if not task.lost and not core.closed:
@@ -134,7 +135,7 @@ class Worker:
 
     def close(self) -> None:
         """Flush, and give back what is held, uncounted. Repeating it does nothing."""
-        if not self._core.closed and not self._driver.ended:
+        if not self._core.closed and not self._driver.closed:
             self._driver.run(self._core.close())
 
     def __enter__(self) -> Worker:

@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ..broker.errors import LeaseLost
+from ..storage import forks
 from ..storage.errors import Closed, Error
 from ..transport.messages import Answer, Topic
 from ..transport.queue_messages import BY_GROUP, PROGRESS_BYTES_MOST, Extended, ExtendLeases, Verb
@@ -80,6 +81,11 @@ class WorkerCore:
         self._earlier: deque[SettleFuture] = deque()  # of ack_and_fetch: nobody else is told of their errors
         self._beating: Question | None = None
         connection.parts[self] = None
+        forks.tell(self)
+
+    def _forked(self) -> None:
+        """What was leased is its parent's to work off."""
+        self.closed = True
 
     # -- as Part ------------------------------------------------------------------------------------------
 
@@ -291,7 +297,8 @@ class WorkerCore:
     # -- the end ------------------------------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raise Closed after `close`."""
+        """Raise Closed after `close`, and in a forked child."""
+        self.connection.check_ours()
         if self.closed:
             raise Closed(f"the worker of topic {self.topic.name} was closed; open another one")
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from . import layout, lock
+from . import forks, layout, lock
 from .arrow import ARROW_COLUMNS, record_batch
 from .background_sync import BackgroundSync
 from .batch import Batch, encode, joined
@@ -92,6 +92,16 @@ class Log:
         if flush_seconds is not None and not read_only:
             self._ticker = Ticker(seconds(flush_seconds), self.flush)
             self._turn = self._ticker.lock
+        forks.tell(self)
+
+    def _forked(self) -> None:
+        """A child has neither the lock nor the threads, and what is mapped for writing is its parent's to write."""
+        self._turn = self._reader = self._playback = self._buffer = cast("Any", forks.Parents(self._is_parents))
+        self._ticker = self._writer = self._mapped = None
+        self._closing, self._ahead, self._coming = [], [], iter(())
+
+    def _is_parents(self) -> AlreadyOpen:
+        return AlreadyOpen(f"{self.path} belongs to the process this one was forked from: open it in the child")
 
     # -- opening and closing ----------------------------------------------------------------------
 
@@ -128,7 +138,7 @@ class Log:
             ticker.stop()
         try:
             writer = self._writer
-            if writer is not None and self._lock.held:
+            if writer is not None:
                 try:
                     if len(self._buffer):
                         self.flush()
@@ -230,8 +240,6 @@ class Log:
     def _writable(self) -> LogWriter:
         if self._writer is None:
             raise Closed(f"{self.path} is {'open for reading only' if self.read_only else 'closed'}")
-        if not self._lock.held:
-            raise AlreadyOpen(f"{self.path} belongs to the process this one was forked from; open it anew here")
         return self._writer
 
     # -- reading ----------------------------------------------------------------------------------

@@ -18,12 +18,12 @@ import mmap
 import os
 import shutil
 import struct
-import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from . import forks
 from .errors import StorageFull
 
 if TYPE_CHECKING:
@@ -146,8 +146,13 @@ class FileLock:
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
+        forks.tell(self)
 
     def __del__(self) -> None:
+        self.release()
+
+    def _forked(self) -> None:
+        """A child shares the parent's lock through its descriptor: closing it there leaves the parent's alone."""
         self.release()
 
     @property
@@ -289,21 +294,7 @@ class Files:
             text = os.pread(descriptor, 4096, 0)
             os.close(descriptor)
             return text
-        lock = FileLock(path, descriptor)
-        _locks_of_this_process.add(lock)
-        return lock
-
-
-_locks_of_this_process: weakref.WeakSet[FileLock] = weakref.WeakSet()
-
-
-def _release_in_child() -> None:
-    """A forked child shares the parent's lock through its descriptor: closing it there leaves the parent's alone."""
-    for lock in _locks_of_this_process:
-        lock.release()
-
-
-os.register_at_fork(after_in_child=_release_in_child)
+        return FileLock(path, descriptor)
 
 
 def _rename_noreplace(source: str, target: str) -> bool:

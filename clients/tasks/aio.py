@@ -9,6 +9,7 @@ import asyncio
 import weakref
 from typing import TYPE_CHECKING
 
+from ...storage import forks
 from ..aio import AsyncClient, AsyncProducer, connect
 from ..task_ids import task_id
 from . import app
@@ -35,6 +36,11 @@ class AsyncLink:
     def __init__(self, app: Tasks) -> None:
         self._app = app
         self._opened: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = weakref.WeakKeyDictionary()
+        forks.tell(self)
+
+    def _forked(self) -> None:
+        """See Link."""
+        self._opened = weakref.WeakKeyDictionary()
 
     async def client(self) -> AsyncClient:
         """The client of this loop, connected."""

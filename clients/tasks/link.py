@@ -5,10 +5,10 @@ Contract: threads may share it. A forked child starts with none: what its parent
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import TYPE_CHECKING
 
+from ...storage import forks
 from ..client import Client, connect
 from ..task_ids import task_id
 from .queues import ensure
@@ -26,15 +26,17 @@ class Link:
     def __init__(self, app: Tasks) -> None:
         self._app = app
         self._lock = threading.RLock()
-        self._pid = os.getpid()
         self._client: Client | None = None
         self._producers: dict[str, Producer] = {}
+        forks.tell(self)
+
+    def _forked(self) -> None:
+        """The child connects by itself."""
+        forks.renew(self._lock)
+        self._client, self._producers = None, {}
 
     def client(self) -> Client:
         """The client, connected."""
-        if self._pid != os.getpid():
-            self._lock, self._pid = threading.RLock(), os.getpid()
-            self._client, self._producers = None, {}
         with self._lock:
             if self._client is None or self._client.closed:
                 self._producers = {}
@@ -64,7 +66,7 @@ class Link:
             return self._producers[queue]
 
     def close(self) -> None:
-        """Close the client, unless it is another process's."""
-        if self._client is not None and self._pid == os.getpid():
+        """Close the client."""
+        if self._client is not None:
             self._client.close()
         self._client, self._producers = None, {}

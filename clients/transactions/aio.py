@@ -56,14 +56,14 @@ class AsyncStaging:
 
     async def close(self) -> None:
         """Flush and end; what was staged waits for whoever commits it. Repeating it does nothing."""
-        if not self.closed and not self._driver.ended:
+        if not self.closed:
             await self._driver.run(self._core.close(self._deadline(None)))
 
     def _deadline(self, timeout: Duration | None) -> float:
         return self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
 
     async def _give_up(self) -> None:
-        if not self._driver.ended:
+        if not self._driver.closed:
             await self._driver.run(self._core.give_up())
 
     async def __aenter__(self) -> Self:

@@ -59,14 +59,14 @@ class Staging:
 
     def close(self) -> None:
         """Flush and end; what was staged waits for whoever commits it. Repeating it does nothing."""
-        if not self.closed and not self._driver.ended:
+        if not self.closed:
             self._driver.run(self._core.close(self._deadline(None)))
 
     def _deadline(self, timeout: Duration | None) -> float:
         return self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
 
     def _give_up(self) -> None:
-        if not self._driver.ended:
+        if not self._driver.closed:
             self._driver.run(self._core.give_up())
 
     def __enter__(self) -> Self:

@@ -56,7 +56,8 @@ class StagingCore:
         return producer
 
     def check_open(self) -> None:
-        """Raise Closed once it has ended."""
+        """Raise Closed once it has ended, and in a forked child."""
+        self.connection.check_ours()
         if self.ended:
             raise Closed(f"this {self} was {self.ended}: begin another one")
 
