@@ -12,6 +12,7 @@ import msgspec
 
 from ..storage.batch import Kind
 from ..storage.errors import InvalidBatch, RecordTooLarge
+from ..storage.header import EVENT_TIMES
 from .queued import PLAIN, Queued
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ Encode = Callable[[int, int, int], "Buffer"]
 
 OVERHEAD_BYTES = 8
 """What a record takes in a batch beside its bytes, about."""
-
-INT64 = 1 << 63
 
 
 class Piece(msgspec.Struct):
@@ -66,5 +65,6 @@ def check_extras(key: Any, headers: Any, timestamp: Any) -> None:
         for name, value in headers.items():
             if not isinstance(name, str) or not isinstance(value, bytes):
                 raise InvalidBatch(f"header {name!r} must be a str with a bytes value, not {type(value).__name__}")
-    if timestamp is not None and not (isinstance(timestamp, int) and -INT64 <= timestamp < INT64):
-        raise InvalidBatch(f"a timestamp must be whole microseconds UTC in 64 bits, not {timestamp!r}")
+    earliest, latest = EVENT_TIMES
+    if timestamp is not None and not (isinstance(timestamp, int) and earliest <= timestamp <= latest):
+        raise InvalidBatch(f"a timestamp must be whole microseconds UTC in the years 1 to 9999, not {timestamp!r}")

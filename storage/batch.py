@@ -69,7 +69,8 @@ KINDS_OF_STREAMS = frozenset({Kind.RECORDS})
 """Kinds a stream reader hands out; it skips the other known ones and stops at unknown ones."""
 
 
-_header_decoder = msgspec.msgpack.Decoder(dict[str, bytes])
+HEADER_DECODER = msgspec.msgpack.Decoder(dict[str, bytes])
+"""Of the headers of one record."""
 
 
 class Batch(msgspec.Struct, gc=False, eq=False):
@@ -237,7 +238,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
             return None
         try:
             packed = columns.decode_variable(column, self.record_count)
-            return [_header_decoder.decode(one) if one else {} for one in packed]
+            return [HEADER_DECODER.decode(one) if one else {} for one in packed]
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidBatch(f"headers of batch {self.seq} are not a map of text to bytes ({error})") from None
 

@@ -67,6 +67,7 @@ DIRECTORY_STRUCT = struct.Struct("<HBBIIIQ")
 STAMP_STRUCT = struct.Struct("<qqq16sqQ")
 STAMP_POSITION = 32
 KIND_POSITION = 13
+RESERVED_POSITION = 108
 CHECKSUM_STRUCT = struct.Struct("<Q")
 
 assert HEADER.itemsize == HEADER_STRUCT.size == HEADER_BYTES
@@ -74,6 +75,7 @@ assert DIRECTORY.itemsize == DIRECTORY_STRUCT.size == 24
 assert HEADER.fields is not None
 assert HEADER.fields["base_offset"][1] == STAMP_POSITION
 assert HEADER.fields["kind"][1] == KIND_POSITION
+assert HEADER.fields["reserved"][1] == RESERVED_POSITION
 
 HEADER_BYTES_MAX = (HEADER_BYTES + COLUMNS_MAX * DIRECTORY_STRUCT.size + ALIGNMENT - 1) & -ALIGNMENT
 CRITICAL = 1
@@ -118,6 +120,8 @@ ITEM_BYTES = {
     ColumnId.OFFSET_DELTA: 4,
     ColumnId.OFFSET: 8,
 }
+EVENT_TIMES = -62_135_596_800_000_000, 253_402_300_799_000_000
+"""The first and the last event time, in microseconds: years 1 to 9999, of which readers can make datetimes."""
 
 
 class Stamp(msgspec.Struct, frozen=True, gc=False):
