@@ -2,7 +2,7 @@
 
 Idea: starting has a fixed order, so that whatever is wrong is found before anything is changed: limits, identity
 of the directory, its lock, the addresses, then the board, the logs, the keeper. Whatever fails is told to the
-supervisor as one sentence.
+supervisor as one sentence, and a directory that this start has made is removed again.
 
 Contract: `ready` is told only when the node's logs are open, the sockets are bound and the keeper watches.
 Must not know: what a message means.
@@ -65,6 +65,7 @@ class Assembly:
         self._files = FrugalFiles(set_file_limit(config.limit_files))
         self._stack = ExitStack()
         self.listen: list[str] = []
+        self._is_assembled = False
         try:
             self.broker = self._assemble(supervisor, link, signals)
         except BaseException:
@@ -74,10 +75,14 @@ class Assembly:
     def _assemble(self, supervisor: PacketSocket, link: KeeperLink, signals: int) -> Broker:
         config, files, stack = self._config, self._files, self._stack
         addresses = config.addresses()
+        above = _first_missing(files, config.data)
         files.mkdir(config.data)
         identify(files, config.data, node=config.node_id)
         held = self._lock()
-        identity = identify(files, config.data, node=config.node_id) or claim(files, config.data)
+        known = identify(files, config.data, node=config.node_id)
+        identity = known or claim(files, config.data)
+        if above is not None and known is None:
+            stack.callback(self._remove_unless_assembled, above)
         sockets = self._sockets = stack.enter_context(Sockets())
         servers = [sockets.server(address, max_bytes=self._frame_bytes()) for address in addresses]
         self.listen = [endpoint for server in servers for endpoint in server.endpoints]
@@ -106,7 +111,13 @@ class Assembly:
             lock=held.fileno(),
         )  # fmt: skip
         broker.attach(link)
+        self._is_assembled = True
         return broker
+
+    def _remove_unless_assembled(self, directory: str) -> None:
+        """Leave nothing behind of a first start that failed. The lock is still held: nobody else has begun here."""
+        if not self._is_assembled:
+            self._files.remove_tree(directory)
 
     def _lock(self) -> FileLock:
         """The directory's lock. Raises AlreadyOpen, which names the holder."""
@@ -149,6 +160,14 @@ class Assembly:
         self._stack.close()
 
 
+def _first_missing(files: Files, path: str) -> str | None:
+    """The highest directory that has to be made for `path`; None when it is there."""
+    missing = None
+    while not files.exists(path):
+        missing, path = path, os.path.dirname(path)
+    return missing
+
+
 def _holder_lives(files: Files, path: str) -> bool:
     """Whether the broker that took the lock still runs; if not, it is its keeper that holds it, and not for long."""
     try:
@@ -183,7 +202,8 @@ def main(config: ServeConfig, *, control_fd: int, link: int, doorbell: int, bell
         assembly = Assembly(config, supervisor, KeeperLink(link, doorbell, bell_back), signals)
     except (Error, OSError) as error:
         code = error.code if isinstance(error, Error) else "cannot_start"
-        message = error.message if isinstance(error, Error) else f"cannot start in {config.data}: {error}"
+        reason = error.message if isinstance(error, Error) else error.strerror or str(error)
+        message = reason if isinstance(error, Error) else f"cannot start in {config.data}: {reason.lower()}"
         supervisor.send([control.encode(control.StartFailed(code, message))])
         return 1
     calm_collector()

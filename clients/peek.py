@@ -60,6 +60,10 @@ class Peek:
         check_not_reserved(entry.name)
         return self._describe(entry)
 
+    def names(self) -> dict[bytes, str]:
+        """The names of all topics by id, penstock's own too. Raises what reading the metadata log raises."""
+        return {id_: entry.name for id_, entry in self._catalogue().topics.items()}
+
     def _catalogue(self) -> CatalogueState:
         path = f"{self.data}/{METADATA}"
         if not layout.live_segments(self.files.listdir(path))[0]:

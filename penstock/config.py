@@ -38,26 +38,28 @@ def _about(text: str, unit: str = "") -> Meta:
 
 
 class Config(Struct, frozen=True, kw_only=True):
-    """All settings. Sizes are written as 64MB, times as 30s; lists in a variable are separated by commas."""
+    """All settings. Sizes are written as 64MB, times as 30s (with the unit); lists in a variable have commas."""
 
     url: Annotated[str, _about("The broker that commands talk to; empty: the first address of `listen`.")]
     timeout_s: Annotated[float, _about("How long a command waits for the broker.", "s")] = 10.0
 
-    data: Annotated[str, _about("The broker's data directory; made when missing.")]
+    data: Annotated[str, _about("The broker's data directory; made when missing."), Meta(min_length=1)]
     listen: Annotated[
         list[str], _about("Where the broker listens: unix:///path, ipc:///path, tcp://host:port (0: any).")
     ]
     insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False
     drain_s: Annotated[float, _about("How long the broker may take to end in good order.", "s")] = 30.0
-    board_rows: Annotated[int, _about("Most partitions of one broker; 256 bytes each in /dev/shm.")] = 8192
+    board_rows: Annotated[int, _about("Most partitions of one broker; 256 bytes each in /dev/shm."), Meta(ge=8)] = 8192
     mapped_readers: Annotated[int, _about("Most mapped readers that can be woken.")] = 256
     keeper_timeout_s: Annotated[float, _about("A keeper that syncs nothing for so long is replaced.", "s")] = 30.0
     lazy_s: Annotated[float, _about("How long a topic with commit=written may stay unsynced.", "s")] = 0.1
 
-    max_frame_bytes: Annotated[int, _about("Largest batch a client may send.", "bytes")] = 64 << 20
-    max_record_bytes: Annotated[int, _about("Largest record of topics that do not say.", "bytes")] = 16 << 20
-    max_topics: Annotated[int, _about("Most topics.")] = 100_000
-    max_partitions: Annotated[int, _about("Most partitions of one topic.")] = 1024
+    max_frame_bytes: Annotated[int, _about("Largest batch a client may send.", "bytes"), Meta(ge=64 << 10)] = 64 << 20
+    max_record_bytes: Annotated[int, _about("Largest record of topics that do not say.", "bytes"), Meta(ge=1)] = (
+        16 << 20
+    )
+    max_topics: Annotated[int, _about("Most topics."), Meta(ge=1)] = 100_000
+    max_partitions: Annotated[int, _about("Most partitions of one topic."), Meta(ge=1)] = 1024
     max_producers: Annotated[int, _about("Producers remembered per partition.")] = 1000
     max_schedules: Annotated[int, _about("Schedules per partition.")] = 1000
     max_stages: Annotated[int, _about("Stages of transactions per partition.")] = 10_000
@@ -135,17 +137,19 @@ def _resolve(name: str, layers: list[tuple[Mapping[str, Any], Callable[[str], st
 def _converted(name: str, value: Any, source: str) -> Any:
     """`value` as the field's type. Texts may be what people write: 64MB, 30s, yes, a,b."""
     _, unit = FIELDS[name]
-    kind = _KINDS[name]
+    kind, given = _KINDS[name], value
     try:
-        if isinstance(value, str) and unit:
-            value = size_bytes(value) if unit == "bytes" else seconds(value)
-        elif isinstance(value, str) and kind == list[str]:
+        if unit == "s":
+            value = seconds(str(value))  # a number in the file lacks its unit as well
+        elif isinstance(value, str) and unit:
+            value = size_bytes(value)
+        elif isinstance(value, str) and kind.__origin__ == list[str]:
             value = [part.strip() for part in value.split(",") if part.strip()]
-        elif isinstance(value, str) and kind is bool:
+        elif isinstance(value, str) and kind.__origin__ is bool:
             value = _WORDS.get(value.lower(), value)
         converted = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except (ValueError, msgspec.ValidationError) as error:
-        raise InvalidConfig(f"{source}: {name} = {value!r} cannot be used: {error}") from error
+        raise InvalidConfig(f"{source}: {name} = {given!r} cannot be used: {error}") from error
     if isinstance(converted, int | float) and not isinstance(converted, bool) and converted < 0:
         raise InvalidConfig(f"{source}: {name} = {value!r} cannot be used: it is below 0")
     return converted
@@ -225,4 +229,4 @@ def _fields() -> dict[str, tuple[str, str]]:
 FIELDS = _fields()
 """What can be set: name -> (sentence, unit)."""
 
-_KINDS = get_type_hints(Config)
+_KINDS = get_type_hints(Config, include_extras=True)

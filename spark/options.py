@@ -79,8 +79,8 @@ def size(value: str) -> int:
 
 
 def duration(value: str) -> float:
-    """Seconds, as in 15m."""
-    return units.seconds(value)
+    """Seconds, as in 15m. Spark hands over the number 30 as the text "30", and a number is seconds."""
+    return float(value) if value.strip().isdecimal() else units.seconds(value)
 
 
 def one_of(*choices: str) -> Callable[[str], str]:

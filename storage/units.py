@@ -1,7 +1,8 @@
 """Sizes and times as people write them: "64MB", "1.5s", "7d".
 
 Idea: one reading for arguments, topic settings, configuration and command lines. Sizes are powers of 1024,
-with or without the "i": 64MB = 64MiB = 67108864.
+with or without the "i": 64MB = 64MiB = 67108864. A text of a time has its unit:
+"7" is days to some people and seconds to others.
 Contract: `size_bytes` and `seconds` raise ValueError with a sentence that quotes what was given. Pure.
 """
 
@@ -14,7 +15,7 @@ from datetime import timedelta
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 _SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
 def size_bytes(text: str | int) -> int:
@@ -29,15 +30,19 @@ def size_bytes(text: str | int) -> int:
 
 
 def seconds(text: str | float | timedelta) -> float:
-    """Seconds in `text`: 1.5, "1.5", "200ms", "30s", "15m", "2h", "7d", "1w", or a timedelta. Raises ValueError."""
+    """Seconds in `text`: "200ms", "30s", "15m", "2h", "7d", "1w", "0", a number or a timedelta. Raises ValueError."""
     if isinstance(text, timedelta):
         return text.total_seconds()
     if isinstance(text, int | float):
         return float(text)
     found = _NUMBER.fullmatch(text)
     unit = found and _SECONDS.get(found[2].lower())
+    if found and not found[2]:
+        if not float(found[1]):
+            return 0.0
+        raise ValueError(f"{text!r} is a number without a unit: write {found[1]}s for seconds, or {found[1]}d for days")
     if not found or not unit:
-        raise ValueError(f"{text!r} is not a time: write seconds, or a number with us, ms, s, m, h, d or w, as in 30s")
+        raise ValueError(f"{text!r} is not a time: write a number with us, ms, s, m, h, d or w, as in 30s")
     return float(found[1]) * unit
 
 

@@ -20,10 +20,11 @@ class Done(Struct, tag=True, frozen=True):
 
 
 class Failed(Struct, tag=True, frozen=True):
-    """It raised, or took too long: again later, if attempts are left."""
+    """It raised, or took too long: the broker tries it again, if attempts are left."""
 
     reason: str
     trace: str = ""  # of what it raised, for the log
+    is_last: bool = False  # it has no attempt left: the broker dead-letters it
 
 
 class Refused(Struct, tag=True, frozen=True):

@@ -51,8 +51,7 @@ def ensure(client: Client, queue: Queue) -> dict[str, Any]:
             client.create_topic(queue.topic, partitions=queue.partitions)
     except UnknownGroup:
         pass
-    client.set_queue(queue.topic, queue.group, **queue.settings)
-    return queue.settings
+    return dict(client.set_queue(queue.topic, queue.group, **queue.settings).settings)
 
 
 async def ensure_async(client: AsyncClient, queue: Queue) -> dict[str, Any]:
@@ -64,12 +63,13 @@ async def ensure_async(client: AsyncClient, queue: Queue) -> dict[str, Any]:
             await client.create_topic(queue.topic, partitions=queue.partitions)
     except UnknownGroup:
         pass
-    await client.set_queue(queue.topic, queue.group, **queue.settings)
-    return queue.settings
+    return dict((await client.set_queue(queue.topic, queue.group, **queue.settings)).settings)
 
 
-async def configure(client: AsyncClient, queue: Queue) -> None:
-    """Have a queue be what the app says."""
-    changes = queue.changes(await ensure_async(client, queue))
+async def configure(client: AsyncClient, queue: Queue) -> dict[str, Any]:
+    """Have a queue be what the app says. Returns the settings of its group."""
+    settings = await ensure_async(client, queue)
+    changes = queue.changes(settings)
     if changes:
-        await client.set_queue(queue.topic, queue.group, **changes)
+        settings = dict((await client.set_queue(queue.topic, queue.group, **changes)).settings)
+    return settings

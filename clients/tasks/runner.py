@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,6 +23,8 @@ from concurrent.futures import CancelledError
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
 
 from ...storage.errors import Closed, Error
 from ..errors import InvalidArgument
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
     from .queues import Queue
 
 log = logging.getLogger("penstock.tasks")
+
+SILENT_S = 0.5
+"""A broker that does not answer for so long at the start is said to be waited for."""
 
 WAIT_S = 1.0
 """How long a request for tasks is out at most: a drain waits for it."""
@@ -86,6 +92,7 @@ class Runner:
         self._abandoned = asyncio.Event()
         self._calls = Calls(app, concurrency)
         self._settling = Settling(self._stopping)
+        self._attempts_most: dict[Worker, int] = {}
         self._running: dict[Call, None] = {}
         self._finished = asyncio.Event()  # drained: nothing runs any more
         self._ended: deque[Call] = deque()  # by the threads they ran in
@@ -107,7 +114,10 @@ class Runner:
         async with AsyncExitStack() as closing:
             opening = asyncio.create_task(self._open(closing))
             stopped = asyncio.create_task(self._stopping.wait())
-            await asyncio.wait([opening, stopped], return_when=asyncio.FIRST_COMPLETED)
+            either, first = (opening, stopped), asyncio.FIRST_COMPLETED
+            if not (await asyncio.wait(either, timeout=SILENT_S, return_when=first))[0]:
+                log.warning("waiting for the broker at %s, for up to %g s", self._app.url, self._app.timeout_s)
+                await asyncio.wait(either, return_when=first)
             stopped.cancel()
             if opening.done():
                 workers = opening.result()
@@ -126,8 +136,10 @@ class Runner:
         return [await self._worker(client, queue) for queue in self.queues]
 
     async def _worker(self, client: AsyncClient, queue: Queue) -> Worker:
-        await configure(client, queue)
-        return await client.worker(queue.topic, group=queue.group, prefetch=1, max_processing=ALWAYS)
+        settings = await configure(client, queue)
+        worker = await client.worker(queue.topic, group=queue.group, prefetch=1, max_processing=ALWAYS)
+        self._attempts_most[worker] = settings["max_attempts"]
+        return worker
 
     async def work(self, workers: Sequence[Worker]) -> None:
         """Work off what these workers lease, until stopped."""
@@ -243,6 +255,8 @@ class Runner:
         del self._running[call]
         if call.alarm is not None:
             call.alarm.cancel()
+        if isinstance(outcome, Failed) and call.task.attempt >= self._attempts_most.get(call.worker, sys.maxsize):
+            outcome = structs.replace(outcome, is_last=True)
         self._settling.settle(call.worker, call.task, outcome)
         if self._slots.closed and not self._running:
             self._finished.set()

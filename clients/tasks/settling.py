@@ -185,7 +185,11 @@ def _log(task: Task, outcome: Outcome) -> None:
         log.error("task %s (%s) is rejected: %s", task.id, name, outcome.reason)
         return
     lines = "\n".join(line for line in (outcome.reason, outcome.trace) if line)
-    log.warning("task %s (%s) failed in attempt %d: %s", task.id, name, task.attempt, lines)
+    if outcome.is_last:
+        sentence = "task %s (%s) failed in attempt %d, its last, and is dead-lettered: %s"
+        log.error(sentence, task.id, name, task.attempt, lines)
+    else:
+        log.warning("task %s (%s) failed in attempt %d: %s", task.id, name, task.attempt, lines)
 
 
 def _complain(task: Task, error: Error) -> None:

@@ -2,16 +2,18 @@
 
 Idea: modules are imported when their command is called, so `penstock --help` costs nothing; and one place turns
 whatever ends a command into a line on standard error and an exit code.
-Contract: no expected error shows a traceback. What is not expected does, because somebody has to see it.
+Contract: no expected error shows a traceback, nor does what the system refuses (OSError). A bug does.
 """
 
 from __future__ import annotations
 
+import difflib
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -54,6 +56,13 @@ class Commands(click.Group):
             return None
         return import_module(f".{cmd_name}", __package__).command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, click.Command | None, list[str]]:
+        """As click's, with a suggestion: click knows only commands that are imported."""
+        near = () if args[0] in COMMANDS else difflib.get_close_matches(args[0], COMMANDS, n=1)
+        if near:
+            ctx.fail(f"No such command {args[0]!r}: did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The short helps, without importing what they are of."""
         with formatter.section("Commands"):
@@ -71,11 +80,11 @@ def penstock() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code."""
+    _open_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     code = run(given)
-    if code == exits.OK:
-        code = _flushed()
-    sys.exit(code)
+    flushed = _flushed(as_json="--json" in given)
+    sys.exit(code if code != exits.OK else flushed)
 
 
 def run(arguments: list[str]) -> int:
@@ -108,13 +117,22 @@ def run(arguments: list[str]) -> int:
 
 
 def _failed(error: Exception, *, as_json: bool) -> int:
-    """The line and the exit code of an error of penstock. Raises any other: somebody has to see it."""
+    """The line and the exit code of an error of penstock or of the system. Raises any other: that is a bug."""
     from ..storage.errors import Error  # with it comes numpy, which help and usage can do without
 
-    if not isinstance(error, Error):
-        raise error
-    complain(error.code, error.message, as_json=as_json)
-    return exits.of(error)
+    if isinstance(error, Error):
+        complain(error.code, error.message, as_json=as_json)
+        return exits.of(error)
+    if isinstance(error, OSError):
+        return _refused(error, as_json=as_json)
+    raise error
+
+
+def _refused(error: OSError, *, as_json: bool) -> int:
+    """The line and the exit code of what the system refused: a file, or standard output itself."""
+    reason = (error.strerror or str(error)).lower()
+    complain("os_error", f"{error.filename}: {reason}" if error.filename else reason, as_json=as_json)
+    return exits.FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else exits.FAILED
 
 
 def _usage(error: click.UsageError) -> str:
@@ -122,12 +140,25 @@ def _usage(error: click.UsageError) -> str:
     return f"{message} (see {error.ctx.command_path} --help)" if error.ctx else message
 
 
-def _flushed() -> int:
+def _open_streams() -> None:
+    """Give standard streams that the caller has closed (`>&-`) to /dev/null: else the next file gets their number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(opened := os.open(os.devnull, os.O_RDWR), number)
+            if opened != number:
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w", closefd=False))
+
+
+def _flushed(*, as_json: bool) -> int:
     """Write out what is still buffered; Python would complain on its own at exit."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         return _quiet()
+    except OSError as error:
+        _quiet()
+        return _refused(error, as_json=as_json)
     return exits.OK
 
 

@@ -16,7 +16,7 @@ import click
 
 from ..storage import units
 from .histogram import histogram, summary
-from .options import SIZE, Session, with_session
+from .options import RATE, SIZE, Session, with_session
 
 if TYPE_CHECKING:
     from ..clients import Client, Consumer, Task, Worker
@@ -77,7 +77,7 @@ def consume(
 
 @command.command(short_help="Measure how long one record takes.")
 @click.option("--records", type=click.IntRange(1), default=2000, show_default=True)
-@click.option("--rate", type=float, help="Records per second, on a schedule; without: one after the other.")
+@click.option("--rate", type=RATE, help="Records per second, on a schedule; without: one after the other.")
 @_shared
 @with_session
 def latency(records: int, rate: float | None, size: int, partitions: int, commit: str, session: Session) -> None:

@@ -75,6 +75,8 @@ def command(
     --from   earliest, latest, an offset, a time (2026-01-31T12:00), or so long ago (-15m);
              in a group: only for partitions that it has not read yet
     """
+    if group == "":
+        raise click.UsageError("--group is empty: name the group, or leave it out to read alone")
     if group is not None and partition is not None:
         raise click.UsageError("--partition does not go with --group: members share the partitions")
     wanted = Wanted(topic, group, start, partition, count, follow, commit and group is not None, delivery)

@@ -8,7 +8,7 @@ import click
 
 from ..storage import units
 from .formats import json_fields, shown
-from .options import Session, group_option, with_session
+from .options import RATE, Session, group_option, with_session
 from .positions import local_time
 from .task import failures
 
@@ -77,7 +77,7 @@ def show(id_: str, group: str, session: Session) -> None:
 @IDS
 @click.option("--all", "all_", is_flag=True, help="All of them.")
 @REASON
-@click.option("--rate", type=float, default=0.0, help="So many become ready each second.  [default: all at once]")
+@click.option("--rate", type=RATE, default=0.0, help="So many become ready each second.  [default: all at once]")
 @group_option
 @with_session
 def redrive(
@@ -87,6 +87,7 @@ def redrive(
     _check_choice(ids, all_, reason)
     with session.connect() as client:
         count = client.redrive(topic, group, ids=list(ids) or None, reason=reason, per_s=rate)
+    _check_found(ids, count, group)
     session.output.say("redriven", f"{units.count_text(count, 'task')} to be tried again", topic=topic, count=count)
 
 
@@ -106,6 +107,7 @@ def discard(topic: str, ids: tuple[str, ...], all_: bool, reason: str, yes: bool
         click.confirm(f"discard {which} of topic {topic}?", abort=True, err=True)
     with session.connect() as client:
         count = client.discard(topic, group, ids=list(ids) or None, reason=reason)
+    _check_found(ids, count, group)
     session.output.say("discarded", f"{units.count_text(count, 'task')} discarded", topic=topic, count=count)
 
 
@@ -119,6 +121,14 @@ def _find(client: Client, id_: str, group: str) -> DeadTask:
     if not found or found[0].id != id_:
         raise UnknownTask(f"task {id_} is not dead in group {group}: {client.why(id_, group)}")
     return found[0]
+
+
+def _check_found(ids: tuple[str, ...], count: int, group: str) -> None:
+    """Ids that were named are there, or the caller is told."""
+    from ..broker.errors import UnknownTask
+
+    if ids and not count:
+        raise UnknownTask(f"group {group} has no dead task {' or '.join(ids)}: penstock dead list has those there are")
 
 
 def _check_choice(ids: tuple[str, ...], all_: bool, reason: str) -> None:

@@ -32,6 +32,7 @@ _BY_CODE = {
         "unknown_partition",
         "unknown_task",
         "unknown_schedule",
+        "unknown_counter",
         "out_of_bounds",
         "no_log",
         "missing_flights",

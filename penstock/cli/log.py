@@ -1,7 +1,8 @@
 """`penstock log`: verify, repair and dump logs on disk, with no broker in between.
 
 Idea: a path is one log, or a data directory with many. Reading is safe beside a running broker; repair takes the
-writer's lock of each log and is refused while somebody holds it.
+writer's lock of each log and is refused while another process holds it. Directories of topics are named by ids: where
+the catalogue beside them can be read, the topic's name is said as well.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+from msgspec import Struct
 
 from .. import config as configuration
 from ..storage import units
@@ -55,13 +57,12 @@ def verify(paths: tuple[Path, ...], output: Output) -> int:
 
     reports = []
     with _progress(output) as watch:
-        for root, log in _logs(paths):
-            report = verify_log(Files(), str(log), progress=watch(_name(root, log)))
-            reports.append((_name(root, log), report))
-    for _, report in reports:
-        if output.as_json:
-            output.json({**msgspec.to_builtins(report), "ok": report.ok, "clean": report.clean})
-    if not output.as_json:
+        for log in _logs(paths):
+            reports.append((log, verify_log(Files(), log.path, progress=watch(log.title))))
+    if output.as_json:
+        for log, report in reports:
+            output.json({**msgspec.to_builtins(report), **log.topic_fields, "ok": report.ok, "clean": report.clean})
+    else:
         _show(output, reports)
     return exits.OK if all(report.ok for _, report in reports) else exits.DAMAGED
 
@@ -80,14 +81,15 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
     from ..storage.repair import repair as repair_log
 
     whole = True
-    for root, log in _logs(paths):
+    for log in _logs(paths):
         now_us = time.time_ns() // 1000
-        done = repair_log(Files(), str(log), now_us=now_us, accept_loss=accept_loss, dry_run=dry_run)
+        done = repair_log(Files(), log.path, now_us=now_us, accept_loss=accept_loss, dry_run=dry_run)
         whole = whole and done.after.ok
         if output.as_json:
-            output.json({**msgspec.to_builtins(done), "path": str(log), "ok": done.after.ok, "dry_run": dry_run})
+            where = {"path": log.path, **log.topic_fields}
+            output.json({**msgspec.to_builtins(done), **where, "ok": done.after.ok, "dry_run": dry_run})
         else:
-            _tell(output, _name(root, log), done, dry_run)
+            _tell(output, log.title, done, dry_run)
     return exits.OK if whole else exits.DAMAGED
 
 
@@ -101,9 +103,9 @@ def dump(paths: tuple[Path, ...], with_records: bool, start: int) -> None:
     from ..storage.files import Files
 
     stdout = binary_stdout()
-    for _, log in _logs(paths):
-        stdout.write(msgspec.json.encode({"type": "log", "path": str(log)}) + b"\n")
-        for line in dump_json(Files(), str(log), with_records=with_records, start=start):
+    for log in _logs(paths):
+        stdout.write(msgspec.json.encode({"type": "log", "path": log.path, **log.topic_fields}) + b"\n")
+        for line in dump_json(Files(), log.path, with_records=with_records, start=start):
             stdout.write(line)
     stdout.flush()
 
@@ -118,16 +120,54 @@ def _tell(output: Output, name: str, done: Repaired, dry_run: bool) -> None:
         output.console.print(sentence, markup=False, soft_wrap=True)
 
 
-def _logs(paths: tuple[Path, ...]) -> list[tuple[Path, Path]]:
-    """Every log at `paths`, each with the path it was found under. Raises NoLog where there is none."""
+class _Log(Struct, frozen=True):
+    """One log that was found."""
+
+    path: str
+    name: str  # below the path that was given
+    topic: str | None  # None: no topic's, or of one that is not known
+
+    @property
+    def title(self) -> str:
+        """For people: the topic and partition, or where it is."""
+        return self.name if self.topic is None else f"{self.topic}/{os.path.basename(self.path)}"
+
+    @property
+    def topic_fields(self) -> dict[str, Any]:
+        """For programs."""
+        return {} if self.topic is None else {"topic": self.topic, "partition": int(os.path.basename(self.path))}
+
+
+def _logs(paths: tuple[Path, ...]) -> list[_Log]:
+    """Every log at `paths`. Raises NoLog where there is none."""
     found = []
+    known: dict[Path, dict[str, str]] = {}
     for given in paths or (configuration.load().config.data,):
         root = Path(given).absolute()
         logs = sorted(_below(root))
         if not logs:
             raise NoLog(f"there is no log in {root}: name a data directory or a log's own directory")
-        found += [(root, log) for log in logs]
+        for log in logs:
+            data = log.parent.parent.parent  # of a topic's log: DATA/topics/ID/PARTITION
+            if data not in known:
+                known[data] = _topic_names(data)
+            name = str(log) if log == root else str(log.relative_to(root))
+            found.append(_Log(str(log), name, known[data].get(log.parent.name)))
     return found
+
+
+def _topic_names(data: Path) -> dict[str, str]:
+    """Names of topics by their directories; none where the catalogue cannot be read, which its own log's row says."""
+    from ..clients.peek import Peek
+    from ..storage.files import Files
+
+    peek = Peek(str(data), Files())
+    try:
+        return {id_.hex(): name for id_, name in peek.names().items()}
+    except (Error, OSError):
+        return {}
+    finally:
+        peek.close()
 
 
 def _below(root: Path) -> Iterator[Path]:
@@ -139,16 +179,21 @@ def _below(root: Path) -> Iterator[Path]:
             names.remove("trash")
 
 
-def _name(root: Path, log: Path) -> str:
-    return str(log) if log == root else str(log.relative_to(root))
-
-
-def _show(output: Output, reports: list[tuple[str, Report]]) -> None:
+def _show(output: Output, reports: list[tuple[_Log, Report]]) -> None:
     output.table(
-        ["log", ">batches", ">records", ">first", ">end", ">size", "state"],
+        ["log", ">batches", ">records", ">first", ">end", ">size", "state", "directory"],
         [
-            (name, r.batches, r.records, r.first_offset, r.end_offset, units.size_text(_size(r)), _state(r))
-            for name, r in reports
+            (
+                log.title,
+                r.batches,
+                r.records,
+                r.first_offset,
+                r.end_offset,
+                _size(r),
+                _state(r),
+                log.name,
+            )
+            for log, r in reports
         ],
     )
     for _, report in reports:
@@ -156,8 +201,8 @@ def _show(output: Output, reports: list[tuple[str, Report]]) -> None:
             output.console.print(line, markup=False, soft_wrap=True)
 
 
-def _size(report: Report) -> int:
-    return sum(segment.batch_bytes for segment in report.segments)
+def _size(report: Report) -> str:
+    return units.size_text(sum(segment.batch_bytes for segment in report.segments))
 
 
 def _state(report: Report) -> str:

@@ -7,6 +7,7 @@ Idea: a command takes a `Session`: its configuration, its output, and the way to
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -51,20 +52,25 @@ class Session:
         """A client of the broker. Raises what `penstock.connect` raises."""
         url = self.url
         scheme, _, path = url.partition("://")
-        if scheme in ("unix", "ipc") and not _listens(path):
-            raise NoBroker(f"no broker listens on {url}: start one with penstock serve, or name another with --url")
+        if scheme in ("unix", "ipc"):
+            _check_listens(url, path)
         from ..connecting import connect
 
         with connect(url, timeout=self.config.timeout_s) as client:
             yield client
 
 
-def _listens(path: str) -> bool:
-    """Whether it is worth trying; what is wrong otherwise, connecting will say."""
+def _check_listens(url: str, path: str) -> None:
+    """Refuse at once what would only time out; what is wrong otherwise, connecting will say."""
     try:
-        return ipc_paths.is_live(path)
+        if not ipc_paths.is_live(path):
+            raise NoBroker(f"no broker listens on {url}: start one with penstock serve, or name another with --url")
+    except PermissionError:
+        raise NoBroker(
+            f"{url} belongs to another user and lets only that one connect: name another with --url"
+        ) from None
     except OSError:
-        return True
+        return
 
 
 class Size(click.ParamType):
@@ -105,8 +111,24 @@ class Assignment(click.ParamType):
         return name, rest
 
 
+class Rate(click.FloatRange):
+    """So many a second; 0 and more, and a number."""
+
+    name = "rate"
+
+    def __init__(self) -> None:
+        super().__init__(min=0)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        rate = super().convert(value, param, ctx)
+        if not math.isfinite(rate):
+            self.fail(f"{value} is not a number of times a second", param, ctx)
+        return rate
+
+
 SIZE = Size()
 DURATION = Duration()
+RATE = Rate()
 ASSIGNMENT = Assignment()
 
 _CONFIG = click.option("--config", "config_file", type=click.Path(), metavar="FILE", help="Configuration file (TOML).")

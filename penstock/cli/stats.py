@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
+from ..storage.errors import Error
 from .options import DURATION, Session, with_session
+
+
+class UnknownCounter(Error):
+    """No counter has such a name."""
+
+    code = "unknown_counter"
 
 
 @click.command
@@ -19,12 +26,21 @@ def command(prefix: str, every: float | None, session: Session) -> None:
     with session.connect() as client:
         before: dict[str, Any] = {}
         while True:
-            values = {name: value for name, value in client.stats().items() if name.startswith(prefix)}
+            values = _chosen(client.stats(), prefix)
             _show(session, values, before, every)
             if every is None:
                 return
             before = values
             time.sleep(every)
+
+
+def _chosen(counters: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Those whose name starts with `prefix`. Raises UnknownCounter where none does."""
+    values = {name: value for name, value in counters.items() if name.startswith(prefix)}
+    if not values:
+        areas = ", ".join(sorted({name.partition(".")[0] for name in counters}))
+        raise UnknownCounter(f"no counter's name starts with {prefix!r}: they start with {areas}")
+    return values
 
 
 def _show(session: Session, values: dict[str, Any], before: dict[str, Any], every: float | None) -> None:
@@ -33,7 +49,7 @@ def _show(session: Session, values: dict[str, Any], before: dict[str, Any], ever
         return
     columns = ["counter", ">value"] + ([">per second"] if before and every else [])
     rows = [(name, _text(value), *_rate(name, value, before, every)) for name, value in sorted(values.items())]
-    session.output.table(columns, rows, empty="no such counters")
+    session.output.table(columns, rows)
     if every is not None:
         session.output.console.print()
 

@@ -12,21 +12,30 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..storage.errors import Error
 from .options import DURATION, with_output
 from .output import Output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from ..clients.tasks import Tasks
     from ..clients.tasks.runner import Runner
 
 CORES = os.cpu_count() or 1
+
+
+class BrokenApp(Error):
+    """The module of an application raises when it is imported."""
+
+    code = "broken_app"
 
 
 @click.command
@@ -72,22 +81,49 @@ async def _work(make: Callable[[], Runner], ready: Callable[[Runner], None]) -> 
 
 
 def load(place: str) -> Tasks:
-    """The app at MODULE:NAME, from where the command was called. Raises click.UsageError."""
+    """The app at MODULE:NAME, from where the command was called. Raises click.UsageError, BrokenApp."""
     from ..clients.tasks import Tasks
 
     module, separator, name = place.partition(":")
     if not separator or not name or not all(module.split(".")):
         raise click.UsageError(f"{place!r} is not MODULE:APP, as in shop.jobs:app")
+    if module.endswith(".py"):
+        raise click.UsageError(f"{module} is a file: name its module, as in {module[:-3].replace('/', '.')}:{name}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    try:
-        found = import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # it is there, and imports something that is not
-        raise click.UsageError(f"there is no module {error.name!r} here or on the path of Python") from None
+    loaded = _imported(module)
+    found: Any = loaded
     for part in name.split("."):
-        found = getattr(found, part, None)
+        if not hasattr(found, part):
+            apps = [f"{module}:{known}" for known, value in vars(loaded).items() if isinstance(value, Tasks)]
+            there = f"its apps are {', '.join(apps)}" if apps else "and it has no penstock.Tasks at all"
+            raise click.UsageError(f"module {module} has no {name!r}: {there}")
+        found = getattr(found, part)
     if not isinstance(found, Tasks):
         raise click.UsageError(f"{place} is {found!r}, and not a penstock.Tasks")
     return found
+
+
+def _imported(module: str) -> ModuleType:
+    """The application's module. Raises click.UsageError when there is none, BrokenApp when it raises."""
+    try:
+        return import_module(module)
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
+            raise click.UsageError(f"there is no module {missing!r} here or on the path of Python") from None
+        print(_trace(error), file=sys.stderr, end="")
+        why = traceback.format_exception_only(error)[-1].strip()
+        raise BrokenApp(f"the application {module} cannot be imported: {why}") from None
+
+
+def _trace(error: BaseException) -> str:
+    """The traceback, from the first line of the application on: how it came to be imported does not matter."""
+    frames = error.__traceback__
+    while frames is not None and _is_importing(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def _is_importing(file: str) -> bool:
+    return file.startswith("<frozen importlib") or file in (__file__, import_module.__code__.co_filename)

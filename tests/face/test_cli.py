@@ -9,6 +9,7 @@ import pytest
 from penstock.cli import exits
 from penstock.cli.app import COMMANDS
 from penstock.storage.errors import Error
+from penstock.transport import ipc_paths
 
 from .conftest import Cli
 
@@ -27,10 +28,19 @@ def test_the_help_lists_every_command(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["topc"], "No such command 'topc' (see penstock --help)"),
+        (["topc"], "No such command 'topc': did you mean 'topic'? (see penstock --help)"),
+        (["serv"], "did you mean 'serve'?"),
+        (["nothing-like-it"], "No such command 'nothing-like-it' (see penstock --help)"),
         (["topic", "create"], "Missing argument 'NAME' (see penstock topic create --help)"),
         (["topic", "list", "--ulr", "x"], "--ulr"),
         (["topic", "create", "t", "--retention", "soon"], "'soon' is not a time"),
+        (["topic", "create", "t", "--retention", "7"], "a number without a unit: write 7s for seconds, or 7d for days"),
+        (["stats", "--every", "5"], "write 5s"),
+        (["queue", "pause", "t", "--for", "10"], "write 10s"),
+        (["bench", "latency", "--rate", "nan"], "nan is not a number of times a second"),
+        (["dead", "redrive", "t", "--all", "--rate", "-1"], "not in the range"),
+        (["consume", "t", "--group", ""], "--group is empty"),
+        (["serve", "--data", ""], "data = '' cannot be used"),
         (["topic", "create", "t", "--segment-bytes", "big"], "'big' is not a size"),
         (["consume", "t", "--from", "tomorrow"], "'tomorrow' is no position"),
         (["consume", "t", "--group", "g", "--partition", "0"], "--partition does not go with --group"),
@@ -64,6 +74,20 @@ def test_without_a_broker_one_line_says_where_it_was_looked_for(cli: Cli, tmp_pa
     assert cli("topic", "list", "--url", "gopher://x").code == exits.USAGE
 
 
+def test_what_the_system_refuses_is_one_line_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = cli("topic", "list", "--url", f"file://{tmp_path}/{'x' * 300}")
+    assert (found.code, found.err.count("\n")) == (exits.FAILED, 1)
+    assert "file name too long" in found.err
+
+    def refuse(path: str) -> bool:
+        raise PermissionError
+
+    monkeypatch.setattr(ipc_paths, "is_live", refuse)
+    found = cli("topic", "list")
+    assert found.code == exits.UNAVAILABLE
+    assert "belongs to another user" in found.err
+
+
 def test_a_socket_directory_that_others_can_write_is_not_trusted(cli: Cli, tmp_path: Path) -> None:
     directory = tmp_path / "home" / "penstock"
     directory.mkdir(parents=True)
@@ -80,7 +104,7 @@ def test_every_error_class_has_an_exit_code_and_no_number_is_of_an_unknown_one()
     import penstock.errors
 
     known = {penstock.errors.UnknownTopic.code, *Error.by_code}
-    assert set(exits._CODES) <= known | {"no_broker", "no_log", "invalid_config", "invalid_input"}
+    assert set(exits._CODES) <= known | {"no_broker", "no_log", "invalid_config", "invalid_input", "unknown_counter"}
     assert exits.of(penstock.errors.UnknownTopic("x")) == exits.NOT_FOUND
     assert exits.of(penstock.errors.Corrupt("x")) == exits.DAMAGED
     assert exits.of(penstock.errors.Fenced("x")) == exits.FAILED

@@ -55,6 +55,7 @@ def test_deleting_asks_first_and_a_no_changes_nothing(on: Cli, topic: str) -> No
         (["produce", "nosuch"], exits.NOT_FOUND, "'nosuch' does not exist"),
         (["consume", "nosuch"], exits.NOT_FOUND, "'nosuch' does not exist"),
         (["group", "show", "nosuch", "g"], exits.NOT_FOUND, "'nosuch' does not exist"),
+        (["stats", "nosuch"], exits.NOT_FOUND, "no counter's name starts with 'nosuch': they start with "),
     ],
 )
 def test_what_is_not_there_or_not_allowed_has_its_exit_code(
@@ -218,9 +219,12 @@ def test_logs_of_a_running_broker_can_be_verified_and_dumped_but_not_repaired(
     directory = shown["partitions"][0]["directory"]
     (report,) = on("log", "verify", directory, "--json").lines
     assert (report["ok"], report["records"]) == (True, 2)
+    assert (report["topic"], report["partition"]) == (topic, 0)
     dumped = on("log", "dump", directory, "--records").lines
     assert [line["value"] for line in dumped if line["type"] == "record"] == ["one", "two"]
     found = on("log", "repair", directory)
     assert found.code == exits.IN_USE
     assert str(os.path.basename(broker.unix)) in found.err or "pid" in found.err
-    assert directory.removeprefix(f"{broker.ready['data']}/") in on("log", "verify", broker.ready["data"]).text
+    rows = [line.split() for line in on("log", "verify", broker.ready["data"]).text.splitlines()]
+    (row,) = [row for row in rows if row[0] == f"{topic}/0"]
+    assert row[-1] == directory.removeprefix(f"{broker.ready['data']}/")

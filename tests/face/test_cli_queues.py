@@ -73,6 +73,9 @@ def test_a_task_that_fails_too_often_is_dead_and_can_be_tried_again_or_given_up(
     assert shown.count("by hand") == 2
     assert on("dead", "list", queue, "--reason", "other").text == "no dead tasks\n"
     assert on("dead", "redrive", queue, ids[0], "--json").lines[0]["count"] == 1
+    found = on("dead", "redrive", queue, f"{queue}-0-77")
+    assert (found.code, found.out) == (exits.NOT_FOUND, b"")
+    assert f"has no dead task {queue}-0-77" in found.err
     assert state(on, ids[0]) in ("waiting", "pending")
     missing = on("dead", "show", ids[0])
     assert missing.code == exits.NOT_FOUND

@@ -15,7 +15,7 @@ def file(tmp_path: Path, text: str) -> Path:
 
 
 def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default(tmp_path: Path) -> None:
-    path = file(tmp_path, 'drain_s = "1s"\nlazy_s = 0.5\ntimeout_s = 7')
+    path = file(tmp_path, 'drain_s = "1s"\nlazy_s = "0.5s"\ntimeout_s = "7s"')
     environ = {"PENSTOCK_DRAIN_S": "2s", "PENSTOCK_LAZY_S": "750ms"}
     loaded = load({"drain_s": "3s"}, environ=environ, path=path)
     assert (loaded.config.drain_s, loaded.source("drain_s")) == (3.0, "flag --set drain_s")
@@ -25,8 +25,8 @@ def test_a_flag_beats_the_environment_which_beats_the_file_which_beats_the_defau
 
 
 def test_every_setting_has_a_sentence_and_can_come_from_each_source(tmp_path: Path) -> None:
-    texts = {str: "x", float: "2s", int: "3", bool: "yes", list: "unix:///a,tcp://127.0.0.1:0"}
-    in_file = {str: '"x"', float: '"2s"', int: "3", bool: "true", list: '["unix:///a"]'}
+    texts = {str: "x", float: "2s", int: "70000", bool: "yes", list: "unix:///a,tcp://127.0.0.1:0"}
+    in_file = {str: '"x"', float: '"2s"', int: "70000", bool: "true", list: '["unix:///a"]'}
     for sourced in load(environ={}).values:
         assert sourced.about.endswith(".")
         given = texts[type(sourced.value)]
@@ -76,7 +76,12 @@ def test_an_unknown_name_on_the_command_line_is_named_too() -> None:
         ("drain_s", "soon", "'soon' is not a time"),
         ("max_frame_bytes", "-1MB", "'-1MB' is not a size"),
         ("board_rows", "many", "Expected `int`"),
-        ("board_rows", "-5", "below 0"),
+        ("board_rows", "0", ">= 8"),
+        ("max_schedules", "-5", "below 0"),
+        ("max_frame_bytes", "0", ">= 65536"),
+        ("data", "", "length >= 1"),
+        ("drain_s", "5", "a number without a unit: write 5s"),
+        ("drain_s", "nan", "'nan' is not a time"),
         ("insecure", "perhaps", "Expected `bool`"),
     ],
 )
@@ -90,6 +95,12 @@ def test_a_value_that_cannot_be_used_names_source_key_and_reason(name: str, text
 def test_a_value_of_the_wrong_kind_in_the_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="listen = 7 cannot be used"):
         load(environ={}, path=file(tmp_path, "listen = 7"))
+
+
+def test_a_time_in_the_file_has_its_unit_as_everywhere(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"drain_s = 5 cannot be used: '5' is a number without a unit"):
+        load(environ={}, path=file(tmp_path, "drain_s = 5"))
+    assert load(environ={}, path=file(tmp_path, "drain_s = 0")).config.drain_s == 0
 
 
 def test_only_the_file_of_the_user_may_be_missing(tmp_path: Path) -> None:

@@ -113,6 +113,18 @@ def test_serve_that_cannot_start_says_why_in_one_line(broker: Served, tmp_path: 
         assert (found.returncode, found.stdout) == (code, b""), (arguments, found)
         (line,) = found.stderr.decode().splitlines()
         assert says in json.loads(line)["message"], line
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "foreign", "newer"}, "what was made is removed again"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["config", "show"], ["config", "show", "--json"]])
+def test_standard_output_that_is_closed_or_full_brings_no_traceback(words: list[str]) -> None:
+    command = " ".join([*PENSTOCK, *words])
+    closed = subprocess.run(["sh", "-c", f"exec {command} >&-"], stderr=subprocess.PIPE, timeout=60)
+    assert (closed.returncode, closed.stderr) == (exits.OK, b"")
+    full = subprocess.run(["sh", "-c", f"exec {command} >/dev/full"], stderr=subprocess.PIPE, timeout=60)
+    assert full.returncode == exits.FULL
+    assert b"no space left on device" in full.stderr
+    assert full.stderr.count(b"\n") == 1
 
 
 def test_a_reader_that_has_seen_enough_ends_consume_quietly(broker: Served, on: Cli, topic: str) -> None:

@@ -168,7 +168,13 @@ def test_what_is_sent_is_done_and_results_come_back(place: Place) -> None:
         failing.result(30)
     worker.signal(signal.SIGTERM)
     assert worker.drained() == {"done": 20, "failed": 2}
-    assert "Traceback" in Path(worker.log.name).read_text()
+    log = Path(worker.log.name).read_text()
+    assert "Traceback" in log
+    failed = [line.split(maxsplit=3)[2:] for line in log.splitlines() if f"{failing.id} (fail)" in line]
+    assert [(level, said.partition(": ")[0]) for level, said in failed] == [
+        ("WARNING", f"task {failing.id} (fail) failed in attempt 1"),
+        ("ERROR", f"task {failing.id} (fail) failed in attempt 2, its last, and is dead-lettered"),
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -246,7 +252,8 @@ def test_a_process_that_dies_is_the_failure_of_its_task(place: Place) -> None:
         ([".jobs:app"], "'.jobs:app' is not MODULE:APP"),
         (["no_such_module:app"], "there is no module 'no_such_module'"),
         (["os:path"], "and not a penstock.Tasks"),
-        (["os:missing"], "os:missing is None"),
+        (["os:missing"], "module os has no 'missing': and it has no penstock.Tasks at all"),
+        (["jobs.py:app"], "jobs.py is a file: name its module, as in jobs:app"),
     ],
 )
 def test_what_cannot_be_run_is_said_in_a_sentence(cli: Callable[..., Any], words: list[str], says: str) -> None:
@@ -254,6 +261,48 @@ def test_what_cannot_be_run_is_said_in_a_sentence(cli: Callable[..., Any], words
     assert (found.code, found.out) == (exits.USAGE, b"")
     assert says in found.err
     assert len(found.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("import penstock\n\nboom = 1 / 0", "ZeroDivisionError: division by zero"),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def x(:", "SyntaxError: invalid syntax"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
+def test_an_app_that_cannot_be_imported_shows_its_own_lines_and_none_of_ours(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, says: str
+) -> None:
+    (tmp_path / "broken_app.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    found = cli("worker", "broken_app:app")
+    assert (found.code, found.out) == (exits.FAILED, b"")
+    lines = found.err.splitlines()
+    assert lines[-1] == f"penstock: the application broken_app cannot be imported: {says}"
+    files = [line for line in lines if line.lstrip().startswith("File")]
+    assert [f"{tmp_path}/broken_app.py" in line for line in files] == [True], found.err
+
+
+def test_an_app_that_is_not_where_it_was_named_is_told_which_there_are(
+    cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some_jobs.py").write_text("import penstock\nwork = penstock.Tasks('mem://x')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    assert "module some_jobs has no 'app': its apps are some_jobs:work" in cli("worker", "some_jobs:app").err
+
+
+def test_a_worker_without_a_broker_says_at_once_what_it_waits_for(tmp_path: Path) -> None:
+    (tmp_path / "lonely.py").write_text(SOURCE.format(url=f"unix://{tmp_path}/none", lease_s=1.0))
+    command = [sys.executable, "-m", "penstock", "worker", "lonely:app"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        assert f"waiting for the broker at unix://{tmp_path}/none, for up to 30 s" in process.stderr.readline().decode()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == exits.OK
 
 
 def test_an_app_without_such_a_queue_is_refused(place: Place) -> None:

@@ -19,7 +19,7 @@ def test_a_size_is_read_in_every_way_people_write_it(text: str | int, count: int
 
 @pytest.mark.parametrize(
     ("text", "duration"),
-    [(2, 2.0), (0.25, 0.25), ("2", 2.0), ("200ms", 0.2), ("30 s", 30.0), ("15m", 900.0), ("7D", 604800.0),
+    [(2, 2.0), (0.25, 0.25), ("0", 0.0), ("2s", 2.0), ("200ms", 0.2), ("30 s", 30.0), ("15m", 900.0), ("7D", 604800.0),
      ("50us", 5e-5), (timedelta(minutes=2), 120.0)],
 )  # fmt: skip
 def test_a_time_is_read_in_every_way_people_write_it(text: str | float | timedelta, duration: float) -> None:
@@ -38,6 +38,12 @@ def test_what_is_not_a_time_is_quoted_back(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time") as caught:
         seconds(text)
     assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "ways"), [("7", "7s for seconds, or 7d"), ("1.5 ", "1.5s for seconds, or 1.5d")])
+def test_a_time_without_its_unit_is_refused_with_what_may_be_meant(text: str, ways: str) -> None:
+    with pytest.raises(ValueError, match=f"without a unit: write {ways}"):
+        seconds(text)
 
 
 def test_sizes_and_times_are_written_short() -> None:
