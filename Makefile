@@ -12,10 +12,10 @@ FOLDERS := storage transport broker clients spark
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-# Whoever asks for a part of the tests has no need of the lab, and perhaps none of Java.
+# A part of the tests needs neither the lab nor, perhaps, Java, and is over before more processes have started.
 test: $(if $(ARGS),,java) lint type ## lint, types, a minute of the lab and every test: what CI runs
 	$(if $(ARGS),,$(PY) -m perf --smoke)
-	$(PY) -m pytest -q $(ARGS)
+	$(PY) -m pytest -q $(if $(ARGS),$(ARGS),-n auto)
 
 smoke: dev ## does the lab work, and have its own ratios held; a minute
 	$(PY) -m perf --smoke $(ARGS)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 from support.spark import driver, spark
+from xdist.scheduler import LoadScopeScheduling
 
 __all__ = ["driver", "spark"]  # fixtures; here alone, so that a run has one session
 
@@ -58,6 +59,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         soaking = [item for item in items if item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=soaking)
         items[:] = [item for item in items if item not in soaking]
+
+
+class ByFile(LoadScopeScheduling):
+    """Files go to whichever process is free; Spark's all to one, so that a run has one JVM session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return "tests/spark" if path.startswith("tests/spark/") else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    return ByFile(config, log)
 
 
 @pytest.fixture
