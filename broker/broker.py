@@ -1,6 +1,6 @@
 """The broker's loop: one thread that reads, appends once per partition, publishes, and answers.
 
-Idea: a turn is always the same. Whatever is readable is drained and handed to the node; `flush` appends once per
+Idea: a turn is always the same. What clients sent goes to the node, as far as one turn takes; `flush` appends once per
 partition; the watermarks see to durability; `advance` answers for what is committed. Then it waits, for sockets,
 for the keeper's bell, for the warmer, for the supervisor, or for the next deadline.
 
@@ -12,19 +12,16 @@ Must not know: how logs, groups and the keeper work.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..transport import codec
-from ..transport.errors import ProtocolError
 from . import control
 from . import keeper_messages as messages
 from .engine import Now
+from .intake import Intake
 from .keeper_link import KeeperLink
 from .packets import PeerGone
-from .port import SocketPeer
 
 if TYPE_CHECKING:
     from ..transport.sockets import Server
@@ -37,15 +34,9 @@ if TYPE_CHECKING:
     from .port import SocketPort
     from .watermarks import Watermarks
 
-DRAIN_MOST = 256
-"""Messages taken from one socket in one turn, so that no client keeps the others waiting."""
-
 IDLE_MESSAGES = 8
 IDLE_BYTES = 64 << 10
 """A turn with at most so much is one of an idle broker: it may sync inline."""
-
-TELL_HOSTILE_S = 1.0
-"""Between two lines about peers that were cut off: a hostile one must not fill the log."""
 
 FLUSH_LINK_S = 0.005
 KEEPER_STOP_S = 20.0
@@ -76,12 +67,9 @@ class Broker:
     ) -> None:
         """`signals` becomes readable when a signal asks for the end; `lock` is the directory's, for keepers."""
         self.ended = False
-        self.hostile = 0
-        self._tell_at_s = 0.0
         self._config = config
         self._node = node
         self._port = port
-        self._servers = servers
         self._poller = poller
         self._watermarks = watermarks
         self._errands = errands
@@ -91,8 +79,7 @@ class Broker:
         self._lock = lock
         self._link: KeeperLink | None = None
         self._told_stuck = 0
-        self._received = 0
-        self._bytes = 0
+        self._intake = Intake(node, port, servers, time.monotonic)
         self._on_ready = {supervisor.fd: self._on_supervisor, signals: self._on_signal, warmer.fd: self._on_warm}
         for member in (*servers, *self._on_ready):
             poller.add(member)
@@ -111,14 +98,15 @@ class Broker:
     def turn(self, ready: list) -> float:
         """Handle what is readable. Returns the seconds until the next turn is needed."""
         at = now()
-        self._received = self._bytes = 0
+        intake = self._intake
+        intake.begin()
         for member in ready:
             if isinstance(member, int):
                 handler = self._on_ready.get(member)
                 if handler is not None:
                     handler()
             else:
-                self._drain(member, at)
+                intake.take(member, at)
         self._settle(at)
         self._port.send_answers()  # before what nobody waits for
         wait = self._node.tick(at)
@@ -133,37 +121,10 @@ class Broker:
         """Append what was proposed, see to its durability, answer for what is committed."""
         dirty = self._node.flush(at)
         if dirty:
-            idle = self._received <= IDLE_MESSAGES and self._bytes <= IDLE_BYTES
+            intake = self._intake
+            idle = not intake.exhausted and intake.messages <= IDLE_MESSAGES and intake.bytes <= IDLE_BYTES
             self._watermarks.flushed(dirty, idle=idle, now_s=at.monotonic_s)
         self._node.advance(at)
-
-    def _drain(self, server: Server, at: Now) -> None:
-        """Hand over what one socket has, as far as fairness allows."""
-        number = self._port.asking = self._servers.index(server)
-        for identity in server.lost():
-            self._node.disconnect(SocketPeer(number, identity))
-        for taken in range(DRAIN_MOST):
-            # Receiving in vain costs an exception; after a single message, the usual turn, it pays to ask before.
-            received = server.receive() if taken != 1 or server.readable else None
-            if received is None:
-                return
-            identity, frames = received
-            try:
-                message, payload = codec.decode_request(frames)
-            except ProtocolError as error:
-                self._cut_off(server, error, at)
-                continue
-            self._received += 1
-            self._bytes += len(payload)
-            self._node.receive(SocketPeer(number, identity), message, payload, at)
-
-    def _cut_off(self, server: Server, error: ProtocolError, at: Now) -> None:
-        """Close the connection of a peer that sent nonsense, and say so, not more often than people can read."""
-        self.hostile += 1
-        who = server.cut_off()
-        if at.monotonic_s >= self._tell_at_s:
-            self._tell_at_s = at.monotonic_s + TELL_HOSTILE_S
-            print(f"penstock: cut off {who}: {error} ({self.hostile} so far)", file=sys.stderr, flush=True)
 
     def _patience(self, wait: float, at: Now) -> float:
         link = self._link

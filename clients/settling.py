@@ -38,7 +38,7 @@ UNCONFIRMED_MOST = 1 << 16
 """Tasks whose outcomes may be on their way before `ack_nowait` waits."""
 
 RANGES_MOST = 1 << 14
-"""Offsets in one Settle, so that a request stays far below what a broker takes."""
+"""Offsets and results in one Settle, so that a request stays far below what a broker takes."""
 
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
 """Between two tries of what the broker refused for now (its disk is full, for example)."""
@@ -88,7 +88,7 @@ class Settling:
         future: SettleFuture,
     ) -> None:
         """Note an outcome; what is much goes out at once."""
-        if len(offsets) > RANGES_MOST and len(offsets) < lease.count:
+        if len(offsets) > RANGES_MOST and (results or len(offsets) < lease.count):
             for at in range(0, len(offsets), RANGES_MOST):
                 part = offsets[at : at + RANGES_MOST]
                 self.gather(lease, verb, delay_ms, reason, part, _among(results, part), future)
@@ -181,7 +181,8 @@ class Settling:
         """Send what has waited long enough."""
         if now >= self._again_at:
             again, self._again, self._again_at = self._again, [], FOREVER
-            self._ask(again)
+            for at in range(0, len(again), GATHER_MOST):
+                self._ask(again[at : at + GATHER_MOST])
         if now >= self._send_at:
             self.send()
 

@@ -86,6 +86,7 @@ from .transport.errors import (
     ProtocolError,
     RemoteError,
     SessionBroken,
+    TooMuchAsked,
     TransportError,
 )
 
@@ -135,6 +136,7 @@ __all__ = [
     "SessionExpired",
     "SessionReplaced",
     "StageLost",
+    "TooMuchAsked",
     "TopicExists",
     "Unavailable",
     "UnknownEffect",

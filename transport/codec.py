@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
 from . import messages
-from .errors import MessageTooLarge, ProtocolError
+from .errors import MessageTooLarge, ProtocolError, TooMuchAsked
+from .message import Count
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -38,6 +39,18 @@ CARRIES_BATCHES = MAY_BE_EMPTY | {messages.Produce, messages.Deliver}
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[messages.Request] = msgspec.msgpack.Decoder(messages.Request)
 _answers: msgspec.msgpack.Decoder[messages.Answer] = msgspec.msgpack.Decoder(messages.Answer)
+
+
+class _Beginning(msgspec.Struct, array_like=True):
+    """What a request begins with; the rest is skipped."""
+
+    tag: int
+    request: Count
+
+
+_beginnings = msgspec.msgpack.Decoder(_Beginning)
+_KINDS: dict[object, type[messages.Message]] = {kind.__struct_config__.tag: kind for kind in get_args(messages.Request)}
+_TOO_MANY = re.compile(r"of length <= (\d+) - at `\$\[(\d+)\](.*)`")
 
 # What msgspec raises on bytes: its own errors, text that is not UTF-8 (a ValueError), and junk nested deeper
 # than the interpreter's stack is allowed to be.
@@ -67,11 +80,12 @@ def check_request(message: messages.Message) -> None:
 
 
 def decode_request(received: Sequence[Buffer]) -> tuple[messages.Request, Buffer]:
-    """A client's message and its batches (b"" without). Raises ProtocolError."""
+    """A client's message and its batches (b"" without). Raises ProtocolError, TooMuchAsked."""
     header, payload = _split(received, REQUEST_BYTES_MAX)
     try:
         message = _requests.decode(header)
     except _BAD_BYTES as error:
+        _check_counts(header, error)
         raise ProtocolError(f"not a request: {error}") from None
     _check_payload(message, payload)
     return message, payload
@@ -92,6 +106,25 @@ def _field(message: messages.Message, place: str) -> str:
     """The field that msgspec found at a place like `$[2][0]`, behind the tag; "" when it says none."""
     found = re.match(r"`\$\[(\d+)\](.*)`", place)
     return f"{message.__struct_fields__[int(found[1]) - 1]}{found[2]}: " if found else ""
+
+
+def _check_counts(header: Buffer, error: Exception) -> None:
+    """Raise TooMuchAsked for a request with too many entries: it is well-formed, so its sender can be told."""
+    found = _TOO_MANY.search(str(error))
+    if found is None:
+        return
+    try:
+        begin = _beginnings.decode(header)
+    except _BAD_BYTES:
+        return
+    kind = _KINDS.get(begin.tag)
+    if kind is not None and kind.__struct_fields__[0] == "request":
+        field = kind.__struct_fields__[int(found[2]) - 1]
+        raise TooMuchAsked(
+            f"{field}{found[3]} of a {kind.__name__} has more than {found[1]} entries, which is the limit: ask for "
+            "less at once",
+            request=begin.request,
+        ) from None
 
 
 def _split(received: Sequence[Buffer], limit: int) -> tuple[Buffer, Buffer]:

@@ -21,6 +21,16 @@ class ProtocolError(TransportError):
     code = "protocol"
 
 
+class TooMuchAsked(ProtocolError):
+    """A well-formed request with more entries than one request may have. `request` is its number."""
+
+    code = "too_much_asked"
+
+    def __init__(self, message: str, *, request: int = 0) -> None:
+        super().__init__(message)
+        self.request = request
+
+
 class MessageTooLarge(TransportError):
     """A message of ours that the other side would refuse: it was not sent."""
 

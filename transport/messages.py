@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from .message import INT64_MAX, Count, Int64, Message, Setting, TopicId, Unsigned
+from .message import INT64_MAX, Count, Int64, Listed, Message, Setting, Settings, TopicId, Unsigned
 from .queue_messages import (
     AskTask,
     CancelTask,
@@ -152,7 +152,7 @@ class CreateTopic(Message, tag=10, frozen=True):
     request: Count
     name: str
     partitions: Count
-    settings: dict[str, Setting]
+    settings: Settings
 
 
 class AlterTopic(Message, tag=11, frozen=True):
@@ -160,7 +160,7 @@ class AlterTopic(Message, tag=11, frozen=True):
 
     request: Count
     topic: TopicId
-    settings: dict[str, Setting]
+    settings: Settings
     partitions: Count = 0
 
 
@@ -175,7 +175,7 @@ class ListTopics(Message, tag=13, frozen=True):
     """All topics, or those named. Answered by Topics; an unknown name is a Failure."""
 
     request: Count
-    names: list[str]
+    names: Listed[str]
 
 
 class Topics(Message, tag=14, frozen=True):
@@ -243,6 +243,10 @@ class Produced(Message, tag=23, frozen=True):
 # -- reading --------------------------------------------------------------------------------------
 
 
+COLUMNS_MOST = 64
+"""Columns that one Fetch names."""
+
+
 class Fetch(Message, tag=30, frozen=True):
     """Batches from `offset` on, at most `max_bytes` (but at least one batch), waiting up to `wait_ms`.
 
@@ -257,7 +261,7 @@ class Fetch(Message, tag=30, frozen=True):
     term: Int64
     max_bytes: Count
     wait_ms: Count
-    columns: list[Count] = []  # ids of FORMAT.md; none: all
+    columns: Annotated[list[Count], Meta(max_length=COLUMNS_MOST)] = []  # ids of FORMAT.md; none: all
 
 
 class Fetched(Message, tag=31, frozen=True):
@@ -292,7 +296,7 @@ class Join(Message, tag=32, frozen=True):
     member: str  # unique within the group; joining again under it ends the older session
     delivery: str
     start: Int64
-    positions: list[tuple[Count, Int64]]
+    positions: Listed[tuple[Count, Int64]]
     session_timeout_ms: Count
     credit_bytes: Count
     credit_records: Count
@@ -319,7 +323,7 @@ class Release(Message, tag=35, frozen=True):
     """The session is done with these partitions. No answer."""
 
     session: Count
-    partitions: list[Count]
+    partitions: Listed[Count]
 
 
 class Credit(Message, tag=36, frozen=True):
@@ -385,7 +389,7 @@ class Commit(Message, tag=50, frozen=True):
     session: Count  # 0: by an administrator, refused while the group has members
     topic: TopicId
     group: str
-    positions: list[Position]
+    positions: Listed[Position]
 
 
 class ListGroups(Message, tag=51, frozen=True):
@@ -426,7 +430,7 @@ class ResetGroup(Message, tag=53, frozen=True):
     topic: TopicId
     group: str
     time_us: Int64
-    positions: list[tuple[Count, Int64]]
+    positions: Listed[tuple[Count, Int64]]
 
 
 class DeleteGroup(Message, tag=54, frozen=True):

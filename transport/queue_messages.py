@@ -14,7 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from .message import Count, Int64, Message, Setting, TopicId
+from .message import SETTINGS_MOST, Count, Int64, Listed, Message, Setting, Settings, TopicId
 
 AnyTopic = Annotated[bytes, Meta(max_length=16)]
 """A topic's id, or nothing for all topics."""
@@ -30,6 +30,12 @@ FOREVER_US = 1 << 62
 
 PROGRESS_BYTES_MOST = 4096
 """Of what a worker says of one record: it stands in every snapshot while the record is leased."""
+
+
+SETTLES_MOST = 4096
+"""Settles of one request."""
+
+Settles = Annotated["list[Settle]", Meta(max_length=SETTLES_MOST)]
 
 
 class Verb(IntEnum):
@@ -50,10 +56,10 @@ class Settle(Struct, array_like=True, frozen=True, gc=False):
     partition: Count
     token: Count
     verb: Count  # 0 ack, 1 nack, 2 reject, 3 release
-    ranges: list[tuple[Count, Count]] = []  # (first offset, how many); none: all that the lease still holds
+    ranges: Listed[tuple[Count, Count]] = []  # (first offset, how many); none: all that the lease still holds
     delay_ms: Int64 = BY_GROUP  # nack: how long nobody gets them; -1 lets the group's back-off decide
     reason: str = ""  # nack and reject: for the record's history
-    results: list[tuple[Count, bytes]] = []  # ack: (offset, result), for whoever asks for the task
+    results: Listed[tuple[Count, bytes]] = []  # ack: (offset, result), for whoever asks for the task
 
 
 class Refusal(Struct, array_like=True, frozen=True, gc=False):
@@ -79,7 +85,7 @@ class Lease(Message, tag=70, frozen=True):
     max_bytes: Count = 1 << 20  # of the second frame, but at least one record
     lease_ms: Count = 0  # 0: as long as the group says
     wait_ms: Count = 0
-    settles: list[Settle] = []
+    settles: Settles = []
     start: Int64 = -1  # where a group begins that does not exist yet: -1 first, -2 end, or a time
 
 
@@ -101,7 +107,7 @@ class SettleTasks(Message, tag=72, frozen=True):
     request: Count
     topic: TopicId
     group: str
-    settles: list[Settle]
+    settles: Settles
 
 
 class Settled(Message, tag=73, frozen=True):
@@ -117,9 +123,9 @@ class ExtendLeases(Message, tag=74, frozen=True):
     request: Count
     topic: TopicId
     group: str
-    leases: list[tuple[Count, Count]]  # (partition, token)
+    leases: Listed[tuple[Count, Count]]  # (partition, token)
     lease_ms: Count = 0  # 0: as long as the group says
-    progress: list[tuple[Count, Count, bytes]] = []  # (partition, offset, value)
+    progress: Listed[tuple[Count, Count, bytes]] = []  # (partition, offset, value)
 
 
 class Extended(Message, tag=75, frozen=True):
@@ -140,7 +146,7 @@ class SetQueue(Message, tag=76, frozen=True):
     request: Count
     topic: TopicId
     group: str
-    settings: dict[str, Setting]
+    settings: Settings
     start: Int64 = -1  # of a new one: -1 first, -2 end, or a time
 
 
@@ -273,7 +279,7 @@ class RedriveDead(Message, tag=86, frozen=True):
     request: Count
     topic: TopicId
     group: str
-    offsets: list[tuple[Count, Count]] = []  # (partition, offset); none: all
+    offsets: Listed[tuple[Count, Count]] = []  # (partition, offset); none: all
     reason: str = ""  # of all, only those whose reason has this in it
     per_s: float = 0.0  # how many become ready each second; 0: at once
 
@@ -284,7 +290,7 @@ class DiscardDead(Message, tag=87, frozen=True):
     request: Count
     topic: TopicId
     group: str
-    offsets: list[tuple[Count, Count]] = []
+    offsets: Listed[tuple[Count, Count]] = []
     reason: str = ""
 
 
@@ -308,7 +314,7 @@ class SetSchedule(Message, tag=89, frozen=True):
     zone: str  # of cron fields, like "Europe/Vienna"
     value: bytes
     key: bytes | None = None
-    headers: dict[str, bytes] = {}
+    headers: Annotated[dict[str, bytes], Meta(max_length=SETTINGS_MOST)] = {}
     priority: Count = 0
 
 

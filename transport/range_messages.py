@@ -8,23 +8,28 @@ Pure: values only. No sockets, no clock, no rules.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
 
-from .message import Count, Int64, Message, TopicId
+from msgspec import Meta, Struct
+
+from .message import Count, Int64, Listed, Message, TopicId
+
+ENDS_MOST = 100_000
+"""Partitions of one topic whose ends an asker may know."""
 
 
 class Known(Struct, array_like=True, frozen=True, gc=False):
     """Of one topic, the ends that the asker knows, by partition; none: it knows nothing."""
 
     topic: TopicId
-    ends: list[Count] = []
+    ends: Annotated[list[Count], Meta(max_length=ENDS_MOST)] = []
 
 
 class AskEnds(Message, tag=110, frozen=True):
     """Where the partitions of these topics begin and end; waits up to `wait_ms` while nothing differs from `known`."""
 
     request: Count
-    topics: list[Known]
+    topics: Listed[Known]
     wait_ms: Count = 0
 
 
@@ -56,7 +61,7 @@ class Measure(Message, tag=112, frozen=True):
 
     request: Count
     topic: TopicId
-    spans: list[Span]
+    spans: Listed[Span]
     piece_bytes: Count
 
 
@@ -73,7 +78,7 @@ class BeginGroup(Message, tag=114, frozen=True):
     request: Count
     topic: TopicId
     group: str
-    positions: list[tuple[Count, Count]]  # (partition, offset)
+    positions: Listed[tuple[Count, Count]]  # (partition, offset)
 
 
 class Begun(Message, tag=115, frozen=True):

@@ -9,9 +9,14 @@ Pure: values only. No sockets, no clock, no rules.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from .message import Count, Int64, Message, TopicId, Unsigned
+
+STAGES_MOST = 24_000
+"""Stages of one request: so many always fit into its frame."""
 
 
 class Stage(Struct, array_like=True, frozen=True, gc=False):
@@ -29,7 +34,7 @@ class CommitTransaction(Message, tag=100, frozen=True):
     request: Count
     transaction: str
     epoch: Count
-    stages: list[Stage]
+    stages: Annotated[list[Stage], Meta(max_length=STAGES_MOST)]
 
 
 class TransactionCommitted(Message, tag=101, frozen=True):
@@ -44,7 +49,7 @@ class DropStages(Message, tag=102, frozen=True):
     """Forget staged batches that nobody will commit. Answered by Done; what is not there is no error."""
 
     request: Count
-    stages: list[Stage]
+    stages: Annotated[list[Stage], Meta(max_length=STAGES_MOST)]
 
 
 class AskTransaction(Message, tag=103, frozen=True):

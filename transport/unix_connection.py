@@ -58,6 +58,9 @@ class Connection:
         self.heard = False  # a whole message came over it
         self.unsent = 0  # bytes that wait for the other side to read
         self.stalled = False  # the last flush left some of them
+        self.heeded = True  # more is read from it
+        self.inbox: deque[list[Buffer]] = deque()
+        """Messages that were read and not handed out."""
         self._socket = raw
         self._inflow = Inflow(max_bytes)
         self._spare = spare
@@ -137,7 +140,7 @@ class Connection:
     @property
     def events(self) -> int:
         """What to watch for now."""
-        return READING | select.EPOLLOUT if self.stalled else READING
+        return (READING if self.heeded else 0) | (select.EPOLLOUT if self.stalled else 0)
 
     def describe(self) -> str:
         """Whose process is at the other end, for the log."""

@@ -14,7 +14,7 @@ import errno
 import select
 import socket
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ UNREAD_BYTES_MAX = 64 << 20
 """What may wait for one peer. One more message, and it is cut off: it does not read."""
 
 BEHIND_BYTES = 1 << 20
-"""With more than this waiting, deliveries to a peer pause."""
+"""With more than this waiting, deliveries to a peer pause, and nothing more is read from it."""
 
 FLUSH_BYTES = 64 << 10
 """Answers of one turn leave together, but not later than at so many bytes."""
@@ -69,8 +69,7 @@ class UnixServer:
         self._peers: dict[int, Connection] = {}
         self._numbers: dict[int, int] = {}  # peer by descriptor
         self._silent: dict[int, float] = {}  # peers that said nothing yet, oldest first, and when they must have
-        self._ready: dict[int, None] = {}  # peers to read from
-        self._inbox: deque[tuple[int, list[Buffer]]] = deque()
+        self._ready: dict[int, None] = {}  # peers with messages, or to read from, in turn
         self._dirty: dict[int, None] = {}  # peers with something to flush
         self._lost: list[int] = []
         self._last = 0
@@ -86,7 +85,7 @@ class UnixServer:
     @property
     def readable(self) -> bool:
         """Whether there is something to receive, or somebody lost, that `fd` does not tell of."""
-        return bool(self._inbox or self._ready or self._lost)
+        return bool(self._ready or self._lost)
 
     def patience_s(self) -> float:
         """In how many seconds to `refresh`, though `fd` says nothing."""
@@ -145,35 +144,46 @@ class UnixServer:
     # -- receiving --------------------------------------------------------------------------------
 
     def receive(self) -> tuple[int, list[Buffer]] | None:
-        """The next message and its peer; None when all that `refresh` found has been handed out."""
-        while True:
-            if self._inbox:
-                found = self._inbox.popleft()
-                self._last = found[0]
-                return found
-            elif self._ready:
-                peer = next(iter(self._ready))
-                del self._ready[peer]
-                self._read(peer)
-            else:
-                return None
+        """The next message and its peer, peers in turn; None when all that `refresh` found has been handed out."""
+        while self._ready:
+            peer = next(iter(self._ready))
+            del self._ready[peer]
+            connection = self._peers[peer]
+            if connection.unsent > BEHIND_BYTES:
+                self._heed(connection, False)
+                continue
+            if not connection.inbox and not self._read(peer, connection):
+                continue
+            inbox = connection.inbox
+            if not inbox:
+                if connection.more:
+                    self._ready[peer] = None
+                continue
+            frames = inbox.popleft()
+            if inbox or connection.more:
+                self._ready[peer] = None  # behind the others
+            self._last = peer
+            return peer, frames
+        return None
 
-    def _read(self, peer: int) -> None:
-        connection = self._peers.get(peer)
-        if connection is None:
-            return
+    def _read(self, peer: int, connection: Connection) -> bool:
+        """Read what is there into the inbox. False when the connection has ended."""
         try:
-            for frames in connection.receive():
-                self._inbox.append((peer, frames))
+            connection.inbox.extend(connection.receive())
         except Lost:
             self._drop(peer)
+            return False
         except ProtocolError:
             self._cut(peer, "broken framing")
-        else:
-            if connection.heard:
-                self._silent.pop(peer, None)
-            if connection.more:
-                self._ready[peer] = None  # behind the others
+            return False
+        if connection.heard:
+            self._silent.pop(peer, None)
+        return True
+
+    def _heed(self, connection: Connection, heeded: bool) -> None:
+        """Read from a peer, or not: one that does not read its answers is asked for no more requests."""
+        connection.heeded = heeded
+        self._epoll.modify(connection.fd, connection.events)
 
     def lost(self) -> list[int]:
         """Peers whose connection has ended since the last call."""
@@ -218,7 +228,10 @@ class UnixServer:
             connection.flush()
         except Lost:
             self._ready[peer] = None  # it may have sent something before it left; reading comes to its end
-        if connection.stalled != stalled:
+        if not connection.heeded and connection.unsent <= BEHIND_BYTES:
+            self._ready[peer] = None
+            self._heed(connection, True)
+        elif connection.stalled != stalled:
             self._epoll.modify(connection.fd, connection.events)
 
     # -- the end of a connection ------------------------------------------------------------------
@@ -237,7 +250,6 @@ class UnixServer:
         """Close a connection, and hand out nothing more that came over it."""
         self.cut[reason] += 1
         self._drop(peer)
-        self._inbox = deque(each for each in self._inbox if each[0] != peer)
 
     def _drop(self, peer: int) -> None:
         connection = self._peers.pop(peer)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import typing
+
 import msgspec
 import pytest
 from penstock.transport import codec, messages
-from penstock.transport.errors import MessageTooLarge, ProtocolError
+from penstock.transport.errors import MessageTooLarge, ProtocolError, TooMuchAsked
+from penstock.transport.message import LIST_MOST
 from support.samples import ANSWERS, BATCH, REQUESTS, TOPIC
 
 DIRECTIONS = [(codec.decode_request, *sample) for sample in REQUESTS] + [
@@ -58,6 +61,41 @@ def test_a_newer_peer_may_append_fields():
 
 def test_an_older_peer_may_leave_out_fields_with_defaults():
     assert codec.decode_request([packed(4, 18)]) == (messages.Ping(18, session=0), b"")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: messages.ListTopics(7, ["t"] * (LIST_MOST + 1)), "names of a ListTopics has more than 16384 entries"),
+        (lambda: messages.CreateTopic(7, "t", 1, {str(n): n for n in range(101)}), "settings of a CreateTopic has"),
+        (lambda: messages.SettleTasks(7, TOPIC, "g", [messages.Settle(0, 1, 1, [(0, 1)] * (LIST_MOST + 1))]),
+         r"settles\[0\]\[3\] of a SettleTasks has"),
+    ],
+)  # fmt: skip
+def test_a_request_that_asks_for_too_much_is_refused_by_its_number(make, message):
+    with pytest.raises(TooMuchAsked, match=message) as caught:
+        codec.decode_request([codec.encode(make())])
+    assert caught.value.request == 7
+    release = codec.encode(messages.Release(7, [0] * (LIST_MOST + 1)))
+    with pytest.raises(ProtocolError) as refused:
+        codec.decode_request([release])
+    assert not isinstance(refused.value, TooMuchAsked), "it has no number to answer to"
+
+
+def test_no_list_or_map_of_a_request_is_without_a_limit():
+    def unlimited(kind: type, place: str) -> list[str]:
+        found = []
+        for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+            limits = [each for each in getattr(hint, "__metadata__", ()) if each.max_length is not None]
+            bare = hint.__origin__ if hasattr(hint, "__metadata__") else hint
+            if typing.get_origin(bare) in (list, dict) and not limits:
+                found.append(f"{place}.{name}")
+            for part in typing.get_args(bare):
+                if isinstance(part, type) and issubclass(part, msgspec.Struct):
+                    found += unlimited(part, f"{place}.{name}")
+        return found
+
+    assert [each for kind in typing.get_args(messages.Request) for each in unlimited(kind, kind.__name__)] == []
 
 
 HOSTILE = {

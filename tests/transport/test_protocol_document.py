@@ -16,7 +16,17 @@ from penstock.broker.engine import NodeConfig
 from penstock.broker.engine.producers import RECENT
 from penstock.broker.engine.queues import settings as queue_settings
 from penstock.storage.errors import Error
-from penstock.transport import codec, framing, messages, socket_options, unix_server
+from penstock.transport import (
+    codec,
+    framing,
+    message,
+    messages,
+    queue_messages,
+    range_messages,
+    socket_options,
+    transaction_messages,
+    unix_server,
+)
 from penstock.transport.producer_session import WINDOW_BATCHES_MAX
 from support.samples import REQUESTS
 
@@ -133,10 +143,16 @@ def test_the_limits_are_those_of_the_code():
     assert f"{NodeConfig().max_record_bytes // mib} MiB by default" in table
     unread, behind = unix_server.UNREAD_BYTES_MAX // mib, unix_server.BEHIND_BYTES // mib
     assert (
-        f"| unread by one peer of `unix://` | {unread} MiB and one message; deliveries pause at {behind} MiB |" in table
+        f"| unread by one peer of `unix://` | {unread} MiB and one message; deliveries pause at {behind} MiB, " in table
     )
     assert f"| connections of one `unix://` address | {socket_options.SOCKETS_MAX} |" in table
     assert f"no message within {unix_server.SILENCE_S:g} s, and one whose peer leaves over {unread} MiB unread" in TEXT
+    assert (
+        f"| entries of a list of a request | {message.LIST_MOST:,}; settles {queue_messages.SETTLES_MOST}, known ends "
+        f"of a topic {range_messages.ENDS_MOST:,}, columns {messages.COLUMNS_MOST}, "
+        f"stages {transaction_messages.STAGES_MOST:,} |"
+    ) in table
+    assert f"| entries of a map of settings, or of headers | {message.SETTINGS_MOST} |" in table
     assert f"| batches of one producer in flight, per partition | {WINDOW_BATCHES_MAX} |" in table
 
 

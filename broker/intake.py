@@ -1,0 +1,114 @@
+"""The broker's intake: what a turn takes from the connections.
+
+Idea: a turn is short, so that a client waits for little of what others asked. Sockets hand out messages of their
+connections in turn, and a turn takes more the more connections have something. A connection that has been alone for a
+while gets a longer turn, since more messages share an append then.
+
+Contract: at least one message of each socket that has some is taken. Nonsense gets its sender cut off, and a request
+that asks for too much at once gets a Failure. Must not know what messages mean.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ..transport import codec
+from ..transport.errors import ProtocolError, TooMuchAsked
+from ..transport.messages import Failure
+from .port import SocketPeer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ..transport.sockets import Server
+    from .engine import Node, Now
+    from .port import SocketPort
+
+SHARE_S = 0.00025
+"""Of one turn, for each connection that has something: some ten small requests, or one large batch."""
+
+ALONE_S = 0.002
+"""Of one turn, for the only connection that was heard for CALM_S."""
+
+CALM_S = 0.05
+
+TURN_S = 0.005
+"""Of one turn and socket, however many connections have something."""
+
+TURN_MESSAGES = 256
+"""Messages taken from one socket in one turn."""
+
+TELL_HOSTILE_S = 1.0
+"""Between two lines about peers that were cut off: a hostile one must not fill the log."""
+
+
+class Intake:
+    """See the module. `clock` tells how long a turn has taken so far."""
+
+    def __init__(self, node: Node, port: SocketPort, servers: Sequence[Server], clock: Callable[[], float]) -> None:
+        self.hostile = 0
+        """Messages that were none."""
+        self.messages = 0
+        """Taken in this turn."""
+        self.bytes = 0
+        """Of batches that came with them."""
+        self.exhausted = False
+        """Whether this turn left something where it was."""
+        self._node = node
+        self._port = port
+        self._servers = servers
+        self._clock = clock
+        self._tell_at_s = 0.0
+        self._last: SocketPeer | None = None
+        self._crowded_s = 0.0  # when another connection than the last one was heard
+
+    def begin(self) -> None:
+        """Another turn."""
+        self.messages = self.bytes = 0
+        self.exhausted = False
+
+    def take(self, server: Server, at: Now) -> None:
+        """Hand over what one socket has, as far as fairness allows."""
+        number = self._port.asking = self._servers.index(server)
+        for identity in server.lost():
+            self._node.disconnect(SocketPeer(number, identity))
+        started, heard = self._clock(), set[SocketPeer]()
+        for taken in range(TURN_MESSAGES):
+            if taken and self._clock() - started >= self._share_s(len(heard), started):
+                break
+            # Receiving in vain costs an exception; after a single message, the usual turn, it pays to ask before.
+            received = server.receive() if taken != 1 or server.readable else None
+            if received is None:
+                return
+            peer = SocketPeer(number, received[0])
+            heard.add(peer)
+            if peer != self._last:
+                self._last, self._crowded_s = peer, started
+            self._hand_over(server, peer, received[1], at)
+        self.exhausted = True
+
+    def _share_s(self, connections: int, now_s: float) -> float:
+        """How long a turn may take messages of so many connections."""
+        return ALONE_S if now_s - self._crowded_s >= CALM_S else min(SHARE_S * connections, TURN_S)
+
+    def _hand_over(self, server: Server, peer: SocketPeer, frames: Sequence[codec.Buffer], at: Now) -> None:
+        try:
+            message, payload = codec.decode_request(frames)
+        except TooMuchAsked as error:
+            self._port.reply(peer, Failure(error.request, error.code, error.message))
+            return
+        except ProtocolError as error:
+            self._cut_off(server, error, at)
+            return
+        self.messages += 1
+        self.bytes += len(payload)
+        self._node.receive(peer, message, payload, at)
+
+    def _cut_off(self, server: Server, error: ProtocolError, at: Now) -> None:
+        """Close the connection of a peer that sent nonsense, and say so, not more often than people can read."""
+        self.hostile += 1
+        who = server.cut_off()
+        if at.monotonic_s >= self._tell_at_s:
+            self._tell_at_s = at.monotonic_s + TELL_HOSTILE_S
+            print(f"penstock: cut off {who}: {error} ({self.hostile} so far)", file=sys.stderr, flush=True)

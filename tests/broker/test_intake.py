@@ -1,0 +1,106 @@
+"""What a turn takes: the more the more connections have something, and from one alone little."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, cast
+
+import pytest
+from penstock.broker.engine import Now
+from penstock.broker.intake import ALONE_S, CALM_S, SHARE_S, TURN_MESSAGES, TURN_S, Intake
+from penstock.broker.port import SocketPeer
+from penstock.transport import codec
+from penstock.transport import messages as m
+from penstock.transport.message import LIST_MOST
+
+AT = Now(0, 0.0)
+STEP_S = SHARE_S / 4
+"""What each message takes."""
+
+
+class Parts:
+    """A server, a node, a port and a clock, all of which the intake asks."""
+
+    def __init__(self, *peers: int) -> None:
+        self.waiting = deque((peer, [codec.encode(m.Ping(1))]) for peer in peers)
+        self.taken: list[SocketPeer] = []
+        self.said: list[m.Answer] = []
+        self.gone: list[int] = []
+        self.left: list[SocketPeer] = []
+        self.cut = self.asking = 0
+        self.now_s = 0.0
+        any_self = cast("Any", self)
+        self.intake = Intake(any_self, any_self, [any_self], lambda: self.now_s)
+
+    @property
+    def readable(self) -> bool:
+        return bool(self.waiting)
+
+    def lost(self) -> list[int]:
+        return self.gone
+
+    def cut_off(self) -> str:
+        self.cut += 1
+        return "a test"
+
+    def receive(self, *message: Any) -> Any:
+        if message:
+            self.now_s += STEP_S
+            self.taken.append(message[0])
+            return None
+        return self.waiting.popleft() if self.waiting else None
+
+    def disconnect(self, peer: SocketPeer) -> None:
+        self.left.append(peer)
+
+    def reply(self, peer: SocketPeer, message: m.Answer) -> None:
+        self.said.append(message)
+
+    def turn(self) -> int:
+        """How many messages one turn takes."""
+        before = len(self.taken)
+        self.intake.begin()
+        self.intake.take(cast("Any", self), AT)
+        return len(self.taken) - before
+
+
+def test_one_connection_alone_gets_its_share_of_a_turn_and_the_rest_waits():
+    parts = Parts(*[1] * 10)
+    assert [parts.turn() for _ in range(3)] == [4, 4, 2]
+    assert len(parts.taken) == 10
+
+
+def test_one_that_has_been_alone_for_a_while_gets_a_longer_turn_until_another_one_comes():
+    parts = Parts(*[1] * 40)
+    assert parts.turn() == 4
+    parts.now_s += CALM_S
+    assert parts.turn() == round(ALONE_S / STEP_S)
+    parts.waiting.appendleft((2, parts.waiting[0][1]))
+    parts.waiting.extend(parts.waiting.copy())
+    assert parts.turn() <= 8
+
+
+def test_a_turn_is_the_longer_the_more_connections_have_something():
+    parts = Parts(*[1, 2, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1])
+    assert parts.turn() == 12
+    assert parts.intake.exhausted
+    assert parts.turn() == 2
+    assert not parts.intake.exhausted
+
+
+def test_a_turn_has_an_end_however_many_connections_there_are(monkeypatch: pytest.MonkeyPatch):
+    assert Parts(*range(1000)).turn() == round(TURN_S / STEP_S)
+    monkeypatch.setattr(f"{__name__}.STEP_S", 0.0)
+    assert Parts(*range(1000)).turn() == TURN_MESSAGES
+
+
+def test_what_asks_for_too_much_is_answered_and_nonsense_cut_off():
+    parts = Parts()
+    parts.waiting.append((1, [codec.encode(m.ListTopics(5, ["t"] * (LIST_MOST + 1)))]))
+    parts.waiting.append((1, [b"nonsense"]))
+    parts.gone = [7]
+    assert parts.turn() == 0
+    (failure,) = parts.said
+    assert isinstance(failure, m.Failure)
+    assert (failure.request, failure.code) == (5, "too_much_asked")
+    assert (parts.cut, parts.intake.hostile, parts.left) == (1, 1, [SocketPeer(0, 7)])
