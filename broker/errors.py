@@ -15,13 +15,13 @@ class BrokerError(Error):
     code = "broker"
 
 
-class InvalidRequest(BrokerError):
+class InvalidRequest(BrokerError, ValueError):
     """A request with a field that cannot be."""
 
     code = "invalid_request"
 
 
-class InvalidSettings(BrokerError):
+class InvalidSettings(BrokerError, ValueError):
     """A topic setting that is unknown or out of range."""
 
     code = "invalid_settings"
@@ -33,7 +33,7 @@ class UnsupportedVersion(BrokerError):
     code = "unsupported_version"
 
 
-class UnknownTopic(BrokerError):
+class UnknownTopic(BrokerError, LookupError):
     """No topic of this name or id; a recreated topic has another id."""
 
     code = "unknown_topic"
@@ -45,7 +45,7 @@ class TopicExists(BrokerError):
     code = "topic_exists"
 
 
-class UnknownPartition(BrokerError):
+class UnknownPartition(BrokerError, LookupError):
     """The topic has no such partition."""
 
     code = "unknown_partition"
@@ -81,7 +81,7 @@ class Fenced(BrokerError):
     code = "fenced"
 
 
-class UnknownGroup(BrokerError):
+class UnknownGroup(BrokerError, LookupError):
     """The topic has no such group."""
 
     code = "unknown_group"
@@ -123,13 +123,13 @@ class LeaseLost(BrokerError):
     code = "lease_lost"
 
 
-class UnknownLease(BrokerError):
+class UnknownLease(BrokerError, LookupError):
     """No lease of this group has this token, or it does not hold these records."""
 
     code = "unknown_lease"
 
 
-class UnknownTask(BrokerError):
+class UnknownTask(BrokerError, LookupError):
     """No record of the group in the state that was asked for."""
 
     code = "unknown_task"
@@ -141,7 +141,7 @@ class StageLost(BrokerError):
     code = "stage_lost"
 
 
-class UnknownSchedule(BrokerError):
+class UnknownSchedule(BrokerError, LookupError):
     """The topic has no schedule of this name."""
 
     code = "unknown_schedule"

@@ -22,6 +22,7 @@ from ..transport.partitioner import grouped, partitions_of
 from ..transport.producer_session import TARGET_BYTES
 from .errors import InvalidArgument
 from .pieces import OVERHEAD_BYTES, Piece, Shape, check_record
+from .quantities import event_time
 from .queued import uniform_columns
 
 if TYPE_CHECKING:
@@ -135,8 +136,14 @@ def _times(column: Any, shape: Shape) -> Any:
             f"column 'timestamp' has type {column.type}; timestamps or whole microseconds UTC belong there"
         )
     try:
-        times = column if pa.types.is_integer(column.type) else column.cast(pa.timestamp("us", "UTC"), safe=False)
-        times = times.cast(pa.int64())
+        if not pa.types.is_integer(column.type):
+            column = column.cast(pa.timestamp("us", "UTC"), safe=False)
+            times = column.cast(pa.int64())
+        else:
+            times = column.cast(pa.int64())
+            given = numbers_of(times.drop_null())
+            event_time(int(given.min()))
+            event_time(int(given.max()))
     except pa.ArrowInvalid as error:
         raise InvalidBatch(f"column 'timestamp' has one that is not in 64 bits of microseconds: {error}") from None
     return times.fill_null(shape.now_us) if times.null_count else times

@@ -14,14 +14,14 @@ class ClientError(Error):
     code = "client"
 
 
-class TimedOut(ClientError):
+class TimedOut(ClientError, TimeoutError):
     """Nothing came of it in time; the message says what was waited for. It may still happen later."""
 
     code = "timed_out"
     retry = True
 
 
-class InvalidArgument(ClientError):
+class InvalidArgument(ClientError, ValueError):
     """An argument that cannot be: a size, a time, a position, a name of a format."""
 
     code = "invalid_argument"

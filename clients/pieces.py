@@ -12,7 +12,6 @@ import msgspec
 
 from ..storage.batch import Kind
 from ..storage.errors import InvalidBatch, RecordTooLarge
-from ..storage.header import EVENT_TIMES
 from .queued import PLAIN, Queued
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def check_record(size: int, shape: Shape) -> None:
         )
 
 
-def check_extras(key: Any, headers: Any, timestamp: Any) -> None:
+def check_extras(key: Any, headers: Any) -> None:
     """Raise InvalidBatch for what cannot go with a record, before it would spoil those it is gathered with."""
     if key is not None and not isinstance(key, (bytes, bytearray, memoryview)):
         raise InvalidBatch(f"a key must be bytes, not {type(key).__name__}; text needs .encode()")
@@ -65,6 +64,3 @@ def check_extras(key: Any, headers: Any, timestamp: Any) -> None:
         for name, value in headers.items():
             if not isinstance(name, str) or not isinstance(value, bytes):
                 raise InvalidBatch(f"header {name!r} must be a str with a bytes value, not {type(value).__name__}")
-    earliest, latest = EVENT_TIMES
-    if timestamp is not None and not (isinstance(timestamp, int) and earliest <= timestamp <= latest):
-        raise InvalidBatch(f"a timestamp must be whole microseconds UTC in the years 1 to 9999, not {timestamp!r}")

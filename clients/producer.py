@@ -72,7 +72,7 @@ class Producer:
         *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
-        timestamp: int | None = None,
+        timestamp: int | datetime | None = None,
         partition: int | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
@@ -85,10 +85,10 @@ class Producer:
         Args:
             key: records of one key go to one partition, in order.
             headers: names with values as bytes.
-            timestamp: event time in microseconds UTC, when it is not the time of appending.
+            timestamp: event time, when it is not the time of appending: a datetime, or microseconds UTC.
             partition: where to, instead of by key.
             delay: how long no queue group gives it to anybody, counted by this machine's clock.
-            at: the same, until a moment.
+            at: the same, until a moment: a datetime with a zone.
             priority: 0 to 255; queue groups give the highest out first.
             dedup: a key of up to 1 KiB: a second record with it within the topic's `dedup_window_s` is nobody's work
                 (or what the topic's `dedup` says). Goes by it to a partition where it has no `key`.
@@ -111,7 +111,7 @@ class Producer:
         *,
         key: bytes | None = None,
         headers: Mapping[str, bytes] | None = None,
-        timestamp: int | None = None,
+        timestamp: int | datetime | None = None,
         partition: int | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
@@ -160,7 +160,7 @@ class Producer:
                 value: binary or text
                 key: the same; null for none
                 headers: list<struct<key: string, value: binary>>
-                timestamp: event times, as timestamps or microseconds UTC
+                timestamp: event times, as timestamps or as microseconds UTC
                 partition: where to, instead of by key; null goes by key
 
                 of which all but `value` may be missing; others are left out.

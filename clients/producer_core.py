@@ -28,7 +28,7 @@ from .errors import InvalidArgument, TimedOut
 from .lane import Lane
 from .pending import Future, Pending
 from .pieces import OVERHEAD_BYTES, Piece, Shape, check_extras, check_record
-from .quantities import Duration
+from .quantities import Duration, event_time
 from .queued import PLAIN, Queued, as_queued
 from .steps import Pause, Steps
 
@@ -111,7 +111,7 @@ class ProducerCore:
         value: bytes,
         key: bytes | None,
         headers: Mapping[str, bytes] | None,
-        timestamp: int | None,
+        timestamp: int | datetime | None,
         partition: int | None,
         queued: Queued | None = None,
     ) -> Future:
@@ -120,7 +120,9 @@ class ProducerCore:
         if plain and partition is None:
             lane = self._current
         else:
-            check_extras(key, headers, timestamp)
+            check_extras(key, headers)
+            if timestamp is not None:
+                timestamp = event_time(timestamp)
             lane = self._lane_of(key or (None if queued is None else queued.dedup or None), partition)
         gather = lane.gather
         index = len(gather.values)
@@ -142,7 +144,7 @@ class ProducerCore:
         value: bytes,
         key: bytes | None,
         headers: Mapping[str, bytes] | None,
-        timestamp: int | None,
+        timestamp: int | datetime | None,
         partition: int | None,
         queued: Queued | None,
         deadline: float,

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from ..storage import units
+from ..storage.header import EVENT_TIMES
 from ..transport.messages import EARLIEST, LATEST
 from .errors import InvalidArgument
 
@@ -41,13 +42,42 @@ def seconds(value: Duration, name: str = "duration") -> float:
     return found
 
 
-def microseconds(moment: datetime) -> int:
-    """Microseconds UTC of an aware datetime; a naive one is taken as local time, as Python does."""
+EVENT_TIME_LEAST = 31_536_000_000_000
+"""Microseconds UTC of 1971: a number below it counts seconds, or milliseconds up to the year 2969."""
+
+EVENT_TIME_MOST = EVENT_TIMES[1]
+"""Microseconds UTC of the end of 9999, where calendars end: a number above it counts nanoseconds."""
+
+
+def event_time(value: int | datetime) -> int:
+    """Microseconds UTC of an event."""
+    if isinstance(value, datetime):
+        return min(microseconds(value, "timestamp"), EVENT_TIME_MOST)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidArgument(f"timestamp={value!r} is no time: give a datetime with a zone, or whole microseconds UTC")
+    if not EVENT_TIME_LEAST <= value <= EVENT_TIME_MOST:
+        raise InvalidArgument(
+            f"timestamp={value} counts no microseconds since 1970 UTC: those of 1971 to 9999 are {EVENT_TIME_LEAST} to "
+            f"{EVENT_TIME_MOST}; seconds, milliseconds and nanoseconds have to be made such, and for other times there "
+            "is datetime"
+        )
+    return value
+
+
+def microseconds(moment: datetime, name: str = "time") -> int:
+    """Microseconds UTC of a datetime with a zone; `name` is for the error."""
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    if not isinstance(moment, datetime):
+        raise InvalidArgument(f"{name}={moment!r} is not a datetime")
+    if moment.utcoffset() is None:
+        raise InvalidArgument(
+            f"{name}={moment!r} has no zone, so it is another moment on each machine: give one, like "
+            "datetime.now(UTC), or .astimezone() where it is local time"
+        )
     try:
         return (moment.astimezone(UTC) - epoch) // timedelta(microseconds=1)
     except (OverflowError, ValueError):
-        raise InvalidArgument(f"{moment} is a time that the calendar has no UTC for") from None
+        raise InvalidArgument(f"{name}={moment} is a time that the calendar has no UTC for") from None
 
 
 def start_time(value: Start, name: str = "start") -> int:
@@ -57,7 +87,7 @@ def start_time(value: Start, name: str = "start") -> int:
     if value == "latest":
         return LATEST
     if isinstance(value, datetime):
-        return microseconds(value)
+        return microseconds(value, name)
     raise InvalidArgument(f'{name}={value!r} is not a place to start: give "earliest", "latest" or a datetime')
 
 

@@ -92,7 +92,9 @@ class TaskInfo(msgspec.Struct, frozen=True):
     """One record as a queue group has it.
 
     `state` is pending, delayed, leased, waiting, completed, dead, discarded or cancelled; `why` says in a sentence what
-    holds it back or what became of it. `time`: until when it is delayed, waiting or leased, or since when it is dead.
+    holds it back or what became of it. `attempt`: of the latest lease, or the one that gave the result. `time`: until
+    when it is delayed, waiting or leased; since when it is dead, discarded or cancelled, or when it gave a result. Of a
+    task that was acked without a result neither is known.
     """
 
     id: str

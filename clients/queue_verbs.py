@@ -95,7 +95,7 @@ class QueueVerbs:
         """Lease nothing until a time, or until told otherwise."""
         if until is not None and not isinstance(until, datetime):
             raise InvalidArgument(f"until={until!r} is not a datetime; None pauses until resume_queue")
-        until_us = FOREVER_US if until is None else max(microseconds(until), 1)
+        until_us = FOREVER_US if until is None else max(microseconds(until, "until"), 1)
         yield from self._pause(topic, group, until_us, f"pausing queue {group} of topic {topic}")
 
     def resume_queue(self, topic: str, group: str) -> Steps[None]:

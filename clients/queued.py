@@ -76,7 +76,7 @@ def not_before(delay: Duration | None, at: datetime | None, now_us: int) -> int:
         raise InvalidArgument(f"delay={delay!r} and at={at!r} both say when: give one of them")
     if not isinstance(at, datetime):
         raise InvalidArgument(f"at={at!r} is not a datetime; for a time from now there is delay=")
-    moment = microseconds(at)
+    moment = microseconds(at, "at")
     _checked_ahead((moment - now_us) / 1e6, f"at={at!r}")
     return max(moment, 0)
 

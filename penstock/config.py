@@ -27,7 +27,7 @@ OWN_FLAGS = ("url", "data", "listen", "insecure")
 """Settings with a flag of their own name; the others are given by --set."""
 
 
-class InvalidConfig(Error):
+class InvalidConfig(Error, ValueError):
     """A configuration file, variable or flag that cannot be used."""
 
     code = "invalid_config"

@@ -1,5 +1,9 @@
 """Every error that a caller of penstock may meet, in one place: `except errors.UnknownTopic`.
 
+All are an `Error`; those that Python has a word for are that too: TimedOut is a TimeoutError, what cannot be
+(Invalid...) a ValueError, what is not there (Unknown..., OutOfBounds) a LookupError, what is not installed (Missing...)
+an ImportError.
+
 Each has a machine name (`code`), a human sentence (`message`), and says whether a retry can help (`retry`).
 """
 
@@ -42,6 +46,7 @@ from .clients.errors import (
     TaskFailed,
     TimedOut,
 )
+from .config import InvalidConfig
 from .spark.errors import (
     DataLoss,
     InvalidColumns,
@@ -152,6 +157,7 @@ __all__ = [
     # this side of the connection
     "ClientError",
     "InvalidArgument",
+    "InvalidConfig",
     "MappedUnavailable",
     "NoGroup",
     "NotAssigned",

@@ -15,19 +15,19 @@ class SparkError(Error):
     code = "spark"
 
 
-class InvalidOption(SparkError):
+class InvalidOption(SparkError, ValueError):
     """An option of a source or sink that is unknown, cannot be read, or does not go with the others."""
 
     code = "invalid_option"
 
 
-class InvalidOffsets(SparkError):
+class InvalidOffsets(SparkError, ValueError):
     """Offsets in a checkpoint, or in an option, that are not of this source or not of these topics."""
 
     code = "invalid_offsets"
 
 
-class InvalidColumns(SparkError):
+class InvalidColumns(SparkError, ValueError):
     """Columns of a DataFrame that no record has, or that have another type there."""
 
     code = "invalid_columns"

@@ -16,7 +16,9 @@ class Error(Exception):
     """Base of everything penstock raises.
 
     `code` is the machine name, unique in the tree; `retry` is True when repeating the same call may
-    succeed without anybody changing anything.
+    succeed without anybody changing anything. Where Python has a word for it, it is that too: what cannot be
+    is a ValueError, what is not there a LookupError, what took too long a TimeoutError, what is not installed
+    an ImportError.
     """
 
     code: ClassVar[str] = "error"
@@ -42,7 +44,7 @@ class StorageError(Error):
     code = "storage"
 
 
-class InvalidTopic(StorageError):
+class InvalidTopic(StorageError, ValueError):
     """A topic name or a log's path that cannot be one, or a topic of penstock's own."""
 
     code = "invalid_topic"
@@ -55,7 +57,7 @@ class EndOfLog(StorageError):
     retry = True
 
 
-class OutOfBounds(StorageError):
+class OutOfBounds(StorageError, LookupError):
     """An offset outside the log; the message names the valid range."""
 
     code = "out_of_bounds"
@@ -67,7 +69,7 @@ class Diverged(StorageError):
     code = "diverged"
 
 
-class InvalidBatch(StorageError):
+class InvalidBatch(StorageError, ValueError):
     """Bytes that are not a well-formed batch, or records that cannot become one."""
 
     code = "invalid_batch"
@@ -137,13 +139,13 @@ class ForeignDirectory(StorageError):
     code = "foreign_directory"
 
 
-class MissingCodec(StorageError):
+class MissingCodec(StorageError, ImportError):
     """A batch is compressed with a codec whose library is not installed."""
 
     code = "missing_codec"
 
 
-class MissingLibrary(StorageError):
+class MissingLibrary(StorageError, ImportError):
     """What was asked for needs a library that is not installed; the message names the extra that brings it."""
 
     code = "missing_library"

@@ -37,7 +37,7 @@ class MessageTooLarge(TransportError):
     code = "message_too_large"
 
 
-class InvalidUrl(TransportError):
+class InvalidUrl(TransportError, ValueError):
     """An address that cannot be one."""
 
     code = "invalid_url"

@@ -222,7 +222,7 @@ class TaskState(Message, tag=82, frozen=True):
 
     request: Count
     state: str  # pending, delayed, leased, waiting, completed, dead, discarded or cancelled
-    attempt: Count  # of the latest lease; 0 before the first
+    attempt: Count  # of the latest lease; completed: that gave the result, 0 without one; 0 before the first
     why: str  # in a sentence, what holds it back or what became of it
     worker: str = ""  # leased: by whom
     time_us: Int64 = -1  # delayed, waiting, leased: until when; dead: since when; else when, where that is known

@@ -118,11 +118,15 @@ class LeasesExtended(QueueEffect, tag=19, frozen=True):
 
 
 class TasksFinished(QueueEffect, tag=20, frozen=True):
-    """Acked: `ranges` (first offset, how many) of a lease are done, all it holds when there are none."""
+    """Acked: `ranges` (first offset, how many) of a lease are done, all it holds when there are none.
+
+    `attempts`: under which one each of `results` was reached, in the same order; none in logs of before.
+    """
 
     token: int
     ranges: list[tuple[int, int]] = []
     results: list[tuple[int, bytes]] = []
+    attempts: list[int] = []
 
 
 class TasksReturned(QueueEffect, tag=21, frozen=True):

@@ -3,19 +3,21 @@
 The value of a task is an array of two: the positional arguments as an array, the named ones as a map. So a worker or
 sender in another language needs nothing of Python.
 
-Contract: a call that the function would not take is refused where it is sent, with the argument's name; and what a
-worker unpacks has the types of the signature. Pure: values in, bytes out.
+Contract: a call that the function would not take, or would not get as it was given, is refused where it is sent, with
+the argument's name; and what a worker unpacks has the types of the signature. Pure: values in, bytes out.
 """
 
 from __future__ import annotations
 
 import inspect
+import reprlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, get_type_hints
 
 from ..errors import InvalidArgument
 from .encoding import Encoding, decode, encode, fitted, is_known
+from .sameness import annotation, is_same, leaves_open
 
 Call = tuple[list[Any], dict[str, Any]]
 """Positional and named arguments."""
@@ -38,10 +40,15 @@ class Arguments:
             return {}  # names for the type checker only: then values are as their encoding has them
         return {name: hint for name, hint in hints.items() if hint is not Any and is_known(hint)}
 
+    @cached_property
+    def _open(self) -> set[str]:
+        """Parameters whose values may be of several types."""
+        return {name for name in self._signature.parameters if leaves_open(self._hints.get(name, Any))}
+
     def pack(self, encoding: Encoding, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """A call as bytes. Raises InvalidArgument that names the argument."""
         try:
-            self._signature.bind(*args, **kwargs)
+            given = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise InvalidArgument(f"{self._name} cannot be called so: {error}") from None
         try:
@@ -49,10 +56,31 @@ class Arguments:
         except ValueError as error:
             raise InvalidArgument(self._culprit(encoding, args, kwargs) or f"{self._name}: {error}") from None
         try:
-            self.unpack(encoding, packed)
+            found_args, found_kwargs = self.unpack(encoding, packed)
         except ValueError as error:
             raise InvalidArgument(f"{self._name}: {error}") from None
+        found = self._signature.bind(*found_args, **found_kwargs).arguments
+        for name in self._open.intersection(given):
+            if not is_same(given[name], found[name]):
+                raise InvalidArgument(self._changed(encoding, name, given[name], found[name]))
         return packed
+
+    def _changed(self, encoding: Encoding, name: str, given: Any, found: Any) -> str:
+        """What would become of an argument, and how it comes back as it was."""
+        kind = self._signature.parameters[name].kind
+        if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            keys = range(len(given)) if isinstance(given, tuple) else given
+            given, found = next((given[at], found[at]) for at in keys if not is_same(given[at], found[at]))
+
+        def works(hint: Any) -> bool:
+            return is_known(hint) and is_same(given, fitted(decode(encoding, encode(encoding, given)), hint))
+
+        hint = annotation(given, works)
+        way_out = f"annotate it as {name}: {hint}" if hint else "send what it has words for, or a dataclass"
+        return (
+            f"argument {name!r} of {self._name} would arrive as {reprlib.repr(found)}, not as {reprlib.repr(given)}, "
+            f"because {encoding} has no other word for it and the function does not say its type: {way_out}"
+        )
 
     def _culprit(self, encoding: Encoding, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """Which argument cannot be encoded, and why."""
@@ -92,13 +120,16 @@ class Arguments:
 
     # -- results ------------------------------------------------------------------------------------
 
-    def pack_result(self, encoding: Encoding, result: Any) -> bytes | None:
-        """What a function returned, as bytes; nothing for None. Raises ValueError."""
-        return None if result is None else encode(encoding, result)
+    def pack_result(self, encoding: Encoding, result: Any) -> bytes:
+        """What a function returned, as bytes: none for None, which still say when and in which attempt it returned.
+
+        Raises ValueError.
+        """
+        return b"" if result is None else encode(encoding, result)
 
     def unpack_result(self, encoding: Encoding, data: bytes | None) -> Any:
         """The result in `data`. Raises ValueError."""
-        if data is None:
+        if not data:
             return None
         found = decode(encoding, data)
         return fitted(found, self._hints["return"]) if "return" in self._hints else found

@@ -6,6 +6,7 @@ again after a restart, for as long as the record is retained.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -25,10 +26,11 @@ class JobStatus(Struct, frozen=True):
     """How a job stands."""
 
     state: str  # pending | delayed | leased | waiting | completed | dead | discarded | cancelled
-    attempt: int  # of the latest lease; 0 before the first, and once it is completed
+    attempt: int  # of the latest lease, or the one that completed it; 0 before the first
     why: str  # in a sentence, what holds it back or what became of it
     reason: str  # of the latest failure
     progress: Any  # what the function said last
+    time: datetime | None = None  # until when it is delayed, waiting or leased; else since when it is final
 
 
 class _Base(Generic[R]):
@@ -109,4 +111,4 @@ def result_of(function: BaseFunction[..., R], id: str, info: TaskInfo) -> R:
 def status_of(function: BaseFunction[..., Any], info: TaskInfo) -> JobStatus:
     """A task as its application sees it."""
     progress = None if info.progress is None else decode(function.app.encoding, info.progress)
-    return JobStatus(info.state, info.attempt, info.why, info.reason, progress)
+    return JobStatus(info.state, info.attempt, info.why, info.reason, progress, info.time)

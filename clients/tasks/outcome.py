@@ -16,7 +16,7 @@ REASON_MOST = 1000
 class Done(Struct, tag=True, frozen=True):
     """It returned."""
 
-    result: bytes | None
+    result: bytes
 
 
 class Failed(Struct, tag=True, frozen=True):

@@ -42,7 +42,7 @@ async def perform_async(
 def _done(arguments: Arguments, encoding: Encoding, result: Any) -> Outcome:
     try:
         packed = arguments.pack_result(encoding, result)
-        if packed is not None and len(packed) > RESULT_BYTES_MOST:
+        if len(packed) > RESULT_BYTES_MOST:
             raise ValueError(f"{len(packed)} bytes, over {RESULT_BYTES_MOST}: have the function store it elsewhere")
     except ValueError as error:
         return Refused(f"it was done, but its result cannot be kept: {error}")

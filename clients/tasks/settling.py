@@ -62,7 +62,7 @@ class Settling:
         self.outcomes: Counter[str] = Counter()
         self.open = 0
         self._stopping = stopping
-        self._done: deque[tuple[Worker, Task, bytes | None]] = deque()
+        self._done: deque[tuple[Worker, Task, bytes]] = deque()
         self._acking = False
         self._saying: set[asyncio.Task[None]] = set()
         self._quiet = asyncio.Event()

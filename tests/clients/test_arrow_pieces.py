@@ -17,6 +17,8 @@ from penstock.storage.errors import InvalidBatch, RecordTooLarge
 from penstock.transport.partitioner import partition_of
 from penstock.transport.producer_session import TARGET_BYTES
 
+EVENT_US = 1_600_000_000_000_000
+
 SHAPE = Shape(4, 0, 16 << 20, "t", now_us=99)
 ENTRIES = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -66,7 +68,7 @@ def table(count, seed=1, size=10):
                 [rng.choice([None, [], [{"key": "h", "value": b"%d" % number}]]) for number in range(count)],
                 ENTRIES,
             ),
-            "timestamp": pa.array([rng.choice([None, number]) for number in range(count)], pa.int64()),
+            "timestamp": pa.array([rng.choice([None, EVENT_US + number]) for number in range(count)], pa.int64()),
             "partition": pa.array([rng.choice([None, None, 0, 3]) for _ in range(count)], pa.int32()),
             "unknown": pa.array(range(count)),
         }
@@ -194,6 +196,8 @@ def test_whether_keys_repeat_is_seen_in_a_sample(monkeypatch):
         ({"value": [b"x"], "headers": ["h"]}, InvalidBatch, "column 'headers' has type string"),
         ({"value": [b"x"], "timestamp": ["now"]}, InvalidBatch, "column 'timestamp' has type string"),
         ({"value": [b"x"], "timestamp": pa.array([2**63], pa.uint64())}, InvalidBatch, "not in 64 bits"),
+        ({"value": [b"x"], "timestamp": pa.array([1_600_000_000_000])}, InvalidArgument, "counts no microseconds"),
+        ({"value": [b"x", b"y"], "timestamp": pa.array([EVENT_US, EVENT_US * 1000])}, InvalidArgument, "no microsec"),
         ({"value": [b"x"], "partition": ["0"]}, InvalidBatch, "column 'partition' has type string"),
         ({"value": [b"x"], "partition": [4]}, UnknownPartition, "topic t has no partition 4: it has 4"),
         ({"value": [b"x", b"y"], "partition": [3, -1]}, UnknownPartition, "no partition -1"),

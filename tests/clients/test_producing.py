@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pyarrow as pa
 import pytest
 from penstock.broker.errors import Fenced, UnknownPartition
@@ -50,13 +52,13 @@ def test_records_gathered_with_and_without_columns_keep_theirs(client, topic):
         producer.send_nowait(b"1")
         producer.send_nowait(b"2", key=b"k")
         producer.send_nowait(b"3", headers={"a": b"b"})
-        producer.send_nowait(b"4", timestamp=5)
+        producer.send_nowait(b"4", timestamp=datetime(1969, 7, 20, tzinfo=UTC))
     records = client.read(topic, 0, 1)
     assert [(r.value, r.key, dict(r.headers)) for r in records] == [
         (b"1", None, {}), (b"2", b"k", {}), (b"3", None, {"a": b"b"}), (b"4", None, {}),
     ]  # fmt: skip
-    assert records[3].timestamp == 5
-    assert records[1].timestamp > 5
+    assert records[3].time == datetime(1969, 7, 20, tzinfo=UTC)
+    assert records[1].timestamp > records[3].timestamp
 
 
 def test_many_records_arrive_in_order_with_their_keys(client, topic):
@@ -162,15 +164,15 @@ def test_what_is_not_a_record_is_refused_at_the_call(client, topic):
         ({"key": "text"}, "a key must be bytes, not str; text needs .encode()"),
         ({"key": b"k", "headers": [1]}, "headers must be names with values as bytes, not list"),
         ({"headers": {1: b"x"}}, "header 1 must be a str with a bytes value"),
-        ({"timestamp": "now"}, "a timestamp must be whole microseconds UTC in the years 1 to 9999, not 'now'"),
-        ({"timestamp": 1 << 62}, "a timestamp must be whole microseconds"),
+        ({"timestamp": "now"}, "timestamp='now' is no time"),
+        ({"timestamp": 1 << 63}, "counts no microseconds"),
     ],
 )
 def test_what_cannot_go_with_a_record_spoils_none_that_are_gathered_with_it(client, topic, extra, says):
     client.create_topic(topic)
     with client.producer(topic) as producer:
         futures = [producer.send_nowait(b"%d" % number) for number in range(3)]
-        with pytest.raises(InvalidBatch) as caught:
+        with pytest.raises((InvalidArgument, InvalidBatch)) as caught:
             producer.send_nowait(b"bad", **extra)
         assert says in caught.value.message
         futures.append(producer.send_nowait(b"3", key=b"k"))

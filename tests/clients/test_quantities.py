@@ -6,7 +6,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from penstock.clients import InvalidArgument
-from penstock.clients.quantities import microseconds, seconds, setting_values, size_bytes, start_time
+from penstock.clients.quantities import (
+    EVENT_TIME_LEAST,
+    EVENT_TIME_MOST,
+    event_time,
+    microseconds,
+    seconds,
+    setting_values,
+    size_bytes,
+    start_time,
+)
+from penstock.clients.queued import not_before
+from penstock.storage.header import EVENT_TIMES
 
 
 def test_sizes_and_times_are_read_as_written():
@@ -32,6 +43,40 @@ def test_places_to_start():
     for given in ("first", 5, None):
         with pytest.raises(InvalidArgument, match="earliest"):
             start_time(given)
+
+
+@pytest.mark.parametrize("given", [EVENT_TIME_LEAST, EVENT_TIME_MOST, 1_600_000_000_000_000])
+def test_event_times_are_microseconds(given):
+    assert event_time(given) == given
+
+
+def test_event_times_are_moments_of_any_year():
+    assert event_time(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)) == -1_000_000
+    assert [event_time(each.replace(tzinfo=UTC)) for each in (datetime.min, datetime.max)] == [*EVENT_TIMES]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [EVENT_TIME_LEAST - 1, EVENT_TIME_MOST + 1, 1_600_000_000, 1_600_000_000_000, 1_600_000_000_000_000_000, 0, -1],
+)
+def test_a_number_that_counts_something_else_is_no_event_time(given):
+    with pytest.raises(InvalidArgument, match=rf"^timestamp={given} counts no microseconds since 1970 UTC"):
+        event_time(given)
+
+
+@pytest.mark.parametrize("given", ["now", 1.5, True, b"1"])
+def test_what_is_no_event_time_is_named(given):
+    with pytest.raises(InvalidArgument, match="datetime with a zone"):
+        event_time(given)
+
+
+def test_a_moment_without_a_zone_is_refused():
+    naive = datetime(2026, 1, 1)
+    for taken in (start_time, event_time, microseconds):
+        with pytest.raises(InvalidArgument, match="has no zone"):
+            taken(naive)
+    with pytest.raises(InvalidArgument, match=r"^at=datetime.datetime\(2026, 1, 1, 0, 0\) has no zone"):
+        not_before(None, naive, 0)
 
 
 def test_microseconds_are_exact():

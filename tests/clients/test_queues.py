@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from penstock.broker.errors import InvalidRequest, InvalidSettings, UnknownGroup, UnknownSchedule
@@ -13,6 +13,7 @@ from penstock.transport import messages
 from penstock.transport.queue_messages import FOREVER_US
 
 WAIT = 30.0
+EARLY = datetime.min.replace(tzinfo=timezone(timedelta(hours=1)))
 
 
 def fill(client, topic, count, *, partitions=1):
@@ -168,7 +169,7 @@ def test_schedules_are_set_listed_replaced_and_forgotten(client, topic):
             InvalidArgument,
             "headers='h' is not a mapping",
         ),
-        (lambda c, t: c.pause_queue(t, "jobs", datetime.min), InvalidArgument, "a time that the calendar has no UTC"),
+        (lambda c, t: c.pause_queue(t, "jobs", EARLY), InvalidArgument, "a time that the calendar has no UTC"),
         (lambda c, t: c.redrive(t, "jobs", [f"{t}-0-1"], reason="x"), InvalidArgument, "both choose"),
         (lambda c, t: c.redrive(t, "jobs", per_s=-1), InvalidArgument, "per_s=-1 is not a number of tasks a second"),
         (lambda c, t: c.schedule(t, "s", "every 30s", b"x", priority=256), InvalidArgument, "priority=256"),

@@ -34,11 +34,11 @@ def nothing_comes(client, topic, **how):
 
 def test_tasks_come_with_all_of_their_record_and_are_done_when_acked(client, topic):
     client.create_topic(topic)
-    client.producer(topic).send(b"x", key=b"k", headers={"h": b"1"}, timestamp=77)
+    client.producer(topic).send(b"x", key=b"k", headers={"h": b"1"}, timestamp=1_600_000_000_000_000)
     with client.worker(topic, group="jobs", name="me") as worker:
         (task,) = worker.fetch(10, wait=WAIT)
         assert (task.value, task.key, task.headers, task.offset) == (b"x", b"k", {"h": b"1"}, 0)
-        assert (task.partition, task.timestamp, task.attempt, task.topic) == (0, 77, 1, topic)
+        assert (task.partition, task.timestamp, task.attempt, task.topic) == (0, 1_600_000_000_000_000, 1, topic)
         assert task.id == f"{topic}-0-0"
         assert (task.cancelled, task.lost) == (False, False)
         assert (worker.topic, worker.group, worker.name) == (topic, "jobs", "me")

@@ -119,3 +119,21 @@ def test_errors_survive_a_copy_with_all_they_say(kind, copied):
     assert {name: getattr(found, name) for name in given} == given
     assert found.__notes__ == ["and a note"]
     assert (found.code, found.retry) == (error.code, error.retry)
+
+
+def test_errors_are_what_python_calls_them():
+    """`except TimeoutError` and the like find them; what they are called tells which."""
+    kinds = {TimeoutError: "TimedOut", ValueError: "Invalid", LookupError: "Unknown", ImportError: "Missing"}
+    alone = {"MissingJava"}  # no module of Python
+    alone |= {
+        "UnknownEffect",
+        "UnknownProducer",
+        "UnknownQuery",
+        "UnknownSession",
+    }  # asked for by no name
+    beside = {"BadChecksum", "BatchTooLarge", "OutOfBounds", "RecordTooLarge"}
+    for kind, begins in kinds.items():
+        found = {error.__name__ for error in ERRORS if issubclass(error, kind)}
+        named = {error.__name__ for error in ERRORS if error.__name__.startswith(begins)}
+        assert found - beside == named - alone
+    assert issubclass(penstock.errors.OutOfBounds, LookupError)

@@ -76,8 +76,9 @@ def check_granted(lease: Lease, settle: Settle) -> None:
             )
 
 
-def _is_among(runs: list[Run], offset: int) -> bool:
-    return any(first <= offset < first + count for first, count, _ in runs)
+def _attempt(runs: list[Run], offset: int) -> int:
+    """The attempt of a record, 0 where it is not among them."""
+    return next((attempt for first, count, attempt in runs if first <= offset < first + count), 0)
 
 
 def settled(
@@ -87,8 +88,9 @@ def settled(
     match settle.verb:
         case Verb.ACK:
             ranges = [(first, count) for first, count, _ in left] if settle.ranges else []
-            results = [(at, result) for at, result in settle.results if _is_among(left, at)]
-            yield fx.TasksFinished(queue.group, lease.token, ranges, results)
+            results = [(at, result) for at, result in settle.results if _attempt(left, at)]
+            attempts = [_attempt(left, at) for at, _ in results]
+            yield fx.TasksFinished(queue.group, lease.token, ranges, results, attempts)
         case Verb.NACK:
             if settle.delay_ms == BY_GROUP:
                 retry = partial(backed_off, queue.settings, now_us, chance)

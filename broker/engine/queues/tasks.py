@@ -11,7 +11,7 @@ Must not know how records are chosen.
 from __future__ import annotations
 
 import heapq
-from itertools import count
+from itertools import chain, count, repeat
 from typing import TYPE_CHECKING
 
 from ....storage.batch import Kind
@@ -272,12 +272,13 @@ class Tasks:
         asking = int(self._leasing.wanted(partition, queue.group))
         shelves = partition.ledger.applied.shelves
         facts = Facts(shelves.time_of(offset), shelves.level_of(offset), asking=asking)
-        state, time_us, result = found.state, found.time_us, None
+        state, attempt, time_us, result = found.state, found.attempt, found.time_us, None
         if state == COMPLETED:
             facts = Facts(final=COMPLETED)
         if final is not None and batch is not None and _agrees(batch, queue.group, offset, final):
-            state, time_us, result = STATES[final.outcome], batch.append_time_us, _result(batch, queue.group, offset)
-            facts = Facts(final=SENTENCES[final.outcome], final_us=time_us)
+            state, time_us = STATES[final.outcome], batch.append_time_us
+            result, attempt = _result(batch, queue.group, offset)
+            facts = Facts(final="completed" if result == b"" else SENTENCES[final.outcome], final_us=time_us)
         elif state == PENDING and batch is not None:
             facts = facts._replace(key=_key(batch, offset))
         now_us, key = self._time.last_us, key_of(queue, offset, facts)
@@ -288,7 +289,7 @@ class Tasks:
         self._port.reply(
             question.peer,
             TaskState(
-                message.request, state, found.attempt, sentence, found.worker, time_us, found.reason, result,
+                message.request, state, attempt, sentence, found.worker, time_us, found.reason, result,
                 found.progress, found.cancelling, list(found.history),
             ),
         )  # fmt: skip
@@ -325,13 +326,14 @@ def _agrees(batch: Batch, group: str, offset: int, final: Final) -> bool:
     return False
 
 
-def _result(batch: Batch, group: str, offset: int) -> bytes | None:
+def _result(batch: Batch, group: str, offset: int) -> tuple[bytes | None, int]:
+    """The result of a record, and the attempt that reached it; None and 0 where there is none."""
     for effect in _effects(batch):
         if isinstance(effect, fx.TasksFinished) and effect.group == group:
-            for known, result in effect.results:
+            for (known, result), attempt in zip(effect.results, chain(effect.attempts, repeat(0)), strict=False):
                 if known == offset:
-                    return result
-    return None
+                    return result, attempt
+    return None, 0
 
 
 def _key(batch: Batch, offset: int) -> int:

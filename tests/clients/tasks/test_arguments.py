@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 import pytest
 from penstock.clients.tasks.arguments import Arguments
@@ -26,12 +32,69 @@ def test_a_call_comes_back_with_its_types():
     assert MAIL.unpack("json", packed) == (["a", NOON, 1, 2], {"subject": "s", "weight": 2.0})
 
 
-def test_arguments_without_types_are_as_the_encoding_has_them():
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass
+class Point:
+    x: int
+
+
+def things(payload: dict[str, Any], *rest, times: list = [], **more): ...  # noqa: B006
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        (NOON, "datetime"),
+        (date(2026, 1, 2), "date"),
+        ((1, "a"), "tuple[int, str]"),
+        ({3, 4}, "set[int]"),
+        ([NOON], "list[datetime.datetime]"),
+        ({1: "a"}, "dict[int, str]"),
+        ({"a": [(1, 2)]}, "dict[str, list[tuple[int, int]]]"),
+        (Colour.RED, "Colour"),
+        (Point(3), "Point"),
+        (UUID(int=5), "UUID"),
+        (Decimal("1.50"), "Decimal"),
+        (timedelta(seconds=3), "timedelta"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["json", "msgpack"])
+def test_an_argument_that_would_change_is_refused_with_the_annotation_that_helps(given, hint, encoding):
     arguments = Arguments(loose, "loose")
-    assert arguments.unpack("json", arguments.pack("json", ((1, 2),), {"second": NOON})) == (
-        [[1, 2], "2026-01-02T12:00:00"],
-        {},
-    )
+    if encoding == "msgpack" and given == {1: "a"}:
+        assert arguments.unpack(encoding, arguments.pack(encoding, (given,), {})) == ([given], {})
+        return
+    with pytest.raises(
+        InvalidArgument, match=f"'second' of loose would arrive as .*: annotate it as second: {re.escape(hint)}$"
+    ):
+        arguments.pack(encoding, (1,), {"second": given})
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "says"),
+    [
+        (({"at": NOON},), {}, "'payload' .*annotate it as payload: dict"),
+        (({}, 1, (2,)), {}, r"'rest' .*as \[2\], not as \(2,\).*rest: tuple\[int\]"),
+        (({},), {"times": [NOON]}, "'times' .*times: list"),
+        (({},), {"other": NOON}, "'more' .*more: datetime"),
+        (({"a": [NOON, "x"]},), {}, "'payload' .*send what it has words for"),
+        (({"a": OrderedDict()},), {}, "'payload' .*send what it has words for"),
+    ],
+)
+def test_so_is_one_whose_annotation_leaves_its_type_open(args, kwargs, says):
+    with pytest.raises(InvalidArgument, match=says):
+        Arguments(things, "things").pack("json", args, kwargs)
+
+
+def test_arguments_without_types_that_do_not_change_are_taken():
+    value = {"a": [1, 2.5, "x", None, True, {"b": []}]}
+    for arguments, call in ((Arguments(loose, "loose"), [value, "x"]), (Arguments(things, "things"), [value, 1, "x"])):
+        assert arguments.unpack("json", arguments.pack("json", tuple(call), {})) == (call, {})
+    nan = float("nan")
+    assert Arguments(loose, "loose").pack("msgpack", ([nan],), {})
 
 
 @pytest.mark.parametrize(
@@ -75,7 +138,7 @@ def test_a_map_of_no_names_is_no_call():
 def test_a_result_comes_back_with_its_type():
     result = {1: timedelta(seconds=2)}
     assert MAIL.unpack_result("json", MAIL.pack_result("json", result)) == result
-    assert MAIL.pack_result("json", None) is None
+    assert MAIL.unpack_result("json", MAIL.pack_result("json", None)) is None
     assert MAIL.unpack_result("json", None) is None
     with pytest.raises(ValueError, match="object"):
         MAIL.pack_result("json", object())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from penstock import Retry, Tasks
+from penstock.clients.tasks.jobs import JobStatus
 from penstock.clients.tasks.runner import Runner
-from penstock.clients.testing import penstock_broker, penstock_client
+from penstock.clients.testing import START_US, penstock_broker, penstock_client
 from penstock.errors import InvalidArgument, InvalidRequest, TaskCancelled, TaskFailed, TimedOut
 
 __all__ = ["penstock_broker", "penstock_client"]
@@ -52,6 +54,32 @@ def test_a_result_comes_back_with_its_type_and_a_failure_with_its_reason(app, pe
     assert total.job(good.id).result() == {3: b"\xff"}
     with pytest.raises(TaskFailed, match="failed in attempt 1: ValueError: no"):
         bad.result()
+
+
+@pytest.mark.parametrize("result", [None, 7])
+def test_the_status_of_a_completed_job_says_which_attempt_completed_it_and_when(app, penstock_broker, result):
+    attempts: list[int] = []
+
+    @app.task(retry=Retry(max_attempts=3, backoff=0))
+    def second_time() -> int | None:
+        attempts.append(1)
+        if len(attempts) < 2:
+            raise ValueError("not yet")
+        return result
+
+    async def run() -> JobStatus:
+        job = await second_time.aio.send()
+        runner = Runner(app, concurrency=1)
+        work = asyncio.create_task(runner.run())
+        assert await job.result(30) == result
+        runner.stop()
+        await work
+        return await job.status()
+
+    penstock_broker.advance(3600)
+    status = asyncio.run(run())
+    assert (status.state, status.attempt) == ("completed", 2)
+    assert status.time == datetime.fromtimestamp(START_US / 1e6 + 3600, UTC)
 
 
 def test_a_cancelled_job_has_no_result_and_one_that_is_not_done_is_waited_for(app):

@@ -184,7 +184,7 @@ def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
         ("add", b"[[1],{}]", ("ack", b"1")),
         ("add", b'[[1],{"right":2}]', ("ack", b"3")),
         ("add_async", b"[[1,2],{}]", ("ack", b"3")),
-        ("no_result", b"[[],{}]", ("ack", None)),
+        ("no_result", b"[[],{}]", ("ack", b"")),
         ("divide", b"[[1,0],{}]", ("nack", "ZeroDivisionError: division by zero")),
         ("die", b"[[],{}]", ("nack", "the process that ran it died: SIGKILL")),
         ("wait_async", b"[[],{}]", ("nack", "it took longer than 0.05 s: it was cancelled")),

@@ -37,7 +37,7 @@ def test_an_error_of_the_call_itself_reaches_whoever_waits_and_the_thread_goes_o
 
     with pytest.raises(SystemExit):
         threads.submit(broken).result(10)
-    assert threads.submit(lambda: Done(None)).result(10) == Done(None)
+    assert threads.submit(lambda: Done(b"")).result(10) == Done(b"")
     threads.close()
 
 
@@ -47,7 +47,7 @@ def test_threads_end_with_the_pool_and_are_no_reason_to_stay():
 
     def call() -> Done:
         idents.append(threading.current_thread())
-        return Done(None)
+        return Done(b"")
 
     threads.submit(call).result(10)
     threads.close()

@@ -39,7 +39,7 @@ def flat(client, topic):
 def test_records_of_several_topics_are_there_together_when_the_block_is_left(client, topics):
     with client.transaction() as transaction:
         first, second = (transaction.producer(name) for name in topics)
-        assert first.send(b"a", key=b"k", headers={"h": b"x"}, timestamp=5) == -1
+        assert first.send(b"a", key=b"k", headers={"h": b"x"}, timestamp=1_600_000_000_000_000) == -1
         assert second.send_many(MANY) == len(MANY)
         assert [future.result() for future in [first.send_nowait(b"b", partition=1), second.send_nowait(b"end")]] == [
             -1, -1,
@@ -50,7 +50,7 @@ def test_records_of_several_topics_are_there_together_when_the_block_is_left(cli
     assert flat(client, topics[0]) == [b"a", b"b"]
     assert read(client, topics[1]) == [[*MANY, b"end"]]
     (record,) = [record for record in client.read(topics[0], partition_of(b"k", 3), 0) if record.key == b"k"]
-    assert (record.value, record.headers, record.timestamp) == (b"a", {"h": b"x"}, 5)
+    assert (record.value, record.headers, record.timestamp) == (b"a", {"h": b"x"}, 1_600_000_000_000_000)
 
 
 def test_topics_that_do_not_wait_for_the_disk_have_their_part_in_it(client, topic):

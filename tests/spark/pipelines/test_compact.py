@@ -27,7 +27,7 @@ def send(client, topic: str, *pairs: tuple[bytes | None, bytes]) -> None:
     """Each has an earlier time than the one before, which does not make it older."""
     with client.producer(topic) as producer:
         for number, (key, value) in enumerate(pairs):
-            producer.send_nowait(value, key=key, timestamp=1_000_000 - number)
+            producer.send_nowait(value, key=key, timestamp=1_600_000_001_000_000 - number)
 
 
 def test_the_latest_of_each_key_is_kept_from_run_to_run(spark, url, new, fill, tmp_path):

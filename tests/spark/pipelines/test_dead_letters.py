@@ -27,7 +27,7 @@ def bury(client, topic: str, reason: str, minute: int, offset: int = 0) -> None:
     died_us = int(HOUR.timestamp() * 1_000_000) + minute * 60_000_000
     headers = {f"penstock-dead-{name}": text.encode() for name, text in {**about, "time": str(died_us)}.items()}
     with client.producer(topic) as producer:
-        producer.send(b"order", headers={"own": b"1", **headers}, timestamp=1)
+        producer.send(b"order", headers={"own": b"1", **headers}, timestamp=1_600_000_000_000_000)
 
 
 def counted(frame) -> Counter:

@@ -84,8 +84,11 @@ def test_a_result_is_read_from_the_log_also_after_a_restart(rig: Rig, topic: byt
     for _ in range(2):
         answers = [ask(rig, topic, offset) for offset in range(3)]
         assert [each.result for each in answers] == [b"first", None, b""]
+        assert [each.attempt for each in answers] == [1, 0, 1]
+        assert [each.time_us > 0 for each in answers] == [True, False, True]
         assert {each.state for each in answers} == {"completed"}
         assert answers[0].why.startswith("completed with a result 20")
+        assert answers[2].why.startswith("completed 20")
         rig.restart(clean=clean)
 
 
@@ -94,8 +97,9 @@ def test_the_result_of_a_record_that_the_lease_does_not_hold_any_more_does_not_c
     settled(rig, topic, leased, NACK, [(1, 1)])
     settled(rig, topic, leased, ACK, [], -1, "", [(0, b"yes"), (1, b"no")])
     rig.pass_time(15)
-    settled(rig, topic, rig.lease(topic, most=1))
-    assert [ask(rig, topic, offset).result for offset in (0, 1)] == [b"yes", None]
+    settled(rig, topic, rig.lease(topic, most=1), ACK, [], -1, "", [(1, b"now")])
+    answers = [ask(rig, topic, offset) for offset in (0, 1)]
+    assert [(each.result, each.attempt) for each in answers] == [(b"yes", 1), (b"now", 2)]
 
 
 def test_a_result_over_the_limit_is_refused_and_the_task_stays_leased(rig: Rig, topic: bytes):
