@@ -3,7 +3,7 @@
 Idea: with commit="written" nobody asks for durability, so after a crash all of the log would have to be
 verified. A thread syncs each segment once the log has moved on; the writer collects the result and marks it.
 
-Contract: only `collect` and `finish` touch the writer, and they are called by the writer's own thread. A sync
+Contract: only `collect` and `finish` touch the writer, and they are called by the thread that has its turn. A sync
 that fails poisons the log, as any other.
 Must not know: records, buffers.
 """

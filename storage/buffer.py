@@ -1,9 +1,10 @@
 """Records waiting to become a batch.
 
-Idea: parallel lists of values, keys and headers; keys and headers come into being with the first record that
-has one, so that plain values cost one list append.
+Idea: one list. A plain value stands in it as it is; a record with a key or headers as a tuple, so that adding a plain
+value is one list append, which needs no lock.
 
-Contract: what cannot become a record is refused when it is added. Pure.
+Contract: what cannot become a record is refused when it is added. Any thread may call `add_plain` at any time; all else
+takes a lock of the caller's. Pure.
 """
 
 from __future__ import annotations
@@ -25,14 +26,27 @@ class RecordBuffer:
     def __init__(self, limit: int, max_record_bytes: int) -> None:
         self._limit = limit
         self._max_record_bytes = max_record_bytes
-        self._values: list[bytes] = []
+        self._items: list[bytes | tuple[bytes, bytes | None, Mapping[str, bytes] | None]] = []
         self._lengths: Lengths | None = None  # of all values, while these are one list that was added at once
-        self._keys: list[bytes | None] | None = None
-        self._headers: list[Mapping[str, bytes] | None] | None = None
         self._plain = True
+        self._taken = 0
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._items)
+
+    def alone(self, value: bytes, encode: Callable[..., Any]) -> list[Any]:
+        """One record of bytes as a batch of its own, past the buffer. Raises RecordTooLarge."""
+        if len(value) > self._max_record_bytes:
+            raise self._too_large(len(value))
+        return [encode([value], lengths=[len(value)])]
+
+    def add_plain(self, value: bytes) -> bool:
+        """Add one record of bytes; True when the buffer is full. Raises RecordTooLarge."""
+        if len(value) > self._max_record_bytes:
+            raise self._too_large(len(value))
+        items = self._items
+        items.append(value)
+        return len(items) >= self._limit
 
     def add(
         self,
@@ -42,17 +56,15 @@ class RecordBuffer:
         headers: Mapping[str, bytes] | Sequence[Mapping[str, bytes] | None] | None = None,
     ) -> bool:
         """Add one record or a list of them; True when the buffer is full. Raises InvalidBatch, RecordTooLarge."""
-        values = self._values
-        plain = self._plain and key is None and headers is None
-        if plain and value.__class__ is bytes and len(value) <= self._max_record_bytes:
-            values.append(value)  # pyright: ignore[reportArgumentType]
-        elif isinstance(value, (bytes, bytearray, memoryview)):
+        if value.__class__ is bytes and key is None and headers is None:
+            return self.add_plain(value)  # pyright: ignore[reportArgumentType]
+        if isinstance(value, (bytes, bytearray, memoryview)):
             self._add_many([bytes(value)], [key], [headers])
         elif isinstance(value, str):
             raise InvalidBatch("a record must be bytes, not str; use .encode()")
         else:
             self._add_many(value, keys, headers)  # pyright: ignore[reportArgumentType]
-        return len(values) >= self._limit
+        return len(self._items) >= self._limit
 
     def _add_many(self, values: Sequence[bytes], keys: Sequence[Any] | None, headers: Sequence[Any] | None) -> None:
         others = set(map(type, values)) - {bytes}
@@ -65,25 +77,22 @@ class RecordBuffer:
         for name, column in (("keys", keys), ("headers", headers)):
             if column is not None and (isinstance(column, Mapping) or len(column) != len(values)):
                 raise InvalidBatch(f"{name} must be a list with one entry for each of the {len(values)} records")
-        self._keys = self._extended(self._keys, keys, len(values))
-        self._headers = self._extended(self._headers, headers, len(values))
-        self._lengths = None if self._values else lengths
-        self._values += values
-        self._plain = self._keys is None and self._headers is None
-
-    def _extended(self, known: list[Any] | None, more: Sequence[Any] | None, count: int) -> list[Any] | None:
-        if more is None or all(each is None for each in more):
-            if known is not None:
-                known += [None] * count
-            return known
-        return [*(known if known is not None else [None] * len(self._values)), *more]
+        plain = _all_none(keys) and _all_none(headers)
+        self._lengths = None if self._items or not plain else lengths
+        if plain:
+            self._items += values if isinstance(values, list) else list(values)
+            return
+        nothing = [None] * len(values)
+        self._plain = False
+        self._items += list(zip(values, keys or nothing, headers or nothing, strict=True))
 
     def _too_large(self, size: int) -> RecordTooLarge:
         return RecordTooLarge(f"a record of {size} bytes is over max_record_bytes={self._max_record_bytes}")
 
     def batches(self, encode: Callable[..., Any]) -> list[Any]:
         """What is buffered as batches of about BATCH_BYTES, made with `encode(values, keys=, headers=, lengths=)`."""
-        values, keys, headers, lengths = self._values, self._keys, self._headers, self._lengths
+        values, keys, headers = self._columns()
+        lengths = self._lengths
         if lengths is None or len(lengths) != len(values):
             lengths = columns.lengths(values)
         if columns.total(lengths) <= BATCH_BYTES:
@@ -97,9 +106,25 @@ class RecordBuffer:
             for start, end in _parts(lengths)
         ]
 
+    def _columns(self) -> tuple[list[Any], list[Any] | None, list[Any] | None]:
+        """Values, keys and headers of all that is there by now, which `clear` forgets."""
+        items = self._items[:]
+        self._taken = len(items)
+        if self._plain:
+            return items, None, None
+        whole = [(each, None, None) if each.__class__ is bytes else each for each in items]
+        values, keys, headers = map(list, zip(*whole, strict=True))
+        return values, None if _all_none(keys) else keys, None if _all_none(headers) else headers
+
     def clear(self) -> None:
-        """Forget everything: it is in the log."""
-        self._values, self._lengths, self._keys, self._headers, self._plain = [], None, None, None, True
+        """Forget what became batches: it is in the log."""
+        del self._items[: self._taken]
+        self._taken, self._lengths = 0, None
+        self._plain = self._plain or not self._items
+
+
+def _all_none(column: Sequence[Any] | None) -> bool:
+    return column is None or column.count(None) == len(column)
 
 
 def _parts(lengths: Lengths) -> Iterator[tuple[int, int]]:

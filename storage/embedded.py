@@ -5,16 +5,18 @@ record into the buffer; `flush` makes one batch of it.
 
 Contract: one writer per log, any number of readers in any process. When `append` or `flush` returns, the
 records are durable (commit="durable") or safe from the death of this process (commit="written"); buffered ones
-are neither. `read_only` takes no lock and sees what is committed. Not for use by several threads at once.
+are neither. `read_only` takes no lock and sees what is committed. Any number of threads may use a log: durable
+appends of several threads share a sync (group_commit.py); reads do not wait for appends. The position is one for all
+threads, and an iterator is for one thread. A forked child must open the log itself.
 Errors: InvalidTopic, EndOfLog, OutOfBounds, BadChecksum, and those of writing (StorageFull, Poisoned, AlreadyOpen).
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -28,6 +30,7 @@ from .errors import AlreadyOpen, Closed, EndOfLog, InvalidTopic
 from .extents import Extents
 from .files import Files
 from .following import Follower, Publisher
+from .group_commit import GroupCommit
 from .log import LogOptions, LogWriter
 from .playback import Playback, records_from, values_from
 from .promises import Promises
@@ -73,17 +76,20 @@ class Log:
         self.path = os.path.abspath(os.fspath(path))
         self.read_only = read_only
         self._files = files or Files()
-        self._buffer = RecordBuffer(flush_records, size_bytes(max_record_bytes))
+        self._limits = flush_records, size_bytes(max_record_bytes)
+        self._buffer = RecordBuffer(*self._limits)
         self._options = LogOptions(segment_bytes=size_bytes(segment_bytes), commit=commit)
+        self._durable = commit == "durable"
         self._closing: list[Callable[[], None]] = []
         self._writer: LogWriter | None = None
         self._mapped: LogReader | None = None
         self._ticker: Ticker | None = None
-        self._turn: AbstractContextManager[Any] = nullcontext()
+        self._turn = threading.Lock()  # of the buffer and the writer
+        self._reading = threading.RLock()  # of the reader; taken last
         try:
             self._reader = self._open_to_read() if read_only else self._open_to_write()
             self._closing.append(self._reader.close)
-            self._playback = Playback(self._reader)
+            self._playback = Playback(self._reader, self._reading)
         except BaseException:
             self._release()
             raise
@@ -91,13 +97,14 @@ class Log:
         self._coming: Iterator[list[Record]] = iter(())
         if flush_seconds is not None and not read_only:
             self._ticker = Ticker(seconds(flush_seconds), self.flush)
-            self._turn = self._ticker.lock
         forks.tell(self)
 
     def _forked(self) -> None:
         """A child has neither the lock nor the threads, and what is mapped for writing is its parent's to write."""
-        self._turn = self._reader = self._playback = self._buffer = cast("Any", forks.Parents(self._is_parents))
-        self._ticker = self._writer = self._mapped = None
+        parents = cast("Any", forks.Parents(self._is_parents))
+        self._turn = self._reading = self._commit = parents
+        self._writer = self._reader = self._playback = self._buffer = parents
+        self._ticker = self._mapped = None
         self._closing, self._ahead, self._coming = [], [], iter(())
 
     def _is_parents(self) -> AlreadyOpen:
@@ -126,32 +133,45 @@ class Log:
             self.path, files=self._files, log_id=os.urandom(16), promises=promises, options=self._options
         )
         self._closing.append(lambda: writer.close(clean=False))
-        self._publisher = Publisher(writer, self._files)
-        self._closing.append(self._publisher.close)
+        publisher = self._publisher = Publisher(writer, self._files)
+        self._closing.append(publisher.close)
         self._background = BackgroundSync(writer, self._files)
+        self._commit = GroupCommit(writer, self._turn, lambda: publisher.publish())
         return writer.reader()
 
     def close(self) -> None:
-        """Flush, sync and let go; may be called twice. What could not be flushed is raised after letting go."""
+        """Flush, sync and let go; may be called twice. What could not be flushed is raised after letting go.
+
+        Appends of other threads end first; later ones raise Closed.
+        """
+        if not self._closing:
+            return
         ticker, self._ticker = self._ticker, None
         if ticker is not None:
             ticker.stop()
         try:
-            writer = self._writer
-            if writer is not None:
-                try:
-                    if len(self._buffer):
-                        self.flush()
-                finally:
-                    self._background.finish()
-                    writer.close()
+            if self._writer is not None:
+                with self._commit.syncing, self._turn:
+                    self._finish()
         finally:
             self._writer = None
             self._release()
 
+    def _finish(self) -> None:
+        writer = self._writer
+        if writer is None:
+            return
+        try:
+            self._flush(writer)
+        finally:
+            self._writer = None
+            self._background.finish()
+            writer.close()
+
     def _release(self) -> None:
-        while self._closing:
-            self._closing.pop()()
+        with self._reading:
+            while self._closing:
+                self._closing.pop()()
 
     def __enter__(self) -> Self:
         return self
@@ -179,15 +199,23 @@ class Log:
 
         What was buffered before goes first. Raises InvalidBatch, RecordTooLarge, StorageFull, Poisoned.
         """
-        with self._turn:
-            offset = self._flush()
-            self._buffer.add(value, key, keys, headers)
-            try:
-                self._flush()
-            except BaseException:
-                self._buffer.clear()
-                raise
+        if value.__class__ is bytes and key is None and headers is None:
+            batches = self._buffer.alone(value, encode)  # pyright: ignore[reportArgumentType]
+        else:
+            records = RecordBuffer(*self._limits)
+            records.add(value, key, keys, headers)
+            batches = records.batches(encode) if len(records) else []
+        offset, seq = self._in_turn(self._append, batches)
+        if self._durable:
+            self._commit.through(seq)
         return offset
+
+    def _append(self, writer: LogWriter, batches: list[bytes]) -> tuple[int, int]:
+        if len(self._buffer):
+            self._flush(writer)
+        offset = writer.end_offset
+        self._put(writer, batches)
+        return offset, writer.written
 
     def write(
         self,
@@ -198,44 +226,61 @@ class Log:
         headers: Headers = None,
     ) -> None:
         """Buffer one record or a list of them; arguments as for `append`. Flushes when the buffer is full."""
-        if self._ticker is None:
-            if self._buffer.add(value, key, keys, headers):
-                self._flush()
-            return
-        with self._turn:
-            if self._buffer.add(value, key, keys, headers):
-                self._flush()
+        if self._writer is None:
+            self._writable()
+        if value.__class__ is bytes and key is None and headers is None:
+            full = self._buffer.add_plain(value)  # pyright: ignore[reportArgumentType]
+        else:
+            with self._turn:
+                full = self._buffer.add(value, key, keys, headers)
+        if full:
+            self.flush()
 
     def flush(self) -> int:
         """Append what is buffered and wait as `commit` says; returns the end offset.
 
         When it fails, the records stay buffered and the next flush tries again (not after Poisoned).
         """
-        with self._turn:
-            return self._flush()
-
-    def _flush(self) -> int:
-        writer = self._writable()
-        if self._ticker is not None:
-            self._ticker.check()
-        if len(self._buffer):
-            batches = self._buffer.batches(encode)
-            self._background.collect()
-            writer.append(batches, time.time_ns() // 1000)
-            self._buffer.clear()
-            if self._options.commit == "durable":
-                writer.sync()
-            self._publisher.publish()
-        return writer.end_offset
+        end, seq = self._in_turn(self._flush)
+        if self._durable:
+            self._commit.through(seq)
+        return end
 
     def sync(self) -> int:
         """Flush, and make everything durable whatever `commit` is; returns the end offset."""
-        with self._turn:
-            self._flush()
-            writer = self._writable()
+        if self._durable:
+            return self.flush()
+        writer = self._writable()
+        with self._commit.syncing, self._turn:
+            end, _ = self._flush(writer)
             writer.sync()
             self._publisher.publish()
-            return writer.end_offset
+        return end
+
+    def _flush(self, writer: LogWriter) -> tuple[int, int]:
+        if len(self._buffer):
+            self._put(writer, self._buffer.batches(encode))
+            self._buffer.clear()
+        return writer.end_offset, writer.written
+
+    def _put(self, writer: LogWriter, batches: list[bytes]) -> None:
+        if self._durable:
+            writer.append(batches, time.time_ns() // 1000)
+            return
+        self._background.collect()
+        writer.append(batches, time.time_ns() // 1000)
+        self._publisher.publish()
+
+    def _in_turn(self, step: Callable[..., tuple[int, int]], *arguments: Any) -> tuple[int, int]:
+        """Do `step` with writer and buffer to ourselves; where the writer has to prepare, without a sync beside it."""
+        writer = self._writable()
+        if self._ticker is not None:
+            self._ticker.check()
+        with self._turn:
+            if writer.ready:
+                return step(writer, *arguments)
+        with self._commit.syncing, self._turn:
+            return step(writer, *arguments)
 
     def _writable(self) -> LogWriter:
         if self._writer is None:
@@ -247,12 +292,14 @@ class Log:
     @property
     def first_offset(self) -> int:
         """The first offset that can be read."""
-        return self._reader.first_offset
+        with self._reading:
+            return self._readable().first_offset
 
     @property
     def end_offset(self) -> int:
         """The offset after the last committed record."""
-        return self._reader.end_offset
+        with self._reading:
+            return self._readable().end_offset
 
     @property
     def position(self) -> int:
@@ -264,14 +311,15 @@ class Log:
 
         Raises EndOfLog at the end, OutOfBounds outside the log, BadChecksum or Corrupt in a damaged place.
         """
-        ahead = self._ahead
-        if not ahead or ahead[0].offset != offset:
-            reading = Playback(self._reader)
-            reading.seek(offset)
-            ahead, self._coming = [], reading.lists(_records_of)
-        while len(ahead) < max_records and (more := next(self._coming, None)) is not None:
-            ahead = ahead + more if ahead else more
-        self._ahead = ahead[max_records:]
+        with self._reading:
+            ahead, self._ahead = self._ahead, []  # what fails or is interrupted leaves nothing half read
+            if not ahead or ahead[0].offset != offset:
+                playback = Playback(self._readable(), self._reading)
+                playback.seek(offset)
+                ahead, self._coming = [], playback.lists(_records_of)
+            while len(ahead) < max_records and (more := next(self._coming, None)) is not None:
+                ahead = ahead + more if ahead else more
+            self._ahead = ahead[max_records:]
         if not ahead:
             raise EndOfLog(f"{self.path} ends at offset {offset}; nothing is committed there yet")
         return ahead[:max_records]
@@ -281,15 +329,17 @@ class Log:
 
         Returns the offset. Raises OutOfBounds.
         """
-        if isinstance(where, datetime):
-            offset = self._reader.offset_at(round(where.timestamp() * 1e6))
-        elif isinstance(where, str):
-            if where not in ("earliest", "latest"):
-                raise ValueError(f"cannot seek to {where!r}: give an offset, a datetime, 'earliest' or 'latest'")
-            offset = self._reader.first_offset if where == "earliest" else self._reader.end_offset
-        else:
-            offset = where
-        self._playback.seek(offset)
+        with self._reading:
+            reader = self._readable()
+            if isinstance(where, datetime):
+                offset = reader.offset_at(round(where.timestamp() * 1e6))
+            elif isinstance(where, str):
+                if where not in ("earliest", "latest"):
+                    raise ValueError(f"cannot seek to {where!r}: give an offset, a datetime, 'earliest' or 'latest'")
+                offset = reader.first_offset if where == "earliest" else reader.end_offset
+            else:
+                offset = where
+            self._playback.seek(offset)
         return offset
 
     def __iter__(self) -> Iterator[Record]:
@@ -305,18 +355,26 @@ class Log:
         forms = {"records": _records_of, "values": _values_of, "arrow": _arrow_of}
         if form not in forms:
             raise ValueError(f"{form!r} is no form of a batch: use one of {', '.join(forms)}")
-        if form == "arrow" and self._mapped is None:
-            self._mapped = LogReader(self.path, self._files, mapped=True, limit=self._reader.limit)
-            self._closing.append(self._mapped.close)
+        with self._reading:
+            reader = self._readable()
+            if form == "arrow" and self._mapped is None:
+                self._mapped = LogReader(self.path, self._files, mapped=True, limit=reader.limit)
+                self._closing.append(self._mapped.close)
         return self._playback.lists(forms[form], self._mapped if form == "arrow" else None)
 
     def segments(self) -> list[Extent]:
         """The segments and what lies in each, oldest first."""
-        reader = self._reader
-        end = reader.limit()
-        row = reader.row(end) if end >= reader.names[0].base_seq else None
-        time_us = row.append_time_us if row is not None else 0
-        return Extents(reader).all(end, reader.end_offset_at(end), time_us)
+        with self._reading:
+            reader = self._readable()
+            end = reader.limit()
+            row = reader.row(end) if end >= reader.names[0].base_seq else None
+            time_us = row.append_time_us if row is not None else 0
+            return Extents(reader).all(end, reader.end_offset_at(end), time_us)
+
+    def _readable(self) -> LogReader:
+        if not self._closing:
+            raise Closed(f"{self.path} is closed")
+        return self._reader
 
 
 def _records_of(batch: Batch, start: int) -> list[Record]:

@@ -17,13 +17,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import msgspec
-
 from . import layout, opening
 from . import segment as segments
 from .errors import Closed, OutOfBounds, Poisoned
 from .extents import Extents
 from .files import Files
+from .group_commit import Pending
 from .header import Stamp
 from .layout import DATA_START
 from .plan import Appended, Plan, inspect, settled
@@ -31,6 +30,7 @@ from .promises import Promises
 from .reader import LogReader
 from .recovery import NOTHING, Damage, End
 from .retention import Extent, removable
+from .room import LogOptions, Room
 from .segment import Segment, SegmentRef, reference
 from .segment_reader import SegmentCache
 
@@ -38,15 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
 _ENDS_KEPT = 4096
-
-
-class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a log is written. `commit` is what readers wait for: "written" or "durable"."""
-
-    segment_bytes: int = 64 << 20
-    max_batch_bytes: int = 64 << 20
-    allocate_bytes: int = 64 << 10
-    commit: str = "durable"
 
 
 class LogWriter:
@@ -84,13 +75,14 @@ class LogWriter:
         self._clean = found.begun.clean and found.in_place
         self._must_cut = not found.in_place
         self._ready = self._closed = self._term_raised = False
+        self._failure: OSError | None = None
         self._open: list[Segment] = []
         self._end = found.end
         self._end_name = found.end_name
         self.written = self.durable = found.end.seq
         self.end_offset, self._checksum = found.end.offset, found.end.checksum
         self._ends: dict[int, int] = {found.end.seq: found.end.offset}
-        self._spare: str | None = None
+        self._room = Room(path, files, options, found.log_id)
         self._reader: LogReader | None = None
         self._first: int | None = None
 
@@ -161,6 +153,11 @@ class LogWriter:
         if self._first is None:
             self._first = self._own_reader().base_offset(0)
         return self._first
+
+    @property
+    def ready(self) -> bool:
+        """Whether an append has nothing to prepare, so that it neither syncs nor closes a file."""
+        return self._ready
 
     @property
     def next_term(self) -> int:
@@ -317,7 +314,7 @@ class LogWriter:
 
     def _cut(self) -> None:
         """Leave whatever lies behind the end behind: go on in a new generation, whose header makes it void."""
-        self._sync_open()
+        self._sync_open(mark=False)
         made = self._make_segment(self._end_now(), self._next_generation, DATA_START, durable=True)
         self.generation, self._next_generation = self._next_generation, self._next_generation + 1
         opening.remove_void(self._files, self.path)
@@ -330,13 +327,8 @@ class LogWriter:
 
     def _make_segment(self, end: End, generation: int, size: int, *, durable: bool = False) -> Segment:
         """A segment that starts at `end`, with room for a batch of `size` bytes."""
-        wanted = DATA_START + size
-        room = min(max(self.options.allocate_bytes, wanted), max(self.options.segment_bytes, wanted))
-        mark = end.at_start().mark(self.log_id, generation) if durable else None
-        spare, self._spare = self._spare, None
-        header = end.header(self.log_id, generation)
-        made = segments.create(self._files, self.path, header, size=room, mark=mark, spare=spare)
-        self._names = [*(name for name in self._names if name.base_seq < header.base_seq), made.ref.name]
+        made = self._room.make(end, generation, size, durable=durable)
+        self._names = [*(name for name in self._names if name.base_seq <= end.seq), made.ref.name]
         return made
 
     def _announce(self, segment: Segment) -> None:
@@ -344,14 +336,8 @@ class LogWriter:
             self.on_segment(segment.ref)
 
     def adopt_spare(self, path: str) -> None:
-        """Use this prepared file (blocks reserved, synced, all zeros) for the next segment.
-
-        One that came too late for its segment and still waits is removed.
-        """
-        before, self._spare = self._spare, path
-        if before is not None and self._files.exists(before):
-            with suppress(OSError):  # the next opening tries again
-                self._files.unlink(before)
+        """Use this prepared file (blocks reserved, synced, all zeros) for the next segment."""
+        self._room.adopt(path)
 
     def dirty_segments(self) -> list[SegmentRef]:
         """The segments that hold batches not known to be durable."""
@@ -367,20 +353,30 @@ class LogWriter:
         """
         self._check_open()
         if self.durable < self.written:
-            self._sync_open()
-            if mark:
-                self.mark_durable()
+            self._sync_open(mark=mark)
         return self.durable
 
-    def _sync_open(self) -> None:
-        seq = self.written
+    def _sync_open(self, *, mark: bool) -> None:
+        pending = self.pending()
+        self.carry_out(pending, mark=mark)
+        self.settle(pending.generation, pending.end.seq)
+
+    def pending(self) -> Pending:
+        """What a sync that begins now covers: `carry_out` does it, `settle` says that it is done."""
+        self._check_open()
+        return Pending(self.generation, self._end_now(), [each for each in self._open if each.last_seq > self.durable])
+
+    def carry_out(self, pending: Pending, *, mark: bool = True) -> None:
+        """Sync, and leave a mark. Appends may go on meanwhile; a cut or a close may not. Raises Poisoned."""
         try:
-            for segment in self._open:
-                if segment.last_seq > self.durable:
-                    segment.sync()
+            for segment in pending.segments:
+                segment.sync()
         except OSError as error:
+            self._failure = error  # without a call: nothing that interrupts us may let the next sync succeed
             raise self._poisoned_by(error) from error
-        self.settle(self.generation, seq)
+        if mark and pending.segments:
+            active = pending.segments[-1]
+            segments.write_mark(active.file, pending.end.mark(self.log_id, active.ref.generation))
 
     def settle(self, generation: int, seq: int) -> None:
         """A sync of everything up to `seq` succeeded. One that began in another generation says nothing."""
@@ -421,6 +417,8 @@ class LogWriter:
         self._ready = False
 
     def _check_open(self) -> None:
+        if self._failure is not None and self.poisoned is None:
+            self.poison(str(self._failure))
         if self.poisoned is not None:
             raise Poisoned(f"{self.path} takes no more writes since a sync failed ({self.poisoned}); reads go on")
         if self._closed:

@@ -12,12 +12,13 @@ Must not know: who writes, how far may be read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from itertools import chain
 from operator import length_hint
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .batch import Batch, Kind
-from .cursor import Cursor, corrupt
+from .cursor import Chunk, Cursor, corrupt
 from .errors import BadChecksum, Corrupt, InvalidBatch, NewerFormat
 from .reader import LogReader
 from .record import Record, record_runs
@@ -25,6 +26,7 @@ from .record import Record, record_runs
 Item = TypeVar("Item")
 Decoded = TypeVar("Decoded")
 _KNOWN_KINDS = frozenset(Kind)
+_NOTHING_GIVEN: Iterator[object] = iter(())
 
 Runs = Callable[[Batch, int], Iterator[list[Item]]]
 """What a batch holds from an offset on, a list at a time."""
@@ -41,22 +43,25 @@ def records_from(batch: Batch, start: int) -> Iterator[list[Record]]:
 
 
 class Playback:
-    """A position in a log, and iterators that move it."""
+    """A position in a log, and iterators that move it. The reader is used only with `reading` held."""
 
-    def __init__(self, reader: LogReader) -> None:
+    def __init__(self, reader: LogReader, reading: AbstractContextManager[Any]) -> None:
+        self._reading = reading
         self._reader = reader
-        self._end = reader.first_offset
-        self._given: Iterator[object] = iter(())
+        with reading:
+            self._at = reader.first_offset, _NOTHING_GIVEN  # where the last list ends, and what is left of it
 
     @property
     def position(self) -> int:
         """Offset of the next record."""
-        return self._end - length_hint(self._given)
+        end, given = self._at
+        return end - length_hint(given)
 
     def seek(self, offset: int, reader: LogReader | None = None) -> Cursor:
         """Go to `offset`. Raises OutOfBounds, Corrupt."""
-        cursor = (reader or self._reader).cursor(offset)
-        self._end, self._given = offset, iter(())
+        with self._reading:
+            cursor = (reader or self._reader).cursor(offset)
+        self._at = offset, _NOTHING_GIVEN
         return cursor
 
     def items(self, decode: Runs[Item]) -> Iterator[Item]:
@@ -64,11 +69,10 @@ class Playback:
         return chain.from_iterable(self._given_runs(decode))
 
     def _given_runs(self, decode: Runs[Item]) -> Iterator[Iterator[Item]]:
-        for batch in self._batches():
-            end = max(self._end, batch.base_offset)
+        for batch, end in self._batches():
             for run in decode(batch, end):
                 end, given = end + len(run), iter(run)
-                self._end, self._given = end, given
+                self._at = end, given
                 yield given
 
     def lists(self, decode: Callable[[Batch, int], Decoded], reader: LogReader | None = None) -> Iterator[Decoded]:
@@ -77,28 +81,34 @@ class Playback:
         Args:
             reader: another reader of the same log to read through.
         """
-        for batch in self._batches(reader):
-            found = decode(batch, self._end)
-            self._end, self._given = batch.end_offset, iter(())
+        for batch, start in self._batches(reader):
+            found = decode(batch, start)
+            self._at = batch.end_offset, _NOTHING_GIVEN
             yield found
 
-    def _batches(self, reader: LogReader | None = None) -> Iterator[Batch]:
-        """Checked batches of records, from the position to the end."""
-        cursor = self.seek(self.position, reader)
-        while (chunk := cursor.next()) is not None:
+    def _batches(self, reader: LogReader | None = None) -> Iterator[tuple[Batch, int]]:
+        """Checked batches of records, from the position to the end, each with the first offset wanted of it."""
+        start = self.position
+        cursor = self.seek(start, reader)
+        while (chunk := self._next(cursor)) is not None:
             for batch in chunk.batches:
-                if batch.kind == Kind.RECORDS and batch.end_offset > self._end:
+                if batch.kind == Kind.RECORDS and batch.end_offset > start:
                     self._check(batch)
-                    yield batch
+                    yield batch, max(start, batch.base_offset)
                 elif batch.kind not in _KNOWN_KINDS:
                     where = f"batch {batch.seq} of {self._reader.path}"
                     raise NewerFormat(f"{where} is of kind {batch.kind}, which this penstock does not know; upgrade it")
+
+    def _next(self, cursor: Cursor) -> Chunk | None:
+        with self._reading:
+            return cursor.next()
 
     def _check(self, batch: Batch) -> None:
         try:
             batch.check()
         except InvalidBatch as error:
-            raise self._damaged(batch, error) from error
+            with self._reading:
+                raise self._damaged(batch, error) from error
 
     def _damaged(self, batch: Batch, error: InvalidBatch) -> Corrupt:
         place = self._reader.cursor(batch.base_offset)

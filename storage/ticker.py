@@ -1,4 +1,4 @@
-"""A thread that does one thing every so often, and the lock that keeps it apart from its owner.
+"""A thread that does one thing every so often.
 
 Contract: `stop` returns when the thread is gone. An error of the action is raised by the owner's next `check`,
 and the thread goes on.
@@ -14,7 +14,6 @@ class Ticker:
     """Calls `action` every `interval_s` seconds until stopped."""
 
     def __init__(self, interval_s: float, action: Callable[[], object]) -> None:
-        self.lock = threading.RLock()
         self._interval_s = interval_s
         self._action = action
         self._error: Exception | None = None

@@ -1,0 +1,58 @@
+"""One sync for the appends of many threads.
+
+Idea: a thread that has appended waits for the lock of the syncs. When it has it, another thread's sync has covered
+its batches, or its own covers those of every thread that waits behind it. Meanwhile the others append.
+
+Contract: `through` returns only after a sync that began after the batch was written. One sync at a time: of two on one
+descriptor, a failure is told to one only. What closes files of the writer, or syncs them itself, holds `syncing`, and
+takes the turn after it, never before.
+Must not know: records, buffers, readers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from .recovery import End
+from .segment import Segment
+
+if TYPE_CHECKING:
+    from .log import LogWriter
+
+
+class Pending(msgspec.Struct, frozen=True, gc=False):
+    """What a sync covers: the batches up to `end`, and the segments that hold those not known to be durable."""
+
+    generation: int
+    end: End
+    segments: list[Segment]
+
+
+class GroupCommit:
+    """Syncs `writer`, which may be touched only by the thread that has the `turn`."""
+
+    def __init__(self, writer: LogWriter, turn: threading.Lock, told: Callable[[], None]) -> None:
+        """`told` is called, in the turn, when more is durable."""
+        self.syncing = threading.Lock()
+        self._writer = writer
+        self._turn = turn
+        self._told = told
+
+    def through(self, seq: int) -> None:
+        """Return when everything up to batch `seq` is durable. Raises Poisoned, Closed."""
+        with self.syncing:
+            if self._writer.durable < seq:
+                self._sync()
+
+    def _sync(self) -> None:
+        writer = self._writer
+        with self._turn:
+            pending = writer.pending()
+        writer.carry_out(pending)
+        with self._turn:
+            writer.settle(pending.generation, pending.end.seq)
+            self._told()

@@ -1,0 +1,53 @@
+"""Room for what is appended: how large segments are, and the next one when it is time.
+
+Contract: a spare (blocks reserved and synced beforehand, all zeros) becomes the next segment, if it is there in time.
+Must not know: which batches go where.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from . import segment as segments
+from .files import Files
+from .layout import DATA_START
+from .recovery import End
+from .segment import Segment
+
+
+class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a log is written. `commit` is what readers wait for: "written" or "durable"."""
+
+    segment_bytes: int = 64 << 20
+    max_batch_bytes: int = 64 << 20
+    allocate_bytes: int = 64 << 10
+    commit: str = "durable"
+
+
+class Room:
+    """Makes the segments of the log in `path`."""
+
+    def __init__(self, path: str, files: Files, options: LogOptions, log_id: bytes) -> None:
+        self._path = path
+        self._files = files
+        self._options = options
+        self._log_id = log_id
+        self._spare: str | None = None
+
+    def make(self, end: End, generation: int, size: int, *, durable: bool = False) -> Segment:
+        """A segment that starts at `end`, with room for a batch of `size` bytes; `durable`: so is all before it."""
+        wanted = DATA_START + size
+        room = min(max(self._options.allocate_bytes, wanted), max(self._options.segment_bytes, wanted))
+        mark = end.at_start().mark(self._log_id, generation) if durable else None
+        spare, self._spare = self._spare, None
+        header = end.header(self._log_id, generation)
+        return segments.create(self._files, self._path, header, size=room, mark=mark, spare=spare)
+
+    def adopt(self, spare: str) -> None:
+        """Use this file for the next segment. One that came too late for its segment and still waits is removed."""
+        before, self._spare = self._spare, spare
+        if before is not None and self._files.exists(before):
+            with suppress(OSError):  # the next opening tries again
+                self._files.unlink(before)
