@@ -11,19 +11,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
+from ..storage.errors import InvalidBatch
 from ..storage.record import Record
 from ..transport.failures import error_from
 from ..transport.messages import Answer
 from ..transport.queue_messages import Lease, Leased, Settle, Settled, SettleTasks, Verb
 from .connection import Connection, Question
 from .errors import InvalidArgument
-from .picking import pick
+from .picking import Unreadable, pick
 from .quantities import Duration, seconds
 from .steps import Steps
 from .task_ids import parse_task_id, task_id
@@ -105,13 +105,28 @@ class ByHand:
             question, Leased, deadline=deadline, what=f"leasing tasks of topic {topic}"
         )
         until = datetime.fromtimestamp(answer.until_us / 1e6, UTC)
-        attempts = chain.from_iterable([attempt] * count for _, count, attempt in answer.runs)
-        records = [
-            Record(value, key, headers, offset, time, answer.partition, topic)
-            for rows in pick(question.batches, [(first, count) for first, count, _ in answer.runs])
-            for value, key, headers, offset, time in zip(*rows, strict=False)
-        ]
-        return [LeasedTask(*each, answer.token, until) for each in zip(records, attempts, strict=True)]
+        attempts = {at: attempt for first, count, attempt in answer.runs for at in range(first, first + count)}
+        records: list[Record] = []
+        unreadable: list[Unreadable] = []
+        for rows in pick(question.batches, [(first, count) for first, count, _ in answer.runs]):
+            if isinstance(rows, Unreadable):
+                unreadable.append(rows)
+            else:
+                records += [Record(*row, answer.partition, topic) for row in zip(*rows, strict=False)]
+        if unreadable:
+            yield from self._pass_over(topic, answer, unreadable, alone=not records)
+        return [LeasedTask(record, attempts[record.offset], answer.token, until) for record in records]
+
+    def _pass_over(self, topic: str, answer: Leased, unreadable: list[Unreadable], *, alone: bool) -> Steps[None]:
+        """Damaged records are dead, others go back. Raises why, when there are only such."""
+        settles: list[Settle] = []
+        for bad in unreadable:
+            verb = Verb.REJECT if isinstance(bad.error, InvalidBatch) else Verb.RELEASE
+            reason = f"it cannot be read: {bad.error.message}" if verb == Verb.REJECT else ""
+            settles.append(Settle(answer.partition, answer.token, verb, [(bad.offset, bad.count)], reason=reason))
+        yield from self._settle(topic, settles)
+        if alone:
+            raise unreadable[0].error
 
     def _settle(self, topic: str, settles: list[Settle]) -> Steps[None]:
         connection, group = self._connection, self._group

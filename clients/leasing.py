@@ -11,22 +11,24 @@ Whoever takes tasks as they come would ask in vain each time: what follows on ta
 once, when the application is one that waits and nothing is to ride on the request. A `fetch` whose time is up asks
 once more then, because such credit says nothing about what there is.
 
-Contract: `fetch` comes back empty only when every request that had to be answered by its deadline was. Requests are
-asked again over a new connection. What comes for a closed worker is given back. Never waits itself, but for `fetch`.
+Contract: a record that cannot be decoded hides no other one. A damaged one is rejected with that reason; one whose
+codec is not installed here goes back, and `fetch` says so once it has nothing else. `fetch` comes back empty only when
+every request that had to be answered by its deadline was. Requests are asked again over a new connection. What comes
+for a closed worker is given back. Never waits itself, but for `fetch`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Any
 
-from ..storage.errors import Error
+from ..storage.errors import Error, InvalidBatch
 from ..transport.messages import Answer, Failure
 from ..transport.queue_messages import BY_GROUP, Lease, Leased, Verb
 from .connection import Question, raised
 from .leases import Held, SettleFuture
-from .picking import pick
+from .picking import Unreadable, pick
 from .settling import BACKOFF_MAX_S, BACKOFF_MIN_S, settles_of
 from .steps import Pause, Steps
 
@@ -104,6 +106,7 @@ class Leasing:
         self._backoff_s = 0.0
         self._ask_at = 0.0
         self._failure: Error | None = None  # to be raised by the next call
+        self._buried = False  # the latest lease had damaged records
 
     # -- handing out ----------------------------------------------------------------------------------
 
@@ -115,6 +118,8 @@ class Leasing:
         asked, waits = self._proven, clock() < deadline
         while not taken:
             now = clock()
+            if self._buried:  # there was something, and there may be more
+                asked = self._buried = False
             if (now < deadline or not asked) and now >= self._ask_at:
                 self._ask_for(deadline, now, settling)
                 asked = self._proven
@@ -170,9 +175,6 @@ class Leasing:
 
     def _take(self, most: int) -> list[Any]:
         """Tasks that are there, of leases that stand."""
-        if self._failure is not None:
-            error, self._failure = self._failure, None
-            raise error
         taken: list[Any] = []
         ready, now = self._ready, self._connection.clock()
         while ready and len(taken) < most:
@@ -186,6 +188,9 @@ class Leasing:
                 ready.appendleft((lease, tasks[room:]))
                 tasks = tasks[:room]
             taken = taken + tasks if taken else tasks
+        if not taken and self._failure is not None:
+            error, self._failure = self._failure, None
+            raise error
         return taken
 
     def put_back(self, tasks: Sequence[Any]) -> None:
@@ -227,7 +232,7 @@ class Leasing:
         """A request came back."""
         self.forget(question)
         if isinstance(answer, Leased):
-            self._trouble, self._backoff_s, self._ask_at = None, 0.0, 0.0
+            self._trouble, self._ask_at = None, 0.0
             self.core.settling.told(question.settles, answer.refused)
             if answer.runs:
                 self._by_credit = question.credit
@@ -252,21 +257,43 @@ class Leasing:
             core.settling.send()
             return
         try:
-            self._ready.append((lease, self._tasks(lease, runs, payload)))
+            tasks = self._tasks(lease, runs, payload)
         except Error as error:
             self.give_back(lease)
             self._failure = error
+            return
+        if tasks:
+            self._backoff_s = 0.0
+            self._ready.append((lease, tasks))
+        if len(tasks) < len(offsets):
+            core.settling.send()
 
     def _tasks(self, lease: Held, runs: Sequence[tuple[int, int, int]], payload: Buffer) -> list[Any]:
         """The records as tasks, in the order in which they are to be worked off."""
         attempts = chain.from_iterable(repeat(attempt, count) for _, count, attempt in runs)
         found: list[Any] = []
         for rows in pick(payload, [(first, count) for first, count, _ in runs]):
-            found += map(self._task, *rows, attempts, repeat(lease))
+            if isinstance(rows, Unreadable):
+                self._pass_over(lease, rows)
+                attempts = islice(attempts, rows.count, None)
+            else:
+                found += map(self._task, *rows, attempts, repeat(lease))
         return found
+
+    def _pass_over(self, lease: Held, bad: Unreadable) -> None:
+        """Damaged records are dead; those that cannot be decoded here go back, and the next call raises why."""
+        offsets, error = list(range(bad.offset, bad.offset + bad.count)), bad.error
+        if isinstance(error, InvalidBatch):
+            self._buried = True
+            self._settle_unheard(lease, Verb.REJECT, f"it cannot be read: {error.message}", offsets)
+        else:
+            self._failure = error
+            self._wait_a_while()
+            self._settle_unheard(lease, Verb.RELEASE, "", offsets)
 
     def _dry(self, question: LeaseQuestion) -> None:
         """There was nothing: let the next request stand as credit, unless the application is away."""
+        self._backoff_s = 0.0
         if question.by == AT_ONCE:
             for standing in self._asked:
                 standing.proven = True
@@ -278,6 +305,10 @@ class Leasing:
             self._failure = raised(failure)
             return
         self._trouble = failure
+        self._wait_a_while()
+
+    def _wait_a_while(self) -> None:
+        """Ask for nothing, longer each time until something good comes."""
         self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
         self._ask_at = self._connection.clock() + self._backoff_s
 
@@ -288,9 +319,14 @@ class Leasing:
         core = self.core
         core.held.pop(lease.place, None)
         self._ready = deque(each for each in self._ready if each[0] is not lease)
-        offsets = sorted(lease.open)
-        lease.open = set()
-        if offsets and not lease.lost:
-            future = SettleFuture(core)
-            future.ignore()
-            core.settling.gather(lease, Verb.RELEASE, BY_GROUP, "", offsets, [], future)
+        if lease.open and not lease.lost:
+            self._settle_unheard(lease, Verb.RELEASE, "", sorted(lease.open))
+
+    def _settle_unheard(self, lease: Held, verb: Verb, reason: str, offsets: list[int]) -> None:
+        """Say what became of tasks that the application never had: it is not told when that fails."""
+        future = SettleFuture(self.core)
+        future.ignore()
+        self.core.settling.gather(lease, verb, BY_GROUP, reason, offsets, [], future)
+        lease.open.difference_update(offsets)
+        if not lease.open:
+            self.core.held.pop(lease.place, None)

@@ -1,7 +1,8 @@
 """Picking single records out of the batches of an answer: the leased ones, the dead ones.
 
 Contract: records come in the order that was asked for, which need not be that of the batches. Every column is
-checked before anything of it is used, and a record that is not there is an error, never a gap. Pure.
+checked before anything of it is used. A record that cannot be handed out is named with what is wrong with it, never
+left out, and hides no other one. Pure.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..storage.batch import Batch, Kind, batches
-from ..storage.errors import InvalidBatch
+from ..storage.errors import Corrupt, Error, InvalidBatch, MissingCodec
 from ..storage.record import NO_HEADERS
 
 if TYPE_CHECKING:
@@ -24,8 +25,20 @@ Rows = tuple[Sequence[bytes], Iterable[bytes | None], Iterable[Mapping[str, byte
 """Values, keys, headers, offsets and times of some records that follow each other, ready for `map`."""
 
 
-def pick(payload: Buffer, runs: Iterable[tuple[int, int]]) -> Iterator[Rows]:
-    """The records of `runs` (first offset, how many). Raises InvalidBatch, BadChecksum."""
+class Unreadable(NamedTuple):
+    """Records that follow each other and cannot be handed out.
+
+    `error` is InvalidBatch (BadChecksum among them) for what is damaged; MissingCodec or Corrupt for records that may
+    be good, but cannot be decoded here or did not come.
+    """
+
+    offset: int
+    count: int
+    error: Error
+
+
+def pick(payload: Buffer, runs: Iterable[tuple[int, int]]) -> Iterator[Rows | Unreadable]:
+    """The records of `runs` (first offset, how many). Raises InvalidBatch when `payload` is not whole batches."""
     held = sorted(map(_Held, batches(payload)), key=_first)
     firsts = [each.first for each in held]
     for first, count in runs:
@@ -34,28 +47,43 @@ def pick(payload: Buffer, runs: Iterable[tuple[int, int]]) -> Iterator[Rows]:
             index = bisect_right(firsts, offset) - 1
             found = held[index].rows(offset, end) if index >= 0 else None
             if found is None:
-                raise InvalidBatch(f"record {offset} is not among the records that came with its answer")
+                error = Corrupt(f"record {offset} is not among the records that came with its answer")
+                found = Unreadable(offset, 1, error)
             yield found
-            offset += len(found[0])
+            offset += found.count if isinstance(found, Unreadable) else len(found[0])
 
 
 class _Held:
     """One batch of the answer, its columns decoded once."""
 
     def __init__(self, batch: Batch) -> None:
-        batch.check()
         self._batch = batch
+        self._error: InvalidBatch | MissingCodec | None = None
+        self._bad: dict[int, InvalidBatch] = {}  # by number, records of a batch that is good otherwise
         self._values: list[bytes] | None = None
-        self._offsets = batch.offsets() if batch.kind == Kind.KEPT else None
-        self.first = batch.base_offset if self._offsets is None else int(self._offsets[0])
+        self._offsets: np.ndarray | None = None
+        self.first = batch.base_offset
+        try:
+            batch.check()
+            if batch.kind == Kind.KEPT:
+                self._offsets = batch.offsets()
+                self.first = int(self._offsets[0])
+        except InvalidBatch as error:
+            self._error = error
 
-    def rows(self, offset: int, end: int) -> Rows | None:
+    def rows(self, offset: int, end: int) -> Rows | Unreadable | None:
         """The records from `offset` on, as many as follow each other below `end`; None when it is not here."""
         at, until = self._places(offset, end)
         if at >= until:
             return None
-        if self._values is None:
+        if self._values is None and self._error is None:
             self._decode()
+        if self._error is not None:
+            return Unreadable(offset, until - at, self._error)
+        if self._bad:
+            if at in self._bad:
+                return Unreadable(offset, 1, self._bad[at])
+            until = min([until, *(number for number in self._bad if number > at)])
         values, keys, headers, times = self._values, self._keys, self._headers, self._times
         assert values is not None, "decoded above"
         return (
@@ -69,8 +97,10 @@ class _Held:
     def _places(self, offset: int, end: int) -> tuple[int, int]:
         """Where in this batch the run begins and ends that starts with `offset`."""
         if self._offsets is None:
-            at = offset - self.first
-            return at, min(end - self.first, self._batch.record_count)
+            at, count = offset - self.first, self._batch.record_count
+            if self._batch.kind == Kind.KEPT:  # a damaged one: which records it has cannot be told
+                return 0, 1
+            return at, min(end - self.first, count)
         at, until = np.searchsorted(self._offsets, (offset, end)).tolist()
         here = self._offsets[at:until]
         follows = here == np.arange(offset, offset + len(here))
@@ -78,8 +108,19 @@ class _Held:
 
     def _decode(self) -> None:
         batch = self._batch
-        self._values, self._keys, self._headers = batch.values(), batch.keys(), batch.headers()
-        self._times = batch.event_times()
+        try:
+            self._values, self._keys, self._times = batch.values(), batch.keys(), batch.event_times()
+            self._headers = self._decoded_headers()
+        except (InvalidBatch, MissingCodec) as error:
+            self._error = error
+
+    def _decoded_headers(self) -> Sequence[Mapping[str, bytes]] | None:
+        try:
+            return self._batch.headers()
+        except InvalidBatch:
+            found = self._batch.headers_of_each()
+            self._bad = {number: each for number, each in enumerate(found) if isinstance(each, InvalidBatch)}
+            return [NO_HEADERS if isinstance(each, InvalidBatch) else each for each in found]
 
 
 def _first(held: _Held) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ..storage.record import Record
+from ..storage.record import NO_HEADERS, Record
 from ..transport import messages, queue_messages
-from .picking import pick
+from .picking import Unreadable, pick
 from .task_ids import task_id
 
 FINAL = frozenset({"completed", "dead", "discarded", "cancelled"})
@@ -117,13 +117,17 @@ class TaskInfo(msgspec.Struct, frozen=True):
 
 
 class DeadTask(msgspec.Struct, frozen=True):
-    """A record that is dead in a queue group: its last failure, and those before."""
+    """A record that is dead in a queue group: its last failure, and those before.
+
+    `unreadable` says what keeps a record from being read that is damaged or whose codec is missing: it is empty then.
+    """
 
     record: Record
     attempt: int
     time: datetime
     reason: str
     history: list[Failure]
+    unreadable: str = ""
 
     @property
     def id(self) -> str:
@@ -166,12 +170,15 @@ def task_of(id_: str, group: str, found: messages.TaskState) -> TaskInfo:
 
 
 def dead_of(topic: str, partition: int, found: list[messages.DeadTask], payload: bytes) -> Iterator[DeadTask]:
-    """Dead tasks as the wire has them, with their records. Raises InvalidBatch, BadChecksum."""
+    """Dead tasks as the wire has them, with their records."""
     rows = pick(payload, [(task.offset, 1) for task in found])
-    for task, (values, keys, headers, offsets, times) in zip(found, rows, strict=True):
-        key, header, time = next(iter(keys)), next(iter(headers)), next(iter(times))
-        record = Record(values[0], key, header, next(iter(offsets)), time, partition, topic)
-        yield DeadTask(record, task.attempt, _moment(task.time_us), task.reason, _history(task.history))
+    for task, row in zip(found, rows, strict=True):
+        if isinstance(row, Unreadable):
+            record = Record(b"", None, NO_HEADERS, task.offset, task.time_us, partition, topic)
+            unreadable = row.error.message
+        else:
+            record, unreadable = Record(*map(next, map(iter, row)), partition, topic), ""
+        yield DeadTask(record, task.attempt, _moment(task.time_us), task.reason, _history(task.history), unreadable)
 
 
 def schedule_of(found: messages.Schedule) -> Schedule:

@@ -233,14 +233,26 @@ class Batch(msgspec.Struct, gc=False, eq=False):
 
     def headers(self) -> list[dict[str, bytes]] | None:
         """The records' headers, None when no record has any. Raises InvalidBatch."""
-        column = self.column(ColumnId.HEADERS)
-        if column is None:
-            return None
+        packed = self._packed_headers()
         try:
-            packed = columns.decode_variable(column, self.record_count)
-            return [HEADER_DECODER.decode(one) if one else {} for one in packed]
+            return None if packed is None else [HEADER_DECODER.decode(one) if one else {} for one in packed]
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidBatch(f"headers of batch {self.seq} are not a map of text to bytes ({error})") from None
+
+    def headers_of_each(self) -> list[dict[str, bytes] | InvalidBatch]:
+        """The records' headers, and in place of those that are none what is wrong with them. Raises InvalidBatch."""
+        found: list[dict[str, bytes] | InvalidBatch] = []
+        for number, packed in enumerate(self._packed_headers() or [b""] * self.record_count):
+            try:
+                found.append(HEADER_DECODER.decode(packed) if packed else {})
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                of = f"headers of record {number} of batch {self.seq}"
+                found.append(InvalidBatch(f"{of} are not a map of text to bytes ({error})"))
+        return found
+
+    def _packed_headers(self) -> list[bytes] | None:
+        column = self.column(ColumnId.HEADERS)
+        return None if column is None else columns.decode_variable(column, self.record_count)
 
     def event_times(self) -> np.ndarray | None:
         """The producer's times, int64 microseconds UTC, shape (record_count,), or None."""

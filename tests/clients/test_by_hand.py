@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from penstock.clients.by_hand import ByHand, parse_leased
 from penstock.clients.testing import penstock_broker, penstock_client
-from penstock.errors import InvalidArgument, LeaseLost, UnknownLease
+from penstock.errors import InvalidArgument, InvalidBatch, LeaseLost, MissingCodec, UnknownLease
 from penstock.transport.queue_messages import Verb
+from support.unjudged import NOT_ZSTD, append_to, hidden_codec, with_headers
 
 __all__ = ["penstock_broker", "penstock_client"]
 
@@ -69,3 +70,26 @@ def test_what_is_no_leased_task_is_refused(name):
 
 def test_a_name_says_where_and_under_which_lease():
     assert parse_leased("mails-2-3-17@1099511627777") == ("mails-2", 3, 17, 1099511627777)
+
+
+def test_what_cannot_be_read_is_buried_and_the_others_are_leased(penstock_broker, penstock_client):
+    penstock_client.create_topic("t")
+    by_hand = ByHand(penstock_client, "g")
+    append_to(penstock_broker, "t", with_headers(b"", b"\x93", b"\x80"))
+    leased = by_hand.lease("t", "me", max_records=3)
+    assert [(task.record.offset, task.record.value, task.attempt) for task in leased] == [(0, b"0", 1), (2, b"2", 1)]
+    by_hand.settle([task.name for task in leased], Verb.ACK)
+    append_to(penstock_broker, "t", NOT_ZSTD)
+    with pytest.raises(InvalidBatch, match="zstd"):
+        by_hand.lease("t", "me", max_records=3)
+    assert [task.record.offset for task in penstock_client.dead("t", "g")] == [1, 3, 4]
+    assert penstock_client.queue("t", "g").depth == 0
+
+
+def test_what_cannot_be_decoded_here_goes_back(penstock_client):
+    penstock_client.create_topic("t")
+    penstock_client.producer("t", codec="zstd").send(b"packed")
+    by_hand = ByHand(penstock_client, "g")
+    with hidden_codec(), pytest.raises(MissingCodec):
+        by_hand.lease("t", "me")
+    assert [(task.record.value, task.attempt) for task in by_hand.lease("t", "me")] == [(b"packed", 1)]

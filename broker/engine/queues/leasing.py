@@ -5,7 +5,8 @@ tried again, or its time is up. Whenever a partition has proposals to append, th
 so that a record and the lease of who waited for it share one write.
 
 Contract: a lease leaves the broker when it is committed, with its records, once. What cannot be handed out (the peer is
-gone, no room in the frame, damage) goes back and its attempt does not count. Memory: one entry per waiting request.
+gone, no room in the frame) goes back and its attempt does not count. What damage made unreadable dies, and the request
+goes on with the others. Memory: one entry per waiting request.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import heapq
 from itertools import count
 from typing import TYPE_CHECKING
 
-from ....storage.errors import BadChecksum, Corrupt, Error, InvalidBatch
+from ....storage.errors import Corrupt, Error, InvalidBatch
 from ....transport.messages import Lease, Leased
 from ....transport.queue_messages import FOREVER_US
 from ...errors import GroupActive, InvalidRequest, LimitReached
@@ -115,11 +116,7 @@ class Leasing:
         line = self._lines.setdefault(topic, {}).setdefault(message.group, Line())
         wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
         demand = Demand(next(self._numbers), peer, topic, message, now.monotonic_s + wait_s)
-        demand.gather = Gather(
-            lambda: self._finish(demand),
-            lambda error: self._refuse(demand, error),
-            lambda: self._wait_no_more(demand),
-        )
+        demand.gather = self._gather(demand)
         self._prepare(topic, line, message, demand.gather)
         now_us = line.asked_us = self._time.read(now)
         demand.refused = self.settling.propose(topic, message.group, message.settles, now, demand.gather)
@@ -127,6 +124,13 @@ class Leasing:
             if self._is_cold(demand, line):
                 demand.deadline_s = max(demand.deadline_s, now.monotonic_s + WARMING_S)
             self._wait(demand, line, now)
+
+    def _gather(self, demand: Demand) -> Gather:
+        return Gather(
+            lambda: self._finish(demand),
+            lambda error: self._refuse(demand, error),
+            lambda: self._wait_no_more(demand),
+        )
 
     def _is_cold(self, demand: Demand, line: Line) -> bool:
         """Whether there may be something, but its keys are not in memory."""
@@ -207,6 +211,10 @@ class Leasing:
         if demand.deadline_s <= now.monotonic_s:
             demand.gather.ready()
             return
+        self._stand(demand, line)
+
+    def _stand(self, demand: Demand, line: Line) -> None:
+        """Stand in line."""
         line.demands[demand.number] = demand
         heapq.heappush(self._due, (demand.deadline_s, demand.number, demand))
         for partition in self._in_turn(demand.topic, line, demand.message.partition):
@@ -310,19 +318,32 @@ class Leasing:
             partition.work.release(demand.message.group, granted.token, [], self._time.last_us)
 
     def _unreadable(self, demand: Demand, error: Error) -> None:
-        """Records behind damage die with that reason; the others of the lease go to whoever asks next."""
+        """Records behind damage die with that reason, and the request goes on with what else there is."""
         partition, granted, reading = demand.partition, demand.granted, demand.reading
         assert partition is not None
-        if isinstance(error, Corrupt | InvalidBatch | BadChecksum):
-            partition.damaged = True
-            if granted is not None and reading is not None and reading.rest:
-                first = reading.rest[-1][0]
-                beyond = error.next_offset if isinstance(error, Corrupt) else None
-                end = beyond if beyond is not None and beyond > first else first + 1
-                partition.work.bury(
-                    demand.message.group, granted.token, first, end, f"it cannot be read: {error.message}"
-                )
-        self._refuse(demand, error)
+        if not isinstance(error, Corrupt | InvalidBatch) or granted is None or reading is None or not reading.rest:
+            self._refuse(demand, error)
+            return
+        partition.damaged = True
+        first, group = reading.rest[-1][0], demand.message.group
+        beyond = error.next_offset if isinstance(error, Corrupt) else None
+        end = beyond if beyond is not None and beyond > first else first + 1
+        try:
+            partition.work.bury(group, granted.token, first, end, f"it cannot be read: {error.message}")
+            self._take_back(demand)
+            self._try_again(demand)
+        except Error as refused:
+            self._refuse(demand, refused)
+
+    def _try_again(self, demand: Demand) -> None:
+        """Lease something else, or stand in line: for no time, when that is over."""
+        topic, message = demand.topic, demand.message
+        line = self._lines.setdefault(topic, {}).setdefault(message.group, Line())
+        demand.partition = demand.granted = demand.reading = None
+        demand.gather = self._gather(demand)
+        now_us = self._time.last_us
+        if not any(self._try(demand, partition, now_us) for partition in self._in_turn(topic, line, message.partition)):
+            self._stand(demand, line)
 
     def _refuse(self, demand: Demand, error: Error) -> None:
         message = demand.message

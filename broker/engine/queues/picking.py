@@ -4,8 +4,8 @@ Idea: dead records, stragglers and what goes to another topic lie anywhere. For 
 (the batch it was appended in, or the one it was carried forward to), and what was asked for is taken out of it.
 
 Contract: `done` is called once, at once or from a later `warmed`, with KEPT batches whose offsets ascend from one to
-the next. What cannot be read is left out. Reads stop at `max_bytes` of records, after one at least. Memory: what is
-taken out, and one chunk. Must not know who asks.
+the next. What cannot be read is left out; `missing` says when that was for want of a codec. Reads stop at `max_bytes`
+of records, after one at least. Memory: what is taken out, and one chunk. Must not know who asks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ....storage.batch import Batch, Kind, parse
-from ....storage.errors import Error, OutOfBounds
+from ....storage.errors import Error, MissingCodec, OutOfBounds
 from ....storage.header import VARIABLE
 from ....storage.kept import keep
 from ..ports import COLD, Cold, Port
@@ -32,7 +32,9 @@ CHUNK_BYTES = 64 << 10
 class Pick:
     """Offsets asked for, ascending, and what was found so far. `next` is the place of the next one in `offsets`."""
 
-    __slots__ = ("batches", "cursor", "done", "kept_seq", "max_bytes", "next", "offsets", "partition", "size")
+    __slots__ = (
+        "batches", "cursor", "done", "kept_seq", "max_bytes", "missing", "next", "offsets", "partition", "size",
+    )  # fmt: skip
 
     def __init__(
         self, partition: Partition, offsets: Sequence[int], max_bytes: int, done: Callable[[Pick], None]
@@ -44,6 +46,7 @@ class Pick:
         self.next = 0
         self.size = 0
         self.batches: list[Batch] = []
+        self.missing: MissingCodec | None = None  # why good records were left out
         self.cursor: Cursor | None = None  # where the next offset stands
         self.kept_seq = 0  # of the batch it was carried forward to
 
@@ -69,6 +72,8 @@ class Picker:
                     return
                 if chunk is not None:
                     self._take(pick, chunk)
+            except MissingCodec as error:
+                pick.missing = error
             except (Error, OSError) as error:
                 if not isinstance(error, OutOfBounds):
                     pick.partition.damaged = True  # the others can still be had

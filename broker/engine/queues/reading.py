@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....storage.batch import Kind
+from ....storage.errors import BadChecksum, InvalidBatch, MissingCodec
 from ....storage.kept import cut, keep, runs_of
 
 if TYPE_CHECKING:
@@ -93,7 +94,10 @@ class Reading:
         spare = batch.batch_bytes * (batch.record_count - wanted) // batch.record_count
         fits = self.size + batch.batch_bytes <= self.max_bytes
         whole = wanted == batch.record_count or (spare <= SPARE_BYTES and fits)
-        piece = batch.buffer if whole else _cut(batch, ranges)
+        try:
+            piece = batch.buffer if whole else _cut(batch, ranges)
+        except MissingCodec:
+            piece, whole = batch.buffer, True  # its worker may have the library
         if self.pieces and self.size + len(piece) > self.max_bytes:
             return False
         if whole:
@@ -111,11 +115,12 @@ class Reading:
 
 
 def _cut(batch: Batch, ranges: Sequence[Range]) -> Buffer:
-    """Some records of a batch."""
-    runs = runs_of(batch, ranges)
-    if len(runs) == 1 and batch.kind == Kind.RECORDS:
-        return cut(batch, *runs[0])
-    return keep(batch, runs)
+    """Some records of a batch. Raises MissingCodec, and BadChecksum with the end of a damaged batch."""
+    runs, is_plain = runs_of(batch, ranges), batch.kind == Kind.RECORDS
+    try:
+        return cut(batch, *runs[0]) if is_plain and len(runs) == 1 else keep(batch, runs)
+    except InvalidBatch as error:
+        raise BadChecksum(error.message, next_offset=batch.end_offset if is_plain else None) from error
 
 
 def _without_gap(batch: Batch, first: int, count: int) -> Range:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from ....storage.batch import encode
-from ....storage.errors import BatchTooLarge, Error
+from ....storage.errors import BatchTooLarge, Error, InvalidBatch
 from ....transport.partitioner import partition_of
 from ...errors import Unavailable, UnknownTopic
 from .. import effects as fx
@@ -68,6 +68,9 @@ class Round:
 
     def _read(self, pick: Pick) -> None:
         """Go on with the first entries whose records were read, so that none passes another."""
+        if pick.missing is not None:
+            self._stay(pick.missing)
+            return
         for batch in pick.batches:
             self._records |= records_of(batch)
         seen = set(pick.offsets[: pick.next].tolist())
@@ -212,14 +215,17 @@ class Copies:
 
 
 def records_of(batch: Batch) -> dict[int, Record]:
-    """The records of a batch by offset."""
+    """The records of a batch by offset, without those whose headers cannot be read."""
     values, count = batch.values(), batch.record_count
     keys = batch.keys() or [None] * count
-    headers = batch.headers() or [{} for _ in range(count)]
     times = batch.event_times()
     event_times = [batch.append_time_us] * count if times is None else times.tolist()
-    found = map(Record, values, keys, headers, event_times)
-    return dict(zip(batch.offsets().tolist(), found, strict=True))
+    rows = zip(batch.offsets().tolist(), values, keys, batch.headers_of_each(), event_times, strict=True)
+    return {
+        offset: Record(value, key, headers, time_us)
+        for offset, value, key, headers, time_us in rows
+        if not isinstance(headers, InvalidBatch)
+    }
 
 
 def copy_of(entry: OutboxEntry, record: Record | None, source: Partition) -> Record:

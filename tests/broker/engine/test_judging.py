@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import sys
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from penstock.storage.header import CHECKSUM_STRUCT, EVENT_TIMES
 from penstock.storage.record import records
 from penstock.transport import messages as m
 from support.engine import START_US, Rig
+from support.unjudged import hidden_codec
 from xxhash import xxh3_64_intdigest
 
 VALUES = (ColumnId.VALUE, Codec.NONE, pieces([b"a", b"b"]))
@@ -174,16 +174,12 @@ def test_more_headers_than_the_broker_decodes_at_once_are_refused():
     assert rig.produce(topic, [b"a"], headers=[{"h": bytes(most - 100)}]).offset == 0
 
 
-def test_a_broker_without_the_codec_refuses_what_it_cannot_judge_and_says_where_to_install_it(monkeypatch):
+def test_a_broker_without_the_codec_refuses_what_it_cannot_judge_and_says_where_to_install_it():
     rig = Rig()
     topic = rig.topic()
     batch = bytes(encode([b"a" * 99], codec=Codec.ZSTD))
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    codecs._functions.cache_clear()
-    try:
+    with hidden_codec():
         answer = rig.ask(m.Produce, topic, 0, payload=batch)
-    finally:
-        codecs._functions.cache_clear()
     assert answer.code == "missing_codec"
     assert "pip install 'penstock[codecs]' where the broker runs, or produce with codec='none'" in answer.message
     assert rig.produce(topic, [b"a"]).offset == 0

@@ -6,11 +6,12 @@ from itertools import pairwise
 
 import pytest
 from penstock.broker.engine.replies import Gather
-from penstock.storage.batch import Kind, batches, parse
+from penstock.storage.batch import Codec, Kind, batches, parse
 from penstock.storage.kept import keep_all
 from penstock.transport import messages as m
 from support.dead import ledger
 from support.engine import Rig
+from support.unjudged import flip, hidden_codec
 
 ACK, NACK, RELEASE = 0, 1, 3
 
@@ -194,3 +195,46 @@ def test_every_record_is_handed_out_once_whatever_the_sizes(rig: Rig):
         rig.settle(topic, m.Settle(0, leased.token, ACK))
     assert sorted(offsets) == list(range(16))
     assert all(one != other for one, other in pairwise(sorted(offsets)))
+
+
+# -- what cannot be read ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wait_ms", [0, 5000])
+def test_a_damaged_batch_dies_at_once_and_the_same_request_gets_what_is_behind_it(rig: Rig, wait_ms: int):
+    topic = rig.topic()
+    rig.produce(topic, [b"spoiled-%03d" % number * 300 for number in range(200)])
+    rig.produce(topic, [b"behind"])
+    flip(rig.store.files, b"spoiled-150")
+    leased = rig.lease(topic, most=50, max_bytes=50_000, wait_ms=wait_ms)
+    while leased is None:
+        rig.turn()
+        (leased,) = [message for _, message, _ in rig.port.sent if isinstance(message, m.Leased)] or [None]
+    assert values(rig, leased) == [b"behind"]
+    dead = ledger(rig, topic).applied.queues.by_name["g"].dead
+    assert list(dead) == list(range(200))
+    assert {task.reason.split(":")[0] for task in dead.values()} == {"it cannot be read"}
+
+
+def test_who_asked_for_what_is_all_damaged_waits_for_what_comes(rig: Rig):
+    topic = rig.topic()
+    rig.produce(topic, [b"spoiled" * 300] * 1000)
+    flip(rig.store.files, b"spoiled")
+    waiting = rig.ask_lease(topic, most=10)
+    while ledger(rig, topic).applied.queues.by_name["g"].frontier < 1000:
+        rig.turn()
+    assert rig.answers(waiting) == []
+    rig.produce(topic, [b"good"])
+    (leased,) = rig.answers(waiting)
+    assert values(rig, leased) == [b"good"]
+
+
+def test_a_broker_without_the_codec_sends_batches_whole(rig: Rig):
+    topic = rig.topic()
+    rig.produce(topic, [b"%03d" % number * 300 for number in range(1000)], codec=Codec.ZSTD)
+    rig.produce(topic, [b"x" * 200_000])
+    with hidden_codec():
+        leased = rig.lease(topic, most=3)
+    assert leased.runs == [(0, 3, 1)]
+    assert values(rig, leased) == [b"%03d" % number * 300 for number in range(3)]
+    assert rig.partition(topic).state == "ok"

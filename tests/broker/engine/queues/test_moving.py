@@ -10,7 +10,7 @@ import pytest
 from penstock.broker.engine import effects as fx
 from penstock.broker.engine.partition import Partition
 from penstock.broker.engine.queues import moving, rounds
-from penstock.storage.batch import Batch, Kind, batches
+from penstock.storage.batch import Batch, Codec, Kind, batches
 from penstock.storage.errors import StorageFull
 from penstock.storage.log import LogWriter
 from penstock.storage.memory_files import Content
@@ -19,6 +19,7 @@ from penstock.transport import queue_messages as q
 from penstock.transport.partitioner import partition_of
 from support.dead import die, ledger, queue, set_queue
 from support.engine import MemoryPort, MemoryStore, Rig
+from support.unjudged import append, hidden_codec, with_headers
 
 COUNT = 12
 STEPS_MOST = 400
@@ -152,7 +153,32 @@ def test_a_record_that_cannot_be_read_is_copied_as_far_as_it_is_known():
     assert (found[1]["value"], found[5]["value"], found[5]["penstock-dead-unreadable"]) == (b"value 1", b"", b"1")
 
 
+def test_headers_that_are_none_spoil_the_copy_of_their_record_alone():
+    rig, topic, graves = world()
+    append(source(rig, topic), with_headers(b"\x81\xa1h\xc4\x01v", b"\x01", b""))
+    rig.turn()
+    die(rig, topic, [COUNT, COUNT + 1, COUNT + 2])
+    rig.turn(8)
+    found = {int(copy["penstock-dead-offset"]): copy for copy in copies(rig, graves)}
+    assert [found[COUNT + number]["value"] for number in range(3)] == [b"0", b"", b"2"]
+    assert found[COUNT]["h"] == b"v"
+    assert ["penstock-dead-unreadable" in found[COUNT + number] for number in range(3)] == [False, True, False]
+
+
 # -- what does not move ---------------------------------------------------------------------------
+
+
+def test_records_of_a_codec_that_the_broker_lacks_wait_until_it_is_installed():
+    rig, topic, graves = world()
+    rig.produce(topic, [b"packed"], codec=Codec.ZSTD)
+    with hidden_codec():
+        die(rig, topic, [COUNT])
+        rig.pass_time(5)
+        assert copies(rig, graves) == []
+        assert "pip install" in rig.ask(m.Stats).values["outbox.stuck_because"]
+        assert rig.partition(topic).state == "ok"
+    rig.pass_time(120, step=5)
+    assert [copy["value"] for copy in copies(rig, graves)] == [b"packed"]
 
 
 def test_without_the_dead_topic_they_wait_and_stats_say_why():

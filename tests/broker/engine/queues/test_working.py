@@ -171,9 +171,8 @@ def test_a_record_that_cannot_be_read_dies_and_the_others_are_worked_off(rig: Ri
     data = rig.store.files.contents[name].data
     data[data.index(b"value-1") - 100] ^= 0xFF
     rig.ask(m.SetQueue, topic, "g", {})
-    assert rig.lease(topic, most=3).code == "corrupt"
-    assert rig.partition(topic).state == "damaged"
     leased = rig.lease(topic, most=3)
+    assert rig.partition(topic).state == "damaged"
     assert leased.runs == [(0, 1, 1), (2, 1, 1)]
     assert rig.settle(topic, m.Settle(0, leased.token, ACK)) == []
     queue = rig.node._house.topics.get(topic).readable[0].work.get("g")
