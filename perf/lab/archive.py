@@ -38,14 +38,6 @@ def read_all(directory: Path, benches: Iterable[str]) -> list[Measured]:
 
 
 def publish(bench: str, source: Path, target: Path) -> None:
-    """Replace what `target` has of this bench by what `source` has: its JSON and the files kept beside it."""
+    """Copy the JSON of a bench from `source` to `target`; its histogram logs stay behind."""
     target.mkdir(parents=True, exist_ok=True)
-    for old in _files_of(bench, target):
-        old.unlink()
-    for new in _files_of(bench, source):
-        shutil.copy(new, target / new.name)
-
-
-def _files_of(bench: str, directory: Path) -> list[Path]:
-    """`<bench>.json` and what Lab.kept named; plots are not results, they are made from them."""
-    return [path for path in (*directory.glob(f"{bench}.json"), *directory.glob(f"{bench}-*")) if path.suffix != ".svg"]
+    shutil.copy(source / f"{bench}.json", target)

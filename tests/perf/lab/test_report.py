@@ -75,11 +75,13 @@ def test_the_page_comes_from_the_files_alone_and_its_plots_are_there(measured, t
     assert b"<svg" in (tmp_path / "results" / "produce-ratios.svg").read_bytes()
 
 
-def test_publishing_replaces_what_there_was_of_the_same_bench_alone(measured, tmp_path):
+def test_publishing_replaces_the_results_of_the_same_bench_alone(measured, tmp_path):
     build, committed = tmp_path / "build", tmp_path / "committed"
     archive.write(build, measured)
+    (build / "produce-run.hlog").write_text("")
     committed.mkdir()
-    for name in ("produce-old.hlog", "produce-ratios.svg", "consume.json"):
+    for name in ("produce.json", "consume.json"):
         (committed / name).write_text("")
     archive.publish("produce", build, committed)
-    assert sorted(path.name for path in committed.iterdir()) == ["consume.json", "produce-ratios.svg", "produce.json"]
+    assert sorted(path.name for path in committed.iterdir()) == ["consume.json", "produce.json"]
+    assert archive.read_all(committed, ["produce"]) == [measured]
