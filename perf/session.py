@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 
-from . import queues, stores, systems
+from . import stores, systems
 from .lab import archive, harness, machine
 from .lab.harness import Lab, Tell
 from .lab.measured import Measured, Result
@@ -34,7 +34,7 @@ def gather(measured: Measured, rows: Generator[Row | Latency | Curve], lab: Lab,
 def _versions_of(names: set[str]) -> dict[str, str]:
     """Of the systems and stores that stood beside a figure under these names, and of their clients."""
     named = [(system.name, system) for system in systems.every()]
-    named += [(queue.name, queue) for queue in queues.every()]
+    named += [(queue.name, queue) for queue in systems.every_queue()]
     named += [(stores.label(store), store) for store in stores.every_store()]
     there = [one for name, one in named if name in names and not one.absent()]
     return {name: version for one in there for name, version in one.versions().items()}

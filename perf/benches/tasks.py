@@ -18,12 +18,12 @@ from ..lab.harness import Lab
 from ..lab.rows import BEST_PEER, Curve, Row
 from ..load import work
 from ..load.peers import RECORD_BYTES
-from ..queues.penstock import GROUP, QUEUES
-from ..queues.queue import Queue
 from ..systems.broker import Served, serve
+from ..systems.penstock import GROUP, TASK_QUEUES
+from ..systems.queue import Queue
 from .growth import Once
 
-STRICT, AHEAD = QUEUES
+STRICT, AHEAD = TASK_QUEUES
 TASKS = {STRICT.name: 150_000, AHEAD.name: 300_000}
 """Of a sample; and what a second of them is to bring."""
 ONE_BY_ONE = 1000

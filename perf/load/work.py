@@ -13,9 +13,9 @@ from itertools import count
 
 from ..lab.harness import Lab
 from ..lab.rows import Absent, Beside, Sample
-from ..queues import every
-from ..queues.penstock import PenstockQueue
-from ..queues.queue import Queue
+from ..systems import every_queue
+from ..systems.penstock import Penstock
+from ..systems.queue import Queue
 from .peers import values
 
 WORKERS = 2
@@ -61,7 +61,7 @@ def beside(lab: Lab, durability: str, measure: Measure) -> Mapping[str, Beside[S
         with served(lab, queue, durability) as address:
             yield lambda: measure(queue, address)
 
-    peers = [queue for queue in every() if not isinstance(queue, PenstockQueue)]
+    peers = [queue for queue in every_queue() if not isinstance(queue, Penstock)]
     return {queue.name: lambda queue=queue: enter(queue) for queue in peers}
 
 

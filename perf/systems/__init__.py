@@ -1,19 +1,29 @@
-"""Message systems under one interface (system.py): penstock, its peers, and bare sockets. One file each (README.md)."""
+"""Message systems and task queues behind two interfaces (system.py, queue.py): one file for each peer (README.md)."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from pkgutil import iter_modules
 
+from .queue import Queue
 from .system import System
 
 
 def every() -> list[System]:
-    """Each system of this folder, present or absent: a module has a SYSTEM, or SYSTEMS, or only serves the others."""
-    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
-    return [system for module in modules for system in _offered(module)]
+    """Each message system of this folder, present or absent: the SYSTEM or SYSTEMS of its modules."""
+    return _offered("SYSTEM")
 
 
-def _offered(module: object) -> list[System]:
-    single = getattr(module, "SYSTEM", None)
-    return [*getattr(module, "SYSTEMS", []), *([single] if single else [])]
+def every_queue() -> list[Queue]:
+    """Each task queue of this folder, present or absent: the TASK_QUEUE or TASK_QUEUES of its modules."""
+    return _offered("TASK_QUEUE")
+
+
+def queue_named(name: str) -> Queue:
+    """One of them."""
+    return next(queue for queue in every_queue() if queue.name == name)
+
+
+def _offered(name: str) -> list:
+    modules = [vars(import_module(f"{__name__}.{module.name}")) for module in iter_modules(__path__)]
+    return [one for module in modules for one in [*module.get(f"{name}S", []), *filter(None, [module.get(name)])]]

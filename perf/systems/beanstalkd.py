@@ -5,7 +5,8 @@ Durability: `-b` keeps a write-ahead log; `-f 0` fsyncs it for every job before 
 How it is driven: one command, one answer. The protocol could carry several commands at once, but greenstalk, like the
 other clients in use, waits for each answer; there is no put, reserve or delete of many jobs. A record costs a round
 trip to put and two to take (reserve, delete), and that is the figure. Several connections would share the work, and
-give up the order. A receiver deletes a job when it asks for the next one, as a worker does.
+give up the order. A receiver deletes a job when it asks for the next one, as a worker does: a task
+costs the same three round trips.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from . import servers
+from .queue import One, Queue, Work
 from .system import Receiver, Sender, System
 
 JOB_BYTES = 8 << 20  # the default refuses a job of 64 KiB
@@ -111,4 +113,39 @@ def connect(path: str, tube: str) -> Client:
     return greenstalk.Client(path, encoding=None, use=tube, watch=tube)
 
 
+class Tube(Beanstalkd, Queue):
+    """The task side."""
+
+    chunk = 600
+
+    def enqueue(self, address: str, queue: str, values: Sequence[bytes]) -> None:
+        self.produce(address, queue, values)
+
+    @contextmanager
+    def worker(self, address: str, queue: str, batch: int) -> Iterator[Work]:
+        import greenstalk
+
+        with connect(address, queue) as client:
+
+            def work() -> int:
+                try:
+                    client.delete(client.reserve(timeout=1))
+                except greenstalk.TimedOutError:
+                    return 0
+                return 1
+
+            yield work
+
+    @contextmanager
+    def one(self, address: str, queue: str) -> Iterator[One]:
+        with connect(address, queue) as client:
+
+            def life(value: bytes) -> None:
+                client.put(value)
+                client.delete(client.reserve(timeout=1))
+
+            yield life
+
+
 SYSTEM = Beanstalkd()
+TASK_QUEUE = Tube()

@@ -1,30 +1,30 @@
 """Celery on Redis: tasks, not records. `python -m perf.systems.celery_redis <socket>` is its worker.
 
-Idea: what a task costs when it does nothing. Tasks are put into the queue while no worker runs, between two that say
-when they run; then one worker process empties it. So neither side waits for the other, and the worker's start does
-not count.
+Idea: what a task costs when it does nothing. A task put in behind the others says how many went before it, which is how
+the end is told. Each worker takes a hundred ahead, so up to as many may still be in the hands of another worker then;
+that is in Celery's favour.
 
 How it is driven: by Celery's own advice for many small tasks. The worker takes a hundred ahead, keeps no results,
-has no gossip, mingling, heartbeat, events or remote control, and runs tasks in its own process (the pool `solo`): one
-process is asked for, and a pool of one would add a hop between two. The submitting side keeps one connection.
+has no gossip, mingling, heartbeat, events or remote control, and runs tasks in its own process (the pool `solo`). The
+submitting side keeps one connection.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..lab.rows import Absent
 from . import servers
+from .queue import One, Queue, Work
 from .redis_streams import SYSTEMS as REDIS
 
 MARKS = "lab-marks"
-QUEUE = "celery"  # the list that Celery keeps tasks in unless told otherwise
+QUEUE = "celery"  # the Redis list that Celery keeps tasks in unless told otherwise
 WORKER = ["worker", "--pool=solo", "--loglevel=warning", "--without-gossip", "--without-mingle", "--without-heartbeat"]
 SETTINGS = {
     "broker_connection_retry_on_startup": True,
@@ -37,31 +37,6 @@ SETTINGS = {
 }
 
 Application = Any  # celery.Celery; celery is there only with the extra `bench`
-
-
-@dataclass(frozen=True)
-class TaskRates:
-    """Tasks per second of one process each."""
-
-    submitted: float
-    finished: float
-
-
-def absent() -> str:
-    return REDIS[0].absent() or servers.absence("redis-server", "celery")
-
-
-def versions() -> dict[str, str]:
-    return REDIS[0].versions() | servers.client_versions("celery")
-
-
-def rates(directory: Path, durability: str, count: int) -> TaskRates:
-    """Submit and run `count` tasks that do nothing. Durability is that of the queue in Redis."""
-    with REDIS[0].serve(directory, durability) as socket:
-        submitted_s = _submit(_application(socket), count)
-        with worker(socket, directory):
-            finished_s = _between_marks(socket)
-    return TaskRates(count / submitted_s, count / finished_s)
 
 
 @contextmanager
@@ -106,33 +81,10 @@ def _application(socket: str) -> Application:
         """What is measured."""
 
     @application.task(name="lab.mark", shared=False)
-    def mark(count: int = 0) -> None:
+    def mark(count: int) -> None:
         _redis(socket).lpush(MARKS, count)
 
     return application
-
-
-def _submit(application: Application, count: int) -> float:
-    nothing, mark = application.tasks["lab.nothing"], application.tasks["lab.mark"]
-    with application.producer_pool.acquire() as producer:
-        mark.apply_async(producer=producer)
-        start = time.perf_counter()
-        for _ in range(count):
-            nothing.apply_async(producer=producer)
-        spent = time.perf_counter() - start
-        mark.apply_async(producer=producer)
-    application.close()
-    return spent
-
-
-def _between_marks(socket: str) -> float:
-    """Seconds between the two tasks around the others."""
-    seen = []
-    for _ in range(2):
-        if _redis(socket).blpop([MARKS], timeout=servers.START_S) is None:
-            raise TimeoutError(f"the Celery worker did not come to a mark in {servers.START_S:.0f} s")
-        seen.append(time.perf_counter())
-    return seen[1] - seen[0]
 
 
 def _redis(socket: str) -> Any:
@@ -140,6 +92,51 @@ def _redis(socket: str) -> Any:
 
     return redis.Redis(unix_socket_path=socket, protocol=2, socket_timeout=None)
 
+
+class Celery(Queue):
+    """Tasks without arguments: the values are not sent."""
+
+    name = "Celery on Redis"
+    durabilities = REDIS[0].durabilities
+    chunk = 500
+
+    def absent(self) -> str:
+        return REDIS[0].absent() or servers.absence("redis-server", "celery")
+
+    def versions(self) -> dict[str, str]:
+        return REDIS[0].versions() | servers.client_versions("celery")
+
+    @contextmanager
+    def serve(self, directory: Path, durability: str) -> Iterator[str]:
+        with REDIS[0].serve(directory, durability) as socket:
+            yield f"{socket}#{directory}"
+
+    def create(self, address: str, queue: str) -> None:
+        forget(_socket(address))
+
+    def enqueue(self, address: str, queue: str, values: Sequence[bytes]) -> None:
+        submit(_socket(address), len(values))
+
+    def worker(self, address: str, queue: str, batch: int) -> AbstractContextManager[Work]:
+        raise Absent("a Celery worker is a process of Celery's")
+
+    def one(self, address: str, queue: str) -> AbstractContextManager[One]:
+        raise Absent("the end of a task can be waited for through a store of results only, which is another server")
+
+    @contextmanager
+    def workers(self, address: str, queue: str, batch: int, count: int) -> Iterator[Callable[[], int]]:
+        socket, _, directory = address.partition("#")
+        with ExitStack() as stack:
+            for _ in range(count):
+                stack.enter_context(worker(socket, Path(directory)))
+            yield lambda: finished(socket)
+
+
+def _socket(address: str) -> str:
+    return address.partition("#")[0]
+
+
+TASK_QUEUE = Celery()
 
 if __name__ == "__main__":
     _application(sys.argv[1]).worker_main(WORKER)

@@ -2,6 +2,9 @@
 
 Contract: the address carries the commit level of topics, which is a topic's own setting: `unix:///path#written`. One
 system for each way in which records reach a consumer; producing is the same in all of them.
+
+As a task queue there are two ways to work: *strict* waits for the commit of every ack before it asks for more; *ack and
+lease* finishes a batch with the request that asks for the next one, and what it says is finished has been flushed.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from .broker import serve
+from .broker import LOCAL, serve
+from .queue import One, Queue, Work
 from .system import Receiver, Sender
 
 if TYPE_CHECKING:
@@ -23,6 +27,9 @@ SCHEMES = ("ipc", "unix")
 DELIVERIES: tuple[Delivery, ...] = ("push", "mapped")
 """Over unix://, push and control are the same."""
 AT_ONCE = 10_000
+GROUP = "lab"
+SOON_S = 0.005
+"""How long a worker waits for tasks before it looks whether what it did is committed."""
 
 
 class Penstock:
@@ -117,4 +124,72 @@ def connected(address: str) -> Iterator[penstock.Client]:
         yield client
 
 
+class Strict(Penstock, Queue):
+    """The task side: a topic with one queue group."""
+
+    def __init__(self, name: str, chunk: int) -> None:
+        super().__init__(LOCAL, "push")
+        self.settings = {}
+        self.name = name
+        self.chunk = chunk
+
+    def create(self, address: str, stream: str) -> None:
+        super().create(address, stream)
+        with connected(address) as client:
+            client.set_queue(stream, GROUP)
+
+    def enqueue(self, address: str, queue: str, values: Sequence[bytes]) -> None:
+        self.produce(address, queue, values)
+
+    @contextmanager
+    def worker(self, address: str, queue: str, batch: int) -> Iterator[Work]:
+        with connected(address) as client, client.worker(queue, group=GROUP) as worker:
+
+            def work() -> int:
+                tasks = worker.fetch(batch, wait=1.0)
+                worker.ack(tasks)
+                return len(tasks)
+
+            yield work
+
+    @contextmanager
+    def one(self, address: str, queue: str) -> Iterator[One]:
+        with (
+            connected(address) as client,
+            client.producer(queue) as producer,
+            client.worker(queue, group=GROUP) as worker,
+        ):
+
+            def life(value: bytes) -> None:
+                producer.send(value)
+                tasks = worker.fetch(1, wait=1.0)
+                if [task.value for task in tasks] != [value]:
+                    raise RuntimeError(f"{len(tasks)} other tasks came than the one that was put in")
+                worker.ack(tasks)
+
+            yield life
+
+
+class AckAndLease(Strict):
+    """One request for the end of a batch and the beginning of the next."""
+
+    @contextmanager
+    def worker(self, address: str, queue: str, batch: int) -> Iterator[Work]:
+        with connected(address) as client, client.worker(queue, group=GROUP, prefetch=2) as worker:
+            tasks, acked = [], 0
+
+            def work() -> int:
+                nonlocal tasks, acked
+                before, tasks = tasks, worker.ack_and_fetch(tasks, batch, wait=SOON_S)
+                acked += len(before)
+                if tasks:
+                    return 0
+                worker.flush()
+                finished, acked = acked, 0
+                return finished
+
+            yield work
+
+
 SYSTEMS = [*(Penstock(scheme, delivery) for scheme in SCHEMES for delivery in DELIVERIES), Penstock("ipc", "control")]
+TASK_QUEUES = [Strict("penstock, strict", 60_000), AckAndLease("penstock, ack and lease", 120_000)]

@@ -10,6 +10,10 @@ How it is driven: two ways to append, because they differ by a factor of two and
   stream that results is the same. It is the fastest way that redis-py documents.
 Reading is XREAD with large counts. Replies stay as hiredis parsed them: the default callback of redis-py makes a
 dictionary of each entry and takes twice the time of the rest (`set_response_callback` is there to replace it).
+
+As a task queue: a consumer group. Tasks are added by script; a worker reads a batch with XREADGROUP and finishes it
+with one XACK. Both change the file, and `appendfsync always` syncs each. A finished entry stays in the stream, as a
+record does in a log.
 """
 
 from __future__ import annotations
@@ -22,8 +26,10 @@ from typing import Any
 
 from . import servers
 from .batches import in_batches
+from .queue import One, Queue, Work
 from .system import Receiver, Sender, System
 
+GROUP = "lab"
 APPEND = "for i = 1, #ARGV do redis.call('XADD', KEYS[1], '*', 'v', ARGV[i]) end return #ARGV"
 FIELD = b"v"
 BATCH = 1000  # values of one pipeline or script, if they are small; 200 to 10,000 make no difference
@@ -174,7 +180,47 @@ def connect(path: str) -> Client:
     return client
 
 
+class RedisGroup(RedisStreams, Queue):
+    """The task side: one stream with one group."""
+
+    def create(self, address: str, stream: str) -> None:
+        super().create(address, stream)
+        with closing(connect(address)) as client:
+            client.execute_command("XGROUP", "CREATE", stream, GROUP, "0", "MKSTREAM")
+
+    def enqueue(self, address: str, queue: str, values: Sequence[bytes]) -> None:
+        self.produce(address, queue, values)
+
+    @contextmanager
+    def worker(self, address: str, queue: str, batch: int) -> Iterator[Work]:
+        with closing(connect(address)) as client:
+            name = f"worker-{client.client_id()}"
+            yield lambda: _work(client, queue, name, batch)
+
+    @contextmanager
+    def one(self, address: str, queue: str) -> Iterator[One]:
+        with closing(connect(address)) as client:
+
+            def life(value: bytes) -> None:
+                client.execute_command("XADD", queue, "*", FIELD, value)
+                if _work(client, queue, "one", 1) != 1:
+                    raise RuntimeError("the entry that was just added was not given out")
+
+            yield life
+
+
+def _work(client: Client, queue: str, name: str, batch: int) -> int:
+    read = ("XREADGROUP", "GROUP", GROUP, name, "COUNT", batch, "BLOCK", 1000, "STREAMS", queue, ">")
+    reply = client.execute_command(*read)
+    if not reply:
+        return 0
+    ids = [id_ for id_, _ in reply[0][1]]
+    client.execute_command("XACK", queue, GROUP, *ids)
+    return len(ids)
+
+
 SYSTEMS = [
     RedisStreams("Redis Streams", pipelined, chunk=60_000),
     RedisStreams("Redis Streams, by script", scripted, chunk=150_000),
 ]
+TASK_QUEUE = RedisGroup("Redis Streams, consumer group", scripted, chunk=15_000)

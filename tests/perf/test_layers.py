@@ -13,9 +13,8 @@ BELOW = {
     "bare": ["lab"],
     "systems": ["lab"],
     "stores": ["lab"],
-    "queues": ["lab", "systems"],
-    "load": ["lab", "bare", "systems", "stores", "queues"],
-    "benches": ["lab", "bare", "systems", "stores", "queues", "load"],
+    "load": ["lab", "bare", "systems", "stores"],
+    "benches": ["lab", "bare", "systems", "stores", "load"],
 }
 
 

@@ -6,8 +6,8 @@ import penstock
 
 from perf.benches import tasks
 from perf.benches.tasks import FAR, LEASED, NEAR, ROUNDS, TaskBacklog
-from perf.queues.penstock import GROUP
 from perf.systems.broker import serve
+from perf.systems.penstock import GROUP
 
 
 def test_a_backlog_has_the_size_that_was_asked_for_and_every_group_begins_at_its_first_record(tmp_path):

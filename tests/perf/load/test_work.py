@@ -11,7 +11,7 @@ import pytest
 from perf.lab.harness import Lab
 from perf.lab.rows import Absent
 from perf.load import work
-from perf.queues.queue import One, Queue, Work
+from perf.systems.queue import One, Queue, Work
 
 
 class Kept(Queue):
@@ -83,7 +83,7 @@ def test_one_by_one_begins_with_some_that_do_not_count():
 
 def test_a_peer_is_served_for_its_samples_and_absent_where_it_cannot_be(tmp_path, monkeypatch):
     lab = Lab(tmp_path, 1, 1.0)
-    monkeypatch.setattr(work, "every", lambda: [Kept()])
+    monkeypatch.setattr(work, "every_queue", lambda: [Kept()])
     entered = work.beside(lab, "durable", lambda queue, address: float(len(address)))
     with entered["kept"]() as sample:
         assert sample() == len("address")

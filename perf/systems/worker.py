@@ -1,4 +1,4 @@
-"""A worker of a queue: `python -m perf.queues.worker <plan>`. It works until its standard input ends.
+"""A worker of a queue: `python -m perf.systems.worker <plan>`. It works until its standard input ends.
 
 Contract: says one line when it is connected. What it has finished stands at its place of the mapped tally.
 """
@@ -10,8 +10,8 @@ import mmap
 import select
 import sys
 
-from . import named
-from .processes import Plan
+from . import queue_named
+from .workers import Plan
 
 
 def main(text: str) -> None:
@@ -21,7 +21,7 @@ def main(text: str) -> None:
         mmap.mmap(file.fileno(), 0) as tally,
         memoryview(tally) as view,
         view.cast("Q") as numbers,
-        named(plan.name).worker(plan.address, plan.queue, plan.batch) as work,
+        queue_named(plan.name).worker(plan.address, plan.queue, plan.batch) as work,
     ):
         print("ready", flush=True)
         while True:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from . import processes
+from . import workers
 
 Work = Callable[[], int]
 """Take some tasks and finish them; how many were finished since the last call. 0 when none came soon."""
@@ -63,4 +63,4 @@ class Queue(ABC):
 
     def workers(self, address: str, queue: str, batch: int, count: int) -> AbstractContextManager[Callable[[], int]]:
         """`count` worker processes until the block ends; gives what says how many tasks are finished so far."""
-        return processes.workers(self.name, address, queue, batch, count)
+        return workers.started(self.name, address, queue, batch, count)

@@ -1,7 +1,7 @@
 """The worker processes of a queue (worker.py), started and watched from here.
 
-Idea: what is finished stands in a small mapped file, a number for each worker, so that counting costs nobody a system
-call. Contract: a worker ends when whoever started it does, or ends the block.
+Idea: what is finished stands in a small mapped file, a number for each worker, so that counting needs no system
+call. Contract: a worker ends with the process that started it, or with the block.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ..lab.children import child
 
-WORKER = "perf.queues.worker"
+WORKER = "perf.systems.worker"
 READY_S = 60.0
 NUMBER_BYTES = 8
 
@@ -35,7 +35,7 @@ class Plan:
 
 
 @contextmanager
-def workers(name: str, address: str, queue: str, batch: int, count: int) -> Iterator[Callable[[], int]]:
+def started(name: str, address: str, queue: str, batch: int, count: int) -> Iterator[Callable[[], int]]:
     """So many worker processes, connected; gives what says how many tasks they have finished."""
     with tempfile.NamedTemporaryFile(prefix="perf-tally-") as file, ExitStack() as stack:
         file.write(bytes(NUMBER_BYTES * count))

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from perf import queues
+from perf import systems
 from perf.lab.rows import Absent
-from perf.queues.queue import Queue
 from perf.systems import servers
+from perf.systems.queue import Queue
 
 BATCH, TASKS = 10, 35
 VALUES = [b"%0100d" % number for number in range(TASKS)]
 
 
-@pytest.fixture(params=queues.every(), ids=lambda queue: queue.name)
+@pytest.fixture(params=systems.every_queue(), ids=lambda queue: queue.name)
 def queue(request) -> Queue:
     if reason := request.param.absent():
         pytest.skip(reason)
@@ -52,11 +52,11 @@ def test_one_client_takes_a_task_through_its_whole_life(queue, tmp_path):
 def test_a_queue_says_what_it_is(queue):
     assert queue.versions()
     assert "durable" in queue.durabilities
-    assert queues.named(queue.name) is queue
+    assert systems.queue_named(queue.name) is queue
 
 
 def test_a_worker_that_cannot_connect_is_an_error_and_not_a_wait(tmp_path):
-    nobody = queues.named("beanstalkd")
+    nobody = systems.queue_named("beanstalkd")
     if reason := nobody.absent():
         pytest.skip(reason)
     with pytest.raises(RuntimeError, match="did not start"), nobody.workers(f"{tmp_path}/nowhere", "q", 1, 1):
