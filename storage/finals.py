@@ -9,7 +9,8 @@ records end plainly and have no word.
 
 Contract: words are written when a batch is applied, without a sync, and are whole for every process of the same
 boot. `settle` makes them durable up to a seq. What another boot left is whole up to that seq; who opens it writes the
-rest again from the log (`covered` says from where). No file stays open between calls.
+rest again from the log (`covered` says from where), and everything where a file is missing. No file stays open between
+calls.
 Must not know: what a queue is, what a batch says.
 """
 
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
-from .errors import NewerFormat
+from .errors import Corrupt, NewerFormat
 from .layout import SEQ_BITS, SEQ_LIMIT
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ FINALS = np.dtype(
         ("log_id", "V16"),
         ("boot_id", "V16"),  # the boot of the machine whose processes wrote all words since `through`
         ("through", "<i8"),  # words of batches up to this seq are durable
-        ("reserved", "V8"),
+        ("chunks", "<u8"),  # which files of words there are: xxh3_64 of their first offsets; 0 = none
     ]
 )
-_STRUCT = struct.Struct("<QII16s16sq8x")
+_STRUCT = struct.Struct("<QII16s16sqQ")
 FINALS_BYTES = 64
 assert FINALS.itemsize == _STRUCT.size == FINALS_BYTES
 
@@ -80,6 +81,7 @@ class Header(NamedTuple):
     log_id: bytes
     boot_id: bytes
     through: int
+    chunks: int = 0
 
 
 def encode_header(header: Header) -> bytes:
@@ -92,12 +94,18 @@ def decode_header(data: bytes) -> Header | None:
     """None for anything that does not verify. Raises NewerFormat."""
     if len(data) < FINALS_BYTES:
         return None
-    checksum, magic, version, log_id, boot_id, through = _STRUCT.unpack_from(data)
+    checksum, magic, version, log_id, boot_id, through, chunks = _STRUCT.unpack_from(data)
     if magic != MAGIC or xxh3_64_intdigest(data[8:FINALS_BYTES]) != checksum:
         return None
     if version > VERSION:
         raise NewerFormat(f"these finals have format version {version}, this penstock reads {VERSION}; upgrade it")
-    return Header(log_id, boot_id, through)
+    return Header(log_id, boot_id, through, chunks)
+
+
+def digest(chunks: Iterable[int]) -> int:
+    """What a header says of the files that begin at these offsets."""
+    first = np.array(sorted(chunks), _WORD)
+    return xxh3_64_intdigest(first.tobytes()) if len(first) else 0
 
 
 def word(final: Final) -> int:
@@ -119,7 +127,8 @@ class FinalFiles:
         self._directory = directory
         self._log_id = log_id
         self._boot_id = boot_id
-        self._stands: set[str] = set()  # groups whose header says this boot
+        self._stands: dict[str, int] = {}  # groups whose header says this boot, each with its `through`
+        self._chunks: dict[str, set[int]] = {}  # first offsets of their files
 
     def covered(self, group: str) -> int:
         """Words of batches up to this seq are all there; EVERYTHING where this boot wrote them. Raises NewerFormat."""
@@ -127,17 +136,18 @@ class FinalFiles:
             header = decode_header(self._files.read(self._path(group)))
         except FileNotFoundError:
             return 0
-        if header is None or header.log_id != self._log_id:
+        known = {_first_of(name) for name in self._names(group)}
+        if header is None or header.log_id != self._log_id or header.chunks != digest(known):
             return 0
         if header.boot_id == self._boot_id != UNKNOWN_BOOT:
-            self._stands.add(group)
+            self._stands[group], self._chunks[group] = header.through, known
             return EVERYTHING
         return header.through
 
     def stand(self, group: str, through: int) -> None:
         """From now on this boot's processes write all words; those up to `through` are durable."""
+        self._chunks[group] = {_first_of(name) for name in self._names(group)}
         self._write_header(group, through)
-        self._stands.add(group)
 
     def write(self, group: str, rows: Iterable[tuple[int, np.ndarray]]) -> None:
         """Put words in: (first offset, words of the records from there on), each row with one write.
@@ -156,13 +166,19 @@ class FinalFiles:
                 data, first = data[size:], first + CHUNK - start
         for chunk, pieces in by_chunk.items():
             self._put(self._path(group, chunk), pieces)
+        if not by_chunk.keys() <= self._chunks[group]:
+            self._chunks[group] |= by_chunk.keys()
+            self._write_header(group, self._stands[group])
 
     def read(self, group: str, offset: int) -> Final | None:
-        """What is known of a record; None for nothing."""
+        """What is known of a record; None for nothing. Raises Corrupt when a file that was there is gone."""
         start = offset % CHUNK
+        path = self._path(group, offset - start)
         try:
-            file = self._files.open(self._path(group, offset - start))
+            file = self._files.open(path)
         except FileNotFoundError:
+            if offset - start in self._chunks.get(group, ()):
+                raise Corrupt(f"{path} is gone", path=path) from None
             return None
         try:
             data = file.pread(_WORD.itemsize, start * _WORD.itemsize)
@@ -172,7 +188,7 @@ class FinalFiles:
 
     def settle(self, group: str, seq: int) -> None:
         """Make all words durable; they are those of batches up to `seq`. Raises OSError: then nobody trusts them."""
-        for name in self._chunks(group):
+        for name in self._names(group):
             self._sync(f"{self._directory}/{name}")
         self._write_header(group, seq)
         self._sync(self._path(group))
@@ -180,22 +196,26 @@ class FinalFiles:
 
     def distrust(self, group: str) -> None:
         """Words are missing: who opens this next writes all of them again."""
-        self._stands.discard(group)
+        self._stands.pop(group, None)
         if self._files.exists(self._path(group)):
             self._files.unlink(self._path(group))
 
     def drop(self, group: str) -> None:
         """The group is gone: so is what is known of it."""
         self.distrust(group)
-        for name in self._chunks(group):
+        for name in self._names(group):
             self._files.unlink(f"{self._directory}/{name}")
+        self._chunks.pop(group, None)
         self._files.sync_dir(self._directory)
 
     def trim(self, group: str, first: int) -> None:
         """Remove what lies wholly below offset `first`."""
-        for name in self._chunks(group):
-            if _first_of(name) + CHUNK <= first:
-                self._files.unlink(f"{self._directory}/{name}")
+        gone = [name for name in self._names(group) if _first_of(name) + CHUNK <= first]
+        for name in gone:
+            self._files.unlink(f"{self._directory}/{name}")
+        if gone and group in self._stands:
+            self._chunks[group] -= set(map(_first_of, gone))
+            self._write_header(group, self._stands[group])
 
     def _put(self, path: str, pieces: Iterable[tuple[int, Buffer]]) -> None:
         file = self._files.open(path, write=True) if self._files.exists(path) else self._files.create(path)
@@ -206,8 +226,9 @@ class FinalFiles:
             file.close()
 
     def _write_header(self, group: str, through: int) -> None:
-        header = encode_header(Header(self._log_id, self._boot_id, through))
-        self._put(self._path(group), [(0, header)])
+        header = Header(self._log_id, self._boot_id, through, digest(self._chunks.setdefault(group, set())))
+        self._put(self._path(group), [(0, encode_header(header))])
+        self._stands[group] = through
 
     def _sync(self, path: str) -> None:
         file: File = self._files.open(path, write=True)
@@ -220,7 +241,7 @@ class FinalFiles:
         name = f"{self._directory}/{_PREFIX}{xxh3_128_hexdigest(group.encode())}"
         return name if first is None else f"{name}-{first:020d}"
 
-    def _chunks(self, group: str) -> list[str]:
+    def _names(self, group: str) -> list[str]:
         prefix = self._path(group).rpartition("/")[2] + "-"
         return [name for name in self._files.listdir(self._directory) if name.startswith(prefix)]
 

@@ -13,13 +13,12 @@ Must not know: boards, processes, what a batch means.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import layout, opening
 from . import segment as segments
-from .errors import Closed, OutOfBounds, Poisoned
+from .errors import Closed, OutOfBounds, Poisoned, StorageFull
 from .extents import Extents
 from .files import Files
 from .group_commit import Pending
@@ -44,7 +43,7 @@ class LogWriter:
     """An open log. Make one with `create`, `open` or `create_or_open`.
 
     `written` is the seq of the last appended batch, `durable` of the last one known to be synced, `end_offset` the next
-    offset to be given out: only this class sets them.
+    offset to be given out: only this class sets them. `ready`: an append has nothing to prepare, so it closes no file.
 
     Invariant: durable <= written, and `_open` holds every segment with batches above `durable`, oldest first, the
     one that is written last. Nothing is open before the first append; then a failed append leaves the log to be cut:
@@ -74,7 +73,7 @@ class LogWriter:
         self._next_generation = found.next_generation
         self._clean = found.begun.clean and found.in_place
         self._must_cut = not found.in_place
-        self._ready = self._closed = self._term_raised = False
+        self.ready = self._closed = self._term_raised = False
         self._failure: OSError | None = None
         self._open: list[Segment] = []
         self._end = found.end
@@ -155,11 +154,6 @@ class LogWriter:
         return self._first
 
     @property
-    def ready(self) -> bool:
-        """Whether an append has nothing to prepare, so that it neither syncs nor closes a file."""
-        return self._ready
-
-    @property
     def next_term(self) -> int:
         """The term of the next batch: no batch of an earlier opening has it."""
         return self.term if self._term_raised else max(self.term, self._promises.term(self.log_id)) + 1
@@ -179,7 +173,7 @@ class LogWriter:
             StorageFull: no room; nothing of it is in the log.
             Poisoned: a sync failed earlier; open the log again.
         """
-        if not self._ready:
+        if not self.ready:
             self._prepare()
         if not batches:
             return []
@@ -206,7 +200,7 @@ class LogWriter:
         try:
             segment.write_batch(seq, entry.buffers, end)
         except BaseException as error:
-            self._give_up([], error, interrupted=True)
+            self._give_up([], error, interrupted=True, begun=(segment, position))
         self.written, self.end_offset, self._checksum = seq, entry.end_offset, entry.checksum
         self.last_time_us, self._ends[seq] = time_us, entry.end_offset
         self._trim_ends()
@@ -244,35 +238,48 @@ class LogWriter:
 
         The end of the log moves last and at once: an interrupt before that (Ctrl-C) finds nothing appended.
         """
+        pieces = [piece for piece in plan.pieces if piece.rows]
         try:
-            for piece in plan.pieces:
+            for piece in reversed(pieces):  # the one that the others follow comes last
                 piece.segment.file.pwritev(piece.buffers, piece.position)
-            for piece in plan.pieces:
+            for piece in pieces:
                 piece.segment.position = piece.end
                 piece.segment.last_seq = piece.first_seq + len(piece.rows) - 1
         except BaseException as error:
-            self._give_up(made, error, interrupted=True)
+            self._give_up(made, error, interrupted=True, begun=(pieces[0].segment, pieces[0].position))
         self._open += made
         self.written, self.end_offset, self._checksum = plan.seq, plan.offset, plan.checksum
 
-    def _give_up(self, made: list[Segment], error: BaseException, *, interrupted: bool) -> NoReturn:
+    def _give_up(
+        self, made: list[Segment], error: BaseException, *, interrupted: bool, begun: tuple[Segment, int] | None = None
+    ) -> NoReturn:
         """The log ends where it did, whatever files and bytes lie behind that: the next generation makes them void.
 
-        Segments of a plan that failed are empty. They are removed so that nobody takes them for the log's, but a
-        power cut may bring them back.
+        Until there is one, a crash must not bring back what follows the end: where writing had `begun`, the first batch
+        is made none. Segments of a plan that failed are removed, but a power cut may bring them back.
         """
         if made or interrupted:
-            self._must_cut, self._ready = True, False
+            self._must_cut, self.ready = True, False
+        if begun is not None:
+            error = self._taken_back(*begun, error)
         gone = {segment.ref.name for segment in made}
         self._names = [name for name in self._names if name not in gone]
         for segment in made:
-            segment.close()
-            for path in (segment.ref.path, segment.ref.index_path):
-                with suppress(OSError):  # then the next generation removes it
-                    self._files.unlink(path)
+            segments.remove(self._files, segment)
         if isinstance(error, OSError):
             raise self._poisoned_by(error) from error
         raise error
+
+    def _taken_back(self, segment: Segment, position: int, error: BaseException) -> BaseException:
+        """Why the append failed; where its first batch cannot be made none, nobody may be told that it is not there."""
+        try:
+            segments.void(self._files, segment.ref.path, position)
+        except (OSError, StorageFull) as problem:
+            reason = f"{error}, and what was written of it could not be taken back: {problem}"
+            self.poison(reason)
+            if isinstance(error, Exception):
+                return Poisoned(f"{self.path} failed to append ({reason}); open it again to see what is there")
+        return error
 
     def _trim_ends(self) -> None:
         """Keep the end offsets of the newest batches at hand; older ones are in the index."""
@@ -293,22 +300,15 @@ class LogWriter:
             self._cut()
         elif not self._open:
             self._reopen_last()
-        self._ready = True
+        self.ready = True
 
     def _reopen_last(self) -> None:
         """Go on in place: the clean mark must be gone from the disk before anything can follow it."""
         ref = reference(self.path, self._end_name)
-        file = self._files.open(ref.path, write=True)
         try:
-            index = segments.open_index(self._files, ref, self.log_id)
-            segments.write_open_marks(file, self._end.mark(self.log_id, ref.generation))
-            file.sync()
-        except BaseException as error:
-            file.close()
-            if isinstance(error, OSError):
-                raise self._poisoned_by(error) from error
-            raise
-        last = Segment(ref, file, index, position=self._end.position, last_seq=self._end.seq)
+            last = segments.reopen(self._files, ref, self._end.mark(self.log_id, ref.generation))
+        except OSError as error:
+            raise self._poisoned_by(error) from error
         self._open.append(last)
         self._announce(last)
 
@@ -396,10 +396,8 @@ class LogWriter:
         row = reader.row(self.durable)
         if row is not None:
             name = reader.segment_of(self.durable).name
-            file = self._files.open(reference(self.path, name).path, write=True)
-            word = layout.word(name.generation, self.durable)
-            segments.write_mark(file, layout.mark_from_row(self.log_id, word, row))
-            file.close()
+            mark = layout.mark_from_row(self.log_id, layout.word(name.generation, self.durable), row)
+            segments.leave_mark(self._files, reference(self.path, name).path, mark)
 
     def _end_now(self) -> End:
         position = self._open[-1].position if self._open else self._end.position
@@ -414,7 +412,7 @@ class LogWriter:
         if self.poisoned is None:
             self.poisoned = reason  # first of all: nothing that interrupts us may leave it open
             self.poisoned = opening.poison(self._files, self.path, reason, durable=self.durable)
-        self._ready = False
+        self.ready = False
 
     def _check_open(self) -> None:
         if self._failure is not None and self.poisoned is None:
@@ -429,11 +427,11 @@ class LogWriter:
         if self._closed:
             return
         try:
-            if clean and self.poisoned is None and self._ready:
+            if clean and self.poisoned is None and self.ready:
                 self.sync()
                 self._leave_clean_mark()
         finally:
-            self._closed, self._ready = True, False
+            self._closed, self.ready = True, False
             self._close_open()
             if self._reader is not None:
                 self._reader.close()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +24,9 @@ from .layout import DATA_START, Mark, SegmentHeader, SegmentName
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
+
+_VOID_BYTES = 64
+"""Of a batch's header: its checksum and magic number are among them, and they lie within one sector."""
 
 NEWEST_BYTES_MAX = 4096
 """A batch up to this size is kept until the next one is written: each open log has one."""
@@ -150,6 +154,41 @@ def create(
     return Segment(ref, file, index, position=DATA_START + sum(map(len, body)), last_seq=header.base_seq - 1)
 
 
+def void(files: Files, path: str, position: int) -> None:
+    """Make what was begun at `position`, behind the end of the log, no batch, durably. Raises OSError, StorageFull.
+
+    Through a descriptor of its own: one that another thread syncs may be told of a failure only once.
+    """
+    file = files.open(path, write=True)
+    try:
+        if any(file.pread(_VOID_BYTES, position)):
+            file.pwritev([bytes(_VOID_BYTES)], position)
+            file.sync()
+    finally:
+        file.close()
+
+
+def reopen(files: Files, ref: SegmentRef, mark: Mark) -> Segment:
+    """A segment that was closed at `mark`, to go on in: no clean mark is left on the disk. Raises OSError."""
+    file = files.open(ref.path, write=True)
+    try:
+        index = open_index(files, ref, mark.log_id)
+        write_open_marks(file, mark)
+        file.sync()
+    except BaseException:
+        file.close()
+        raise
+    return Segment(ref, file, index, position=mark.end_position, last_seq=mark.seq)
+
+
+def remove(files: Files, segment: Segment) -> None:
+    """Close and unlink a segment that holds nothing; what cannot be unlinked now the next generation removes."""
+    segment.close()
+    for path in (segment.ref.path, segment.ref.index_path):
+        with suppress(OSError):
+            files.unlink(path)
+
+
 def _prepared(files: Files, directory: str, size: int, spare: str | None) -> File:
     # A spare may be gone again: whoever prepared it cleans up when it ends.
     if spare is not None and files.exists(spare):
@@ -214,6 +253,15 @@ def write_mark(file: File, mark: Mark) -> bool:
         mark = msgspec.structs.replace(mark, counter=newest.counter + 1)
     file.pwritev([layout.encode_mark(mark)], layout.MARK_POSITIONS[slot])
     return True
+
+
+def leave_mark(files: Files, path: str, mark: Mark) -> None:
+    """As `write_mark`, into a segment that is not open."""
+    file = files.open(path, write=True)
+    try:
+        write_mark(file, mark)
+    finally:
+        file.close()
 
 
 def write_open_marks(file: File, mark: Mark) -> None:

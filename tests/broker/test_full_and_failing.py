@@ -58,7 +58,7 @@ def test_what_a_cut_has_synced_is_published_though_nothing_could_be_appended_aft
     waiting = core.send(lambda request: m.Produce(request, topic, 0), bytes(encode([b"b"])))
     core.turn()
     log = core.node.logs[1]
-    log._must_cut, log._ready = True, False  # as a write that failed half-way leaves it
+    log._must_cut, log.ready = True, False  # as a write that failed half-way leaves it
     refuse_once(log, "_cut", after=True)
     assert produce(core, topic).code == "storage_full"
     core.hold = False

@@ -6,6 +6,7 @@ import errno
 
 import numpy as np
 import pytest
+from penstock.storage.errors import Corrupt
 from penstock.storage.finals import (
     CHUNK,
     EVERYTHING,
@@ -146,6 +147,27 @@ def test_only_files_wholly_below_the_first_offset_go() -> None:
         finals.write("g", [(offset, words(1))])
     finals.trim("g", 2 * CHUNK - 1)
     assert [finals.read("g", offset) for offset in (0, CHUNK, 2 * CHUNK)] == [None, RESULT, RESULT]
+
+
+def test_a_file_that_is_gone_is_known_from_one_that_never_was() -> None:
+    files = MemoryFiles()
+    finals = kept(files)
+    finals.write("g", [(0, words(1)), (CHUNK, words(1)), (3 * CHUNK, words(1))])
+    finals.trim("g", CHUNK)
+    finals.settle("g", 7)
+    assert (finals.read("g", 0), finals.read("g", 2 * CHUNK)) == (None, None)
+    assert (kept(files).covered("g"), kept(files, LATER).covered("g")) == (EVERYTHING, 7)
+    (name,) = [name for name in files.listdir("/log") if name.endswith(f"-{CHUNK:020d}")]
+    files.unlink(f"/log/{name}")
+    with pytest.raises(Corrupt, match=f"{CHUNK:020d} is gone"):
+        finals.read("g", CHUNK)
+    assert finals.read("g", 3 * CHUNK) == RESULT
+    for boot in (BOOT, LATER):
+        again = kept(files, boot)
+        assert again.covered("g") == 0
+        again.stand("g", 0)
+        again.write("g", [(3 * CHUNK, words(1))])
+        assert again.covered("g") == EVERYTHING
 
 
 def test_the_tools_of_a_log_leave_finals_alone() -> None:

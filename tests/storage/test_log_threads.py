@@ -26,7 +26,7 @@ class Gate(RecordingFiles):
         super().__init__()
         self.changed = threading.Condition()
         self.open_gate = True
-        self.syncing: list[str] = []
+        self.syncing: list[GatedFile] = []
         self.syncs = self.batches = 0
         self.interrupt = False
 
@@ -66,19 +66,19 @@ class GatedFile(RecordingFile):
     def sync(self) -> None:
         gate = self.gate
         with gate.changed:
-            assert self.path not in gate.syncing, "two syncs of one file: only one of them hears of a failure"
+            assert self not in gate.syncing, "two syncs of one descriptor: only one of them hears of a failure"
             gate.syncs += 1
-            gate.syncing.append(self.path)
+            gate.syncing.append(self)
             gate.changed.notify_all()
             assert gate.changed.wait_for(lambda: gate.open_gate, LONG_S)
-            gate.syncing.remove(self.path)
+            gate.syncing.remove(self)
             if gate.interrupt:
                 gate.interrupt = False
                 raise KeyboardInterrupt
         super().sync()
 
     def close(self) -> None:
-        assert self.path not in self.gate.syncing, f"{self.path} was closed while another thread synced it"
+        assert self not in self.gate.syncing, f"{self.path} was closed while another thread synced it"
         super().close()
 
 

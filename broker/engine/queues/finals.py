@@ -100,10 +100,16 @@ class Finals:
         """What is known of a record that is in no table. Raises Unavailable."""
         if group in self._failed:
             raise Unavailable(
-                f"what became of the finished tasks of group {group} is not known since it could not be written "
-                f"({self._failed[group]}): make room and start the broker again, which finds it in the log"
+                f"what became of the finished tasks of group {group} is not known since it could not be written or "
+                f"read ({self._failed[group]}): make room or see what is gone, and start the broker again, which finds "
+                "it in the log"
             )
-        return self._files.read(group, offset)
+        try:
+            return self._files.read(group, offset)
+        except Corrupt as error:
+            self._failed[group] = str(error)
+            self._distrust(group)
+            return self.look(group, offset)
 
     # -- opening and closing ------------------------------------------------------------------------
 

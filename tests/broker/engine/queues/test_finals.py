@@ -89,11 +89,40 @@ def test_after_a_clean_close_another_boot_reads_no_batch_again() -> None:
     rig, ends = started()
     rig.node.close(rig.now)
     for name in [name for name in rig.store.files.contents if "finals" in name and name[-21] == "-"]:
-        rig.store.files.unlink(name)  # so that a second writing would be seen
+        file = rig.store.files.open(name, write=True)
+        file.pwritev([bytes(file.size())], 0)  # so that a second writing would be seen
     rig.store.boot_id = b"else" * 4
     rig.restart(clean=False)
     assert looked(rig) == dict.fromkeys(range(12))
     assert any(ends.values())
+
+
+def words_of(rig: Rig) -> list[str]:
+    return [name for name in rig.store.files.contents if "finals" in name and name[-21] == "-"]
+
+
+@pytest.mark.parametrize("other_boot", [False, True])
+def test_words_that_are_gone_at_a_start_are_written_again(other_boot: bool) -> None:
+    rig, ends = started()
+    rig.node.close(rig.now)
+    for name in words_of(rig):
+        rig.store.files.unlink(name)
+    if other_boot:
+        rig.store.boot_id = b"else" * 4
+    rig.restart(clean=False)
+    assert looked(rig) == ends
+
+
+def test_words_that_go_while_they_are_needed_are_missed_aloud() -> None:
+    rig, ends = started()
+    for name in words_of(rig):
+        rig.store.files.unlink(name)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"is gone.*start the broker again"):
+            partition(rig).finals.look("g", 1)
+    rig.node._housekeeping.snapshot(partition(rig).ledger)
+    rig.restart()
+    assert looked(rig) == ends
 
 
 def test_a_deleted_group_is_not_remembered_by_one_of_the_same_name() -> None:
