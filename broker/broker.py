@@ -5,7 +5,7 @@ partition; the watermarks see to durability; `advance` answers for what is commi
 for the keeper's bell, for the warmer, for the supervisor, or for the next deadline.
 
 Contract: nothing in a turn waits for anything but a short inline sync. What clients send, full disks and failing
-syncs never end the loop; the end of the supervisor, or SIGTERM, drains it.
+syncs never end the loop; SIGTERM, or a supervisor that closes the control socket, drains it.
 Must not know: how logs, groups and the keeper work.
 """
 

@@ -196,7 +196,8 @@ def main(config: ServeConfig, *, control_fd: int, link: int, doorbell: int, bell
     """Run the broker of a supervisor's child process; returns its exit code."""
     signals = _watch_signals()
     supervisor = PacketSocket(control_fd)
-    if not die_with_parent(parent_pid):
+    # Killed, not asked: a broker that is busy, or was stopped, would keep its addresses from the next one.
+    if not die_with_parent(parent_pid, signal.SIGKILL):
         return 1
     try:
         assembly = Assembly(config, supervisor, KeeperLink(link, doorbell, bell_back), signals)

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from penstock.broker import ServeConfig
 from penstock.broker.config import KeeperOptions
@@ -274,6 +275,15 @@ def test_the_children_end_with_their_supervisor(serve: Serve, config: ServeConfi
     again = serve(config)
     with RawClient(again.url) as client:
         assert client.read_all(topic, 0) == [b"0"]
+
+
+def test_a_broker_that_is_busy_ends_with_its_supervisor_as_well(serve: Serve, config: ServeConfig):
+    serving = serve(config)
+    os.kill(serving.pid("broker"), signal.SIGSTOP)  # it gets to no signal and no message, as in a turn of minutes
+    serving.process.kill()
+    serving.process.wait()
+    assert gone(*serving.ready["pids"].values())
+    assert serve(msgspec.structs.replace(config, listen=tuple(serving.ready["listen"]))).end() == 0
 
 
 def test_children_keep_freed_memory_unless_told_otherwise(serve: Serve, config: ServeConfig, monkeypatch):
