@@ -75,6 +75,10 @@ class Channel(Protocol):
         """Do not rely on what `fileno` told: find out what has arrived."""
         ...
 
+    def break_off(self) -> None:
+        """A call was interrupted, maybe between two frames or with a message in hand: begin with a new connection."""
+        ...
+
     def wake(self) -> None:
         """Make `fileno` readable, from any thread."""
         ...

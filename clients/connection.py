@@ -169,8 +169,12 @@ class Connection:
 
     def send(self, message: Message, payload: Buffer = b"", *, asker: Asker | None = None) -> bool:
         """Send now, if the broker has greeted us; `asker` is told the answer to the message, a request."""
-        if not self._ready or not self.channel.send(message, payload):
-            return False
+        try:
+            if not self._ready or not self.channel.send(message, payload):
+                return False
+        except BaseException:  # Ctrl-C, which may come with the return of any call: between two frames, for example
+            self.channel.break_off()
+            raise
         if asker is not None:
             self._asked[message.request] = asker  # pyright: ignore[reportAttributeAccessIssue]
         return True
@@ -201,32 +205,40 @@ class Connection:
         now = self.now = self.clock()
         arrived = False
         channel = self.channel
-        while True:
-            found = channel.receive()
-            if channel.connections != self._greeted:
+        try:
+            while True:
+                found = channel.receive()
+                if channel.connections != self._greeted:
+                    self._greet()
+                if found is None:
+                    break
+                arrived = True
+                self._take(*found)
+            self._emptied = now
+            if now >= self._greet_again:
                 self._greet()
-            if found is None:
-                break
-            arrived = True
-            self._take(*found)
-        self._emptied = now
-        if now >= self._greet_again:
-            self._greet()
-        if now >= self._look_at:
-            self._look(now)
-        while self._unsent and self._unsent[0].send():
-            self._unsent.popleft()
-        if self.parts:
-            for part in list(self.parts):
-                part.turn(now)
+            if now >= self._look_at:
+                self._look(now)
+            while self._unsent and self._unsent[0].send():
+                self._unsent.popleft()
+            if self.parts:
+                for part in list(self.parts):
+                    part.turn(now)
+        except BaseException:
+            channel.break_off()  # see `send`; an answer may be lost, too, and is asked for again
+            raise
         return arrived
 
     def look(self) -> bool:
         """Take the answers that have arrived, and do nothing else. True when there were any; it is no turn."""
         arrived, channel = False, self.channel
-        while channel.connections == self._greeted and (found := channel.receive()) is not None:
-            arrived = True
-            self._take(*found)
+        try:
+            while channel.connections == self._greeted and (found := channel.receive()) is not None:
+                arrived = True
+                self._take(*found)
+        except BaseException:
+            channel.break_off()
+            raise
         return arrived
 
     def arrived_at(self, asked_at: float) -> float:

@@ -138,6 +138,9 @@ class DirectoryChannel:
     def look_again(self) -> None:
         """See Channel: nothing is ever missed here."""
 
+    def break_off(self) -> None:
+        """See Channel: there is no connection."""
+
     def wake(self) -> None:
         if not self._closed:
             os.eventfd_write(self._wake, 1)

@@ -73,6 +73,9 @@ class UnixChannel:
     def look_again(self) -> None:
         """Its descriptor tells everything, as long as it lasts."""
 
+    def break_off(self) -> None:
+        self._socket.break_off()
+
     def wake(self) -> None:
         self._socket.wake()
 

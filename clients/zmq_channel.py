@@ -119,6 +119,10 @@ class ZmqChannel:
         self._refresh()
         self._ready.update(dict.fromkeys(self._pulls.values()))
 
+    def break_off(self) -> None:
+        self._dealer.break_off()
+        self.look_again()
+
     def wake(self) -> None:
         if not self._closed:
             os.eventfd_write(self._wake, 1)

@@ -197,6 +197,11 @@ class UnixClient:
                 break
         return bool(self._inbox) or (self.connections, self.connected) != before
 
+    def break_off(self) -> None:
+        """End the connection, whatever was begun on it; another is made as after any loss."""
+        if self._connection is not None:
+            self._connection.break_off()
+
     def wake(self) -> None:
         """Make `fd` readable until the next `refresh`, from any thread."""
         if not self._epoll.closed:

@@ -88,12 +88,9 @@ class Connection:
             out.clear()
             self.unsent = 0
             raise Lost(error.strerror) from error
-        except BaseException:
-            self._interrupted()
-            raise
 
-    def _interrupted(self) -> None:
-        """Ctrl-C, maybe between bytes and taking note of them: only a new connection knows where messages begin."""
+    def break_off(self) -> None:
+        """A call was interrupted, maybe between bytes and taking note of them: where messages begin is not known."""
         self._out.clear()
         self.unsent = 0
         with suppress(OSError):
@@ -118,9 +115,6 @@ class Connection:
                 return []
             except OSError as error:
                 raise Lost(error.strerror) from error
-            except BaseException:
-                self._interrupted()
-                raise
             if not count:
                 raise Lost("closed by the other side")
             self.more = count == sum([len(place) for place in places])

@@ -354,6 +354,18 @@ class ClientSocket(PullSocket):
         """FULL while there is no connection, or when the server reads more slowly than we send."""
         return self._send(frames)
 
+    def break_off(self) -> None:
+        """Have the server end the connection, whatever was begun on it.
+
+        No message has so many frames as this ends what was begun with, so the server refuses it and its sender.
+        """
+        while True:
+            try:
+                self._send([b""] * FRAMES_MAX)
+            except KeyboardInterrupt:  # another one: its caller is about to be told of the first
+                continue
+            return
+
     @property
     def watched(self) -> list[zmq.Socket[bytes]]:
         return [self.raw, self._monitor]

@@ -277,6 +277,7 @@ def test_an_interrupt_with_bytes_half_accounted_for_ends_the_connection(url, clo
     server.flush()
     with pytest.raises(KeyboardInterrupt):
         client.send([b"once"]) if call == "send" else client.refresh()
+    client.break_off()
     connection._socket = connection._socket._real
     for _ in range(2):  # what came before is read first
         assert client.connections == 2 or select.select([client.fd], [], [], WAIT_S)[0]
