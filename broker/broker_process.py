@@ -101,6 +101,8 @@ class Assembly:
         watermarks = Watermarks(board, errands)
         store = self._store(watermarks, errands, doubts)
         node = Node(store, port, randomness=os.urandom, config=self._node_config(identity, board), now=now())
+        for place, reason in node.unavailable.items():
+            print(f"penstock: {place} is unavailable, the others serve: {reason}", file=sys.stderr, flush=True)
         doubts.save()
         store.empty_trash()
         poller = Poller()

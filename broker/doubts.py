@@ -3,7 +3,8 @@
 Idea: the board says which syncs failed (poison), and for which logs one may have begun and never answered: the
 keeper's (`sync_started`) or the broker's own, wherever anything is written that is not synced. The next broker
 sets the board up anew, so it first writes the doubts into DATA/doubts: a crash in the middle of its start must
-not make them forgotten, since the kernel will not report a failed write-back twice.
+not make them forgotten, since the kernel will not report a failed write-back twice. Doubts that cannot be read
+any more are about every log.
 
 Contract: a doubt goes only when its log was opened with it taken into account. A boot of the machine settles
 all doubts of `written` bytes by itself (the page cache is gone), but a doubt too many costs only a copy.
@@ -12,6 +13,7 @@ Must not know: where logs are, how they are opened.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,7 +42,9 @@ class Doubts:
         """Gather those of the last board and those an earlier start did not settle, and make them durable."""
         self._files = files
         self._data = data
-        self._open = {doubt.log_id: doubt for doubt in _saved(files, data)}
+        saved = _saved(files, data)
+        self._about_all = saved is None
+        self._open = {doubt.log_id: doubt for doubt in saved or []}
         board = previous_board(files, data)
         if board is not None:
             if board.boot_id == boot_id():
@@ -48,12 +52,15 @@ class Doubts:
             board.close()
         self._save()
 
-    def __len__(self) -> int:
-        return len(self._open)
+    def __bool__(self) -> bool:
+        return self._about_all or bool(self._open)
 
     def about(self, log_id: bytes) -> Doubt | None:
         """The doubt about a log, if any."""
-        return self._open.get(log_id.hex())
+        name = log_id.hex()
+        if self._about_all and name not in self._open:
+            self._open[name] = Doubt(name, False)
+        return self._open.get(name)
 
     def settled(self, log_id: bytes) -> None:
         """The log is open, and what was in doubt is copied or cut."""
@@ -83,6 +90,13 @@ def doubts_of(board: Board) -> list[Doubt]:
     return found
 
 
-def _saved(files: Files, data: str) -> list[Doubt]:
+def _saved(files: Files, data: str) -> list[Doubt] | None:
+    """Those an earlier start did not settle; None when they cannot be read, and any log may be among them."""
     path = f"{data}/{DOUBTS}"
-    return msgspec.json.decode(files.read(path), type=list[Doubt]) if files.exists(path) else []
+    if not files.exists(path):
+        return []
+    try:
+        return msgspec.json.decode(files.read(path), type=list[Doubt])
+    except (msgspec.MsgspecError, ValueError) as error:
+        print(f"penstock: {path} cannot be read, so every log is in doubt: {error}", file=sys.stderr, flush=True)
+        return None

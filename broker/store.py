@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from ..storage import layout, opening, snapshots
 from ..storage.board import boot_id
-from ..storage.data_directory import METADATA, TOPICS, TRASH
-from ..storage.errors import Corrupt, StorageFull
+from ..storage.data_directory import METADATA, TOPICS, TRASH, metadata_path
+from ..storage.errors import StorageFull
 from ..storage.finals import FinalFiles
 from ..storage.log import LogOptions, LogWriter
 from ..storage.runs import RunFiles
@@ -72,13 +72,11 @@ class DirectoryStore:
 
     def metadata(self) -> LogWriter:
         """Open the metadata log. Raises Corrupt when it is gone and topics are there: they are not given up."""
-        path = f"{self._data}/{METADATA}"
         options = LogOptions(max_batch_bytes=self._max_batch_bytes)
-        if layout.live_segments(self._files.listdir(path))[0]:
-            return self._open(path, options)
-        if self._files.listdir(f"{self._data}/{TOPICS}"):
-            raise Corrupt(f"{path} is gone though {self._data}/{TOPICS} has topics: restore it from a copy", path=path)
-        return self._hold(self._make(path, options))
+        path = metadata_path(self._files, self._data)
+        if path is None:
+            return self._hold(self._make(f"{self._data}/{METADATA}", options))
+        return self._open(path, options)
 
     def create(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
         """Create a partition's log and open it. Raises StorageFull, LimitReached."""
@@ -112,7 +110,7 @@ class DirectoryStore:
         )
 
     def _open(self, path: str, options: LogOptions) -> LogWriter:
-        log_id = self._log_id(path) if len(self._doubts) else b""
+        log_id = self._log_id(path) if self._doubts else b""
         doubt = self._doubts.about(log_id)
         if doubt is not None and doubt.poisoned:
             opening.poison(self._files, path, "a sync failed before the broker ended", durable=doubt.durable)

@@ -107,8 +107,14 @@ class Watermarks:
         row = self._board.row(number)
         log_id = log_number(log.log_id)
         row.assign(log_id, generation=log.generation, level=Level.WRITTEN if lazy else Level.DURABLE)
-        held = self._held[log] = self._by_number[number] = Held(log, number, row, lazy=lazy)
-        held.publish()
+        held = Held(log, number, row, lazy=lazy)
+        try:
+            held.publish()
+        except BaseException:
+            row.release()
+            self._free.append(number)
+            raise
+        self._held[log] = self._by_number[number] = held
         log.on_segment = lambda ref: self._on_segment(held, ref)
         if self._keeper_works:
             self._hand_over(held)

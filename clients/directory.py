@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..broker.engine.replies import failure
 from ..storage.board import boot_id
 from ..storage.data_directory import identify
-from ..storage.errors import Error, OutOfBounds
+from ..storage.errors import Error, OutOfBounds, StorageError
 from ..storage.files import Files
 from ..transport.codec import VERSION
 from ..transport.messages import (
@@ -181,6 +181,8 @@ class DirectoryChannel:
             answer = self._handlers[type(message)](message)
         except Error as error:
             answer = failure(request, error)
+        except OSError as error:
+            answer = failure(request, StorageError(f"{self._data} cannot be read: {error}"))
         if answer is not None:
             self._inbox.append((answer, b""))
 

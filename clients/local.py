@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ..broker.engine import Node, NodeConfig, Now
 from ..storage import forks, lock
 from ..storage.data_directory import claim, identify
-from ..storage.errors import Closed, Poisoned
+from ..storage.errors import Closed, Poisoned, StorageError
 from ..storage.memory_files import MemoryFiles
 from .errors import InvalidArgument
 from .local_store import LocalStore
@@ -292,7 +292,8 @@ def forget(name: str) -> None:
 def directory_channel(data: str, files: Files, on_message: Callable[[], None]) -> LocalChannel:
     """A channel to the node of a directory, opened by the first and closed with the last of this process.
 
-    Raises AlreadyOpen, which names who has it; ForeignDirectory, NewerFormat.
+    Raises AlreadyOpen, which names who has it; ForeignDirectory, NewerFormat; StorageError when its files cannot be
+    opened.
     """
     path = os.path.realpath(data)
     with _brokers_lock:
@@ -305,14 +306,17 @@ def directory_channel(data: str, files: Files, on_message: Callable[[], None]) -
 
 
 def _open_directory(path: str, files: Files) -> LocalBroker:
-    files.mkdir(path)
-    identify(files, path)
-    guard = lock.take(f"{path}/lock", files)
     try:
-        return LocalBroker(path, files, guard=guard)
-    except BaseException:
-        guard.release()
-        raise
+        files.mkdir(path)
+        identify(files, path)
+        guard = lock.take(f"{path}/lock", files)
+        try:
+            return LocalBroker(path, files, guard=guard)
+        except BaseException:
+            guard.release()
+            raise
+    except OSError as error:
+        raise StorageError(f"{path} cannot be opened: {error}") from error
 
 
 def _leave(path: str, broker: LocalBroker) -> None:

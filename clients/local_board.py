@@ -40,7 +40,7 @@ class LocalBoard:
         """A board for a directory that the caller has locked; None where there can be none."""
         try:
             return cls(open_board(files, data, rows=ROWS, slots=0))
-        except (BoardUnavailable, StorageFull):
+        except (BoardUnavailable, StorageFull, OSError):
             # It is a help for readers of other processes, not a part of the log: they go on without.
             return None
 

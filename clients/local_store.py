@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from ..storage import layout, runs, snapshots
 from ..storage.board import boot_id
-from ..storage.data_directory import DOUBTS, METADATA, TOPICS, TRASH
-from ..storage.errors import Corrupt, Poisoned
+from ..storage.data_directory import DOUBTS, METADATA, TOPICS, TRASH, metadata_path
+from ..storage.errors import Poisoned
 from ..storage.finals import FinalFiles
 from ..storage.log import LogOptions, LogWriter
 from ..storage.memory_files import MemoryFiles
@@ -54,12 +54,9 @@ class LocalStore:
 
     def metadata(self) -> LogWriter:
         """See Store. Raises Corrupt when it is gone though there are topics: they are not given up."""
-        path = f"{self._data}/{METADATA}"
-        if layout.live_segments(self.files.listdir(path))[0]:
-            return self._open(path, LogOptions(max_batch_bytes=self._max_batch_bytes))
-        if self.files.listdir(f"{self._data}/{TOPICS}"):
-            raise Corrupt(f"{path} is gone though {self._data}/{TOPICS} has topics: restore it from a copy", path=path)
-        return self._create(path, LogOptions(max_batch_bytes=self._max_batch_bytes))
+        options = LogOptions(max_batch_bytes=self._max_batch_bytes)
+        path = metadata_path(self.files, self._data)
+        return self._create(f"{self._data}/{METADATA}", options) if path is None else self._open(path, options)
 
     def create(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
         """See Store."""

@@ -20,11 +20,11 @@ from ..broker.engine.names import check_not_reserved, is_reserved
 from ..broker.errors import UnknownTopic
 from ..storage import layout, snapshots
 from ..storage.board import Board, Row, boot_id, is_alive
-from ..storage.data_directory import METADATA, TOPICS, previous_board
+from ..storage.data_directory import TOPICS, metadata_path, previous_board
 from ..storage.errors import Error
 from ..storage.files import Files
 from ..storage.layout import log_number, word
-from ..storage.opening import find_end
+from ..storage.opening import check_readable, find_end
 from ..storage.reader import LogReader
 from ..transport.messages import EARLIEST, LATEST, Partition, Topic
 
@@ -65,9 +65,10 @@ class Peek:
         return {id_: entry.name for id_, entry in self._catalogue().topics.items()}
 
     def _catalogue(self) -> CatalogueState:
-        path = f"{self.data}/{METADATA}"
-        if not layout.live_segments(self.files.listdir(path))[0]:
+        path = metadata_path(self.files, self.data)
+        if path is None:
             return CatalogueState()
+        check_readable(find_end(self.files, path))
         reader = self.reader(path)
         first_seq = reader.names[0].base_seq
         snapshot = snapshots.load_newest(self.files, path, first_seq=first_seq, last_seq=reader.limit())

@@ -252,7 +252,9 @@ def _map(descriptor: int, size: int, access: int) -> mmap.mmap:
     try:
         if size < HEADER_BYTES:
             raise BoardUnavailable(f"a board of {size} bytes has no whole header: is the broker just starting?")
-        return mmap.mmap(descriptor, size, access=access)
+        return mmap.mmap(descriptor, size & -8, access=access)
+    except OSError as error:
+        raise BoardUnavailable(f"the board cannot be mapped: {error.strerror}") from error
     finally:
         os.close(descriptor)
 

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from . import layout
 from .board import Board, is_alive
-from .errors import BoardUnavailable, ForeignDirectory, NewerFormat, StorageFull
+from .errors import BoardUnavailable, Corrupt, ForeignDirectory, NewerFormat, StorageFull
 
 if TYPE_CHECKING:
     from .files import Files
@@ -60,7 +60,11 @@ def identify(files: Files, data: str, *, node: str = "") -> Identity | None:
         if node:
             raise ForeignDirectory(f"{data} is empty and should belong to node {node}: is its disk mounted there?")
         return None
-    found = _decode(files.read(path), path)
+    try:
+        text = files.read(path)
+    except OSError as error:
+        raise ForeignDirectory(f"{path} says whose directory this is and cannot be read: {error.strerror}") from error
+    found = _decode(text, path)
     if node and found.node != node:
         raise ForeignDirectory(f"{data} belongs to node {found.node}, not {node}: give each node its own directory")
     return found
@@ -90,7 +94,11 @@ def _decode(text: bytes, path: str) -> Identity:
 
 def _refuse_strangers(files: Files, data: str) -> None:
     """A directory without identity may hold what a first start makes before it has one, and nothing else."""
-    found = sorted(name for name in files.listdir(data) if name not in _BEGUN and not name.startswith("broker.sock"))
+    try:
+        listed = files.listdir(data)
+    except OSError as error:
+        raise ForeignDirectory(f"{data} cannot be a data directory: {error.strerror}") from error
+    found = sorted(name for name in listed if name not in _BEGUN and not name.startswith("broker.sock"))
     if not found:
         return
     if _OURS.issuperset(found):
@@ -100,6 +108,19 @@ def _refuse_strangers(files: Files, data: str) -> None:
         )
     strange = min(name for name in found if name not in _OURS)
     raise ForeignDirectory(f"{data} is no penstock data directory (it holds {strange}): choose an empty one")
+
+
+def metadata_path(files: Files, data: str) -> str | None:
+    """Where the log of the catalogue is; None while there is none to find.
+
+    Raises Corrupt when it is gone though there are topics: they are not given up.
+    """
+    path = f"{data}/{METADATA}"
+    if layout.live_segments(files.listdir(path))[0]:
+        return path
+    if files.listdir(f"{data}/{TOPICS}"):
+        raise Corrupt(f"{path} is gone though {data}/{TOPICS} has topics: restore it from a copy", path=path)
+    return None
 
 
 def open_board(files: Files, data: str, *, rows: int, slots: int, is_owned: Callable[[int], bool] = is_alive) -> Board:
@@ -133,7 +154,7 @@ def open_board(files: Files, data: str, *, rows: int, slots: int, is_owned: Call
 
 def _note_board(files: Files, path: str, name: bytes) -> None:
     """Write down where the board is. A disk that is full has room for that where the last one stands."""
-    before = files.read(path) if files.exists(path) else b""
+    before = _noted(files, path)
     if before == name:
         return
     try:
@@ -151,11 +172,19 @@ def _note_board(files: Files, path: str, name: bytes) -> None:
 
 def previous_board(files: Files, data: str) -> Board | None:
     """The board that the last node of this directory uses or left; None when there is none to learn from."""
-    path = f"{data}/{layout.BOARD}"
-    if not files.exists(path):
+    name = _noted(files, f"{data}/{layout.BOARD}")
+    if not name:
         return None
     try:
-        return Board.attach(files.read(path).decode())
-    except (BoardUnavailable, NewerFormat, FileNotFoundError, UnicodeDecodeError):
+        return Board.attach(name.decode())
+    except (BoardUnavailable, NewerFormat, UnicodeDecodeError):
         # Gone with a boot, retired, not ours, or being set up: there is nothing to learn from it.
         return None
+
+
+def _noted(files: Files, path: str) -> bytes:
+    """The name of a board that was written down; empty when it cannot be read, for a fresh one does as well."""
+    try:
+        return files.read(path)
+    except OSError:
+        return b""

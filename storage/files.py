@@ -66,7 +66,10 @@ class File:
 
     def pread(self, size: int, position: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
-        data = os.pread(self._descriptor, size, position)
+        try:
+            data = os.pread(self._descriptor, size, position)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from error  # the system's names no file
         if len(data) == size or not data:
             return data
         more = self.pread(size - len(data), position + len(data))
@@ -204,7 +207,7 @@ class Files:
             raise full_or(error, path, "open") from error
 
     def read(self, path: str) -> bytes:
-        """All of a small file. Raises FileNotFoundError."""
+        """All of a small file. Raises FileNotFoundError, OSError."""
         file = self.open(path)
         try:
             return file.pread(file.size(), 0)

@@ -68,6 +68,7 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
     elif acknowledged is not None and acknowledged > found.end.seq:
         _verify(files, path, pages, found, acknowledged)
     found.in_place = begun.how is How.CONTINUE and not found.damage
+    pages.get(0)  # it says at which offset the log begins
     found.unreadable = pages.unreadable()
     return found
 
@@ -110,7 +111,11 @@ class _Pages:
                 return page.header.log_id
             if page.mark is not None:
                 return page.mark.log_id
-        raise Corrupt(f"no segment in {self._path} has a readable first page", path=self._path)
+        raise Corrupt(
+            f"no segment in {self._path} has a readable first page; penstock log repair --accept-loss goes on without "
+            "what is lost",
+            path=self._path,
+        )
 
     def unreadable(self) -> list[str]:
         """Segments, of those looked at, that neither header nor mark nor first batch says anything about."""
@@ -169,14 +174,21 @@ def _verify_segment(files: Files, ref: SegmentRef, found: Found, last: int) -> N
         found.kept.append((ref.name, rows))
 
 
+def check_readable(found: Found) -> None:
+    """Raise Corrupt when a segment that begins or ends the log says nothing any more.
+
+    Going on would give out again, to others, what its batches had, and make its file void.
+    """
+    if found.unreadable:
+        lost = ", ".join(found.unreadable)
+        way_out = "penstock log repair --accept-loss goes on without what is lost"
+        raise Corrupt(f"{lost} cannot be read any more; {way_out}", path=found.unreadable[0])
+
+
 def recover(files: Files, path: str, *, suspect: bool) -> Found:
     """Find the end and make it durable. Raises Poisoned, StorageFull, InvalidTopic, Corrupt."""
     found = find_end(files, path, suspect=suspect)
-    if found.unreadable:
-        # Going on would give out again, to others, what these batches had, and make their files void.
-        lost = ", ".join(found.unreadable)
-        way_out = "penstock log repair --accept-loss goes on without it"
-        raise Corrupt(f"{lost} cannot be read any more; {way_out}", path=found.unreadable[0])
+    check_readable(found)
     _sweep(files, path, found)
     if found.begun.how is How.VERIFY:
         _settle(files, path, found)

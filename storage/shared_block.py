@@ -14,10 +14,18 @@ from pathlib import Path
 
 from .errors import BoardUnavailable, StorageFull
 
+NAME_BYTES_MAX = 255
+"""Of shared memory, as the system has it."""
+
 
 def is_file(name: str) -> bool:
     """Shared memory names have one slash, in front; a file is named by its absolute path."""
     return "/" in name[1:]
+
+
+def _is_name(name: str) -> bool:
+    """Whether a file may hold this as the name of a block: libraries of shared memory are not asked about any other."""
+    return len(name) > 1 and name[0] == "/" and "\0" not in name and (is_file(name) or len(name) < NAME_BYTES_MAX)
 
 
 def reserve(name: str, size: int, mode: int) -> int:
@@ -50,14 +58,18 @@ def open_block(name: str, *, write: bool) -> int:
     """A descriptor of a block that exists.
 
     Raises:
-        BoardUnavailable: there is none, or it may not be opened.
+        BoardUnavailable: there is none, it may not be opened, or that is no name of a block.
     """
+    if not _is_name(name):
+        raise BoardUnavailable(f"{name[:64]!r} is no name of a board: it is /name, or the absolute path of a file")
     try:
         return _descriptor(name, os.O_RDWR if write else os.O_RDONLY, 0)
     except FileNotFoundError as error:
         raise BoardUnavailable(f"there is no board {name}: is the broker running on this machine?") from error
     except PermissionError as error:
         raise BoardUnavailable(f"no permission to map board {name}: join the broker's group") from error
+    except OSError as error:
+        raise BoardUnavailable(f"board {name} cannot be opened: {error.strerror}") from error
 
 
 def size_of(name: str) -> int:

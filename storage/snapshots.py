@@ -156,7 +156,11 @@ def save(files: Files, directory: str, seq: int, term: int, body: bytes, log_id:
 def load(files: Files, directory: str, name: str, log_id: bytes = ANY_LOG) -> Snapshot:
     """One snapshot by file name. Raises as `decode` does, and Corrupt when it belongs elsewhere."""
     path = f"{directory}/{name}"
-    snapshot = decode(files.read(path), path)
+    try:
+        data = files.read(path)
+    except OSError as error:
+        raise Corrupt(f"{path} cannot be read: {error.strerror}", path=path) from error
+    snapshot = decode(data, path)
     if snapshot.seq != seq_of(name):
         raise Corrupt(f"{path} holds the snapshot of seq {snapshot.seq}", path=path, position=0)
     if ANY_LOG not in (log_id, snapshot.log_id) and log_id != snapshot.log_id:

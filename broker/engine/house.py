@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ...storage.errors import Error, Poisoned, StorageError
+from ...storage.errors import Corrupt, Error, Poisoned, StorageError
 from ..errors import Unavailable, UnknownTopic
 from . import effects as fx
 from . import settings as topic_settings
@@ -35,13 +35,13 @@ class House:
     """All ledgers of a node."""
 
     def __init__(self, store: Store, agenda: Agenda) -> None:
-        """Open and replay the metadata log and every partition it names. Raises what keeps the former from opening."""
+        """Open and replay the metadata log and every partition it names. Raises Corrupt without the former."""
         self.store = store
         self.topics = Topics()
         self.partitions: dict[Ledger[Any], Partition] = {}
         self._agenda = agenda
         self._told_end: dict[Partition, int] = {}
-        self.catalogue: Ledger[CatalogueState] = replay(store.metadata(), CatalogueState, store, self._has_work)
+        self.catalogue = self._open_catalogue()
         for topic_id in list(self.catalogue.applied.tombstones):
             self._erase(topic_id)
         for entry in sorted(self.catalogue.applied.topics.values(), key=lambda each: each.name):
@@ -49,6 +49,15 @@ class House:
             for number in range(entry.partitions):
                 topic.add(self._open(topic, number))
             self.topics.add(topic)
+
+    def _open_catalogue(self) -> Ledger[CatalogueState]:
+        try:
+            return replay(self.store.metadata(), CatalogueState, self.store, self._has_work)
+        except (Corrupt, OSError) as error:
+            reason = _named(error).message
+            raise Corrupt(
+                f"the catalogue cannot be read, and without it the node knows none of its topics: {reason}"
+            ) from error
 
     def ledgers(self) -> Iterator[Ledger[Any]]:
         """The catalogue's, then every partition's."""
@@ -125,15 +134,25 @@ class House:
         with suppress(StorageError):
             self.catalogue.log.close(self.catalogue.idle)
 
+    def unavailable(self) -> dict[str, str]:
+        """Why partitions could not be opened, by topic and number."""
+        return {
+            f"{topic.name}/{number}": partition.message
+            for topic in self.topics.by_id.values()
+            for number, partition in enumerate(topic.partitions)
+            if isinstance(partition, Error)
+        }
+
     def stats(self) -> dict[str, Any]:
         """Numbers for people."""
         states = [partition.state for partition in self.partitions.values()]
-        unopened = sum(len(topic.partitions) - len(topic.readable) for topic in self.topics.by_id.values())
+        unavailable = self.unavailable()
         return {
             "topics": len(self.topics.by_id),
-            "partitions": len(states) + unopened,
+            "partitions": len(states) + len(unavailable),
             "partitions.poisoned": states.count("poisoned"),
-            "partitions.damaged": states.count("damaged") + unopened,
+            "partitions.damaged": states.count("damaged") + len(unavailable),
+            **{f"partitions.unavailable.{place}": reason for place, reason in unavailable.items()},
             "batches.in_flight": sum(len(ledger.in_flight) for ledger in self._agenda.unsettled),
         }
 
@@ -148,15 +167,13 @@ class House:
     def _open(self, topic: Topic, number: int) -> Partition | Error:
         try:
             log = self.store.open(topic.id, number, topic.settings)
-        except StorageError as error:
-            return error
-        except OSError as error:
-            return StorageError(f"{self.store.directory(topic.id, number)} cannot be opened: {error}")
+        except (StorageError, OSError) as error:
+            return _named(error)
         try:
             return self._admit(topic, number, topic.settings, log)
-        except Error as error:
+        except (Error, OSError) as error:
             log.close(clean=False)
-            return error
+            return _named(error)
 
     def _admit(self, topic: Topic, number: int, settings: TopicSettings, log: LogWriter) -> Partition:
         finals = Finals(self.store.finals(log))
@@ -186,3 +203,8 @@ class House:
 
     def _has_work(self, ledger: Ledger[Any]) -> None:
         self._agenda.dirty[ledger] = None
+
+
+def _named(error: Error | OSError) -> Error:
+    """An error of the tree, with a sentence: those of the system name the file."""
+    return error if isinstance(error, Error) else StorageError(str(error))

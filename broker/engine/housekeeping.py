@@ -134,7 +134,7 @@ class Housekeeping:
         del self._pending[ledger]
         try:
             self._house.store.save_snapshot(ledger.log, seq, term, body)
-        except Error:
+        except (Error, OSError):
             self.failed_snapshots += 1  # a full disk: the older ones hold, and the next is due soon
 
     def _expire(self, topic: Topic, partition: Partition, time_us: int) -> None:

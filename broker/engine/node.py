@@ -240,6 +240,11 @@ class Node:
         }
 
     @property
+    def unavailable(self) -> dict[str, str]:
+        """Why partitions could not be opened, by topic and number."""
+        return self._house.unavailable()
+
+    @property
     def logs(self) -> list[LogWriter]:
         """Every open log, the metadata log first."""
         return [ledger.log for ledger in self._house.ledgers()]

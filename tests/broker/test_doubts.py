@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from penstock.broker.doubts import Doubt, Doubts, doubts_of
 from penstock.storage.board import Board, Level, word
 from penstock.storage.files import Files
@@ -33,3 +34,18 @@ def test_doubts_wait_for_their_logs_over_any_number_of_starts(tmp_path: Path):
     doubts.settled(b"\x01" * 16)
     doubts.save()
     assert not (tmp_path / "doubts").exists()
+
+
+@pytest.mark.parametrize("text", [b"", b"[", b"[5]", b"\0" * 40, b"\xff"])
+def test_doubts_that_cannot_be_read_are_about_every_log_until_it_is_open(
+    tmp_path: Path, text: bytes, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "doubts").write_bytes(text)
+    doubts = Doubts(Files(), str(tmp_path))
+    assert "every log is in doubt" in capsys.readouterr().err
+    for number in (1, 2):
+        assert doubts.about(bytes([number]) * 16) == Doubt(f"0{number}" * 16, False)
+    doubts.settled(b"\x01" * 16)
+    doubts.save()
+    again = Doubts(Files(), str(tmp_path))
+    assert (again.about(b"\x01" * 16), again.about(b"\x02" * 16)) == (None, Doubt("02" * 16, False))

@@ -216,7 +216,7 @@ def test_a_doubt_survives_a_crash_in_the_middle_of_the_next_start(tmp_path):
     assert second.about(log_id) is not None
     second.settled(log_id)
     second.save()
-    assert len(Doubts(files, data)) == 0
+    assert not Doubts(files, data)
 
 
 # -- EIO ----------------------------------------------------------------------------------------------

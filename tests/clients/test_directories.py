@@ -12,7 +12,16 @@ from penstock.clients import TimedOut, connect
 from penstock.clients.local_store import LocalStore
 from penstock.clients.peek import Peek
 from penstock.storage import Files, LogWriter
-from penstock.storage.errors import AlreadyOpen, BadChecksum, ForeignDirectory, InvalidTopic, NewerFormat, OutOfBounds
+from penstock.storage.errors import (
+    AlreadyOpen,
+    BadChecksum,
+    Corrupt,
+    ForeignDirectory,
+    InvalidTopic,
+    NewerFormat,
+    OutOfBounds,
+    StorageError,
+)
 from support.processes import Serving
 
 MANY = [b"%06d" % number for number in range(2000)]
@@ -151,6 +160,23 @@ def test_what_is_no_data_directory_is_left_alone(tmp_path):
     with pytest.raises(NewerFormat, match="99"):
         connect(f"file://{tmp_path}")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["node.json"]
+
+
+@pytest.mark.parametrize("name", ["lock", "promises"])
+def test_what_cannot_be_opened_is_named(filled, name):
+    (filled / name).unlink()
+    (filled / name).mkdir()
+    with connect(f"file://{filled}") as client:
+        assert values(client) == sorted(MANY + MANY[:10])
+        with pytest.raises(StorageError, match=f"cannot be opened.*{name}"):
+            client.producer("t").send(b"x")
+
+
+def test_a_catalogue_that_is_gone_hides_no_topic(filled):
+    for path in (filled / "metadata").iterdir():
+        path.unlink()
+    with connect(f"file://{filled}") as client, pytest.raises(Corrupt, match="metadata is gone"):
+        client.topics()
 
 
 def test_a_damaged_batch_is_named_and_read_around(data):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from penstock.storage.board import Board, Level
-from penstock.storage.data_directory import claim, identify, open_board
+from penstock.storage.data_directory import claim, identify, open_board, previous_board
 from penstock.storage.errors import Error, ForeignDirectory, NewerFormat, StorageFull
 from penstock.storage.files import Files
 
@@ -55,6 +55,16 @@ UNREADABLE = [
     *(b"", b"[]", b"{}", b"\0" * 90, b"\xff", b"[" * 10_000, b'{"format": "x"}', b'{"format": null}'),
     b'{"format": 1, "node": 5, "cluster": "b"}',
 ]
+
+
+@pytest.mark.parametrize("name", ["", "node.json"])
+def test_what_cannot_be_listed_or_read_is_no_data_directory(tmp_path: Path, name: str):
+    data = tmp_path / "data"
+    if name:
+        (data / name).mkdir(parents=True)
+    else:
+        data.write_text("a file")
+    assert outcome(data) == "foreign_directory"
 
 
 @pytest.mark.parametrize("text", UNREADABLE)
@@ -104,6 +114,35 @@ def test_the_board_of_another_living_process_is_left_alone(tmp_path: Path):
     assert board.row(0).log_id == 5
     mine.retire()
     board.retire()
+
+
+NAMES = [b"", b"\0" * 30, b"/", b"//", b"/tmp/", b"name", b"tmp/board", b"/" + b"a" * 300, b"/a\0b", b"\xff"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_note_that_names_no_board_is_written_anew(tmp_path: Path, name: bytes):
+    (tmp_path / "board").write_bytes(name)
+    assert previous_board(Files(), str(tmp_path)) is None
+    board = open_board(Files(), str(tmp_path), rows=4, slots=2)
+    assert (tmp_path / "board").read_text() == board.name
+    board.retire()
+
+
+def test_a_note_that_cannot_be_read_names_no_board(tmp_path: Path):
+    (tmp_path / "board").mkdir()
+    assert previous_board(Files(), str(tmp_path)) is None
+    before = set(os.listdir("/dev/shm"))
+    with pytest.raises(IsADirectoryError):
+        open_board(Files(), str(tmp_path), rows=4, slots=2)
+    assert not [name for name in set(os.listdir("/dev/shm")) - before if is_mine(name)]
+
+
+def is_mine(name: str) -> bool:
+    """Whether this process made that board: others use shared memory as well."""
+    try:
+        return name.startswith("penstock-") and Board.attach(f"/{name}").owner_pid == os.getpid()
+    except Error:
+        return False
 
 
 class FullFiles(Files):
