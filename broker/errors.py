@@ -135,6 +135,12 @@ class UnknownTask(BrokerError, LookupError):
     code = "unknown_task"
 
 
+class TaskForgotten(UnknownTask):
+    """A task that was finished, and of which nothing is kept any more."""
+
+    code = "task_forgotten"
+
+
 class StageLost(BrokerError):
     """What was staged for a transaction is not there, or not all of it: it was dropped, or never arrived."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from . import address
 from .clients import tasks
 from .clients.quantities import Duration
+from .clients.tasks.app import Keep
 from .clients.tasks.encoding import Encoding
 
 
@@ -23,6 +24,7 @@ class Tasks(tasks.Tasks):
         encoding: Encoding = "json",
         partitions: int = 1,
         lease: Duration | None = None,
+        keep: Keep | None = None,
         timeout: Duration = 30.0,
         zone: str = "UTC",
     ) -> None:
@@ -34,10 +36,19 @@ class Tasks(tasks.Tasks):
             encoding: of arguments and results: "json", or "msgpack", which has bytes.
             partitions: of queues that do not exist yet.
             lease: after so long a silence of a worker its tasks go to others; None: what the queue is set to.
+            keep: how long finished tasks and their results are kept, or "forever". None: a day in queues that it
+                creates, and what others are set to.
             timeout: how long any verb waits for the broker.
             zone: of the cron fields of its schedules, like "Europe/Vienna".
         """
         url = address.broker_url() if url is None else url
         super().__init__(
-            url, group=group, encoding=encoding, partitions=partitions, lease=lease, timeout=timeout, zone=zone
+            url,
+            group=group,
+            encoding=encoding,
+            partitions=partitions,
+            lease=lease,
+            keep=keep,
+            timeout=timeout,
+            zone=zone,
         )

@@ -73,7 +73,7 @@ class LogWriter:
         self._next_generation = found.next_generation
         self._clean = found.begun.clean and found.in_place
         self._must_cut = not found.in_place
-        self.ready = self._closed = self._term_raised = False
+        self.ready = self._closed = self._term_raised = self.segment_ends = False
         self._failure: OSError | None = None
         self._open: list[Segment] = []
         self._end = found.end
@@ -189,7 +189,7 @@ class LogWriter:
         segment, size = self._open[-1], len(batch)
         position, seq, offset = segment.position, self.written + 1, self.end_offset
         end = position + size
-        if end > segment.allocated or end > self.options.segment_bytes:
+        if end > segment.allocated or end > self.options.segment_bytes or self.segment_ends:
             return None
         place = Stamp(seq, offset, self.term, self.log_id, time_us, self._checksum)
         entry = settled(batch, inspect(batch, size, self.options.max_batch_bytes), position, place)
@@ -217,7 +217,7 @@ class LogWriter:
 
         try:
             plan.place(
-                batches, self.log_id, self.term, time_us,
+                batches, self.log_id, self.term, time_us, begin=self.segment_ends,
                 segment_bytes=options.segment_bytes, max_batch_bytes=options.max_batch_bytes, room=room,
             )  # fmt: skip
             for piece in plan.pieces:
@@ -226,7 +226,7 @@ class LogWriter:
         except BaseException as error:
             self._give_up(made, error, interrupted=not isinstance(error, Exception))
         self._write(plan, made)
-        self.last_time_us = time_us
+        self.last_time_us, self.segment_ends = time_us, False
         self._ends.update(plan.ends)
         self._trim_ends()
         for segment in made:

@@ -76,15 +76,20 @@ class Plan:
         segment_bytes: int,
         max_batch_bytes: int,
         room: Callable[[End, int], Segment],
+        begin: bool = False,
     ) -> None:
-        """Stamp the batches one after the other; `room(end, size)` makes the next segment. Raises InvalidBatch."""
+        """Stamp the batches one after the other; `room(end, size)` makes the next segment. Raises InvalidBatch.
+
+        `begin`: the first one begins a segment, whatever room is left in the one before.
+        """
         piece, seq, offset, checksum, last = self.pieces[-1], self.seq, self.offset, self.checksum, self._last
         for batch in batches:
             size = len(batch)
             found = inspect(batch, size, max_batch_bytes)
-            if piece.end + size > segment_bytes and piece.end > DATA_START:
+            if (begin or piece.end + size > segment_bytes) and piece.end > DATA_START:
                 piece = Piece(room(End(seq, piece.end, offset, checksum, *last), size), seq + 1)
                 self.pieces.append(piece)
+            begin = False
             seq += 1
             entry = settled(batch, found, piece.end, Stamp(seq, offset, term, log_id, time_us, checksum))
             checksum = entry.checksum

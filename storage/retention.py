@@ -34,12 +34,13 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What a topic's settings ask for. None and False switch a rule off; without rules everything stays.
 
     age_us: records older than this may go. bytes: the oldest may go while at least this many bytes stay.
-    finished: what every group has read or finished may go. keep_unread: age and bytes wait for the cursors.
+    finished: what lies below this offset was finished long enough ago to go, when it is read.
+    keep_unread: age and bytes wait for the cursors.
     """
 
     age_us: int | None = None
     bytes: int | None = None
-    finished: bool = False
+    finished: int | None = None
     keep_unread: bool = False
 
 
@@ -100,8 +101,8 @@ def _wanted(segments: Sequence[Extent], rules: Rules, now_us: int, cursors: list
         asked.append((_by_age(segments, now_us - rules.age_us), "age"))
     if rules.bytes is not None:
         asked.append((_by_bytes(segments, rules.bytes), "bytes"))
-    if rules.finished and cursors:
-        asked.append((min(cursors), "finished"))
+    if rules.finished is not None:
+        asked.append((min([rules.finished, *cursors]), "finished"))
     return max(asked, key=itemgetter(0))
 
 
@@ -124,6 +125,6 @@ def _by_bytes(segments: Sequence[Extent], limit: int) -> int:
 def _held(rules: Rules, cursors: Iterable[int], pins: Iterable[int]) -> tuple[int, str]:
     """The offset that nothing may pass, and what holds it there."""
     bounds = [(pin, "work") for pin in pins]
-    if rules.keep_unread or rules.finished:
+    if rules.keep_unread:
         bounds += [(cursor, "unread") for cursor in cursors]
     return min(bounds, default=(1 << 63, ""))

@@ -22,6 +22,7 @@ from .filing import Filing
 from .partition import Partition
 from .ports import NodeConfig, Now
 from .producers import Place
+from .queues.unfinished import finished_long_ago
 from .settings import TopicSettings
 
 if TYPE_CHECKING:
@@ -151,13 +152,18 @@ class Housekeeping:
     def _retain(self, partition: Partition, time_us: int) -> Rest | None:
         """Decide where the partition may begin and remove what is decided. Returns until when that need not be done."""
         settings = partition.settings
-        if settings.retention_s is None and settings.retention_bytes is None and partition.first == 0:
+        finished = finished_long_ago(partition.ledger.applied, time_us)  # only there are times for certain
+        limits = (settings.retention_s, settings.retention_bytes, finished)
+        if limits == (None, None, None) and partition.first == 0:
             return None
         before = self._resting.get(partition)
         if before is not None and before.holds(partition, time_us):
             return before
         age_us = None if settings.retention_s is None else round(settings.retention_s * 1e6)
-        rules = retention.Rules(age_us=age_us, bytes=settings.retention_bytes, keep_unread=settings.retain_unread)
+        rules = retention.Rules(
+            age_us=age_us, bytes=settings.retention_bytes, keep_unread=settings.retain_unread,
+            finished=None if finished is None else finished.below,
+        )  # fmt: skip
         extents = partition.log.segments()
         decision = retention.decide(
             extents, rules, first_offset=partition.first, now_us=time_us, cursors=_cursors(partition)
@@ -170,8 +176,17 @@ class Housekeeping:
             return None
         if self._remove(partition) or allowed < wanted:
             return None
+        if finished is not None and finished.is_all and not partition.ledger.damaged:
+            self._end_segment(partition, extents[-1])
         due_us = FOREVER if age_us is None or len(extents) < 2 else extents[0].last_time_us + age_us
-        return Rest(partition.seq, settings, due_us)
+        return Rest(partition.seq, settings, due_us if finished is None else min(due_us, finished.next_us))
+
+    def _end_segment(self, partition: Partition, active: retention.Extent) -> None:
+        """Only whole segments go: one in which everything may go is ended, so that it does."""
+        is_read = all(cursor >= active.end_offset for cursor in _cursors(partition))
+        if active.end_offset > active.base_offset and is_read and partition.ledger.idle:
+            partition.log.segment_ends = True  # and the next append begins another
+            partition.ledger.propose_nothing()
 
     def _remove(self, partition: Partition) -> bool:
         """Give the store what is below the committed first offset and covered. Returns whether there is any left."""

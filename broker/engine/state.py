@@ -220,7 +220,7 @@ class PartitionState:
         state.keys = KeyTable.load(stored.keys)
         state.voids = Voids.load(stored.voids)
         state.schedules = Timetable.load(stored.schedules)
-        state.queues = QueueTable.load(stored.queues, state.voids)
+        state.queues = QueueTable.load(stored.queues, state.voids, stored.first)
         state.outbox = Outbox.load(stored.outbox, stored.outbox_last)
         state.kept = Kept.load(stored.kept)
         state.stages = StageTable.load(stored.stages)

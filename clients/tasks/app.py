@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from ..client import Client
 from ..errors import InvalidArgument
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+Keep = Duration | Literal["forever"]
 
 
 class Decorate(Protocol):
@@ -58,6 +61,7 @@ class Tasks:
         encoding: Encoding = "json",
         partitions: int = 1,
         lease: Duration | None = None,
+        keep: Keep | None = None,
         timeout: Duration = 30.0,
         zone: str = "UTC",
     ) -> None:
@@ -68,6 +72,8 @@ class Tasks:
             encoding: of arguments and results: "json", or "msgpack", which has bytes.
             partitions: of queues that do not exist yet.
             lease: after so long a silence of a worker its tasks go to others; None: what the queue is set to.
+            keep: how long finished tasks and their results are kept, or "forever". None: a day in queues that it
+                creates, and what others are set to.
             timeout: how long any verb waits for the broker.
             zone: of the cron fields of its schedules, like "Europe/Vienna".
         """
@@ -81,7 +87,7 @@ class Tasks:
         self.timeout_s = seconds(timeout, "timeout")
         self.zone = zone
         self._partitions = partitions
-        self._settings = {} if lease is None else {"lease_s": seconds(lease, "lease")}
+        self._settings = {**({} if lease is None else {"lease_s": seconds(lease, "lease")}), **_kept(keep)}
         self._link = Link(self)
         self._aio: AsyncLink | None = None
 
@@ -97,6 +103,7 @@ class Tasks:
         *,
         queue: str = "tasks",
         retry: Retry | None = None,
+        keep: Keep | None = None,
         timeout: Duration | None = None,
         key: Callable[..., str | bytes] | None = None,
         dedup: Callable[..., str | bytes] | None = None,
@@ -110,6 +117,7 @@ class Tasks:
         *,
         queue: str = "tasks",
         retry: Retry | None = None,
+        keep: Keep | None = None,
         timeout: Duration | None = None,
         key: Callable[..., str | bytes] | None = None,
         dedup: Callable[..., str | bytes] | None = None,
@@ -123,6 +131,7 @@ class Tasks:
             queue: the topic its tasks go to; created when it is missing.
             retry: how often and how soon it is tried again, the same for all functions of a queue. None: as the queue
                 is set.
+            keep: how long finished tasks of this queue are kept, the same for all its functions. None: as the app says.
             timeout: a call that takes longer fails. An `async def` is cancelled, a process killed; a thread cannot be
                 stopped and keeps its place among the worker's until it ends.
             key: of the arguments, what they are about: tasks of one key are worked off one at a time and in order.
@@ -140,19 +149,18 @@ class Tasks:
             if process:
                 _check_process(function, is_async=is_async)
             made = (AsyncTaskFunction if is_async else TaskFunction)(self, function, name, options)
-            self._add(made, retry)
+            self._add(made, {**({} if retry is None else retry.settings()), **_kept(keep)})
             return made
 
         return decorate if function is None else decorate(function)
 
-    def _add(self, function: BaseFunction[..., Any], retry: Retry | None) -> None:
+    def _add(self, function: BaseFunction[..., Any], settings: dict[str, Any]) -> None:
         if function.name in self.functions:
             raise InvalidArgument(f"there is a task function {function.name!r} already: give one of them a name=")
         known = self.queues.get(function.queue)
-        settings = {**self._settings, **({} if retry is None else retry.settings())}
         if function.options.key is not None:
             settings["order"] = "key"
-        queue = Queue(function.queue, self.group, self._partitions, settings)
+        queue = Queue(function.queue, self.group, self._partitions, settings, self._settings)
         self.queues[function.queue] = queue if known is None else known.merged(queue, function.name)
         self.functions[function.name] = function
 
@@ -191,6 +199,13 @@ class Tasks:
 
     def __repr__(self) -> str:
         return f"<Tasks of {self.url}: {', '.join(self.functions) or 'no functions'}>"
+
+
+def _kept(keep: Keep | None) -> dict[str, Any]:
+    """The setting of a queue that says how long it keeps what is finished; none to leave it as it is."""
+    if keep is None:
+        return {}
+    return {"keep_finished_s": None if keep == "forever" else seconds(keep, "keep")}
 
 
 def _check_process(function: Callable[..., Any], *, is_async: bool) -> None:

@@ -51,14 +51,15 @@ class Job(_Base[R]):
     def result(self, timeout: Duration | None = None) -> R:
         """What the function returned; waits for it, at most `timeout` (None: the app's).
 
-        Raises: TaskFailed with the reason, when it is dead; TaskCancelled; TimedOut.
+        Raises: TaskFailed with the reason, when it is dead; TaskCancelled; TimedOut; TaskForgotten when it was finished
+            longer ago than its queue keeps that.
         """
         app = self._function.app
         info = app.client().wait_task(self.id, group=app.group, timeout=timeout)
         return result_of(self._function, self.id, info)
 
     def status(self) -> JobStatus:
-        """How it stands. Raises UnknownTask once the record is not retained any more."""
+        """How it stands. Raises TaskForgotten once it was finished longer ago than its queue keeps that."""
         app = self._function.app
         return status_of(self._function, app.client().task(self.id, group=app.group))
 

@@ -1,5 +1,8 @@
 """The queues of an app: what they are called, and what has to be so at the broker.
 
+A topic that an app makes holds tasks and nothing else, so what is finished goes after KEEP_S unless the app says
+otherwise; the records of a topic that was there before may be read by others, and stay.
+
 Idea: senders and workers both see to it that a queue is there, whichever comes first; only workers change the settings
 of one that exists: they are the ones who have to live with them.
 """
@@ -9,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ...broker.errors import TopicExists, UnknownGroup, UnknownTopic
 from ..errors import InvalidArgument
@@ -19,13 +22,18 @@ if TYPE_CHECKING:
     from ..client import Client
 
 
+KEEP_S = 86400.0
+"""How long finished tasks and their results are kept in a queue that an app creates."""
+
+
 class Queue(Struct, frozen=True):
     """One topic and the group on it."""
 
     topic: str
     group: str
     partitions: int
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # that its functions want
+    defaults: dict[str, Any] = {}  # that the app wants where no function says otherwise
 
     def merged(self, other: Queue, function: str) -> Queue:
         """The settings of both. Raises InvalidArgument where they contradict each other."""
@@ -33,37 +41,46 @@ class Queue(Struct, frozen=True):
             if self.settings.get(name, value) != value:
                 raise InvalidArgument(
                     f"{function} wants {name}={value} of queue {self.topic}, where an earlier function wants "
-                    f"{self.settings[name]}: functions of one queue share its Retry, or have queues of their own"
+                    f"{self.settings[name]}: functions of one queue share its Retry and keep, or have others"
                 )
-        return Queue(self.topic, self.group, self.partitions, {**self.settings, **other.settings})
+        return structs.replace(self, settings={**self.settings, **other.settings})
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """The settings that it is to have."""
+        return {**self.defaults, **self.settings}
 
     def changes(self, known: dict[str, Any]) -> dict[str, Any]:
         """What is not so yet."""
-        return {name: value for name, value in self.settings.items() if known.get(name) != value}
+        return {name: value for name, value in self.wanted.items() if known.get(name) != value}
 
 
 def ensure(client: Client, queue: Queue) -> dict[str, Any]:
     """Create what is missing of a queue. Returns the settings of its group."""
+    settings = queue.wanted
     try:
         return dict(client.queue(queue.topic, queue.group).settings)
     except UnknownTopic:
         with contextlib.suppress(TopicExists):  # somebody else was faster
             client.create_topic(queue.topic, partitions=queue.partitions)
+            settings = {"keep_finished_s": KEEP_S, **settings}
     except UnknownGroup:
         pass
-    return dict(client.set_queue(queue.topic, queue.group, **queue.settings).settings)
+    return dict(client.set_queue(queue.topic, queue.group, **settings).settings)
 
 
 async def ensure_async(client: AsyncClient, queue: Queue) -> dict[str, Any]:
     """As `ensure`."""
+    settings = queue.wanted
     try:
         return dict((await client.queue(queue.topic, queue.group)).settings)
     except UnknownTopic:
         with contextlib.suppress(TopicExists):  # somebody else was faster
             await client.create_topic(queue.topic, partitions=queue.partitions)
+            settings = {"keep_finished_s": KEEP_S, **settings}
     except UnknownGroup:
         pass
-    return dict((await client.set_queue(queue.topic, queue.group, **queue.settings)).settings)
+    return dict((await client.set_queue(queue.topic, queue.group, **settings)).settings)
 
 
 async def configure(client: AsyncClient, queue: Queue) -> dict[str, Any]:

@@ -79,6 +79,7 @@ def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session:
     key_concurrency= key_rate_per_s= look_ahead=1000
     dead_retention_s=14d dead_topic=  dead tasks are discarded after so long; a topic that gets a copy of each
     carry_after_s=1d               what is open for longer holds no file of the log back
+    keep_finished_s=               finished tasks and their results go after so long, as in 1d; empty: never
     """
     with session.connect() as client:
         queue = client.set_queue(topic, group, **{name: _value(name, text) for name, text in settings})
@@ -146,7 +147,7 @@ def _value(name: str, text: str) -> Any:
 
 def _setting_text(name: str, value: Any) -> Any:
     """A setting for people: times as they are given to `queue set`."""
-    if name.endswith("_s") and name != "key_rate_per_s":
+    if name.endswith("_s") and name != "key_rate_per_s" and value is not None:
         return units.time_text(value)
     return None if value == "" else value
 

@@ -10,6 +10,14 @@ from penstock.cli import exits
 from .conftest import Cli
 
 
+def test_how_long_finished_tasks_are_kept_is_a_setting_of_the_queue(on: Cli, topic: str) -> None:
+    on("topic", "create", topic)
+    on("queue", "set", topic, "keep_finished_s=1d")
+    assert "keep_finished_s    1 d" in on("queue", "stats", topic).text
+    on("queue", "set", topic, "keep_finished_s=")
+    assert "keep_finished_s    -" in on("queue", "stats", topic).text
+
+
 @pytest.fixture
 def queue(on: Cli, topic: str) -> str:
     """A topic with a queue that tries twice, at once."""

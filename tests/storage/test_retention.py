@@ -39,7 +39,7 @@ def test_a_segment_exactly_as_old_as_the_age_stays() -> None:
 
 
 def test_the_active_segment_never_goes_by_any_rule() -> None:
-    rules = Rules(age_us=1, bytes=0, finished=True)
+    rules = Rules(age_us=1, bytes=0, finished=40)
     assert decide(segments(), rules, first_offset=0, now_us=10**18, cursors=[40]).first_offset == 30
     assert decide(segments(1), rules, first_offset=0, now_us=10**18, cursors=[10]) == Decision(0)
     assert decide([], rules, first_offset=7, now_us=10**18) == Decision(7)
@@ -50,10 +50,12 @@ def test_the_oldest_go_while_the_bytes_asked_for_stay(limit: int, first: int) ->
     assert decide(segments(), Rules(bytes=limit), first_offset=0, now_us=0).first_offset == first
 
 
-def test_what_every_group_finished_goes_and_no_group_means_nothing_is_finished() -> None:
-    rules = Rules(finished=True)
-    assert decide(segments(), rules, first_offset=0, now_us=0, cursors=[25, 40]) == Decision(20, "finished")
-    assert decide(segments(), rules, first_offset=0, now_us=0, cursors=[]) == Decision(0)
+def test_what_was_finished_and_read_goes() -> None:
+    at = {"first_offset": 0, "now_us": 0}
+    assert decide(segments(), Rules(finished=29), **at) == Decision(20, "finished")
+    assert decide(segments(), Rules(finished=29), cursors=[19, 40], **at) == Decision(10, "finished")
+    assert decide(segments(), Rules(finished=29), pins=[12], **at) == Decision(10, "finished", "work")
+    assert decide(segments(), Rules(finished=9), **at) == Decision(0)
 
 
 def test_age_passes_unread_records_unless_they_are_kept() -> None:
@@ -95,7 +97,7 @@ def test_a_segment_of_state_alone_goes_with_its_neighbours() -> None:
     sizes=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 1000), st.integers(0, 100)), min_size=1, max_size=8),
     age=st.none() | st.integers(0, 300),
     limit=st.none() | st.integers(0, 5000),
-    finished=st.booleans(),
+    finished=st.none() | st.integers(0, 150),
     keep_unread=st.booleans(),
     cursors=st.lists(st.integers(0, 150), max_size=3),
     pins=st.lists(st.integers(0, 150), max_size=3),
@@ -105,7 +107,7 @@ def test_no_rule_ever_passes_a_pin_a_kept_cursor_or_the_active_segment(
     sizes: list[tuple[int, int, int]],
     age: int | None,
     limit: int | None,
-    finished: bool,
+    finished: int | None,
     keep_unread: bool,
     cursors: list[int],
     pins: list[int],
@@ -124,9 +126,11 @@ def test_no_rule_ever_passes_a_pin_a_kept_cursor_or_the_active_segment(
     kept = found[len(gone) :]
     assert kept
     assert all(segment.end_offset <= pin for segment in gone for pin in pins)
-    if keep_unread or finished:
+    if keep_unread or (age is None and limit is None):
         assert all(segment.end_offset <= cursor for segment in gone for cursor in cursors)
-    if not finished and limit is None and age is not None:
+    if finished is not None and age is None and limit is None:
+        assert all(segment.end_offset <= finished for segment in gone)
+    if finished is None and limit is None and age is not None:
         assert all(segment.last_time_us < now - age or not segment.end_offset for segment in gone)
-    if not finished and age is None and limit is not None and first:
+    if finished is None and age is None and limit is not None and first:
         assert sum(segment.record_bytes for segment in kept) >= limit

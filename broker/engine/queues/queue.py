@@ -10,12 +10,13 @@ O(what is open), never O(backlog). Must not know clocks, workers' connections, o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from .. import effects as fx
+from .endings import Endings
 from .leases import Failure, Lease, LeaseBody, LeaseTable
 from .settings import QueueSettings, parse
 from .waiting import Waiting, WaitingTable
@@ -73,6 +74,7 @@ class QueueBody(Struct, array_like=True):
     ended: list[int]
     progress: list[tuple[int, bytes]]
     finals: int = 0
+    endings: list[tuple[int, int]] = []
 
 
 class Queue:
@@ -96,6 +98,7 @@ class Queue:
         self.ended: dict[int, None] = {}  # tokens, oldest first
         self.progress: dict[int, bytes] = {}  # by offset, of leased records
         self.finals = 0  # how often a record ended with something to tell (finals.py)
+        self.endings = Endings()  # of a group that keeps what is finished for a time
 
     # -- applying -----------------------------------------------------------------------------------
 
@@ -140,11 +143,26 @@ class Queue:
                 self.leases.extend(token, until_us)
         self.progress.update(progress)
 
-    def finished(self, token: int, ranges: Iterable[tuple[int, int]]) -> None:
+    def set(self, settings: QueueSettings, time_us: int) -> None:
+        """Other settings. When it begins to keep what is finished for a time, that counts from now for what is."""
+        if settings.keep_finished_s is None:
+            self.endings.entries.clear()
+        elif self.settings.keep_finished_s is None:
+            self.endings.note(time_us, self.endings.first, 1)
+        self.settings = settings
+
+    def _over(self, ranges: Iterable[tuple[int, int]], time_us: int) -> None:
+        """Records (first offset, how many) are over for good."""
+        if self.settings.keep_finished_s is not None:
+            for first, count in ranges:
+                self.endings.note(time_us, first, count)
+
+    def finished(self, token: int, ranges: Iterable[tuple[int, int]], time_us: int) -> None:
         """Records of a lease are done."""
         lease = self.leases.get(token)
         if lease is None:
             return
+        self._over(ranges or [(extent.offset, extent.count) for extent in lease.extents], time_us)
         if not (ranges or self._remembers(lease)):
             lease.finish()
         else:
@@ -161,6 +179,7 @@ class Queue:
             for offset in range(first, first + count):
                 if offset in self.cancelling:
                     self.cancelled.add(offset)
+                    self._over([(offset, 1)], time_us)
                     continue
                 history = self._history(lease, offset, time_us, effect.reason)
                 self.waiting[offset] = Waiting(attempt, ready_us, lease.keys.get(offset, 0), history)
@@ -177,6 +196,7 @@ class Queue:
                 waited = self.waiting.pop(offset, None)
                 if offset in self.cancelling:
                     self.cancelled.add(offset)
+                    self._over([(offset, 1)], time_us)
                     continue
                 if lease is not None:
                     history, key = self._history(lease, offset, time_us, effect.reason), lease.keys.get(offset, 0)
@@ -196,24 +216,27 @@ class Queue:
                 if dead is not None:
                     self.waiting[offset] = Waiting(0, ready_us, dead.key, dead.history)
 
-    def discarded(self, ranges: Iterable[tuple[int, int]]) -> None:
+    def discarded(self, ranges: Sequence[tuple[int, int]], time_us: int) -> None:
         """Dead records are done."""
+        self._over(ranges, time_us)
         for first, count in ranges:
             for offset in range(first, first + count):
                 self.dead.pop(offset, None)
 
-    def cancel(self, offsets: Iterable[int]) -> None:
+    def cancel(self, offsets: Iterable[int], time_us: int) -> None:
         """Nobody gets these: what is leased ends with its lease."""
         for offset in offsets:
             if self.lease_of(offset) is not None:
                 self.cancelling.add(offset)
             else:
+                self._over([(offset, 1)], time_us)
                 self.waiting.pop(offset, None)
                 self.held.pop(offset, None)
                 self.cancelled.add(offset)
 
     def forget_below(self, first: int, kept: Kept) -> None:
         """The log begins later: of records that are gone, and that no shelf has, nobody asks whether they are work."""
+        self.endings.forget_below(first)
         if self.cancelled and min(self.cancelled) < first:
             self.cancelled = {offset for offset in self.cancelled if offset >= first or kept.seq(offset)}
 
@@ -281,12 +304,12 @@ class Queue:
             self.last_us, sorted(self.cursors.items(), key=_first), [lease.dump() for lease in self.leases.values()],
             sorted(self.waiting.items(), key=_first), sorted(self.held.items()), sorted(self.dead.items(), key=_first),
             sorted(self.cancelling), sorted(self.cancelled), list(self.ended), sorted(self.progress.items()),
-            self.finals,
+            self.finals, self.endings.entries[:],
         )  # fmt: skip
 
     @classmethod
-    def load(cls, body: QueueBody) -> Queue:
-        """From a snapshot."""
+    def load(cls, body: QueueBody, first: int) -> Queue:
+        """From a snapshot of a log that begins at `first`."""
         queue = cls(body.group, parse(body.settings), body.start)
         queue.frontier, queue.last_token = body.frontier, body.last_token
         queue.paused_until_us, queue.last_us = body.paused_until_us, body.last_us
@@ -300,6 +323,7 @@ class Queue:
         queue.ended = dict.fromkeys(body.ended)
         queue.progress = dict(body.progress)
         queue.finals = body.finals
+        queue.endings = Endings(body.endings, first)
         return queue
 
 

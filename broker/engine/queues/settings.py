@@ -34,6 +34,7 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     dead_retention_s: float = 14 * DAY_S  # dead records are discarded after so long
     dead_topic: str = ""  # gets a copy of what dies, once
     carry_after_s: float = DAY_S  # what is open for longer is carried forward and holds no segment back
+    keep_finished_s: float | None = None  # what ended so long ago may go, results too; None: the topic's retention says
 
     def named(self) -> dict[str, Any]:
         """By name, as the wire carries them."""
@@ -52,6 +53,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "look_ahead": (1, 100_000),
     "dead_retention_s": (1, 100 * 366 * DAY_S),
     "carry_after_s": (1, 100 * 366 * DAY_S),
+    "keep_finished_s": (1, 100 * 366 * DAY_S),
 }
 
 

@@ -30,7 +30,7 @@ class QueueTable:
     def apply(self, effect: fx.QueueEffect, time_us: int) -> None:
         """One effect."""
         if isinstance(effect, fx.QueueSet):
-            self._set(effect)
+            self._set(effect, time_us)
         elif isinstance(effect, fx.QueueDeleted):
             self._deleted(effect.group)
         queue = self.by_name.get(effect.group)
@@ -57,13 +57,13 @@ class QueueTable:
         if self.by_name.pop(group, None) is not None and self.finals is not None:
             self.finals.dropped(group)
 
-    def _set(self, effect: fx.QueueSet) -> None:
+    def _set(self, effect: fx.QueueSet, time_us: int) -> None:
         settings = parse(effect.settings)
         known = self.by_name.get(effect.group)
         if known is None:
             self.by_name[effect.group] = Queue(effect.group, settings, effect.start)
         else:
-            known.settings = settings
+            known.set(settings, time_us)
 
     def passed_over(self, offset: int) -> None:
         """A record is void."""
@@ -85,10 +85,10 @@ class QueueTable:
         return [self.by_name[name].dump() for name in sorted(self.by_name)]
 
     @classmethod
-    def load(cls, bodies: list[QueueBody], voids: Voids) -> QueueTable:
-        """From a snapshot."""
+    def load(cls, bodies: list[QueueBody], voids: Voids, first: int) -> QueueTable:
+        """From a snapshot of a log that begins at `first`."""
         table = cls(voids)
-        table.by_name = {body.group: Queue.load(body) for body in bodies}
+        table.by_name = {body.group: Queue.load(body, first) for body in bodies}
         return table
 
 
@@ -108,7 +108,7 @@ def _apply(queue: Queue, effect: fx.QueueEffect, time_us: int) -> None:
         case fx.LeaseGranted():
             queue.granted(effect)
         case fx.TasksFinished():
-            queue.finished(effect.token, effect.ranges)
+            queue.finished(effect.token, effect.ranges, time_us)
         case fx.LeasesExtended():
             queue.extended(effect.tokens, effect.until_us, effect.progress)
         case fx.TasksReturned():
@@ -118,9 +118,9 @@ def _apply(queue: Queue, effect: fx.QueueEffect, time_us: int) -> None:
         case fx.TasksRedriven():
             queue.redriven(effect.runs)
         case fx.TasksDiscarded():
-            queue.discarded(effect.ranges)
+            queue.discarded(effect.ranges, time_us)
         case fx.TasksCancelled():
-            queue.cancel(effect.offsets)
+            queue.cancel(effect.offsets, time_us)
         case fx.FrontierMoved():
             queue.moved(effect)
         case fx.QueuePaused():

@@ -18,7 +18,7 @@ from ....storage.batch import Kind
 from ....storage.errors import Corrupt, Error, OutOfBounds
 from ....storage.finals import Final, Outcome
 from ....transport.queue_messages import AskTask, CancelTask, TaskState
-from ...errors import LimitReached, UnknownTask
+from ...errors import LimitReached, TaskForgotten, UnknownTask
 from .. import effects as fx
 from ..ledger import entry_of
 from ..ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port
@@ -232,9 +232,9 @@ class Tasks:
             raise OutOfBounds(f"record {offset} of {partition!r} is not there yet: it ends at {partition.end}")
         offset = stands_for(partition.ledger.applied, offset)
         if offset < partition.first and not partition.ledger.applied.kept.seq(offset):
-            raise UnknownTask(
-                f"record {offset} of {partition!r} is gone with what became of it: retention removed all below "
-                f"{partition.first}"
+            raise TaskForgotten(
+                f"record {offset} of {partition!r} was finished and is forgotten, its result too: retention "
+                f"(keep_finished_s of the queue, or the topic's) removed all below {partition.first}"
             )
         if offset < queue.start:
             raise UnknownTask(

@@ -9,7 +9,7 @@ Contract: looks and changes nothing. Arrays are sorted, each offset once. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,17 @@ if TYPE_CHECKING:
     from .table import QueueTable
 
 NOTHING_TAKEN = Cursor()
+
+
+class Finished(NamedTuple):
+    """What all groups of a partition are done with for longer than they want to keep it."""
+
+    below: int  # nothing below this offset ended later than that
+    is_all: bool  # it is everything, and nothing is open
+    next_us: int  # when that may change by itself
+
+
+NEVER_US = 1 << 62
 
 LOOK = 1000
 """So many stretches of records that are nobody's work are passed at once, or such records of a priority."""
@@ -103,6 +114,20 @@ def unfinished(state: PartitionState) -> np.ndarray:
     found = [open_in(queue) for queue in queues]
     found += [delayed(queue, state.shelves, state.voids, state.first) for queue in queues]
     return np.unique(np.concatenate([on_the_way(state.outbox), *found]))
+
+
+def finished_long_ago(state: PartitionState, time_us: int) -> Finished | None:
+    """What may be forgotten at a time, besides what is open or untouched; None where some group keeps it."""
+    queues = list(state.queues.by_name.values())
+    keeps = [queue.settings.keep_finished_s for queue in queues]
+    if not queues or None in keeps:
+        return None
+    keeps_us = [round(keep_s * 1e6) for keep_s in keeps if keep_s is not None]
+    ended = [queue.endings.forgettable(time_us - us, state.end) for queue, us in zip(queues, keeps_us, strict=True)]
+    nexts = [queue.endings.next_us(us) for queue, us in zip(queues, keeps_us, strict=True)]
+    below = min(ended)
+    is_all = below == state.end == untouched(state.queues, state.shelves, state.end) and not len(unfinished(state))
+    return Finished(below, is_all, min((us for us in nexts if us is not None), default=NEVER_US))
 
 
 def _keys(table: Iterable[int]) -> np.ndarray:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from datetime import UTC, datetime
 
+import penstock
 import pytest
 from penstock import Retry, Tasks
 from penstock.clients.tasks.function import ENCODING_HEADER, NAME_HEADER
@@ -82,7 +83,27 @@ def test_functions_of_one_queue_share_its_settings():
 def test_a_lease_of_the_app_is_that_of_its_queues():
     app = Tasks("mem://nowhere", lease="2s")
     app.task(name="x")(lambda: None)
-    assert app.queues["tasks"].settings == {"lease_s": 2.0}
+    assert app.queues["tasks"].wanted == {"lease_s": 2.0}
+
+
+def test_what_is_finished_is_kept_for_a_day_in_queues_that_the_app_creates():
+    with Tasks("mem://keeping") as app, penstock.connect("mem://keeping") as client:
+        app.task(queue="new", name="new")(lambda: None).send()
+        assert client.queue("new", "tasks").settings["keep_finished_s"] == 86400
+        client.create_topic("stream")
+        app.task(queue="stream", name="old")(lambda: None).send()
+        assert client.queue("stream", "tasks").settings["keep_finished_s"] is None, "others may read it"
+
+
+def test_how_long_what_is_finished_is_kept_is_said_by_app_and_queue():
+    with Tasks("mem://kept", keep="2h") as app, penstock.connect("mem://kept") as client:
+        client.create_topic("stream")
+        for queue, keep, kept_s in (("stream", None, 7200), ("short", "1m", 60), ("long", "forever", None)):
+            app.task(queue=queue, name=queue, keep=keep)(lambda: None).send()
+            assert client.queue(queue, "tasks").settings["keep_finished_s"] == kept_s
+        app.task(queue="short", name="another")(lambda: None)
+        with pytest.raises(InvalidArgument, match=r"wants keep_finished_s=120.0 of queue short, where an earlier"):
+            app.task(queue="short", name="third", keep="2m")(lambda: None)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def settled(rng: random.Random, queue: Queue, model: Model, token: int, now_us: 
     """Ack all of a lease, or have all of it tried again."""
     runs = list(queue.leases[token].runs())
     if rng.random() < 0.7:
-        queue.finished(token, [])
+        queue.finished(token, [], 0)
         return
     ready_us = now_us + rng.choice([0, 30])
     timed = [(first, count, attempt, ready_us) for first, count, attempt in runs]

@@ -18,10 +18,10 @@ def group() -> Queue:
     """Record 0 acked, 1 leased, 2 waiting, 3 dead, 4 held, 5 cancelled, 6 and 7 untouched."""
     queue = Queue("g", QueueSettings(), 0)
     queue.granted(fx.LeaseGranted("g", 1, "w", 2_000, [(0, 4, 1)], 5, held=[(4, 7)]))
-    queue.finished(1, [(0, 1)])
+    queue.finished(1, [(0, 1)], 0)
     queue.returned(fx.TasksReturned("g", 1, [(2, 1, 1, 3_000)], "slow"), NOW)
     queue.died(fx.TasksDied("g", 1, [(3, 1, 1)], "bad"), NOW)
-    queue.cancel([5])
+    queue.cancel([5], 0)
     return queue
 
 
@@ -43,8 +43,8 @@ def test_a_record_of_a_shelf_is_delayed_until_it_is_due_and_pending_until_it_is_
     queue.granted(fx.LeaseGranted("g", 2, "w", 2_000, [(11, 1, 1)], 20, [(3, 12, 0, -1)]))
     assert states() == ["delayed", "leased", "pending", "pending"]
     queue.granted(fx.LeaseGranted("g", 3, "w", 2_000, [(13, 1, 1)], 20, [(3, 12, NOW, 13)]))
-    queue.finished(2, [])
-    queue.finished(3, [])
+    queue.finished(2, [], 0)
+    queue.finished(3, [], 0)
     assert states() == ["delayed", "completed", "pending", "completed"]
 
 
@@ -52,7 +52,7 @@ def test_what_failed_before_is_told_while_it_is_leased_again():
     queue = group()
     queue.granted(fx.LeaseGranted("g", 2, "other", 9_000, [(2, 1, 2)], 5))
     queue.extended([2], 9_500, [(2, b"half")])
-    queue.cancel([2])
+    queue.cancel([2], 0)
     found = standing(queue, Shelves(), 2, NOW)
     assert (found.worker, found.attempt, found.time_us, found.progress) == ("other", 2, 9_500, b"half")
     assert (found.cancelling, found.token, found.history) == (True, 2, [(NOW, "w", "slow")])

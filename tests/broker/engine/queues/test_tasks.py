@@ -284,11 +284,11 @@ def test_a_record_before_the_start_of_the_group_is_no_task_of_it(rig: Rig, topic
     assert (answer.code, "which began at 6" in answer.message) == ("unknown_task", True)
 
 
-def test_what_retention_removed_is_unknown(rig: Rig, topic: bytes):
+def test_what_retention_removed_is_forgotten(rig: Rig, topic: bytes):
     settled(rig, topic, rig.lease(topic, most=6))
     (partition,) = rig.node._house.partitions.values()
     partition.ledger.applied.first = 3
-    assert ask(rig, topic, 2).code == "unknown_task"
+    assert ask(rig, topic, 2).code == "task_forgotten"
     assert ask(rig, topic, 3).state == "completed"
 
 
