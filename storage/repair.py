@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 
-from . import layout, lock, opening, segment
+from . import first_page, layout, lock, opening, segment
 from .accepted import Accepted, read_accepted, write_accepted
+from .errors import Corrupt
 from .files import Files
 from .index import row_of
 from .layout import DATA_START, INDEX_ROW_STRUCT, IndexRow, SegmentName
@@ -57,13 +59,13 @@ def repair(
 
     Raises:
         AlreadyOpen: a writer has the log. NewerFormat, StorageFull. Poisoned: a sync failed just now.
-        Corrupt: nothing in the directory says which log it is.
+        Corrupt: nothing says any more where the log begins.
     """
     with _locked(files, directory):
         found = verify(files, directory, progress=progress)
         repairs = _Repairs(files, directory, found, dry_run)
         if accept_loss:
-            repairs.set_aside()
+            repairs.restore()
         repairs.cut_tail()
         repairs.rebuild()
         repairs.drop_snapshots()
@@ -93,7 +95,7 @@ class _Repairs:
         self._directory = directory
         self._report = report
         self._dry_run = dry_run
-        self._unreadable = opening.find_end(files, directory).unreadable if report.segments else []
+        self._unreadable = _unreadable(files, directory) if report.segments else []
 
     def _do(self, action: str, step: Callable[[], object]) -> None:
         self.actions.append(action)
@@ -104,10 +106,33 @@ class _Repairs:
         """What is found now, which is what was found last when nothing was done."""
         return last if self._dry_run or not self.actions else verify(self._files, self._directory)
 
-    def set_aside(self) -> None:
-        """Rename segments that say nothing any more: no writer opens the log while they are in it."""
-        for path in self._unreadable:
-            self._do(f"set {path} aside as {path}{SET_ASIDE}", lambda path=path: self._rename(path))
+    def restore(self) -> None:
+        """Give segments that say nothing any more a first page again: no writer opens the log without.
+
+        Where nothing tells at which offset one begins, it is set aside.
+        """
+        files, directory = self._files, self._directory
+        if not self._unreadable:
+            return
+        names, _ = layout.live_segments(files.listdir(directory))
+        found = _collect(files, directory)
+        log_id = found.log_id or first_page.log_id_of(files, directory, names)
+        for place, name in enumerate(names):
+            path = reference(directory, name).path
+            if path not in self._unreadable:
+                continue
+            before = names[place + 1].base_seq if place + 1 < len(names) else layout.SEQ_LIMIT
+            last = found.rows.get(names[place - 1], {}).get(name.base_seq - 1) if place else None
+            start = first_page.start_of(files, directory, name, last)
+            if start is not None:
+                self._do(
+                    f"write the first page of {path} anew, which begins at offset {start.offset}",
+                    partial(first_page.write, files, directory, name, log_id, start, before),
+                )
+            elif len(self._unreadable) < len(names):
+                self._do(f"set {path} aside as {path}{SET_ASIDE}", partial(self._rename, path))
+            else:
+                raise Corrupt(f"nothing says at which offset {path} begins: restore it from a copy", path=path)
         if not self._dry_run:
             self._unreadable = []
             self._report = self.look_again(self._report)
@@ -198,6 +223,15 @@ class _Found(msgspec.Struct):
     log_id: bytes
     rows: dict[SegmentName, dict[int, IndexRow]]
     starts: dict[SegmentName, End]
+
+
+def _unreadable(files: Files, directory: str) -> list[str]:
+    """Segments that a writer needs and cannot learn anything from; all of them when none says which log it is."""
+    try:
+        return opening.find_end(files, directory).unreadable
+    except Corrupt:
+        names, _ = layout.live_segments(files.listdir(directory))
+        return [reference(directory, name).path for name in names]
 
 
 def _collect(files: Files, directory: str) -> _Found:

@@ -9,6 +9,7 @@ from penstock.broker.engine import NodeConfig
 from penstock.storage.batch import encode
 from penstock.storage.data_directory import DOUBTS
 from penstock.storage.errors import Corrupt
+from penstock.storage.repair import repair
 from penstock.transport import messages as m
 from support.core import DATA, Core
 from support.writeback import WritebackFiles
@@ -97,3 +98,24 @@ def test_a_first_segment_that_says_nothing_makes_its_partition_unavailable():
         "damaged",
         "ok",
     ]
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+def test_repair_brings_every_partition_back(snapshots: bool):
+    whole = filled(snapshots=snapshots)
+    for path, files in damaged(whole):
+        for directory in sorted({each.rpartition("/")[0] for each in files.contents if each.endswith(".segment")}):
+            repair(files, directory, now_us=1, accept_loss=True)
+        core = Core(files)
+        assert core.node.unavailable == {}, path
+        listed = core.ask(lambda request: m.ListTopics(request, []))
+        if path.startswith(f"{DATA}/metadata/") and len(listed.topics) < 2:
+            continue  # what the metadata log and its snapshots do not hold any more is accepted as lost
+        for topic in listed.topics:
+            (partition,) = topic.partitions
+            answer = produce(core, topic.topic)
+            assert isinstance(answer, m.Produced), (path, answer)
+            assert answer.offset == partition.end, path
+        core.close()
+        again = Core(files)
+        assert again.node.unavailable == {}, path

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from penstock.storage import layout, lock
 from penstock.storage.batch import encode
-from penstock.storage.errors import AlreadyOpen
+from penstock.storage.errors import AlreadyOpen, Corrupt
 from penstock.storage.log import LogWriter
 from penstock.storage.promises import Promises
 from penstock.storage.repair import repair
 from penstock.storage.scan import Good, scan
 from penstock.storage.verify import verify
-from support.logs import Built, add_snapshots, build, content, put
+from support.logs import LOG_ID, Built, add_snapshots, build, content, put
 
 NOW = 1_800_000_000_000_000
 
@@ -121,6 +121,72 @@ def test_damage_is_left_alone_unless_its_loss_is_accepted() -> None:
     assert goods(built) == [1, 3]
     assert repair(built.files, "/log", now_us=NOW, accept_loss=True).actions == []
     assert append_one(built) == 6
+
+
+def zero_first_page(built: Built, which: int) -> None:
+    """The header, both marks and the header of the first batch."""
+    edit(built, built.segment_path(which), 0, bytes(layout.DATA_START + 128))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("shape", [[(2, 0, 1), (3, 1, 2)], [(2, 0, 1), (3, 1, 2), (1,)]])
+def test_a_first_page_is_written_anew_and_only_the_batch_behind_it_is_lost(
+    which: int, shape: list[tuple[int, ...]]
+) -> None:
+    built = build(shape=shape)
+    zero_first_page(built, which)
+    lost = built.names[which].base_seq
+    if which == 0:
+        with pytest.raises(Corrupt, match="accept-loss"):
+            append_one(built)
+    done = repair(built.files, "/log", now_us=NOW, accept_loss=True)
+    assert done.after.ok
+    assert goods(built) == [seq for seq in built.batches if seq != lost]
+    assert append_one(built) == built.end.offset
+    assert verify(built.files, "/log").ok
+
+
+@pytest.mark.parametrize("length", [0, 63, layout.DATA_START])
+def test_a_log_of_which_nothing_is_left_goes_on_at_the_offset_that_its_index_names(length: int) -> None:
+    built = build(shape=[(2, 0, 1)])
+    put(built.files, built.segment_path(), content(built.files, built.segment_path())[:length])
+    if length:
+        edit(built, built.segment_path(), 0, bytes(length))
+    with pytest.raises(Corrupt, match="no segment in /log"):
+        append_one(built)
+    done = repair(built.files, "/log", now_us=NOW, accept_loss=True)
+    assert "accept the loss of offsets 0 to 2" in done.actions
+    assert append_one(built) == 3
+    assert LogWriter.open("/log", files=built.files, promises=Promises("/p", built.files)).log_id == LOG_ID
+    assert goods(built) == [4]
+
+
+def test_a_log_without_segments_and_indexes_that_say_anything_begins_anew() -> None:
+    built = build(shape=[(2, 0, 1)])
+    put(built.files, built.segment_path(), b"")
+    put(built.files, built.index_path(), b"")
+    assert repair(built.files, "/log", now_us=NOW, accept_loss=True).after.ok
+    assert append_one(built) == 0
+
+
+def test_a_segment_of_which_nothing_says_where_it_begins_is_set_aside_or_refused() -> None:
+    built = build(shape=[(2, 0, 1), (3, 1), (1,)])
+    for which in (0, 2):
+        for path in (built.segment_path(which), built.index_path(which)):
+            built.files.unlink(path)
+    put(built.files, built.index_path(1), b"")
+    zero_first_page(built, 1)
+    before = content(built.files, built.segment_path(1))
+    with pytest.raises(Corrupt, match="restore it from a copy"):
+        repair(built.files, "/log", now_us=NOW, accept_loss=True)
+    assert content(built.files, built.segment_path(1)) == before
+    add_snapshots(built, 6)
+    beside = build(built.files, "/other", shape=[(2, 0, 1), (3, 1), (1,)])
+    for path in (beside.segment_path(2), beside.index_path(2)):
+        built.files.rename(path, path.replace("/other", "/log"))
+    done = repair(built.files, "/log", now_us=NOW, accept_loss=True)
+    assert f"set {built.segment_path(1)} aside as {built.segment_path(1)}.lost" in done.actions
+    assert append_one(built) == 8
 
 
 def test_a_rebuilt_index_has_no_row_for_what_is_damaged() -> None:

@@ -1,0 +1,98 @@
+"""The first page of a segment that says nothing any more, made up from what else knows.
+
+Idea: where a segment begins is known from seq 1, from its index, or from the batch before it; how far it was durable
+from the last good batch that is found in it, or from the last row of its index. With a header and a mark that say so
+the segment is one with damage, like any other: what is good in it is read, and what is missing is known by number.
+
+Contract: only the first page is written. An index is believed as far as its rows follow each other.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from . import layout, segment, snapshots
+from .files import Files
+from .layout import DATA_START, INDEX_HEADER_BYTES, INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow, SegmentName
+from .recovery import NOTHING, End
+from .segment import reference
+from .segment_reader import SegmentReader
+
+
+def log_id_of(files: Files, directory: str, names: list[SegmentName]) -> bytes:
+    """The id of a log whose segments do not say it: from an index, or a snapshot, or a fresh one."""
+    for name in names:
+        found = _index_header(files, directory, name)
+        if found is not None:
+            return found
+    for each in snapshots.scan(files, directory):
+        if each.problem is None:
+            return snapshots.load(files, directory, each.name).log_id
+    return uuid.uuid4().bytes
+
+
+def start_of(files: Files, directory: str, name: SegmentName, last: IndexRow | None) -> End | None:
+    """Where a segment begins; `last` is the row of the batch before it, if that is known. None when nothing says."""
+    if name.base_seq == 1:
+        return NOTHING
+    if last is not None:
+        return End(name.base_seq - 1, DATA_START, last.end_offset, last.header_checksum, last.append_time_us, last.term)
+    rows = _rows(files, directory, name)
+    if not rows:
+        return None
+    return End(name.base_seq - 1, DATA_START, rows[0].base_offset, 0, rows[0].append_time_us, rows[0].term)
+
+
+def write(files: Files, directory: str, name: SegmentName, log_id: bytes, start: End, before: int) -> None:
+    """Give a segment from `start` to before seq `before` its first page. Raises OSError, StorageFull."""
+    file = files.open(reference(directory, name).path, write=True)
+    try:
+        file.allocate(DATA_START)
+        file.pwritev([bytes(DATA_START)], 0)
+        file.pwritev([layout.encode_segment_header(start.header(log_id, name.generation))], 0)
+        found = _last(files, directory, name, before)
+        if found is not None:
+            seq, row = found
+            segment.write_mark(file, layout.mark_from_row(log_id, layout.word(name.generation, seq), row))
+        file.sync()
+    finally:
+        file.close()
+
+
+def _last(files: Files, directory: str, name: SegmentName, before: int) -> tuple[int, IndexRow] | None:
+    """Seq and row of the last batch that is there, or was."""
+    reader = SegmentReader(files, directory, name, mapped=False)
+    try:
+        good = [found for found in reader.found() if found[0] < before]
+    finally:
+        reader.close()
+    rows = list(enumerate(_rows(files, directory, name), name.base_seq))
+    return max([*good[-1:], *rows[: before - name.base_seq][-1:]], default=None)
+
+
+def _index_header(files: Files, directory: str, name: SegmentName) -> bytes | None:
+    """The log that the index of a segment names; None when it is missing or another's."""
+    path = reference(directory, name).index_path
+    if not files.exists(path):
+        return None
+    file = files.open(path)
+    try:
+        found = layout.decode_index_header(file.pread(INDEX_HEADER_BYTES, 0))
+    finally:
+        file.close()
+    return found[0] if found is not None and (found[2], found[1]) == name else None
+
+
+def _rows(files: Files, directory: str, name: SegmentName) -> list[IndexRow]:
+    """The rows of an index from the first on, as far as each begins where the one before ends."""
+    if _index_header(files, directory, name) is None:
+        return []
+    data = files.read(reference(directory, name).index_path)[INDEX_HEADER_BYTES:]
+    rows: list[IndexRow] = []
+    for place in range(0, len(data) - INDEX_ROW_BYTES + 1, INDEX_ROW_BYTES):
+        row = IndexRow(*INDEX_ROW_STRUCT.unpack_from(data, place))
+        position = rows[-1].end_position if rows else DATA_START
+        if row.position != position or not row.batch_bytes or (rows and row.base_offset != rows[-1].end_offset):
+            break
+        rows.append(row)
+    return rows
