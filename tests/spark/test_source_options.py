@@ -11,7 +11,7 @@ from penstock.spark.options import describe, options_of, read_options
 from penstock.spark.source_options import SourceOptions, batch_options, stream_options
 from support.sources import ROOT
 
-PAGE = ROOT / "spark/README.md"
+PAGE = ROOT / "docs/spark.md"
 
 READ: dict[str, tuple[str, str, object]] = {
     "subscribe": ("a, b", "subscribe", ("a", "b")),

@@ -8,7 +8,7 @@ from penstock.spark.options import describe
 from penstock.spark.sink.options import SinkOptions, sink_options
 from support.sources import ROOT
 
-WRITING = (ROOT / "spark/README.md").read_text().partition("\n## Writing")[2].partition("\n## ")[0]
+WRITING = (ROOT / "docs/spark.md").read_text().partition("\n## Writing")[2].partition("\n## ")[0]
 
 
 def test_exactly_once_is_what_one_gets():
