@@ -1,6 +1,7 @@
 """The documents are true: examples run, links lead somewhere, commands and options exist.
 
-Code blocks marked `python` and `sh` in README.md are promises, executed as they stand; indented ones are pictures.
+Code blocks marked `python` in README.md and docs/, and `sh` in README.md, are executed as they stand; indented ones are
+pictures.
 """
 
 from __future__ import annotations
@@ -22,8 +23,13 @@ from support.sources import ROOT, walk_files
 
 PAGES = list(walk_files(".md"))
 README = ROOT / "README.md"
-SAID = ["UA 1545", "mails-0-2 no address dead since", "[b'12 EUR', b'3 EUR', b'4 EUR']", "{0: (0, 0), 1: (1000, 1)}"]
-"""By each example of the README that needs no broker, among other things."""
+SAID = {
+    "README.md": "UA 1545",
+    "queues.md": "mails-0-2 no address dead since",
+    "ranges.md": "{0: (0, 0), 1: (1000, 1)}",
+    "transactions.md": "[b'12 EUR', b'3 EUR', b'4 EUR']",
+}
+"""By the example of each page that needs no broker, among other things."""
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -62,18 +68,27 @@ def short_directory() -> Iterator[str]:
         yield directory
 
 
-def examples() -> tuple[str, list[str]]:
-    """The module with the task functions, and those that run alone."""
-    found = blocks(README, "python")
-    (tasks,) = [example for example in found if "penstock.Tasks()" in example]
-    return tasks, [example for example in found if example != tasks]
+def tasks() -> str:
+    """The module with the task functions."""
+    (found,) = [example for example in blocks(README, "python") if "penstock.Tasks()" in example]
+    return found
 
 
-@pytest.mark.parametrize(("example", "says"), list(zip(examples()[1], SAID, strict=True)))
-def test_the_python_examples_run_as_printed(example, says, short_directory):
+def examples() -> list[tuple[str, str]]:
+    """Those that run alone, with the names of their pages."""
+    pages = [README, *sorted((ROOT / "docs").glob("*.md"))]
+    return [(page.name, example) for page in pages for example in blocks(page, "python") if example != tasks()]
+
+
+def test_each_page_with_an_example_says_what_it_prints():
+    assert sorted(name for name, _ in examples()) == sorted(SAID)
+
+
+@pytest.mark.parametrize(("page", "example"), examples())
+def test_the_python_examples_run_as_printed(page, example, short_directory):
     done = run([sys.executable, "-c", example], short_directory)
     assert done.returncode == 0, done.stdout
-    assert says in done.stdout
+    assert SAID[page] in done.stdout
 
 
 @contextmanager
@@ -105,7 +120,7 @@ def test_the_quick_start_runs_as_printed(short_directory):
 
 
 def test_the_worker_runs_as_printed(short_directory):
-    (Path(short_directory) / "notices.py").write_text(examples()[0])
+    (Path(short_directory) / "notices.py").write_text(tasks())
     with serving(short_directory):
         done = run(["bash", "-euc", blocks(README, "sh")[2]], short_directory)
     assert done.returncode == 0, done.stdout
