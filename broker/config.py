@@ -30,7 +30,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     node_id: str = ""  # the node the directory must belong to; "" takes any
     insecure: bool = False  # allow tcp addresses that other machines can reach, without authentication
     board_rows: int = 8192  # most partitions; 256 bytes each in /dev/shm
-    mapped_readers: int = 256  # most mapped readers that can be woken
+    mapped_readers: int = 256  # most mapped readers at once; 64 bytes each on the board
     limit_files: int = 0  # most open files of each process; 0: the hard limit that the process was started with
     drain_s: float = 30.0  # SIGTERM: how long the broker may take to end in good order
     keeper_timeout_s: float = 30.0  # a keeper that syncs nothing for so long is replaced

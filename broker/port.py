@@ -1,4 +1,4 @@
-"""The port of a broker process: answers and deliveries over its sockets, wake-ups over semaphores.
+"""The port of a broker process: answers and deliveries over its sockets, wake-ups over the board.
 
 Idea: one socket per address the broker listens on, so that a delivery's own endpoint can be opened on the
 interface its client came through. A peer is (which server, identity).
@@ -120,7 +120,7 @@ class SocketPort:
 
     # -- mapped readers ---------------------------------------------------------------------------
 
-    def open_wake(self, session: int) -> tuple[str, int]:
+    def open_wake(self, session: int) -> int:
         return self._wakes.open(session)
 
     def wake(self, session: int) -> None:

@@ -106,7 +106,7 @@ class AsyncDriver:
             self._waiters.discard(waiter)
 
     async def _sleep_beside(self, waiter: asyncio.Future[None], pause: Pause, seconds: float) -> None:
-        """Wait for the channel on the loop and for a semaphore in a thread, whichever comes first."""
+        """Wait for the channel on the loop and for a sleeper in a thread, whichever comes first."""
         assert pause.sleeper is not None, "there is something to sleep on"
         limit = min(max(seconds, 0.0), WAIT_MAX_S)
         sleeping = self._loop.run_in_executor(self._threads(), pause.sleeper.sleep, limit)

@@ -213,7 +213,7 @@ class DirectoryChannel:
             assignments.append(Assignment(partition.partition, 1, offset, 0))
         self._session += 1
         self._sessions[self._session] = {a.partition: a.epoch for a in assignments}
-        return Joined(asked.request, self._session, "", "", -1, assignments)
+        return Joined(asked.request, self._session, "", -1, assignments)
 
     def _seek(self, asked: SeekTo) -> Answer:
         epochs = self._sessions[asked.session]

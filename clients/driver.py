@@ -171,7 +171,7 @@ class Driver:
             self._followers -= 1
 
     def _sleep(self, sleeper: Sleeper, until: float) -> None:
-        """Wait for a semaphore. What arrives or is due is the pump's: waking up does not wait for it."""
+        """Wait for a sleeper. What arrives or is due is the pump's: waking up does not wait for it."""
         if self.pump_idle:
             self.need_pump()
         timeout = min(max(until - self.connection.clock(), 0.0), WAIT_MAX_S)

@@ -62,8 +62,8 @@ class LocalPort:
     def close_delivery(self, session: int) -> None:
         """There is none."""
 
-    def open_wake(self, session: int) -> tuple[str, int]:
-        return "", -1
+    def open_wake(self, session: int) -> int:
+        return -1
 
     def wake(self, session: int) -> None:
         """Mapped readers of this process look by themselves."""

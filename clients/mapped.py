@@ -1,6 +1,6 @@
 """Mapped delivery: a consumer that reads the broker's files itself.
 
-    set the slot -> look once more -> sleep on the semaphore         (the broker posts only where a slot is set)
+    raise the slot -> look once more -> sleep on it         (the broker wakes only where a slot is raised)
 
 Idea: the board says how far each partition is committed; whatever lies below is mapped and handed on without a
 copy and without asking. The broker assigns partitions and keeps cursors as for any other member. A watch says
@@ -28,10 +28,10 @@ from ..storage.layout import log_number
 from ..storage.reader import Cursor, LogReader
 from ..storage.segment_reader import SegmentCache
 from .errors import MappedUnavailable
-from .semaphore import Semaphore
 from .watch import Blind, Watch, watch
 
 if TYPE_CHECKING:
+    from ..storage.futex import Futex
     from ..transport.consumer_session import ConsumerSession, Delivery, PartitionView
     from ..transport.messages import Joined, Partition, Topic, Welcome
 
@@ -39,7 +39,7 @@ CHUNK_BYTES = 8 << 20
 """Looked at in one go; nothing is copied, and what is checked is checked when it is handed out."""
 
 POLL_S = 0.002
-"""How often a reader without a semaphore looks."""
+"""How often a reader looks that has no slot on a board to sleep on."""
 
 OPEN_SEGMENTS = 64
 """Segments that one session keeps open, two descriptors each. Every mapping in use has one more."""
@@ -197,53 +197,50 @@ class MappedSource:
 
 
 class SlotWaiter:
-    """A slot on a broker's board and its semaphore. Closed only when nobody sleeps on it any more."""
+    """A slot on a broker's board. The board is closed when no thread sleeps any more."""
 
-    def __init__(self, board: Board, slot: int, semaphore: Semaphore) -> None:
+    def __init__(self, board: Board, slot: Futex) -> None:
         self._board = board
-        self._slot = board.slot_words(slot)
-        self._semaphore = semaphore
+        self._slot = slot
         self._guard = threading.Lock()
         self._sleepers = 0
+        self._woken = False  # by this process: a sleep that comes a moment later is over too
         self._closed = False
 
     def sleep(self, seconds: float, watch: Watch) -> None:
-        """Until the broker posts, unless something was committed since `watch` told what moved."""
+        """Until the broker wakes its readers, unless something was committed since `watch` told what moved."""
         with self._guard:
-            if self._closed:
+            if self._woken or self._closed:
+                self._woken = self._sleepers > 0
                 return
             self._sleepers += 1
-            # Releasing the lock is a fence: the flag is seen before the words are looked at again.
-            self._slot[0] = 1
         try:
-            if watch.still():
-                self._semaphore.sleep(seconds)
+            self._slot.sleep(seconds, lambda: not (self._woken or self._closed) and watch.still())
         finally:
-            self._slot[0] = 0
             with self._guard:
                 self._sleepers -= 1
-                if self._closed:
+                if not self._sleepers:
+                    self._woken = False
                     self._release()
 
     def wake(self) -> None:
         """End a sleep."""
         with self._guard:
             if not self._closed:
-                self._semaphore.post()
+                self._woken = True
+                self._slot.wake_all()
 
     def close(self) -> None:
         """Let go, now or when the last sleeper is back. Repeating it does nothing."""
-        self.wake()
         with self._guard:
             if not self._closed:
                 self._closed = True
+                self._slot.wake_all()
                 self._release()
 
     def _release(self) -> None:
         """Lock held."""
         if self._closed and not self._sleepers:
-            self._semaphore.close()
-            self._slot.release()
             self._board.close()
 
 
@@ -304,13 +301,10 @@ def board_source(welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource
     """
     _check_local(welcome)
     try:
-        board = Board.attach(welcome.board, write=bool(joined.semaphore))
-        waiter = None
-        if joined.semaphore:
-            waiter = SlotWaiter(board, joined.slot, Semaphore(joined.semaphore))
+        board, slot = Board.attach_slot(welcome.board, joined.slot)
     except (Error, OSError) as error:
         raise _no_board(welcome, error) from error
-    return MappedSource(topic, BoardLogs(board), waiter)
+    return MappedSource(topic, BoardLogs(board), SlotWaiter(board, slot))
 
 
 def board_logs(welcome: Welcome) -> BoardLogs:

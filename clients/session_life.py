@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from ..broker.errors import SessionReplaced, UnknownTopic
+from ..broker.errors import LimitReached, SessionReplaced, UnknownTopic
 from ..storage.errors import Error
 from ..transport.consumer_session import ConsumerSession, Delivery
 from ..transport.errors import DeliveryGap
@@ -192,6 +192,8 @@ class SessionLife:
             self._endpoint = joined.endpoint
 
     def _not_joined(self, failure: Failure) -> None:
+        if failure.code == LimitReached.code and self.delivery == "mapped" and self.fall_back():
+            return
         if failure.retry:
             self._backoff_s = min(max(2 * self._backoff_s, REJOIN_MIN_S), REJOIN_MAX_S)
             self._join_at = self._connection.clock() + self._backoff_s
@@ -328,7 +330,5 @@ class SessionLife:
 
 def _check_worth_mapping(joined: Joined) -> None:
     """Raise MappedUnavailable when another way is better, as far as a session knows that."""
-    if not joined.semaphore:
-        raise MappedUnavailable("all of the broker's places for mapped readers are taken: this one would poll")
     if len(joined.assignments) > MAPPED_PARTITIONS:
         raise MappedUnavailable(f"{len(joined.assignments)} partitions are many to map, over {MAPPED_PARTITIONS}")

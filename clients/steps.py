@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Sleeper(Protocol):
-    """Another thing than the connection to wait for: a mapped reader's semaphore."""
+    """Another thing than the connection to wait for: a mapped reader's slot on the board."""
 
     def sleep(self, seconds: float) -> None:
         """Block this thread until woken, at most `seconds`. Called without the client's lock."""

@@ -2,8 +2,9 @@
 
 Idea: one row of 64-bit words per partition (`board_row.py`). Every word has one writer and is stored
 with one aligned 8-byte store, so a reader sees either the old or the new value and needs no lock.
-A 4096-byte header, the rows (four cache lines each: broker, keeper, replica, reserved), then the
-waiter slots (one cache line each).
+A 4096-byte header, the rows (four cache lines each: broker, keeper, replica, reserved), then, on pages of
+their own, the slots of mapped readers (one cache line each): a reader may write the page of its slot, and no
+other.
 
 Contract: the block is re-initialised in place (epoch odd while that goes on, even when it is done) and
 never unlinked under its readers without being retired first (epoch odd for good, owner 0).
@@ -29,17 +30,18 @@ from .board_row import (
     HEADER_WORD,
     MAGIC,
     ROW,
-    ROW_BYTES,
     ROW_WORD,
     ROW_WORDS,
     SLOT,
     SLOT_BYTES,
-    SLOT_WORDS,
     VERSION,
     Level,
     Row,
+    slots_place,
+    total_bytes,
 )
 from .errors import BoardUnavailable, NewerFormat
+from .futex import WORD_BYTES, Futex
 from .layout import split, word
 
 __all__ = ["BOARD_HEADER", "ROW", "SLOT", "Board", "Level", "Row", "boot_id", "is_alive", "split", "word"]
@@ -77,7 +79,8 @@ class Board:
             StorageFull: no space for it; the message says how much is needed.
             BoardUnavailable: no shared memory on this machine and no `file` to use instead.
         """
-        size = _total_bytes(rows, slots)
+        assert rows > 0, f"a board of {rows} rows"
+        size = total_bytes(rows, slots)
         if name is None and file is not None:
             return cls._create_at(str(Path(file).absolute()), rows, slots, size, mode)
         try:
@@ -90,7 +93,7 @@ class Board:
     @classmethod
     def private(cls, rows: int, *, slots: int = DEFAULT_SLOTS) -> Board:
         """A board in this process's own memory, with the same rows and rules."""
-        buffer = bytearray(_total_bytes(rows, slots))
+        buffer = bytearray(total_bytes(rows, slots))
         _initialise(memoryview(buffer).cast("Q"), rows, slots)
         return cls(buffer, "")
 
@@ -109,8 +112,33 @@ class Board:
         return cls(mapping, name)
 
     @classmethod
+    def attach_slot(cls, name: str, index: int) -> tuple[Board, Futex]:
+        """As `attach`, to read, with one of the board's slots to sleep on: writable, as nothing else of it is.
+
+        Raises:
+            BoardUnavailable: as `attach`, or there is no such slot, or this machine has no futexes.
+            NewerFormat: a newer penstock made it.
+        """
+        descriptor = shared_block.open_block(name, write=True)
+        try:
+            size = os.fstat(descriptor).st_size
+            mapping = _map(os.dup(descriptor), size, mmap.ACCESS_READ)
+            _check(memoryview(mapping).cast("Q"), name)
+            board = cls(mapping, name)
+            if not 0 <= index < board.slot_count:
+                raise BoardUnavailable(f"board {name} has {board.slot_count} slots, and none with number {index}")
+            place = slots_place(board.rows) + index * SLOT_BYTES
+            page = place // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+            length = min(size - page, mmap.ALLOCATIONGRANULARITY)
+            own = mmap.mmap(descriptor, length, access=mmap.ACCESS_WRITE, offset=page)
+        finally:
+            os.close(descriptor)
+        return board, Futex(memoryview(own)[place - page : place - page + WORD_BYTES])
+
+    @classmethod
     def _create_at(cls, name: str, rows: int, slots: int, size: int, mode: int) -> Board:
-        if shared_block.size_of(name) not in (0, size):
+        found = shared_block.size_of(name)
+        if found and (found != size or _shape_of(name) != (rows, slots)):
             _retire_other(name)
         mapping = _map(shared_block.reserve(name, size, mode), size, mmap.ACCESS_WRITE)
         _initialise(memoryview(mapping).cast("Q"), rows, slots)
@@ -142,28 +170,11 @@ class Board:
         flat = np.frombuffer(self._buffer, "<u8", self.rows * ROW_WORDS, HEADER_BYTES)
         return flat.reshape(self.rows, ROW_WORDS)[:, ROW_WORD[field]]
 
-    def slot(self, index: int) -> int:
-        """A waiter's flag: not 0 while its reader sleeps on the semaphore."""
-        return self._words[self._slot_place(index)]
-
-    def set_slot(self, index: int, value: int) -> None:
-        """Raise or lower a waiter's flag (needs a board attached with `write`)."""
-        self._words[self._slot_place(index)] = value
-
-    def slot_words(self, index: int) -> memoryview:
-        """A waiter's words as a view, its flag first: keep it, it costs nothing."""
-        start = self._slot_place(index)
-        return self._words[start : start + SLOT_WORDS]
-
-    def slots(self) -> NDArray[np.uint64]:
-        """All waiters' flags as a live array."""
-        start = HEADER_BYTES + self.rows * ROW_BYTES
-        flat = np.frombuffer(self._buffer, "<u8", self.slot_count * SLOT_WORDS, start)
-        return flat.reshape(self.slot_count, SLOT_WORDS)[:, 0]
-
-    def _slot_place(self, index: int) -> int:
+    def slot(self, index: int) -> Futex:
+        """What one mapped reader sleeps on (needs a board that may be written)."""
         assert 0 <= index < self.slot_count, f"slot {index} of a board of {self.slot_count} slots"
-        return (HEADER_BYTES + self.rows * ROW_BYTES) // 8 + index * SLOT_WORDS
+        place = slots_place(self.rows) + index * SLOT_BYTES
+        return Futex(memoryview(self._buffer)[place : place + WORD_BYTES])
 
     def retire(self) -> None:
         """Say for good that this board is over, then remove its name. Readers keep their mapping."""
@@ -181,11 +192,6 @@ class Board:
             except BufferError:
                 # A row or an array still points into it: the last of them unmaps it.
                 return
-
-
-def _total_bytes(rows: int, slots: int) -> int:
-    assert rows > 0, f"a board of {rows} rows"
-    return HEADER_BYTES + rows * ROW_BYTES + slots * SLOT_BYTES
 
 
 def _initialise(words: memoryview, rows: int, slots: int) -> None:
@@ -223,7 +229,7 @@ def _check(words: memoryview, name: str) -> None:
         raise BoardUnavailable(f"{name} is not a penstock board (magic {header['magic']:#x})")
     if header["version"] > VERSION:
         raise NewerFormat(f"board {name} has version {header['version']}, this penstock knows {VERSION}: upgrade it")
-    needed = HEADER_BYTES + header["rows"] * ROW_BYTES + header["slots"] * SLOT_BYTES
+    needed = total_bytes(header["rows"], header["slots"])
     if len(words) * 8 < needed:
         raise BoardUnavailable(f"board {name} has {len(words) * 8} bytes where its header asks for {needed}")
 
@@ -257,6 +263,13 @@ def _map(descriptor: int, size: int, access: int) -> mmap.mmap:
         raise BoardUnavailable(f"the board cannot be mapped: {error.strerror}") from error
     finally:
         os.close(descriptor)
+
+
+def _shape_of(name: str) -> tuple[int, int]:
+    """Rows and slots of a block: readers of the board before may still write where their slots were."""
+    mapping = _map(shared_block.open_block(name, write=False), HEADER_BYTES, mmap.ACCESS_READ)
+    with memoryview(mapping) as raw, raw.cast("Q") as words:
+        return words[HEADER_WORD["rows"]], words[HEADER_WORD["slots"]]
 
 
 def _retire_other(name: str) -> None:

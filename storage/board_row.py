@@ -23,6 +23,7 @@ VERSION = 1
 HEADER_BYTES = 4096
 ROW_BYTES = 256
 SLOT_BYTES = 64
+SLOTS_ALIGNMENT = 64 << 10  # the largest pages of the machines we know: slots are on pages of their own
 DEFAULT_SLOTS = 64
 
 _LINE = 64
@@ -49,7 +50,7 @@ ROW = np.dtype(
         "itemsize": ROW_BYTES,
     }
 )
-SLOT = np.dtype({"names": ["waiting", "pid"], "formats": ["<u8", "<u8"], "offsets": [0, 8], "itemsize": SLOT_BYTES})
+SLOT = np.dtype({"names": ["waiting"], "formats": ["<u4"], "offsets": [0], "itemsize": SLOT_BYTES})
 assert (BOARD_HEADER.itemsize, ROW.itemsize, SLOT.itemsize) == (HEADER_BYTES, ROW_BYTES, SLOT_BYTES)
 
 
@@ -61,7 +62,16 @@ def _places(layout: np.dtype) -> dict[str, int]:
 HEADER_WORD = _places(BOARD_HEADER)
 ROW_WORD = _places(ROW)
 ROW_WORDS = ROW_BYTES // 8
-SLOT_WORDS = SLOT_BYTES // 8
+
+
+def slots_place(rows: int) -> int:
+    """Where the slots of a board begin."""
+    return -(-(HEADER_BYTES + rows * ROW_BYTES) // SLOTS_ALIGNMENT) * SLOTS_ALIGNMENT
+
+
+def total_bytes(rows: int, slots: int) -> int:
+    """The size of a board."""
+    return slots_place(rows) + slots * SLOT_BYTES if slots else HEADER_BYTES + rows * ROW_BYTES
 
 
 class Level(IntEnum):

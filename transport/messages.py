@@ -306,8 +306,7 @@ class Joined(Message, tag=33, frozen=True):
     request: Count
     session: Count
     endpoint: str  # connect a PULL here; "" when batches come over this socket or not at all
-    semaphore: str  # mapped: posted when the end moves while `slot` on the board says waiting
-    slot: Int64
+    slot: Int64  # mapped: what to sleep on, on the board; -1 without one
     assignments: list[Assignment]
 
 

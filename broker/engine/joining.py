@@ -134,19 +134,19 @@ class Joining:
 
     def _open(self, peer: Peer, topic: Topic, message: Join, now: Now) -> Session:
         id_ = self._sessions.new_id()
-        endpoint, semaphore, slot, delivery = "", "", -1, message.delivery
+        endpoint, slot, delivery = "", -1, message.delivery
         if delivery == PUSH:
             endpoint = self._port.open_delivery(id_)
             delivery = PUSH if endpoint else CONTROL
         elif delivery == MAPPED:
-            semaphore, slot = self._port.open_wake(id_)
+            slot = self._port.open_wake(id_)
         outlet = Outlet(id_, self._config.chunk_bytes, message.credit_bytes, message.credit_records)
         session = Session(id_, peer, topic, outlet, self._agenda, delivery=delivery)
         session.group, session.member, session.start = message.group, message.member, message.start
         lowest, highest = self._config.session_timeout_min_s, self._config.session_timeout_max_s
         session.timeout_s = min(max(message.session_timeout_ms / 1000, lowest), highest)
         session.seen_s = now.monotonic_s
-        session.joining = Joined(message.request, id_, endpoint, semaphore, slot, [])
+        session.joining = Joined(message.request, id_, endpoint, slot, [])
         self._sessions.by_id[id_] = session
         return session
 

@@ -80,16 +80,16 @@ class Port(Protocol):
         """Close the session's endpoint and drop what it holds. Called once per opened one."""
         ...
 
-    def open_wake(self, session: int) -> tuple[str, int]:
-        """A (semaphore name, board slot) for one "mapped" session; ("", -1) where there is none."""
+    def open_wake(self, session: int) -> int:
+        """A slot on the board for one "mapped" session; -1 where readers look by themselves. Raises LimitReached."""
         ...
 
     def wake(self, session: int) -> None:
-        """The end offset of a partition of this mapped session moved: post its semaphore if its slot says waiting."""
+        """The end offset of a partition of this mapped session moved: wake its reader if that sleeps."""
         ...
 
     def close_wake(self, session: int) -> None:
-        """Give the slot and the semaphore back. Called once per opened one."""
+        """Give the slot back. Called once per opened one."""
         ...
 
     def read(

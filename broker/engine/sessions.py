@@ -115,9 +115,7 @@ class Session:
             if self.awaited:
                 return
             joined, self.joining = self.joining, None
-            port.reply(
-                self.peer, Joined(joined.request, self.id, joined.endpoint, joined.semaphore, joined.slot, given)
-            )
+            port.reply(self.peer, Joined(joined.request, self.id, joined.endpoint, joined.slot, given))
             given = []
         if given or revoked:
             port.reply(self.peer, Assigned(self.id, given, revoked))

@@ -20,7 +20,7 @@ import posix_ipc
 import zmq
 from penstock.storage.batch import encode
 
-from . import unix_sockets
+from . import unix_sockets, wakeups
 
 PATIENCE_S = 30
 """How long a role that is woken in no other way waits for the other side."""
@@ -144,6 +144,23 @@ def semaphore(name: str, shared: str, rounds: str) -> None:
         until_closed()
 
 
+def futex(shared: str, rounds: str) -> None:
+    """Sleep on the word behind the stamp, as mapped readers do; print how old the stamp was each time."""
+    with mmap.mmap(int(shared), mmap.PAGESIZE) as memory, memoryview(memory).cast("q") as stamp:
+        slot = wakeups.slot_behind(memory)
+        ready()
+        ages, last = [], 0
+        for _ in range(int(rounds)):
+            while stamp[0] == last:
+                slot.sleep(PATIENCE_S, lambda seen=last: stamp[0] == seen)
+            last = stamp[0]
+            ages.append(time.perf_counter_ns() - last)
+            stamp[1] = last
+        tell_ages(ages)
+        until_closed()
+        del slot
+
+
 def eventfd(there: str, back: str, rounds: str) -> None:
     """Answer each event with one; the alarm ends a wait for a process that is gone."""
     signal.alarm(PATIENCE_S)
@@ -194,7 +211,7 @@ ROLES = {
     for role in (
         router, push, one_way,
         unix_acknowledge, unix_deliver, unix_one_way, unix_echo, unix_drain,
-        semaphore, eventfd, reader,
+        semaphore, futex, eventfd, reader,
     )
 }  # fmt: skip
 

@@ -106,6 +106,7 @@ def _in_turn_and_paced(lab: Lab) -> Iterator[Latency]:
         ("bare Unix socket, ping-pong of 100 B", back_to_back, partial(unix_sockets.ping_pong_ns, often)),
         ("eventfd, there and back", back_to_back, partial(wakeups.eventfd_ns, often)),
         ("semaphore wake-up, one way", a_ms_apart, partial(wakeups.semaphore_ages_ns, paced)),
+        ("futex wake-up, one way", a_ms_apart, partial(wakeups.futex_ages_ns, paced)),
         ("bare Unix socket, one way", a_ms_apart, partial(unix_sockets.one_way_ages_ns, paced)),
         ("bare ZeroMQ over ipc, one way", a_ms_apart, partial(zeromq.one_way_ages_ns, paced)),
     ):

@@ -67,7 +67,7 @@ def test_fetched_batches_are_gone_before_another_peers_answer_too(port, server):
 
 def test_a_delivery_does_not_overtake_what_its_own_peer_was_told_before(port, server):
     port.reply(PRODUCER, Produced(1, 0, 1, 1))
-    port.reply(READER, Joined(1, 1, "", "", -1, [Assignment(0, 1, 0, 0)]))
+    port.reply(READER, Joined(1, 1, "", -1, [Assignment(0, 1, 0, 0)]))
     port.reply(READER, Done(2))
     port.reply(READER, deliver(1), BATCH)
     port.reply(READER, Done(3))

@@ -1,51 +1,56 @@
-"""Semaphores of mapped readers: given, posted only to sleepers, and gone at the end."""
+"""Slots of mapped readers: given, woken only where a reader sleeps, refused when there are no more, and given again."""
 
 from __future__ import annotations
 
-import posix_ipc
 import pytest
+from penstock.broker.errors import LimitReached
 from penstock.broker.wakes import Wakes
+from penstock.storage import futex
 from penstock.storage.board import Board
 
 
 @pytest.fixture
-def board(tmp_path):
-    board = Board.create(1, slots=2, file=tmp_path / "board")
-    yield board
-    board.retire()
-    board.close()
+def board() -> Board:
+    return Board.private(1, slots=2)
 
 
-def test_a_semaphore_is_posted_only_while_its_reader_says_it_waits(board: Board) -> None:
+def test_a_reader_is_woken_only_while_its_slot_is_raised(board: Board, monkeypatch: pytest.MonkeyPatch):
+    calls: list[object] = []
+    monkeypatch.setattr(futex, "_wake", lambda *call: calls.append(call))
     wakes = Wakes(board)
-    name, slot = wakes.open(7)
-    semaphore = posix_ipc.Semaphore(name)
+    slot = board.slot(wakes.open(7))
     wakes.wake(7)
-    with pytest.raises(posix_ipc.BusyError):
-        semaphore.acquire(0)
-    board.set_slot(slot, 1)
+    assert calls == []
+    slot.sleep(0.0, lambda: False)
+    assert slot.is_raised
     wakes.wake(7)
-    semaphore.acquire(0)
-    assert board.slot(slot) == 0
-    semaphore.close()
+    wakes.wake(7)
+    assert (len(calls), slot.is_raised) == (1, False)
     wakes.close_all()
+    assert len(calls) == 2, "no reader sleeps through the end"
 
 
-def test_closing_wakes_the_reader_and_removes_the_name(board: Board) -> None:
+def test_without_a_free_slot_a_session_is_refused_until_one_is_given_back(board: Board):
     wakes = Wakes(board)
-    name, _ = wakes.open(7)
-    semaphore = posix_ipc.Semaphore(name)
-    wakes.close(7)
-    semaphore.acquire(0)
-    semaphore.close()
-    with pytest.raises(posix_ipc.ExistentialError):
-        posix_ipc.Semaphore(name)
-
-
-def test_without_a_free_slot_a_reader_polls(board: Board) -> None:
-    wakes = Wakes(board)
-    slots = [wakes.open(session)[1] for session in (1, 2, 3)]
-    assert sorted(slots) == [-1, 0, 1]
+    slots = [wakes.open(session) for session in (1, 2)]
+    assert sorted(slots) == [0, 1]
+    with pytest.raises(LimitReached, match=r"all 2 places .* mapped_readers"):
+        wakes.open(3)
+    for session in (1, 2):
+        wakes.wake(session)
     wakes.close(1)
-    assert wakes.open(4)[1] == slots[0]
-    wakes.close_all()
+    assert wakes.open(4) == slots[0]
+    wakes.wake(4)
+
+
+def test_a_slot_goes_to_the_next_session_as_late_as_can_be():
+    wakes = Wakes(Board.private(1, slots=3))
+    first = wakes.open(1)
+    wakes.close(1)
+    assert [wakes.open(session) for session in (2, 3, 4)][-1] == first
+
+
+def test_a_machine_without_futexes_has_no_places(board: Board, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(futex, "MISSING", "mapped readers cannot be woken on linux s390x: use delivery='auto'")
+    with pytest.raises(LimitReached, match="s390x"):
+        Wakes(board).open(1)

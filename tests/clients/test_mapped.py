@@ -10,11 +10,9 @@ import signal
 import threading
 
 import pytest
-from penstock.broker import ServeConfig
 from penstock.clients import InvalidArgument, MappedUnavailable, aio, connect, mapped, session_life
 from penstock.storage.files import File
 from penstock.transport.messages import Welcome
-from support.processes import Serving
 from support.reading import rows, until
 
 MANY = [b"%06d" % number for number in range(10_000)]
@@ -194,10 +192,10 @@ def test_files_that_may_not_be_read_are_left_to_the_broker(ipc, topic, monkeypat
 
 
 def test_a_board_that_may_not_be_written_is_left_to_the_broker(ipc, topic, monkeypatch):
-    def refuse(name, *, write):
+    def refuse(name, slot):
         raise PermissionError("not yours")
 
-    monkeypatch.setattr(mapped.Board, "attach", refuse)
+    monkeypatch.setattr(mapped.Board, "attach_slot", refuse)
     with connect(ipc, timeout=PATIENCE_S) as client:
         client.create_topic(topic)
         with client.consumer(topic) as consumer:
@@ -228,18 +226,6 @@ def test_without_descriptors_left_a_consumer_goes_on_over_the_broker(ipc, topic,
             for _ in range(2):  # what is wrong is said as long as it is
                 with pytest.raises(MappedUnavailable, match="too many open files"):
                     told.fetch(wait=PATIENCE_S)
-
-
-def test_without_a_place_among_the_mapped_readers_a_consumer_is_pushed_to_rather_than_polling(tmp_path):
-    listen = f"ipc://{tmp_path}/s"
-    config = ServeConfig(data=str(tmp_path / "data"), listen=(listen,), mapped_readers=1)
-    with Serving(config), connect(listen, timeout=PATIENCE_S) as client:
-        client.create_topic("t")
-        client.producer("t").send_many(MANY[:10])
-        with client.consumer("t") as first, client.consumer("t") as second:
-            assert (first.delivery, second.delivery) == ("mapped", "push")
-            for consumer in (first, second):
-                assert [record.value for record in consumer.fetch(wait=PATIENCE_S)] == MANY[:10]
 
 
 def test_many_partitions_cost_a_descriptor_each_and_a_bounded_number_beside(local, topic):

@@ -1,27 +1,16 @@
-"""A mapped reader sleeps exactly while nothing is committed in what it reads."""
+"""A mapped reader sleeps exactly while nothing is committed in what it reads, and its own process does not wake it."""
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 from penstock.clients.mapped import SlotWaiter
-from penstock.clients.watch import watch
+from penstock.clients.watch import Watch, watch
 from penstock.storage.board import Board
 
-
-class Semaphore:
-    """Counts how often it was slept on; nobody ever posts."""
-
-    def __init__(self) -> None:
-        self.slept = 0
-
-    def sleep(self, seconds: float) -> None:
-        self.slept += 1
-
-    def post(self) -> None:
-        """Nobody sleeps."""
-
-    def close(self) -> None:
-        """Nothing is held."""
+LONG_S = 60.0
 
 
 @pytest.fixture
@@ -29,39 +18,62 @@ def board() -> Board:
     return Board.private(2, slots=1)
 
 
-def waiter_of(board: Board, semaphore: Semaphore) -> SlotWaiter:
-    return SlotWaiter(board, 0, semaphore)  # pyright: ignore[reportArgumentType]
+@pytest.fixture
+def watching(board: Board) -> Watch:
+    made = watch(board, {0: 0})
+    made.moved()
+    return made
 
 
-def test_what_was_committed_after_the_look_keeps_a_reader_awake(board: Board) -> None:
-    semaphore = Semaphore()
-    waiter, watching = waiter_of(board, semaphore), watch(board, {0: 0})
-    watching.moved()
+def test_what_was_committed_after_the_look_keeps_a_reader_awake(board: Board, watching: Watch) -> None:
+    waiter = SlotWaiter(board, board.slot(0))
     board.row(0).written = 7
-    waiter.sleep(1.0, watching)
-    assert semaphore.slept == 0
+    waiter.sleep(LONG_S, watching)
     assert list(watching.moved()) == [0]
-    waiter.sleep(1.0, watching)
-    assert semaphore.slept == 1
+    begun = time.monotonic()
+    waiter.sleep(0.02, watching)
+    assert time.monotonic() - begun >= 0.02
 
 
-def test_the_flag_is_up_only_while_a_reader_sleeps(board: Board) -> None:
-    class Looking(Semaphore):
-        def sleep(self, seconds: float) -> None:
-            assert board.slot(0) == 1
-            super().sleep(seconds)
+class Looked(Watch):
+    """Nothing moves; says when a reader has looked for the last time before it sleeps."""
 
-    semaphore, watching = Looking(), watch(board, {0: 0})
-    watching.moved()
-    waiter_of(board, semaphore).sleep(1.0, watching)
-    assert (semaphore.slept, board.slot(0)) == (1, 0)
+    def __init__(self) -> None:
+        self.event = threading.Event()
+
+    def still(self) -> bool:
+        self.event.set()
+        return True
 
 
-def test_a_closed_one_lets_nobody_sleep(board: Board) -> None:
-    semaphore = Semaphore()
-    waiter, watching = waiter_of(board, semaphore), watch(board, {0: 0})
-    watching.moved()
-    waiter.close()
-    waiter.close()
-    waiter.sleep(1.0, watching)
-    assert semaphore.slept == 0
+@pytest.mark.parametrize("end", [SlotWaiter.wake, SlotWaiter.close])
+def test_its_own_process_ends_a_sleep_that_has_begun_and_one_about_to(board: Board, end) -> None:
+    waiter, looked = SlotWaiter(board, board.slot(0)), Looked()
+    sleeper = threading.Thread(target=waiter.sleep, args=(LONG_S, looked))
+    sleeper.start()
+    assert looked.event.wait(LONG_S)
+    end(waiter)
+    sleeper.join(LONG_S / 2)
+    assert not sleeper.is_alive()
+    end(waiter)
+    waiter.sleep(LONG_S, looked)
+
+
+def test_a_wake_counts_for_one_sleep(board: Board, watching: Watch) -> None:
+    waiter = SlotWaiter(board, board.slot(0))
+    waiter.wake()
+    waiter.sleep(LONG_S, watching)
+    begun = time.monotonic()
+    waiter.sleep(0.02, watching)
+    assert time.monotonic() - begun >= 0.02
+
+
+def test_a_wake_between_coming_and_looking_counts(board: Board) -> None:
+    waiter = SlotWaiter(board, board.slot(0))
+
+    class Waking(Looked):
+        def still(self) -> bool:
+            waiter.wake()
+            return True
+
+    waiter.sleep(LONG_S, Waking())

@@ -44,7 +44,6 @@ def test_every_word_of_every_row_is_its_own(board: Board) -> None:
     for index in range(board.rows):
         for place, name in enumerate(names):
             setattr(board.row(index), name, 1000 * index + place + 1)
-    board.set_slot(0, 77)
     for index in range(board.rows):
         assert [getattr(board.row(index), name) for name in names] == [1000 * index + p + 1 for p in range(len(names))]
     for place, name in enumerate(names):
@@ -52,14 +51,11 @@ def test_every_word_of_every_row_is_its_own(board: Board) -> None:
 
 
 def test_the_arrays_are_live(board: Board) -> None:
-    written, waiting = board.words("written"), board.slots()
+    written = board.words("written")
     board.row(3).written = word(2, 9)
-    board.set_slot(1, 5)
     assert written[3] == word(2, 9)
     written[4] = np.uint64(word(1, 1))
     assert board.row(4).written == word(1, 1)
-    assert waiting.tolist() == [0, 5, 0, 0]
-    assert board.slot(1) == 5
 
 
 def test_writers_do_not_share_a_cache_line() -> None:
@@ -107,10 +103,6 @@ def test_an_attached_board_sees_the_same_words(tmp_path: Path) -> None:
         with pytest.raises(TypeError):
             reader.row(2).written = 1
         reader.close()
-        waiter = Board.attach(owner.name, write=True)
-        waiter.set_slot(0, 1)
-        assert owner.slot(0) == 1
-        waiter.close()
         owner.retire()
         owner.close()
 
@@ -119,13 +111,13 @@ def test_re_initialising_keeps_the_block_and_moves_the_epoch(tmp_path: Path) -> 
     path = tmp_path / "board"
     before = Board.create(4, file=path)
     before.row(1).assign(9, generation=1, level=Level.WRITTEN)
-    before.set_slot(2, 1)
+    before.slot(2).sleep(0.0, lambda: False)
     epoch, inode = before.epoch, path.stat().st_ino
     after = Board.create(4, file=path)
     assert path.stat().st_ino == inode
     assert after.epoch == before.epoch == epoch + 2
     assert before.row(1).log_id == 0
-    assert before.slot(2) == 0
+    assert not before.slot(2).is_raised
     before.close()
     after.close()
 
@@ -139,6 +131,18 @@ def test_a_board_of_another_shape_is_retired_before_its_name_is_reused(tmp_path:
     assert small.row(0).written == 5, "readers keep what they mapped"
     assert large.epoch % 2 == 0
     assert Board.attach(str(path)).rows == 8
+
+
+def test_no_row_lies_where_a_reader_of_the_board_before_has_its_slot(tmp_path: Path) -> None:
+    path = tmp_path / "board"
+    before = Board.create(100, slots=1025, file=path)
+    reader, slot = Board.attach_slot(str(path), 0)
+    after = Board.create(300, slots=1, file=path)
+    assert path.stat().st_size == 65536 * 2 + 64, "as large as it was"
+    slot.sleep(0.0, lambda: False)
+    assert not any(after.words(name).any() for name in boards.ROW.names)
+    for board in (before, after, reader):
+        board.close()
 
 
 def test_a_retired_board_cannot_be_attached(tmp_path: Path) -> None:
@@ -189,7 +193,7 @@ def test_too_little_space_names_what_is_needed(tmp_path: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(StorageFull, match=f"needs {4096 + 4 * 256 + 64 * 64} bytes and /dev/shm"):
+    with pytest.raises(StorageFull, match=f"needs {65536 + 64 * 64} bytes and /dev/shm"):
         Board.create(4)
     with pytest.raises(StorageFull, match=str(tmp_path)):
         Board.create(4, file=tmp_path / "board")
@@ -216,6 +220,25 @@ def test_the_permissions_are_what_was_asked_whatever_the_umask(tmp_path: Path) -
         os.umask(old)
     assert (tmp_path / "mine").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "ours").stat().st_mode & 0o777 == 0o660
+
+
+def test_a_reader_may_write_its_slot_and_nothing_else(tmp_path: Path) -> None:
+    for owner in (Board.create(700, slots=100), Board.create(700, slots=100, file=tmp_path / "board")):
+        for index in (0, 63, 64, 99):
+            reader, slot = Board.attach_slot(owner.name, index)
+            with pytest.raises(TypeError):
+                reader.row(2).written = 1
+            slot.sleep(0.0, lambda: False)
+            assert [place for place in range(100) if owner.slot(place).is_raised] == [index]
+            owner.slot(index).wake()
+            assert not slot.is_raised
+            reader.close()
+        assert not any(owner.words(name).any() for name in boards.ROW.names)
+        for index in (-1, 100):
+            with pytest.raises(BoardUnavailable, match=f"100 slots, and none with number {index}"):
+                Board.attach_slot(owner.name, index)
+        owner.retire()
+        owner.close()
 
 
 def _count_up(name: str, limit: int) -> None:

@@ -153,9 +153,9 @@ class MemoryPort:
     def close_delivery(self, session: int) -> None:
         self.open.remove(session)
 
-    def open_wake(self, session: int) -> tuple[str, int]:
+    def open_wake(self, session: int) -> int:
         self.open.add(session)
-        return f"/wake-{session}", len(self.open)
+        return len(self.open)
 
     def wake(self, session: int) -> None:
         self.wakes.append(session)

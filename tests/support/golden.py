@@ -13,7 +13,7 @@ import numpy as np
 from penstock.storage import finals, layout, runs, snapshots
 from penstock.storage.batch import Codec, ColumnId, Kind, encode, encode_raft, encode_state, parse, with_effects
 from penstock.storage.board import Board, Level, word
-from penstock.storage.board_row import HEADER_WORD
+from penstock.storage.board_row import HEADER_WORD, slots_place
 from penstock.storage.encoding import lay_out
 from penstock.storage.header import Stamp, stamp
 from penstock.storage.kept import keep
@@ -101,7 +101,7 @@ def board() -> bytes:
     row.assign(int.from_bytes(LOG_ID, "little"), generation=3, level=Level.DURABLE)
     row.written, row.durable, row.first = word(3, 9), word(3, 8), 40
     row.synced, row.sync_started, row.poison, row.quorum = word(3, 8), word(3, 9), word(3, 9), word(3, 7)
-    made.set_slot(0, 1)
+    made._buffer[slots_place(1)] = 1
     return bytes(made._buffer)
 
 

@@ -71,7 +71,7 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.ProducerOpened(6, 2**63 + 1, 2, 500), b""),
     (m.Produced(7, 1000, 2, 1_700_000_000_000_000), b""),
     (m.Fetched(8, 1003, 0, 1003), BATCH),
-    (m.Joined(9, 77, "ipc:///run/x.sock.0123456789ab", "/penstock-w", 3, [m.Assignment(0, 5, 100, 2)]), b""),
+    (m.Joined(9, 77, "ipc:///run/x.sock.0123456789ab", 3, [m.Assignment(0, 5, 100, 2)]), b""),
     (m.Assigned(77, [m.Assignment(1, 6, 0, 0)], [0]), b""),
     (m.Deliver(77, 1, 0, 5, 100, 103, 2000, 3), BATCH),
     (m.Evicted(77, "session_expired", "nothing was heard for 10 s"), b""),

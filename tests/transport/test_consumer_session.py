@@ -12,7 +12,7 @@ SESSION = 77
 
 
 def joined(*assignments: Assignment) -> Joined:
-    return Joined(SESSION, SESSION, "", "", -1, list(assignments))
+    return Joined(SESSION, SESSION, "", -1, list(assignments))
 
 
 def session(*assignments: Assignment, window_bytes: int = 1000, window_records: int = 100) -> ConsumerSession:

@@ -145,7 +145,7 @@ def test_push_without_a_port_of_its_own_falls_back_to_control():
 def test_a_mapped_session_is_sent_nothing_and_woken_only_when_the_end_moves():
     rig, topic = filled()
     joined = rig.join(topic, "g", "a", delivery="mapped")
-    assert (joined.semaphore, joined.slot >= 0) == (f"/wake-{joined.session}", True)
+    assert joined.slot >= 0
     rig.port.wakes.clear()
     rig.ask(m.Commit, joined.session, topic, "g", [m.Position(0, 3, 1)])
     assert rig.port.wakes == [], "a cursor moved, the end did not"

@@ -11,7 +11,7 @@ from support.servers import descendants
 from perf.bare import wakeups
 
 
-@pytest.mark.parametrize("measure", [wakeups.semaphore_ages_ns, wakeups.eventfd_ns])
+@pytest.mark.parametrize("measure", [wakeups.semaphore_ages_ns, wakeups.futex_ages_ns, wakeups.eventfd_ns])
 def test_every_wake_up_is_counted_and_nothing_is_left(measure):
     before, files, named = descendants(os.getpid()), len(os.listdir("/proc/self/fd")), semaphores()
     took = measure(20)

@@ -1,66 +1,19 @@
-"""Mapped readers are woken once and only when they sleep; cold places are read in by the thread, not the loop."""
+"""Cold places are read in by the thread, not the loop."""
 
 from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterator
 from pathlib import Path
 
-import posix_ipc
 import pytest
 from penstock.broker.cold_reads import Job, Warmer
 from penstock.broker.engine import COLD
 from penstock.broker.port import SocketPort
-from penstock.broker.wakes import Wakes, remove_leftovers
 from penstock.storage.batch import Kind, encode, of_kind
-from penstock.storage.board import Board
 from penstock.storage.files import File, Files
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.promises import Promises
-
-
-@pytest.fixture
-def board() -> Iterator[Board]:
-    made = Board.create(1, slots=2)
-    yield made
-    made.retire()
-
-
-def test_a_reader_is_posted_once_and_only_when_its_slot_says_that_it_sleeps(board: Board):
-    wakes = Wakes(board)
-    name, slot = wakes.open(7)
-    reader = posix_ipc.Semaphore(name)
-    wakes.wake(7)
-    assert reader.value == 0
-    board.set_slot(slot, 1)
-    wakes.wake(7)
-    wakes.wake(7)
-    assert (reader.value, board.slot(slot)) == (1, 0)
-    wakes.close_all()
-    assert reader.value == 2  # nobody sleeps through the end
-    with pytest.raises(posix_ipc.ExistentialError):
-        posix_ipc.Semaphore(name)
-
-
-def test_without_a_free_slot_a_reader_has_to_look_by_itself(board: Board):
-    wakes = Wakes(board)
-    given = [wakes.open(session) for session in (1, 2, 3)]
-    assert given[2] == ("", -1)
-    assert {slot for _, slot in given[:2]} == {0, 1}
-    wakes.close(1)
-    assert wakes.open(4) == given[0]
-    wakes.close_all()
-
-
-def test_semaphores_of_a_dead_broker_are_removed_by_the_next(board: Board):
-    name, _ = Wakes(board).open(1)  # killed here
-    wakes = Wakes(board)
-    with pytest.raises(posix_ipc.ExistentialError):
-        posix_ipc.Semaphore(name)
-    assert wakes.open(1)[0] == name
-    wakes.close_all()
-    remove_leftovers(board.name, 2)
 
 
 def log_of(tmp_path: Path, batches: int) -> LogWriter:
@@ -83,7 +36,7 @@ def evict(log: LogWriter) -> None:
         os.close(descriptor)
 
 
-def test_a_cold_read_returns_at_once_and_works_when_the_thread_has_been_there(tmp_path: Path, board: Board):
+def test_a_cold_read_returns_at_once_and_works_when_the_thread_has_been_there(tmp_path: Path):
     log = log_of(tmp_path, 40)
     warmer = Warmer()
     port = SocketPort(None, [], None, warmer)  # type: ignore[arg-type]
