@@ -204,3 +204,9 @@ def test_make_targets_in_the_documents_exist():
     named = {name for page in PAGES for name in typed.findall(page.read_text())}
     assert named - targets == set()
     assert {"test", "demo", "bench"} <= named
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md"])
+def test_the_first_pages_stay_one_page(page):
+    """What grows goes to docs/; a decision is a file of docs/decisions."""
+    assert len((ROOT / page).read_text().splitlines()) <= 150
