@@ -15,6 +15,7 @@ import re
 import secrets
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,11 @@ from pathlib import Path
 from .errors import AddressInUse, CannotListen
 
 _PROBE_SECONDS = 1.0
+
+CLAIM_PATIENCE_S = 5.0
+"""For another claim in the same directory: some probes. A lock that is held longer is none of ours."""
+
+_LOOK_S = 0.02
 
 
 @contextmanager
@@ -50,10 +56,29 @@ def _locked(directory: Path) -> Iterator[None]:
     except OSError as error:
         raise CannotListen(f"cannot listen in {directory}: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _lock(descriptor, directory)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, directory: Path) -> None:
+    """Any process that may read the directory can lock it: one that does so for long must not stop every start."""
+    deadline = time.monotonic() + CLAIM_PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise CannotListen(
+                    f"another process has locked {directory} for more than {CLAIM_PATIENCE_S:g} s "
+                    f"(`lslocks` names it): end it, or listen in another directory"
+                ) from None
+            time.sleep(_LOOK_S)
+        except OSError as error:
+            raise CannotListen(f"cannot lock {directory}: {error.strerror}") from error
+        else:
+            return
 
 
 def _make_free(place: Path) -> None:
