@@ -235,7 +235,9 @@ class Node:
             "schedules.fired": self._scheduling.fired,
             "sessions.open": len(self._sessions.by_id),
             "sessions.expired": self._sessions.expired,
-            "clock.ignored_us": self._time.ignored_us,
+            "clock.ignored_us": max(self._time.away_us, 0),
+            "clock.ahead_us": max(-self._time.away_us, 0),
+            "clock.jumps": self._time.jumps,
             **self._house.stats(),
         }
 

@@ -216,7 +216,9 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     session_timeout_min_s: float = 1.0
     session_timeout_max_s: float = 300.0
     wait_max_s: float = 60.0  # longest wait of a Fetch
-    clock_jump_s: float = 3600.0  # a wall clock that jumps ahead by more is not followed
+    clock_jump_s: float = (
+        3600.0  # a wall clock that jumps ahead by more is followed once it has stayed there (clock.py)
+    )
     housekeeping_s: float = 5.0  # between two passes of retention and expiry
     snapshot_batches: int = 20_000  # a partition is snapshot after so many batches
     snapshot_bytes: int = 256 << 20  # or so many bytes

@@ -106,7 +106,7 @@ def test_log_time_follows_the_wall_clock_forward_within_a_limit(
 ):
     time = LogTime(Now(1_000_000, 10.0), jump_s=60)
     assert time.read(Now(wall, monotonic_s)) == expected
-    assert time.ignored_us == ignored
+    assert time.away_us == ignored
 
 
 def test_log_time_never_goes_back_whatever_the_clocks_do():
@@ -120,9 +120,9 @@ def test_log_time_never_goes_back_whatever_the_clocks_do():
 def test_a_jump_that_is_taken_back_leaves_no_report():
     time = LogTime(Now(0, 0.0), 1)
     time.read(Now(10**9, 0.1))
-    assert time.ignored_us > 0
+    assert time.away_us > 0
     time.read(Now(200_000, 0.2))
-    assert time.ignored_us == 0
+    assert time.away_us == 0
 
 
 def test_log_time_goes_on_from_where_a_log_ended_unless_that_is_too_far_ahead():
@@ -132,6 +132,39 @@ def test_log_time_goes_on_from_where_a_log_ended_unless_that_is_too_far_ahead():
     time.reach(1000 * 10**6)
     assert time.read(Now(100 * 10**6, 0.0)) == 130 * 10**6
     assert time.read(Now(105 * 10**6, 5.0)) == 135 * 10**6, "it does not stand still"
+
+
+DAY_US = 86_400_000_000
+
+
+def test_a_node_that_started_days_in_the_past_follows_the_clock_once_it_has_stayed_where_it_was_set():
+    time, second = LogTime(Now(DAY_US, 0.0), jump_s=3600), 0
+    while not time.jumps:
+        second += 5
+        last, now = time.last_us, Now(11 * DAY_US + second * 10**6, float(second))
+        assert time.read(now) >= last + 5 * 10**6
+    assert second == 5 + 15 * 60
+    assert (time.last_us, time.away_us) == (now.wall_us, 0)
+    assert time.read(Now(now.wall_us + 1, second + 1e-6)) == now.wall_us + 1
+
+
+def test_a_clock_far_ahead_that_moves_on_or_is_looked_at_after_a_long_sleep_is_not_followed():
+    time = LogTime(Now(0, 0.0), jump_s=3600)
+    for minute in range(100):  # another time each time
+        time.read(Now((10 + minute) * DAY_US, minute * 60.0))
+    time.read(Now(200 * DAY_US, 10_000.0))
+    time.read(Now(200 * DAY_US + 3600 * 10**6, 13_600.0))  # agrees, an hour later: two looks
+    assert (time.jumps, time.away_us > 0) == (0, True)
+
+
+def test_a_node_that_started_days_in_the_future_comes_back_without_going_back():
+    time, wall_us, second = LogTime(Now(4 * DAY_US, 0.0), jump_s=3600), DAY_US, 0
+    while time.away_us or not second:
+        second += 60
+        last, wall_us = time.last_us, wall_us + 60 * 10**6
+        assert time.read(Now(wall_us, float(second))) >= last + 30 * 10**6
+    assert abs(second - 6 * 86_400) <= 60
+    assert abs(time.last_us - wall_us) <= 10**6
 
 
 # -- effects ----------------------------------------------------------------------------------------
