@@ -8,9 +8,10 @@ Contract: applies what it is told and decides nothing. A record is in at most on
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -42,6 +43,10 @@ class LeaseBody(Struct, array_like=True, frozen=True):
     extents: list[ExtentBody]
     keys: list[tuple[int, int]]
     history: list[tuple[int, list[Failure]]]
+
+
+FEW_EXTENTS = 8
+"""So many extents of a lease are looked through one by one."""
 
 
 class Extent:
@@ -92,7 +97,7 @@ class Extent:
 class Lease:
     """One lease."""
 
-    __slots__ = ("extents", "history", "keys", "left", "token", "until_us", "worker")
+    __slots__ = ("_in_order", "extents", "history", "keys", "left", "token", "until_us", "worker")
 
     def __init__(self, token: int, worker: str, until_us: int, extents: list[Extent]) -> None:
         self.token = token
@@ -102,6 +107,7 @@ class Lease:
         self.left = sum(extent.left.bit_count() for extent in extents)
         self.keys: dict[int, int] = {}  # key hash by offset, where the group looks at keys
         self.history: dict[int, list[Failure]] = {}  # earlier failures by offset
+        self._in_order: list[Extent] = []  # by offset, once that is worth it
 
     @classmethod
     def of(cls, token: int, worker: str, until_us: int, runs: Sequence[Run]) -> Lease:
@@ -111,7 +117,7 @@ class Lease:
 
     def clear(self, first: int, count: int) -> int:
         """Take records out. Returns how many of the range it still had."""
-        cleared = sum(extent.clear(first, count) for extent in self.extents)
+        cleared = sum(extent.clear(first, count) for extent in self._near(first, count))
         self.left -= cleared
         return cleared
 
@@ -146,17 +152,26 @@ class Lease:
         """Whether every record of the range was given out under this lease, settled by now or not."""
         held = sum(
             max(min(first + count, extent.offset + extent.count) - max(first, extent.offset), 0)
-            for extent in self.extents
+            for extent in self._near(first, count)
         )
         return count > 0 and held == count
 
     def attempt(self, offset: int) -> int:
         """The attempt under which it holds a record; 0 when it does not hold it (any more)."""
-        for extent in self.extents:
+        for extent in self._near(offset, 1):
             index = offset - extent.offset
             if 0 <= index < extent.count and extent.left >> index & 1:
                 return extent.attempt
         return 0
+
+    def _near(self, first: int, count: int) -> Sequence[Extent]:
+        """Extents that may hold records of a range. A lease of a thousand retries has as many extents."""
+        if len(self.extents) <= FEW_EXTENTS:
+            return self.extents
+        if not self._in_order:
+            self._in_order = sorted(self.extents, key=_offset_of)
+        low = max(bisect_right(self._in_order, first, key=_offset_of) - 1, 0)
+        return self._in_order[low : bisect_left(self._in_order, first + count, low, key=_offset_of)]
 
     def dump(self) -> LeaseBody:
         """For a snapshot."""
@@ -171,6 +186,9 @@ class Lease:
         lease = cls(body.token, body.worker, body.until_us, [Extent.load(each) for each in body.extents])
         lease.keys, lease.history = dict(body.keys), dict(body.history)
         return lease
+
+
+_offset_of = attrgetter("offset")
 
 
 def _apart(ranges: Sequence[Range]) -> list[tuple[int, int]]:

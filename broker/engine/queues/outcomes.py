@@ -9,8 +9,10 @@ not know logs, peers, or how a lease was found. Pure.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ....transport.queue_messages import BY_GROUP, Settle, Verb
@@ -19,7 +21,7 @@ from .. import effects as fx
 from .backoff import Chance, backed_off, untried
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from .backoff import TimedRun
     from .leases import Lease, Run
@@ -76,9 +78,14 @@ def check_granted(lease: Lease, settle: Settle) -> None:
             )
 
 
-def _attempt(runs: list[Run], offset: int) -> int:
-    """The attempt of a record, 0 where it is not among them."""
-    return next((attempt for first, count, attempt in runs if first <= offset < first + count), 0)
+def _attempts(runs: Iterable[Run], offsets: Iterable[int]) -> list[int]:
+    """The attempts of records, 0 where one is not among the runs."""
+    in_order, found = sorted(runs), list[int]()
+    for offset in offsets:
+        at = bisect_right(in_order, offset, key=itemgetter(0)) - 1
+        first, count, attempt = in_order[at] if at >= 0 else (0, 0, 0)
+        found.append(attempt if first <= offset < first + count else 0)
+    return found
 
 
 def settled(
@@ -88,9 +95,9 @@ def settled(
     match settle.verb:
         case Verb.ACK:
             ranges = [(first, count) for first, count, _ in left] if settle.ranges else []
-            results = [(at, result) for at, result in settle.results if _attempt(left, at)]
-            attempts = [_attempt(left, at) for at, _ in results]
-            yield fx.TasksFinished(queue.group, lease.token, ranges, results, attempts)
+            attempts = _attempts(left, [at for at, _ in settle.results])
+            results = [result for result, attempt in zip(settle.results, attempts, strict=True) if attempt]
+            yield fx.TasksFinished(queue.group, lease.token, ranges, results, [each for each in attempts if each])
         case Verb.NACK:
             if settle.delay_ms == BY_GROUP:
                 retry = partial(backed_off, queue.settings, now_us, chance)

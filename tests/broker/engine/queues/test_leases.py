@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from penstock.broker.engine.queues.leases import Lease, LeaseTable
+from penstock.broker.engine.queues import leases
+from penstock.broker.engine.queues.leases import Extent, Lease, LeaseTable
 
 
 def test_what_is_asked_for_is_found_once_however_it_is_named():
@@ -29,6 +30,35 @@ def test_what_is_left_among_ranges_is_what_a_loop_finds(seed: int):
     named = {first + n for first, count in ranges for n in range(count)}
     found = [(first + n, attempt) for first, count, attempt in lease.among(ranges) for n in range(count)]
     assert sorted(found) == sorted((at, attempt) for at, attempt in held.items() if at in named)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_lease_of_many_extents_answers_as_one_that_looks_at_each(seed: int, monkeypatch: pytest.MonkeyPatch):
+    dice = random.Random(seed)
+    runs = [(first, dice.randint(1, 3), dice.randint(1, 3)) for first in range(0, 400, 4) if dice.random() < 0.6]
+    dice.shuffle(runs)
+    lease, naive = Lease.of(1, "w", 0, runs), Lease.of(1, "w", 0, runs)
+    for _ in range(300):
+        first, count = dice.randrange(-2, 410), dice.choice([1, 1, 2, 5, 40])
+        found = lease.granted(first, count), lease.attempt(first), lease.clear(first, count // 2)
+        monkeypatch.setattr(leases, "FEW_EXTENTS", 1000)
+        assert found == (naive.granted(first, count), naive.attempt(first), naive.clear(first, count // 2))
+        monkeypatch.undo()
+    assert lease.dump() == naive.dump()
+
+
+def test_settling_a_lease_of_many_extents_one_by_one_looks_at_few_of_them_each(monkeypatch: pytest.MonkeyPatch):
+    lease, looked = Lease.of(1, "w", 0, [(offset, 1, 2) for offset in range(0, 3000, 3)]), 0
+    clear = Extent.clear
+
+    def counted(extent: Extent, first: int, count: int) -> int:
+        nonlocal looked
+        looked += 1
+        return clear(extent, first, count)
+
+    monkeypatch.setattr(Extent, "clear", counted)
+    assert sum(lease.clear(offset, 1) for offset in range(0, 3000, 3)) == 1000
+    assert looked <= 2000
 
 
 def test_a_record_is_found_among_many_leases_without_looking_at_all(monkeypatch: pytest.MonkeyPatch):
