@@ -197,6 +197,12 @@ def newest_mark(page: Buffer, log_id: bytes | None = None) -> tuple[Mark | None,
     return best, target
 
 
+def both_marks_written(page: Buffer) -> bool:
+    """Whether the places of both marks hold anything."""
+    view = memoryview(page)
+    return all(any(view[position : position + SECTOR_BYTES]) for position in MARK_POSITIONS)
+
+
 # -- the index ------------------------------------------------------------------------------------
 
 INDEX_MAGIC = 0x494B4E50  # "PNKI"

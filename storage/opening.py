@@ -11,15 +11,17 @@ Must not know: who holds the lock, what the batches mean.
 from __future__ import annotations
 
 import uuid
+from operator import itemgetter
 
 import msgspec
 
-from . import layout, segment
+from . import evidence, layout, segment
 from .errors import Corrupt, InvalidBatch, InvalidTopic, Poisoned
 from .files import File, Files
 from .index import row_of
 from .layout import INDEX_ROW_STRUCT, SegmentName, live_segments
 from .recovery import Begin, Damage, End, How, before, begin, follows, walk
+from .scan import look, survey
 from .segment import Page, Segment, SegmentRef, read_page, reference
 
 
@@ -28,7 +30,8 @@ class Found(msgspec.Struct):
 
     `kept`: the segments that hold verified batches above the mark, with their packed rows. `in_place`: nothing
     lies behind the end, so the next batch may be written there. `unreadable`: segments that had a header, since they
-    have a name, and cannot tell any more what they held.
+    have a name, and cannot tell any more what they held. `missing`: what was durable and leaves no place to go on.
+    `unmarked`: segments, from the newest mark on, that have lost theirs.
     """
 
     log_id: bytes
@@ -42,6 +45,8 @@ class Found(msgspec.Struct):
     next_generation: int
     in_place: bool = False
     unreadable: list[str] = []
+    missing: str = ""
+    unmarked: list[SegmentName] = []
 
     @property
     def generation(self) -> int:
@@ -51,7 +56,8 @@ class Found(msgspec.Struct):
 
 def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
     """Look, without touching anything. Raises InvalidTopic (no log there), Corrupt (nothing to identify it by)."""
-    names, void = live_segments(files.listdir(path))
+    listed = files.listdir(path)
+    names, void = live_segments(listed)
     if not names:
         raise InvalidTopic(f"there is no log in {path}")
     pages = _Pages(files, path, names)
@@ -67,10 +73,33 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
         _verify(files, path, pages, found)
     elif acknowledged is not None and acknowledged > found.end.seq:
         _verify(files, path, pages, found, acknowledged)
+    durable = evidence.durable_seq(files, path, listed, names, log_id, max(found.end.seq, acknowledged or 0))
+    behind = range(begun.segment, len(names))
+    found.unmarked = [names[place] for place in behind if evidence.marks_lost(names, place, pages.get(place))]
+    if found.end.seq < durable or found.unmarked:
+        _look_further(files, path, found, durable)
     found.in_place = begun.how is How.CONTINUE and not found.damage
     pages.get(0)  # it says at which offset the log begins
     found.unreadable = pages.unreadable()
     return found
+
+
+def _look_further(files: Files, path: str, found: Found, durable: int) -> None:
+    """More was durable than what follows the mark, or marks are lost: go around what is damaged."""
+    segments = look(files, path)
+    seen = survey(files, path, msgspec.structs.replace(segments, durable=max(durable, segments.durable)))
+    bad = [each for each in seen.bad if each.next_seq is None or each.next_seq > max(each.first_seq, found.end.seq + 1)]
+    if not bad:
+        return
+    found.damage += (Damage(each.file, each.position, each.reason, each.offset, each.next_offset) for each in bad)
+    if bad[-1].next_seq is None or found.begun.how is not How.VERIFY:
+        first, offset = bad[0].first_seq, bad[0].offset
+        found.missing = (
+            f"{path} held batches from {first} (offset {offset}) on that cannot be read any more: {bad[0].reason}"
+        )
+        return
+    found.end, found.end_name = seen.end, seen.name
+    found.kept = [(name, []) for name in found.names[found.begun.segment :]]
 
 
 class _Pages:
@@ -175,14 +204,16 @@ def _verify_segment(files: Files, ref: SegmentRef, found: Found, last: int) -> N
 
 
 def check_readable(found: Found) -> None:
-    """Raise Corrupt when a segment that begins or ends the log says nothing any more.
+    """Raise Corrupt when a segment that begins or ends the log says nothing any more, or nothing says how it goes on.
 
     Going on would give out again, to others, what its batches had, and make its file void.
     """
+    way_out = "penstock log repair --accept-loss goes on without what is lost"
     if found.unreadable:
         lost = ", ".join(found.unreadable)
-        way_out = "penstock log repair --accept-loss goes on without what is lost"
         raise Corrupt(f"{lost} cannot be read any more; {way_out}", path=found.unreadable[0])
+    if found.missing:
+        raise Corrupt(f"{found.missing}; {way_out}", path=found.damage[-1].path)
 
 
 def recover(files: Files, path: str, *, suspect: bool) -> Found:
@@ -206,7 +237,7 @@ def _settle(files: Files, path: str, found: Found) -> None:
     try:
         for name in dirty:
             opened.append(files.open(reference(path, name).path, write=True))
-        for name, rows in found.kept:
+        for name, rows in filter(itemgetter(1), found.kept):
             _write_rows(files, path, name, rows, found)
         for file in opened:
             file.sync()

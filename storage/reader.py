@@ -86,7 +86,10 @@ class LogReader:
 
     def _verified_end(self) -> int:
         if self._end < 0 or self.refresh() or self._has_more(self._end):
-            self._end = find_end(self._files, self.path).end.seq
+            found = find_end(self._files, self.path)
+            if found.missing:
+                raise Corrupt(found.missing, path=self.path)
+            self._end = found.end.seq
         return self._end
 
     def _has_more(self, seq: int) -> bool:

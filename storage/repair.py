@@ -18,7 +18,7 @@ from functools import partial
 
 import msgspec
 
-from . import first_page, layout, lock, opening, segment
+from . import first_page, layout, lock, opening, segment, snapshots
 from .accepted import Accepted, read_accepted, write_accepted
 from .errors import Corrupt
 from .files import Files
@@ -66,6 +66,8 @@ def repair(
         repairs = _Repairs(files, directory, found, dry_run)
         if accept_loss:
             repairs.restore()
+            repairs.give_up(now_us)
+        repairs.write_marks()
         repairs.cut_tail()
         repairs.rebuild()
         repairs.drop_snapshots()
@@ -95,7 +97,24 @@ class _Repairs:
         self._directory = directory
         self._report = report
         self._dry_run = dry_run
-        self._unreadable = _unreadable(files, directory) if report.segments else []
+        self._look_for_end()
+
+    def _look_for_end(self) -> None:
+        """Where the log ends, and the segments that a writer needs and cannot learn anything from.
+
+        All of them where none says which log it is.
+        """
+        files, directory = self._files, self._directory
+        self._end: opening.Found | None = None
+        self._unreadable: list[str] = []
+        if not self._report.segments:
+            return
+        try:
+            self._end = opening.find_end(files, directory)
+            self._unreadable = self._end.unreadable
+        except Corrupt:
+            names, _ = layout.live_segments(files.listdir(directory))
+            self._unreadable = [reference(directory, name).path for name in names]
 
     def _do(self, action: str, step: Callable[[], object]) -> None:
         self.actions.append(action)
@@ -134,16 +153,50 @@ class _Repairs:
             else:
                 raise Corrupt(f"nothing says at which offset {path} begins: restore it from a copy", path=path)
         if not self._dry_run:
-            self._unreadable = []
             self._report = self.look_again(self._report)
+            self._look_for_end()
 
     def _rename(self, path: str) -> None:
         self._files.rename(path, f"{path}{SET_ASIDE}")
         self._files.sync_dir(self._directory)
 
+    def give_up(self, now_us: int) -> None:
+        """Have the log end where its batches do, though more was durable: no writer opens it before that."""
+        found = self._end
+        if found is None or not found.missing or self._unreadable:
+            return
+        self._do(
+            f"give up what {self._directory} held behind batch {found.end.seq}", lambda: self._end_at(found, now_us)
+        )
+        if not self._dry_run:
+            self._report = self.look_again(self._report)
+            self._look_for_end()
+
+    def _end_at(self, found: opening.Found, now_us: int) -> None:
+        files, directory, last = self._files, self._directory, found.end.seq
+        gone = [bad for bad in self._report.unaccepted if bad.next_seq is None or bad.next_seq > last + 1]
+        write_accepted(files, directory, [*read_accepted(files, directory), *(_given_up(bad, now_us) for bad in gone)])
+        mark = found.end.mark(found.log_id, found.end_name.generation)
+        segment.leave_mark(files, reference(directory, found.end_name).path, mark, durably=True)
+        for name in files.listdir(directory):
+            if (snapshots.seq_of(name) or 0) > last:
+                self._rename(f"{directory}/{name}")
+
+    def write_marks(self) -> None:
+        """Marks that are lost come back when the log is opened, as far as its batches go."""
+        if self._end is not None and self._end.unmarked and self._may_open() and not self._report.poison:
+            files = ", ".join(reference(self._directory, name).path for name in self._end.unmarked)
+            self._do(f"write the marks of {files} anew", self._recover)
+
+    def _recover(self) -> opening.Found:
+        return opening.recover(self._files, self._directory, suspect=False)
+
+    def _may_open(self) -> bool:
+        return self._end is not None and not self._unreadable and not self._end.missing
+
     def cut_tail(self) -> None:
         """Begin a new generation where the log ends, if anything but zeros lies behind it or a sync failed."""
-        if self._unreadable:
+        if not self._may_open():
             return
         tail, poison = self._report.tail, self._report.poison
         if poison:
@@ -153,7 +206,7 @@ class _Repairs:
 
     def _cut(self) -> None:
         files, directory = self._files, self._directory
-        found = opening.recover(files, directory, suspect=False)
+        found = self._recover()
         end = found.end.at_start()
         mark = end.mark(found.log_id, found.next_generation, clean=True)
         header = end.header(found.log_id, found.next_generation)
@@ -223,15 +276,6 @@ class _Found(msgspec.Struct):
     log_id: bytes
     rows: dict[SegmentName, dict[int, IndexRow]]
     starts: dict[SegmentName, End]
-
-
-def _unreadable(files: Files, directory: str) -> list[str]:
-    """Segments that a writer needs and cannot learn anything from; all of them when none says which log it is."""
-    try:
-        return opening.find_end(files, directory).unreadable
-    except Corrupt:
-        names, _ = layout.live_segments(files.listdir(directory))
-        return [reference(directory, name).path for name in names]
 
 
 def _collect(files: Files, directory: str) -> _Found:

@@ -1,11 +1,12 @@
 """Reading a whole log without trusting any of it: good batches, damaged ranges, and where it ends.
 
 Idea: walk the live segments from the first batch to the last. Everything that verifies and follows the
-batch before it is `Good`. Where that stops at or below the newest mark is a `Bad` range, and the walk goes
-on at the next batch of this log; where it stops above the mark is the `Tail`, and the walk is over.
+batch before it is `Good`. Where that stops at or below what was durable is a `Bad` range, and the walk goes
+on at the next batch of this log; where it stops above is the `Tail`, and the walk is over. The newest mark says what
+was durable, and what evidence.py knows; in a segment that has lost its marks all that can be found was.
 
 Contract: reads only, takes no lock, so it may run beside a broker: what a writer appends meanwhile is above
-the marks that were read first. Every seq up to the newest mark is in a `Good` or in a `Bad`, in order.
+the marks that were read first. Every seq that was durable is in a `Good` or in a `Bad`, in order.
 What is yielded points into a buffer that the next step may replace: decode it first.
 
 Must not know: what to do about damage.
@@ -17,10 +18,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from . import evidence
 from .batch import HEADER_BYTES, Batch
 from .errors import InvalidBatch
 from .files import File, Files
-from .layout import DATA_START, SegmentName, live_segments
+from .layout import DATA_START, INDEX_ROW_BYTES, SegmentName, index_position, live_segments
 from .recovery import NOTHING, End, before, end_at_mark, end_before, follows, next_good, read_batch, walk
 from .segment import Page, read_page
 
@@ -58,13 +60,18 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 class Segments(msgspec.Struct, frozen=True):
-    """What the directory and the first pages say: the live segments and the newest mark among them."""
+    """What the directory and the first pages say: the live segments and the newest mark among them.
+
+    Everything up to seq `durable` was, by that mark or by other evidence. `lost`: segments without the marks they had.
+    """
 
     names: list[SegmentName]
     pages: dict[SegmentName, Page]
     void: list[SegmentName]
     log_id: bytes
     marked: End
+    durable: int = 0
+    lost: frozenset[SegmentName] = frozenset()
 
     def limit_of(self, index: int) -> int | None:
         """The last seq that segment `index` holds; None for the last one, which is open."""
@@ -73,7 +80,8 @@ class Segments(msgspec.Struct, frozen=True):
 
 def look(files: Files, directory: str) -> Segments:
     """List a log's segments and read their first pages. Raises NewerFormat."""
-    names, void = live_segments(files.listdir(directory))
+    listed = files.listdir(directory)
+    names, void = live_segments(listed)
     pages: dict[SegmentName, Page] = {}
     for name in names:
         try:
@@ -89,7 +97,10 @@ def look(files: Files, directory: str) -> Segments:
     marks = [page.mark for page in pages.values() if page.mark is not None]
     log_id = next((known.log_id for known in (*headers, *marks)), b"")
     segments = Segments(found, pages, void, log_id, NOTHING)
-    return msgspec.structs.replace(segments, marked=_newest_mark(segments))
+    marked = _newest_mark(segments)
+    lost = frozenset(name for place, name in enumerate(found) if evidence.marks_lost(found, place, pages[name]))
+    durable = evidence.durable_seq(files, directory, listed, found, log_id, marked.seq)
+    return msgspec.structs.replace(segments, marked=marked, durable=durable, lost=lost)
 
 
 def _newest_mark(segments: Segments) -> End:
@@ -107,6 +118,22 @@ def scan(files: Files, directory: str, segments: Segments | None = None) -> Iter
     return _Scanner(files, directory, segments or look(files, directory)).run()
 
 
+class Survey(msgspec.Struct, frozen=True):
+    """Where a log ends, in which segment, and what is damaged."""
+
+    end: End
+    name: SegmentName
+    bad: list[Bad]
+
+
+def survey(files: Files, directory: str, segments: Segments) -> Survey:
+    """Walk all of a log, which has segments, for its end."""
+    scanner = _Scanner(files, directory, segments)
+    bad = [each for each in scanner.run() if isinstance(each, Bad)]
+    assert scanner.end is not None
+    return Survey(scanner.end, scanner.name, bad)
+
+
 class _Scanner:
     """`end` is the place up to which everything was yielded."""
 
@@ -115,7 +142,8 @@ class _Scanner:
         self._directory = directory
         self._segments = segments
         self._log_id = segments.log_id
-        self._end: End | None = None
+        self.end: End | None = None
+        self.name = segments.names[0] if segments.names else SegmentName(0, 0)
 
     def run(self) -> Iterator[Good | Bad | Tail]:
         for index, name in enumerate(self._segments.names):
@@ -133,27 +161,31 @@ class _Scanner:
 
     def _segment(self, index: int, name: SegmentName, file: File) -> Iterator[Good | Bad]:
         """One segment; returns the Tail when the log ends in it."""
+        self.name = name
         mute = yield from self._enter(name, file)
         limit = self._segments.limit_of(index)
         size = self._segments.pages[name].size
         position = DATA_START
         while True:
             position, reason = yield from self._run_of_good(name, file, position, limit)
-            assert self._end is not None
-            if limit is not None and self._end.seq >= limit:
+            assert self.end is not None
+            if limit is not None and self.end.seq >= limit:
                 return None
-            if self._end.seq >= self._segments.marked.seq and not mute:
+            lost = name in self._segments.lost
+            if self.end.seq >= self._segments.durable and not mute and not lost:
                 return Tail(file.path, position, reason)
             position, reason, mute = (0, mute, "") if mute else (position, reason, "")
-            after = self._end.seq + 1 if reason.startswith(_FOREIGN) else self._end.seq
+            after = self.end.seq + 1 if reason.startswith(_FOREIGN) else self.end.seq
             found = next_good(file.pread, position, size, log_id=self._log_id, after_seq=after)
             if found is None or (limit is not None and found[1].seq > limit):
+                if self.end.seq >= self._segments.durable and lost and not reason and not self._has_row(name):
+                    return Tail(file.path, position, "")
                 yield self._lost_rest(index, file, position, reason)
                 return None if limit is not None else Tail(file.path, size, "")
             resumed, batch = found
             yield self._bad(file, position, reason, batch.seq, batch.base_offset)
-            if batch.seq > self._end.seq + 1:
-                self._end = before(batch, resumed)
+            if batch.seq > self.end.seq + 1:
+                self.end = before(batch, resumed)
             position = resumed
 
     def _enter(self, name: SegmentName, file: File) -> Iterator[Bad]:
@@ -168,22 +200,22 @@ class _Scanner:
             reason = "the segment's header does not verify"
         elif (header.base_seq, header.generation, header.log_id) != (*name, self._log_id):
             reason = f"the segment's header is that of {SegmentName(header.base_seq, header.generation)}"
-        elif self._end is not None and self._end.seq == name.base_seq - 1 and header.previous != self._end.checksum:
+        elif self.end is not None and self.end.seq == name.base_seq - 1 and header.previous != self.end.checksum:
             reason = "the segment's header does not follow the segment before it"
         first = self._first_batch(name, file) if reason else None
-        if self._end is not None and self._end.seq == name.base_seq - 1:
-            self._end = self._end.at_start()
+        if self.end is not None and self.end.seq == name.base_seq - 1:
+            self.end = self.end.at_start()
         elif header is not None and not reason:
-            self._end = end_before(header)
+            self.end = end_before(header)
         elif first is not None:
-            self._end = before(first)
+            self.end = before(first)
         else:
-            offset = 0 if self._end is None else self._end.offset
-            self._end = End(name.base_seq - 1, DATA_START, offset, 0, 0, 0)
+            offset = 0 if self.end is None else self.end.offset
+            self.end = End(name.base_seq - 1, DATA_START, offset, 0, 0, 0)
         if reason and first is None:
             return reason
         if reason:
-            offset = self._end.offset
+            offset = self.end.offset
             yield Bad(file.path, 0, reason, name.base_seq, name.base_seq, offset, offset)
         return ""
 
@@ -198,43 +230,55 @@ class _Scanner:
 
     def _run_of_good(self, name: SegmentName, file: File, start: int, limit: int | None) -> Iterator[Good | Bad]:
         """Yield what verifies and follows; returns where that stopped and why ("" for nothing but zeros)."""
-        assert self._end is not None
+        assert self.end is not None
         size = self._segments.pages[name].size
         for position, batch in walk(file.pread, start, size):
             if limit is not None and batch.seq > limit:
                 return position, f"batch {batch.seq} is void, a newer segment begins at {limit + 1}"
-            reason = follows(self._end, batch, self._log_id)
+            reason = follows(self.end, batch, self._log_id)
             if reason:
-                return position, _FOREIGN + reason if batch.seq == self._end.seq + 1 else reason
+                return position, _FOREIGN + reason if batch.seq == self.end.seq + 1 else reason
             reason = _column_problem(batch)
-            if reason and batch.seq > self._segments.marked.seq:
+            if reason and batch.seq > self._segments.durable and name not in self._segments.lost:
                 return position, reason
-            end = self._end.after(batch, position)
+            end = self.end.after(batch, position)
             if reason:
                 yield self._bad(file, position, reason, end.seq + 1, end.offset)
             else:
                 yield Good(name, position, batch)
-            self._end = end
-        return self._end.position, _why_not(file, self._end.position, size)
+            self.end = end
+        return self.end.position, _why_not(file, self.end.position, size)
+
+    def _has_row(self, name: SegmentName) -> bool:
+        """Whether the index has a row for the next batch, which says that one was written."""
+        assert self.end is not None
+        try:
+            file = self._files.open(f"{self._directory}/{name.index_file}")
+        except FileNotFoundError:
+            return False
+        try:
+            return any(file.pread(INDEX_ROW_BYTES, index_position(name.base_seq, self.end.seq + 1)))
+        finally:
+            file.close()
 
     def _lost_rest(self, index: int, file: File, position: int, reason: str) -> Bad:
         """The rest of a segment is lost: up to the next segment, or up to the mark when this is the last."""
-        assert self._end is not None
+        assert self.end is not None
         marked = self._segments.marked
         if index + 1 < len(self._segments.names):
             following = self._segments.names[index + 1]
             header = self._segments.pages[following].header
             return self._bad(file, position, reason, following.base_seq, None if header is None else header.base_offset)
-        if marked.seq > self._end.seq:
+        if self.end.seq < marked.seq == self._segments.durable:
             bad = self._bad(file, position, reason, marked.seq + 1, marked.offset)
-            self._end = marked
+            self.end = marked
             return bad
         return self._bad(file, position, reason, None, None)
 
     def _bad(self, file: File, position: int, reason: str, next_seq: int | None, next_offset: int | None) -> Bad:
-        assert self._end is not None
-        reason = reason.removeprefix(_FOREIGN) or f"batch {self._end.seq + 1} is missing"
-        return Bad(file.path, position, reason, self._end.seq + 1, next_seq, self._end.offset, next_offset)
+        assert self.end is not None
+        reason = reason.removeprefix(_FOREIGN) or f"batch {self.end.seq + 1} is missing"
+        return Bad(file.path, position, reason, self.end.seq + 1, next_seq, self.end.offset, next_offset)
 
 
 _FOREIGN = "out of place: "

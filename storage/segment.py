@@ -49,11 +49,15 @@ class SegmentRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class Page(msgspec.Struct, frozen=True, gc=False):
-    """What a segment's first page says; None for a part that does not verify."""
+    """What a segment's first page says; None for a part that does not verify.
+
+    `marks_overwritten`: something stands in the places of both marks, and neither of them verifies.
+    """
 
     header: SegmentHeader | None
     mark: Mark | None
     size: int
+    marks_overwritten: bool = False
 
 
 class Newest(msgspec.Struct, frozen=True, gc=False):
@@ -238,7 +242,7 @@ def read_page(file: File, log_id: bytes | None = None, *, name: SegmentName | No
     if header is not None and name not in (None, (header.base_seq, header.generation)):
         return Page(None, None, file.size())
     mark, _ = layout.newest_mark(page, log_id if header is None else header.log_id)
-    return Page(header, mark, file.size())
+    return Page(header, mark, file.size(), mark is None and layout.both_marks_written(page))
 
 
 def write_mark(file: File, mark: Mark) -> bool:
@@ -255,11 +259,13 @@ def write_mark(file: File, mark: Mark) -> bool:
     return True
 
 
-def leave_mark(files: Files, path: str, mark: Mark) -> None:
+def leave_mark(files: Files, path: str, mark: Mark, *, durably: bool = False) -> None:
     """As `write_mark`, into a segment that is not open."""
     file = files.open(path, write=True)
     try:
         write_mark(file, mark)
+        if durably:
+            file.sync()
     finally:
         file.close()
 

@@ -95,21 +95,38 @@ def decode(data: Buffer, path: str = "") -> Snapshot:
             short. NewerFormat: a newer penstock wrote it.
     """
     view = memoryview(data)
-    if len(view) < SNAPSHOT_BYTES:
-        raise InvalidBatch(f"{path} has {len(view)} bytes, a snapshot's header alone has {SNAPSHOT_BYTES}")
-    checksum, magic, version, seq, term, log_id, body_bytes, body_checksum = _STRUCT.unpack_from(view)
-    if magic != MAGIC:
-        raise InvalidBatch(f"{path} is not a snapshot")
-    if xxh3_64_intdigest(view[8:SNAPSHOT_BYTES]) != checksum:
-        raise BadChecksum(f"the header of {path} does not match its checksum", path=path, position=0)
-    if version > VERSION:
-        raise NewerFormat(f"{path} has version {version}, this penstock reads {VERSION}; upgrade it")
+    seq, term, log_id, body_bytes, body_checksum = _decode_header(view, path)
     body = view[SNAPSHOT_BYTES : SNAPSHOT_BYTES + body_bytes]
     if len(body) != body_bytes:
         raise Corrupt(f"{path} ends after {len(body)} of {body_bytes} bytes", path=path, position=len(view))
     if xxh3_64_intdigest(body) != body_checksum:
         raise BadChecksum(f"the body of {path} does not match its checksum", path=path, position=SNAPSHOT_BYTES)
     return Snapshot(seq, term, bytes(body), log_id)
+
+
+def _decode_header(data: Buffer, path: str) -> tuple[int, int, bytes, int, int]:
+    view = memoryview(data)
+    if len(view) < SNAPSHOT_BYTES:
+        raise InvalidBatch(f"{path} has {len(view)} bytes, a snapshot's header alone has {SNAPSHOT_BYTES}")
+    checksum, magic, version, *said = _STRUCT.unpack_from(view)
+    if magic != MAGIC:
+        raise InvalidBatch(f"{path} is not a snapshot")
+    if xxh3_64_intdigest(view[8:SNAPSHOT_BYTES]) != checksum:
+        raise BadChecksum(f"the header of {path} does not match its checksum", path=path, position=0)
+    if version > VERSION:
+        raise NewerFormat(f"{path} has version {version}, this penstock reads {VERSION}; upgrade it")
+    seq, term, log_id, body_bytes, body_checksum = said
+    return seq, term, log_id, body_bytes, body_checksum
+
+
+def stated(files: Files, path: str) -> tuple[int, bytes]:
+    """Seq and log id that a snapshot's header says, whatever its body is. Raises as `decode` does."""
+    file = files.open(path)
+    try:
+        seq, _, log_id, _, _ = _decode_header(file.pread(SNAPSHOT_BYTES, 0), path)
+    finally:
+        file.close()
+    return seq, log_id
 
 
 def prepare(files: Files, directory: str, seq: int, term: int, body: bytes, log_id: bytes = ANY_LOG) -> str:

@@ -104,7 +104,7 @@ class Report(msgspec.Struct):
 def verify(files: Files, directory: str, *, progress: Progress | None = None) -> Report:
     """Read all of one log and report. Raises NewerFormat, and FileNotFoundError for a directory without a log."""
     segments = look(files, directory)
-    report = Report(directory, segments.log_id.hex(), durable_seq=segments.marked.seq)
+    report = Report(directory, segments.log_id.hex(), durable_seq=segments.durable)
     report.accepted = read_accepted(files, directory)
     report.poison = _text(files, f"{directory}/{POISON}")
     report.void = [name.segment_file for name in segments.void]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import msgspec
@@ -343,3 +344,18 @@ def test_a_catalogue_of_a_later_version_does_not_open(what: str):
     log.sync()
     with pytest.raises(UnknownEffect, match="upgrade"):
         rig.restart(clean=False)
+
+
+def test_a_partition_that_lost_its_marks_and_first_batches_is_damaged_and_not_empty() -> None:
+    rig = Rig()
+    topic = rig.topic()
+    for number in range(20):
+        rig.produce(topic, [b"%d" % number * 50])
+    (partition,) = rig.node._house.partitions.values()
+    rig.node._housekeeping.snapshot(partition.ledger)
+    rig.node.close(rig.now)
+    (path,) = (name for name in rig.store.files.contents if "topics" in name and name.endswith(".segment"))
+    rig.store.files.contents[path].data[1204 : 1204 + 4096] = random.Random(1).randbytes(4096)
+    rig.restart(clean=False)
+    (partition,) = rig.node._house.partitions.values()
+    assert (partition.state, partition.end) == ("damaged", 20)

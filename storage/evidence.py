@@ -1,0 +1,56 @@
+"""What else than a mark says how far a log was durable: for when damage hit the marks as well.
+
+Idea: a crash leaves any pages of what was not synced, and nobody was promised them. So later batches, index rows and
+later segments of the same generation prove nothing. What is written only once batches are durable does: a snapshot,
+and a segment that begins a generation. And a segment that has lost its marks is damaged, whatever else it shows: what
+stands in it behind a bad place is no torn tail.
+
+Contract: nothing here is ever true of a log that only crashed. Reads a few bytes, of snapshots beyond the marks only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from . import snapshots
+from .errors import StorageError
+from .files import Files
+from .layout import SegmentName
+from .segment import Page
+
+
+def marks_lost(names: list[SegmentName], place: int, page: Page) -> bool:
+    """Whether a segment must have had a mark that verifies, and has none.
+
+    A segment that was made when the one before was full has zeros there until its first sync, and a mark that is torn
+    leaves the other slot alone.
+    """
+    return page.mark is None and (page.marks_overwritten or _made_with_mark(names, place))
+
+
+def _made_with_mark(names: list[SegmentName], place: int) -> bool:
+    return names[place].base_seq == 1 or begins_generation(names, place)
+
+
+def begins_generation(names: list[SegmentName], place: int) -> bool:
+    """Whether all that stands before this segment was synced before it had its name."""
+    return place > 0 and names[place].generation != names[place - 1].generation
+
+
+def durable_seq(
+    files: Files, directory: str, listed: Iterable[str], names: list[SegmentName], log_id: bytes, known: int
+) -> int:
+    """The last seq that was durable, `known` at least.
+
+    What stood before a generation that still has segments was, and what the header of a snapshot of this log says.
+    """
+    begun = (names[place].base_seq - 1 for place in range(len(names)) if begins_generation(names, place))
+    known = max(known, *begun, 0)
+    for name in sorted((each for each in listed if (snapshots.seq_of(each) or 0) > known), reverse=True):
+        try:
+            seq, owner = snapshots.stated(files, f"{directory}/{name}")
+        except (StorageError, FileNotFoundError):
+            continue
+        if seq == snapshots.seq_of(name) and owner in (log_id, snapshots.ANY_LOG):
+            return seq
+    return known
