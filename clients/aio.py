@@ -25,6 +25,7 @@ from .aio_producer import AsyncFuture, AsyncProducer
 from .aio_queue_client import AsyncQueueClient
 from .aio_range_client import AsyncRangeClient
 from .aio_worker import AsyncTask, AsyncWorker
+from .checking import checked, checks
 from .consumer_core import ConsumerCore
 from .descriptions import Group, Topic, group_of, topic_of
 from .opened import Opened
@@ -43,6 +44,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@checked
 async def connect(
     url: str, *, timeout: Duration = 30.0, name: str | None = None, delivery: Delivery = "auto"
 ) -> AsyncClient:
@@ -57,6 +59,7 @@ async def connect(
     return client
 
 
+@checks
 class AsyncClient(AsyncQueueClient, AsyncRangeClient, AsyncTransactionClient):
     """One connection to one broker. Made by `connect`. See `Client`."""
 

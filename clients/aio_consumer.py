@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from ..storage.errors import Closed
 from ..storage.record import Record
 from .aio_driver import AsyncDriver
+from .checking import checks
 from .columnar import Columns, Format, converter
 from .consumer_core import ConsumerCore
 from .quantities import Duration, seconds, start_time
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@checks
 class AsyncConsumer:
     """Reads one topic. See `Consumer`."""
 

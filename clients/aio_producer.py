@@ -15,6 +15,7 @@ from ..storage.errors import Closed
 from .aio_driver import AsyncDriver
 from .arrow_data import ArrowData
 from .bulk import pieces
+from .checking import checks
 from .errors import InvalidArgument, TimedOut
 from .pending import Future, Pending
 from .pieces import Piece
@@ -43,6 +44,7 @@ class AsyncFuture(Future, eq=False, gc=False):
         return Future.result(self)
 
 
+@checks
 class AsyncProducer:
     """Sends records to one topic. Leaving its `async with` block flushes. See `Producer`."""
 

@@ -13,6 +13,7 @@ from ..storage.errors import Closed
 from ..transport.messages import Topic
 from ..transport.queue_messages import Verb
 from .aio_driver import AsyncDriver
+from .checking import checks
 from .errors import TimedOut
 from .leases import SettleFuture
 from .quantities import Duration, seconds
@@ -43,6 +44,7 @@ class AsyncSettleFuture(SettleFuture):
         return super().exception(timeout)
 
 
+@checks
 class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
     """One record to be worked off. See `Task`."""
 
@@ -77,6 +79,7 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
         await core.run(core.extend(self, None, progress=value))
 
 
+@checks
 class AsyncWorker:
     """Works off one topic's records. See `Worker`."""
 

@@ -10,6 +10,7 @@ lane's session gives the sequence.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import itemgetter
@@ -38,12 +39,18 @@ def pieces(values: Any, keys: Any, shape: Shape, partition: int | None) -> Itera
         raise InvalidArgument("send_many takes many records; one record goes through send")
     if is_arrow(values) and not hasattr(values, "read_next_batch"):
         return arrow_pieces(values, keys, shape, partition)
-    first, values = _peeked(values)
+    first, values = _peeked(_iterable("values", values))
     if is_arrow(first) and hasattr(first, "columns"):
         return stream_pieces(values, keys, shape, partition)
     if keys is None:
         return _plain_pieces(values, shape, partition)
-    return _keyed_pieces(values, keys, shape, partition)
+    return _keyed_pieces(values, _iterable("keys", keys), shape, partition)
+
+
+def _iterable(name: str, given: Any) -> Any:
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, bytearray)):
+        raise InvalidArgument(f"{name}={reprlib.repr(given)} is no list or other iterable of bytes, and no Arrow data")
+    return given
 
 
 def _peeked(values: Iterable[Any]) -> tuple[Any, Iterable[Any]]:

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from ..storage.record import Record
+from .checking import checked, checks
 from .consumer import Consumer
 from .consumer_core import ConsumerCore
 from .descriptions import Group, Topic, group_of, topic_of
@@ -34,6 +35,7 @@ from .worker import Worker
 from .worker_options import worker_options
 
 
+@checked
 def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, delivery: Delivery = "auto") -> Client:
     """Connect to a broker, or open a data directory or a broker in memory.
 
@@ -58,6 +60,7 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
     return client
 
 
+@checks
 class Client(QueueClient, RangeClient, TransactionClient):
     """One connection to one broker. Made by `connect`."""
 

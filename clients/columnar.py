@@ -18,7 +18,6 @@ from ..storage import columns
 from ..storage.arrow import ARROW_COLUMNS, record_batch
 from ..storage.batch import Batch, ColumnId
 from ..storage.record import Record, records
-from .errors import InvalidArgument
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -101,7 +100,5 @@ _FORMATS: dict[str, Callable[[Batch, int, int, str], Any]] = {
 
 
 def converter(format_: str) -> Callable[[Batch, int, int, str], Any]:
-    """What makes a format of a batch. Raises InvalidArgument."""
-    if format_ not in _FORMATS:
-        raise InvalidArgument(f"format {format_!r} is none of {', '.join(_FORMATS)}")
+    """What makes a format of a batch."""
     return _FORMATS[format_]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..storage.errors import Closed
 from ..storage.record import Record
+from .checking import checks
 from .columnar import Columns, Format, converter
 from .consumer_core import ConsumerCore
 from .driver import Driver
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@checks
 class Consumer:
     """Reads one topic. Iterating waits for new records for ever; `fetch` returns what is there."""
 

@@ -20,6 +20,7 @@ from ..storage.errors import Closed, Diverged, Error
 from ..storage.record import Record, records
 from ..transport.consumer_session import ConsumerSession, Delivery
 from ..transport.messages import Answer, Commit, Done, FindOffsets, Leave, Offsets, Position, SeekTo, Topic
+from .checking import count
 from .connection import Question
 from .errors import InvalidArgument, NoGroup, NotAssigned
 from .feed import Feed
@@ -28,7 +29,8 @@ from .session_life import ConsumerOptions, SessionLife
 from .steps import FOREVER, Pause, Steps
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .checking import count
+from .connection import Connection
 
 LEAVE_PATIENCE_S = 5.0
 """How long closing waits for the broker; a session that it did not hear of ends by its timeout."""
@@ -156,6 +158,7 @@ class ConsumerCore:
 
     def fetch(self, max_records: int, deadline: float) -> Steps[list[Record]]:
         """At most `max_records` records: what is there, or what comes first by the deadline."""
+        count("max_records", max_records)
         self._enter()
         self._one_by_one = False
         taken = self._records_there(max_records)

@@ -12,6 +12,7 @@ import msgspec
 
 from ..storage.batch import Kind
 from ..storage.errors import InvalidBatch, RecordTooLarge
+from .checking import text
 from .queued import PLAIN, Queued
 
 if TYPE_CHECKING:
@@ -64,3 +65,4 @@ def check_extras(key: Any, headers: Any) -> None:
         for name, value in headers.items():
             if not isinstance(name, str) or not isinstance(value, bytes):
                 raise InvalidBatch(f"header {name!r} must be a str with a bytes value, not {type(value).__name__}")
+            text("a header", name)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..storage.errors import Closed
 from .arrow_data import ArrowData
 from .bulk import pieces
+from .checking import checks
 from .driver import Driver
 from .errors import InvalidArgument
 from .pending import Future, Pending
@@ -33,6 +34,7 @@ def wall_us() -> int:
     return time.time_ns() // 1000
 
 
+@checks
 class Producer:
     """Sends records to one topic. Leaving its `with` block flushes."""
 

@@ -24,6 +24,7 @@ from ..storage.errors import Closed, InvalidBatch
 from ..transport.messages import Failure, ProducerOpened, Topic
 from ..transport.partitioner import Sticky
 from ..transport.producer_session import TARGET_BYTES, ProducerSession
+from .checking import one_of
 from .errors import InvalidArgument, TimedOut
 from .lane import Lane
 from .pending import Future, Pending
@@ -54,8 +55,6 @@ class ProducerCore:
         now_us: Callable[[], int],
         future: type[Future] = Future,
     ) -> None:
-        if not isinstance(name, str):
-            raise InvalidArgument(f"name={name!r} is no name of a producer: give a str")
         self.connection = connection
         self.topic = topic
         self.name = name
@@ -221,7 +220,9 @@ class ProducerCore:
             self.jammed = lane
 
     def lane(self, partition: int) -> Lane:
-        """A lane by number. Raises UnknownPartition."""
+        """A lane by number. Raises InvalidArgument, UnknownPartition."""
+        if type(partition) is not int:
+            raise InvalidArgument(f"partition={partition!r} is not an int")
         if not 0 <= partition < len(self.lanes):
             raise UnknownPartition(
                 f"topic {self.topic.name} has no partition {partition}: it has {len(self.lanes)}, numbered from 0"
@@ -375,10 +376,8 @@ class Sent:
 
 
 def _codec(name: str) -> Codec:
-    found = CODECS.get(name)
-    if found is None:
-        raise InvalidArgument(f"codec={name!r} is none of {', '.join(CODECS)}")
-    return found
+    one_of("codec", name, CODECS)
+    return CODECS[name]
 
 
 def _as_bytes(value: Any) -> bytes:

@@ -14,6 +14,9 @@ from ..storage.header import EVENT_TIMES
 from ..transport.messages import EARLIEST, LATEST
 from .errors import InvalidArgument
 
+SECONDS_MOST = 100 * 365.25 * 86400
+"""The longest duration: what waits so long waits for ever, and it fits into every message."""
+
 Size = int | str
 Duration = float | timedelta | str
 Start = Literal["earliest", "latest"] | datetime
@@ -23,6 +26,8 @@ Start = Literal["earliest", "latest"] | datetime
 def size_bytes(value: Size, name: str = "size") -> int:
     """Bytes of `value`; `name` is for the error."""
     try:
+        if isinstance(value, bool):
+            raise TypeError(f"{value} is no size")
         found = units.size_bytes(value)
     except (ValueError, TypeError) as error:
         raise InvalidArgument(f"{name}: {error}") from None
@@ -33,12 +38,16 @@ def size_bytes(value: Size, name: str = "size") -> int:
 
 def seconds(value: Duration, name: str = "duration") -> float:
     """Seconds of `value`; `name` is for the error."""
+    if type(value) in (int, float) and 0 <= value <= SECONDS_MOST:
+        return float(value)
     try:
+        if isinstance(value, bool):
+            raise TypeError(f"{value} is no time")
         found = units.seconds(value)
     except (ValueError, TypeError) as error:
         raise InvalidArgument(f"{name}: {error}") from None
-    if not found >= 0:
-        raise InvalidArgument(f"{name}={value!r} is not a time of 0 seconds or more")
+    if not 0 <= found <= SECONDS_MOST:
+        raise InvalidArgument(f"{name}={value!r} is not a time of 0 seconds or more, and of a hundred years at most")
     return found
 
 

@@ -60,7 +60,7 @@ def as_queued(
 ) -> Queued:
     """The columns of what was asked for. Raises InvalidArgument."""
     level = 0 if priority is None else priority
-    if not isinstance(level, int) or not 0 <= level <= PRIORITY_MAX:
+    if type(level) is not int or not 0 <= level <= PRIORITY_MAX:
         raise InvalidArgument(f"priority={priority!r} is not a number from 0 to {PRIORITY_MAX}; higher goes first")
     return Queued(level, not_before(delay, at, now_us), _checked_dedup(dedup))
 

@@ -142,6 +142,4 @@ def topic_id(text: str) -> bytes:
 
 
 def _names(topics: Iterable[str]) -> list[str]:
-    if isinstance(topics, str):
-        raise InvalidArgument(f"topics={topics!r} is one text: give a list of names")
     return list(dict.fromkeys(topics))

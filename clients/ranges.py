@@ -19,6 +19,7 @@ from ..broker.errors import UnknownPartition, UnknownTopic
 from ..storage.batch import Batch, ColumnId
 from ..storage.errors import Corrupt, InvalidTopic, OutOfBounds
 from ..storage.projection import with_validity
+from .checking import one_of
 from .errors import InvalidArgument, MappedUnavailable
 from .fetched_range import FetchedRange
 from .mapped_range import MappedRange
@@ -63,8 +64,7 @@ def column_ids(names: Sequence[str] | None) -> frozenset[int]:
     if names is None:
         return frozenset()
     for name in names:
-        if name not in COLUMNS:
-            raise InvalidArgument(f"column {name!r} is none of {', '.join(COLUMNS)}")
+        one_of("columns", name, COLUMNS)
     if not names:
         raise InvalidArgument("columns=() reads nothing: name some, or leave it out for all of them")
     return frozenset(COLUMNS[name] for name in names)

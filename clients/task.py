@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from ..transport.queue_messages import Verb
+from .checking import checks
 from .leases import Held
 from .quantities import Duration
 from .task_ids import task_id
@@ -65,6 +66,7 @@ class TaskRecord(msgspec.Struct, frozen=True, eq=False, gc=False):
         return f"<Task {self.id}, attempt {self.attempt}>"
 
 
+@checks
 class Task(TaskRecord, frozen=True, eq=False, gc=False):
     """One record to be worked off, with its number of the attempt, counted from 1."""
 

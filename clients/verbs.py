@@ -39,7 +39,6 @@ from .session_life import ConsumerOptions
 from .steps import Steps
 
 Delivery = Literal["auto", "push", "control", "mapped"]
-DELIVERIES = ("auto", "push", "control", "mapped")
 
 READ_BYTES = 1 << 20
 
@@ -226,7 +225,6 @@ def consumer_options(
     verify: bool,
 ) -> ConsumerOptions:
     """Check and complete the arguments of `consumer`; `may_map`: its shell has a thread that may sleep in `fetch`."""
-    _check_delivery(delivery)
     if auto_commit is not None and not group:
         raise InvalidArgument("auto_commit needs a group: a consumer that reads alone has no cursor to commit")
     if positions and group:
@@ -250,14 +248,8 @@ def consumer_options(
 
 def range_ways(connection: Connection, delivery: Delivery, *, may_map: bool) -> list[str]:
     """How the batches of a range may travel, the best way first: mapped, or over the connection itself."""
-    _check_delivery(delivery)
     ways = _ways(connection, "", delivery, may_map)
     return list(dict.fromkeys("control" if way == "push" else way for way in ways))
-
-
-def _check_delivery(delivery: Delivery) -> None:
-    if delivery not in DELIVERIES:
-        raise InvalidArgument(f"delivery={delivery!r} is none of {', '.join(DELIVERIES)}")
 
 
 def made_up_name() -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from ..storage.errors import Closed
 from ..transport.messages import Topic
 from ..transport.queue_messages import Verb
+from .checking import checks
 from .driver import Driver
 from .leases import SettleFuture
 from .quantities import Duration, seconds
@@ -21,6 +22,7 @@ from .worker_core import WorkerCore
 from .worker_options import WorkerOptions
 
 
+@checks
 class Worker:
     """Works off one topic's records. Iterating waits for tasks for ever; leaving its `with` gives the rest back."""
 

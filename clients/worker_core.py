@@ -160,7 +160,7 @@ class WorkerCore:
     ) -> Steps[None]:
         """Settle tasks and wait until that is committed. Raises LeaseLost."""
         self.enter()
-        if not tasks:
+        if isinstance(tasks, Sequence) and not tasks:
             return
         future = self._gather(tasks, verb, delay_milliseconds(delay), _checked_reason(reason), _checked_result(result))
         self.settling.send()

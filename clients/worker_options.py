@@ -48,13 +48,11 @@ def worker_options(
     max_processing: Duration,
 ) -> WorkerOptions:
     """Check and complete the arguments of `worker`."""
-    if not isinstance(group, str) or not group:
+    if not group:
         raise InvalidArgument(f"group={group!r} is no name of a queue group: a worker needs one")
-    if name is not None and not isinstance(name, str):
-        raise InvalidArgument(f"name={name!r} is not a text: it is how people find this worker in a list")
-    if not isinstance(prefetch, int) or not 0 <= prefetch <= PREFETCH_MOST:
+    if not 0 <= prefetch <= PREFETCH_MOST:
         raise InvalidArgument(f"prefetch={prefetch!r} is not a number of leases from 0 to {PREFETCH_MOST}")
-    if not isinstance(lease_records, int) or not 0 < lease_records <= RECORDS_MOST:
+    if not 0 < lease_records <= RECORDS_MOST:
         raise InvalidArgument(f"lease_records={lease_records!r} is not a number of tasks from 1 to {RECORDS_MOST}")
     return WorkerOptions(
         group=group,
@@ -88,5 +86,5 @@ def delay_milliseconds(delay: Duration | None) -> int:
 
 def check_count(max_records: int) -> None:
     """What one request may ask for."""
-    if not isinstance(max_records, int) or not 0 < max_records <= RECORDS_MOST:
+    if type(max_records) is not int or not 0 < max_records <= RECORDS_MOST:
         raise InvalidArgument(f"max_records={max_records!r} is not a number of tasks from 1 to {RECORDS_MOST}")

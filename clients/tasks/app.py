@@ -19,11 +19,12 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
+from ..checking import checked, checks
 from ..client import Client
 from ..errors import InvalidArgument
 from ..quantities import Duration, seconds
 from ..queue_descriptions import Schedule
-from .encoding import ENCODINGS, Encoding
+from .encoding import Encoding
 from .function import AsyncTaskFunction, BaseFunction, Message, Options, TaskFunction, home
 from .link import Link
 from .queues import Queue
@@ -50,9 +51,11 @@ class Decorate(Protocol):
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R]: ...
 
 
+@checks
 class Tasks:
     """The task functions of an application, and the way to their queues."""
 
+    @checked
     def __init__(
         self,
         url: str,
@@ -77,8 +80,6 @@ class Tasks:
             timeout: how long any verb waits for the broker.
             zone: of the cron fields of its schedules, like "Europe/Vienna".
         """
-        if encoding not in ENCODINGS:
-            raise InvalidArgument(f"encoding={encoding!r} is none of {', '.join(ENCODINGS)}")
         self.url = url
         self.group = group
         self.encoding: Encoding = encoding

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 from msgspec import Struct
 
 from ...storage.encoding import PRIORITY_MAX
+from ..checking import checks
 from ..errors import InvalidArgument
 from ..quantities import Duration, seconds
 from ..queue_descriptions import Schedule
@@ -170,6 +171,7 @@ class BaseFunction(Generic[P, R]):
         return f"<task function {self.name}, queue {self.queue}>"
 
 
+@checks
 class TaskFunction(BaseFunction[P, R]):
     """A `def`; workers call it in a thread, or in a process of its own."""
 
@@ -178,6 +180,7 @@ class TaskFunction(BaseFunction[P, R]):
         return self.function(*args, **kwargs)
 
 
+@checks
 class AsyncTaskFunction(BaseFunction[P, R]):
     """An `async def`; workers run it on their loop."""
 

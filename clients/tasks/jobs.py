@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from ..checking import checks
 from ..errors import ClientError, TaskCancelled, TaskFailed, TimedOut
 from ..quantities import Duration
 from .encoding import decode
@@ -45,6 +46,7 @@ class _Base(Generic[R]):
         return f"<{type(self).__name__} {self.id} of {self._function.name}>"
 
 
+@checks
 class Job(_Base[R]):
     """One task that was sent."""
 
@@ -69,6 +71,7 @@ class Job(_Base[R]):
         return status_of(self._function, app.client().cancel_task(self.id, group=app.group))
 
 
+@checks
 class AsyncJob(_Base[R]):
     """One task that was sent; its verbs are awaited."""
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..checking import check_fields
 from ..errors import InvalidArgument
 from ..quantities import Duration, seconds
 
@@ -29,12 +30,11 @@ class Retry(Struct, frozen=True, kw_only=True):
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.max_attempts < 1:
             raise InvalidArgument(f"max_attempts={self.max_attempts!r} is below 1: a task is tried once at least")
         if not 0 <= self.jitter <= 1:
             raise InvalidArgument(f"jitter={self.jitter!r} is not a share from 0 to 1")
-        seconds(self.backoff, "backoff")
-        seconds(self.max_backoff, "max_backoff")
 
     def settings(self) -> dict[str, Any]:
         """As settings of a queue group."""

@@ -8,6 +8,7 @@ from ...transport.messages import Stage
 from .. import aio_producer
 from ..aio_driver import AsyncDriver
 from ..aio_producer import AsyncFuture, AsyncProducer
+from ..checking import checks
 from ..quantities import Duration, Size, seconds, size_bytes
 from .staging_core import StagingCore, TransactionCore
 from .staging_producer import NO_OFFSET
@@ -26,6 +27,7 @@ class AsyncStagedFuture(AsyncFuture, eq=False, gc=False):
         return NO_OFFSET
 
 
+@checks
 class AsyncStaging:
     """Records that nobody reads until somebody commits their stages. See `Staging`."""
 
@@ -77,6 +79,7 @@ class AsyncStaging:
             await self._give_up()
 
 
+@checks
 class AsyncTransaction(AsyncStaging):
     """Records that are published together, or not at all. See `Transaction`."""
 

@@ -13,12 +13,14 @@ from typing import Self
 
 from ...transport.messages import Stage
 from .. import producer
+from ..checking import checks
 from ..driver import Driver
 from ..producer import Producer
 from ..quantities import Duration, Size, seconds, size_bytes
 from .staging_core import StagingCore, TransactionCore
 
 
+@checks
 class Staging:
     """Records that nobody reads until somebody commits their stages, here or in another process.
 
@@ -80,6 +82,7 @@ class Staging:
             self._give_up()
 
 
+@checks
 class Transaction(Staging):
     """Records of any number of partitions and topics that are published together, or not at all.
 

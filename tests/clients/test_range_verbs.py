@@ -89,7 +89,7 @@ def test_a_topic_made_again_is_another_one(client, filled):
 def test_topics_that_are_none_are_refused(client, topic):
     with pytest.raises(UnknownTopic, match="nobody-made-this"):
         client.ends(["nobody-made-this"])
-    with pytest.raises(InvalidArgument, match="list of names"):
+    with pytest.raises(InvalidArgument, match="not a list in which each is a str"):
         client.ends("text")
     with pytest.raises(InvalidArgument, match="32 hexadecimal"):
         client.ends([topic], known={topic: TopicEnds("xyz", [])})

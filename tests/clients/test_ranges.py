@@ -179,7 +179,7 @@ def test_ranges_beyond_what_is_there_are_refused_with_what_there_is(client, topi
 def test_arguments_that_cannot_be_are_refused(client, topic):
     client.create_topic(topic)
     wrong = [
-        ({"columns": ["valve"]}, "column 'valve' is none of value, key"),
+        ({"columns": ["valve"]}, "columns='valve' is none of 'value', 'key'.*; did you mean 'value'"),
         ({"columns": []}, "reads nothing"),
         ({"id": "xyz"}, "no id of a topic"),
         ({"delivery": "pigeon"}, "pigeon"),
@@ -187,9 +187,10 @@ def test_arguments_that_cannot_be_are_refused(client, topic):
     for how, says in wrong:
         with pytest.raises(InvalidArgument, match=says):
             client.range(topic, 0, 0, 0, **how)
-    for start, end in ((2, 1), (-1, 0)):
-        with pytest.raises(InvalidArgument, match=f"no range begins at {start} and ends at {end}"):
-            client.range(topic, 0, start, end)
+    with pytest.raises(InvalidArgument, match="no range begins at 2 and ends at 1"):
+        client.range(topic, 0, 2, 1)
+    with pytest.raises(InvalidArgument, match="start=-1 is below 0"):
+        client.range(topic, 0, -1, 0)
 
 
 def test_the_term_before_the_start_is_checked(client, topic, values):

@@ -131,7 +131,7 @@ def test_errors_are_what_python_calls_them():
         "UnknownQuery",
         "UnknownSession",
     }  # asked for by no name
-    beside = {"BadChecksum", "BatchTooLarge", "OutOfBounds", "RecordTooLarge"}
+    beside = {"BadChecksum", "BatchTooLarge", "OutOfBounds", "RecordTooLarge", "TaskForgotten"}
     for kind, begins in kinds.items():
         found = {error.__name__ for error in ERRORS if issubclass(error, kind)}
         named = {error.__name__ for error in ERRORS if error.__name__.startswith(begins)}

@@ -132,5 +132,5 @@ def test_a_process_has_no_loop():
 
 
 def test_an_encoding_that_nobody_has_is_refused():
-    with pytest.raises(InvalidArgument, match="encoding='pickle' is none of json, msgpack"):
+    with pytest.raises(InvalidArgument, match="encoding='pickle' is none of 'json', 'msgpack'"):
         Tasks("mem://nowhere", encoding="pickle")  # pyright: ignore[reportArgumentType]
