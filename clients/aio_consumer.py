@@ -13,7 +13,7 @@ from ..storage.errors import Closed
 from ..storage.record import Record
 from .aio_driver import AsyncDriver
 from .checking import checks
-from .columnar import Columns, Format, converter
+from .columnar import Columns, Convert, Format, converter
 from .consumer_core import ConsumerCore
 from .quantities import Duration, seconds, start_time
 from .steps import FOREVER
@@ -90,18 +90,18 @@ class AsyncConsumer:
         self._core.check_open()
         return self._batches(converter(format), None if wait is None else seconds(wait, "wait"))
 
-    async def _batches(self, convert: Any, patience: float | None) -> AsyncIterator[Any]:
-        core, run, topic = self._core, self._driver.run, self._core.topic.name
+    async def _batches(self, convert: Convert, patience: float | None) -> AsyncIterator[Any]:
+        core, run = self._core, self._driver.run
         while True:
             deadline = FOREVER if patience is None else core.connection.clock() + patience
             try:
-                found = await run(core.next_batch(deadline))
+                found = await run(core.next_batch(convert, deadline))
             except Closed:
                 core.connection.check_ours()
                 return
             if found is None:
                 return
-            yield convert(*found, topic)
+            yield found
 
     async def commit(self, positions: Mapping[int, int] | None = None) -> None:
         """Commit the group's cursor, at the topic's level: all handed out so far, or next offsets by partition."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Format = Literal["records", "arrow", "numpy"]
+Convert = Callable[[Batch, int, int, str], Any]
+"""Makes a format of a batch from an offset on, of a partition of a topic."""
 
 
 class Columns(msgspec.Struct, frozen=True, eq=False):
@@ -92,13 +94,13 @@ def as_numpy(batch: Batch, start: int, partition: int, topic: str) -> Columns:
     )
 
 
-_FORMATS: dict[str, Callable[[Batch, int, int, str], Any]] = {
+_FORMATS: dict[str, Convert] = {
     "records": as_records,
     "arrow": as_arrow,
     "numpy": as_numpy,
 }
 
 
-def converter(format_: str) -> Callable[[Batch, int, int, str], Any]:
+def converter(format_: str) -> Convert:
     """What makes a format of a batch."""
     return _FORMATS[format_]

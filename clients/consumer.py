@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..storage.errors import Closed
 from ..storage.record import Record
 from .checking import checks
-from .columnar import Columns, Format, converter
+from .columnar import Columns, Convert, Format, converter
 from .consumer_core import ConsumerCore
 from .driver import Driver
 from .quantities import Duration, seconds, start_time
@@ -106,20 +107,20 @@ class Consumer:
         self._core.check_open()
         return self._batches(convert, patience)
 
-    def _batches(self, convert: Any, patience: float) -> Iterator[Any]:
+    def _batches(self, convert: Convert, patience: float) -> Iterator[Any]:
         core, driver = self._core, self._driver
-        topic, clock, there, look = core.topic.name, core.connection.clock, core.batch_there, driver.look
+        clock, there, look = core.connection.clock, partial(core.batch_there, convert), driver.look
         while True:
             try:
                 found = look(there)
                 if found is None:
-                    found = driver.run(core.next_batch(clock() + patience))
+                    found = driver.run(core.next_batch(convert, clock() + patience))
             except Closed:
                 core.connection.check_ours()
                 return
             if found is None:
                 return
-            yield convert(*found, topic)
+            yield found
 
     # -- places -----------------------------------------------------------------------------------------
 

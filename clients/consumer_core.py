@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..broker.errors import Fenced, UnknownSession
 from ..storage.batch import Batch
@@ -21,6 +21,7 @@ from ..storage.record import Record, records
 from ..transport.consumer_session import ConsumerSession, Delivery
 from ..transport.messages import Answer, Commit, Done, FindOffsets, Leave, Offsets, Position, SeekTo, Topic
 from .checking import count
+from .columnar import Convert
 from .connection import Question
 from .errors import InvalidArgument, NoGroup, NotAssigned
 from .feed import Feed
@@ -29,8 +30,9 @@ from .session_life import ConsumerOptions, SessionLife
 from .steps import FOREVER, Pause, Steps
 
 if TYPE_CHECKING:
-    from .checking import count
-from .connection import Connection
+    from .connection import Connection
+
+T = TypeVar("T")
 
 LEAVE_PATIENCE_S = 5.0
 """How long closing waits for the broker; a session that it did not hear of ends by its timeout."""
@@ -48,7 +50,6 @@ class ConsumerCore:
         self.fenced = 0  # automatic commits that came too late: their records are read again by somebody else
         self._feed = Feed(self.life)
         self._handout: Handout | None = None
-        self._deferred: Error | None = None  # to be raised by the next call
         self._one_by_one = False
         self._kept: dict[int, tuple[int, int]] = {}  # committed and position by partition, of a lost session
         self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
@@ -153,8 +154,7 @@ class ConsumerCore:
         handout = self._handout
         if handout is not None and handout.left:
             return handout
-        found = self._feed.next()
-        return None if found is None else self._hand_out(*found)
+        return self._taken(self._hand_out)
 
     def fetch(self, max_records: int, deadline: float) -> Steps[list[Record]]:
         """At most `max_records` records: what is there, or what comes first by the deadline."""
@@ -176,55 +176,58 @@ class ConsumerCore:
         handout = self._handout
         while len(taken) < most:
             if handout is None:
-                try:
-                    found = self._feed.next()
-                except Error as error:
-                    if not taken:
-                        raise
-                    self._deferred = error  # it must not take along what is taken already
+                handout = self._taken(self._hand_out, holds=bool(taken))
+                if handout is None:
                     break
-                if found is None:
-                    break
-                handout = self._hand_out(*found)
             taken += handout.take(most - len(taken))
             self._note()
             handout = self._handout
         return taken
 
-    def next_batch(self, deadline: float) -> Steps[tuple[Batch, int, int] | None]:
-        """The next batch, the offset it is to be read from, and its partition. Its records count as handed out."""
-        found = self.batch_there()
+    def next_batch(self, convert: Convert, deadline: float) -> Steps[Any]:
+        """What `convert` makes of the next batch. Its records count as handed out."""
+        found = self.batch_there(convert)
         while found is None:
             yield self._pause(deadline)
-            found = self.batch_there()
+            found = self.batch_there(convert)
             if found is None and self.connection.clock() >= deadline:
                 return None
         return found
 
-    def batch_there(self) -> tuple[Batch, int, int] | None:
+    def batch_there(self, convert: Convert) -> Any:
         """As `next_batch`, without waiting."""
         self._enter()
         self._one_by_one = False
         self.check_open()
         if self._handout is not None and self._handout.left:
-            return self._rest_of(self._handout)
-        found = self._feed.next()
-        if found is None:
-            return None
-        delivery, batch = found
+            return self._rest_of(self._handout, convert)
+        return self._taken(lambda delivery, batch: self._hand_out_whole(delivery, batch, convert))
+
+    def _hand_out_whole(self, delivery: Delivery, batch: Batch, convert: Convert) -> Any:
         assert self.session is not None, "only a session delivers"
         start, end = max(delivery.offset, batch.base_offset), batch.base_offset + batch.record_count
+        found = convert(batch, start, delivery.partition, self.topic.name)
         if self._notes_terms:
             self._note_term(delivery.partition, start, batch.term)
         self.session.handed_out(delivery, min(end, delivery.next_offset))
-        return batch, start, delivery.partition
+        return found
 
-    def _rest_of(self, handout: Handout) -> tuple[Batch, int, int]:
+    def _rest_of(self, handout: Handout, convert: Convert) -> Any:
         """What is left of a run that was begun record by record, as a batch."""
-        rest = handout.batch, handout.position, handout.delivery.partition
+        found = convert(handout.batch, handout.position, handout.delivery.partition, self.topic.name)
         handout.drop()
         self._note()
-        return rest
+        return found
+
+    def _taken(self, decode: Callable[[Delivery, Batch], T], *, holds: bool = False) -> T | None:
+        """The next batch of the feed, decoded. An error waits for the next call of who `holds` records already."""
+        try:
+            return self._feed.next(decode)
+        except Error as error:
+            if holds:
+                return None
+            self._feed.pass_over(error)
+            raise
 
     def _pause(self, deadline: float) -> Pause:
         self.life.touched = self.connection.clock()
@@ -246,9 +249,9 @@ class ConsumerCore:
 
     def _hand_out(self, delivery: Delivery, batch: Batch) -> Handout:
         start, end = max(delivery.offset, batch.base_offset), batch.base_offset + batch.record_count
+        found = records(batch, start=start, partition=delivery.partition, topic=self.topic.name)
         if self._notes_terms:
             self._note_term(delivery.partition, start, batch.term)
-        found = records(batch, start=start, partition=delivery.partition, topic=self.topic.name)
         if end > delivery.next_offset:
             del found[delivery.next_offset - start :]
             end = delivery.next_offset
@@ -454,9 +457,6 @@ class ConsumerCore:
         self.connection.check_ours()
         if self.closed:
             raise Closed(f"the consumer of topic {self.topic.name} was closed; open another one")
-        if self._deferred is not None:
-            error, self._deferred = self._deferred, None
-            raise error
         if self.life.failure is not None:
             raise self.life.failure
 

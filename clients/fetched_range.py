@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..broker.errors import LimitReached
 from ..storage.batch import Batch, batches
-from ..storage.errors import OutOfBounds
+from ..storage.errors import Error, OutOfBounds
 from ..transport.messages import Fetch, Fetched, Measure, Measured, Span
 from .connection import Connection, Question
 from .readable import readable
@@ -78,6 +78,7 @@ class FetchedRange:
         self._term = term
         self._pieces: deque[Piece] = deque()
         self._cuts: Iterator[tuple[int, int]] | None = None
+        self._error: Error | None = None  # what stands behind the batches that were returned last
         self._asked: int | None = start  # where the next piece begins; None while the end of the latest is not known
 
     def _measured(self) -> Steps[Iterator[tuple[int, int]]]:
@@ -96,6 +97,8 @@ class FetchedRange:
 
     def more(self) -> Steps[list[Batch]]:
         """See Reading."""
+        if self._error is not None:
+            raise self._error
         if self._cuts is None:
             self._cuts = yield from self._measured()
             self._ask_ahead(self._cuts, self._term)
@@ -106,9 +109,11 @@ class FetchedRange:
             answer = yield from self.connection.answer_to(piece.part, Fetched, deadline=deadline, what=what)
             payload, offset, end = piece.part.payload, piece.offset, piece.end
             self._go_on(piece, answer, self._cuts)
-            found = readable(batches(payload), offset, self._end if end is None else end)
+            found, self._error = readable(batches(payload), offset, self._end if end is None else end)
             if found:
                 return found
+            if self._error is not None:
+                raise self._error
         return []
 
     def _go_on(self, piece: Piece, answer: Fetched, cuts: Iterator[tuple[int, int]]) -> None:

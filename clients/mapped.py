@@ -110,7 +110,7 @@ class MappedSource:
                 ) from error
             del ready[partition]
             if found is not None:
-                if not self._followed[partition].cursor.at_limit:
+                if found[0].damage or not self._followed[partition].cursor.at_limit:
                     ready[partition] = None  # the others come first
                 return found
         return None
@@ -125,7 +125,10 @@ class MappedSource:
     def _next_of(self, session: ConsumerSession, view: PartitionView) -> tuple[Delivery, list[Batch]] | None:
         followed = self._followed.get(view.partition)
         if followed is None or followed.epoch != view.epoch:
-            followed = self._follow(view)
+            try:
+                followed = self._follow(view)
+            except Corrupt as damage:
+                return self._around(session, view, damage)
         committed = followed.log.committed()
         batch = None if committed is None else followed.cursor.follow(committed)
         if batch is None:
@@ -144,19 +147,24 @@ class MappedSource:
                 followed = self._move(view, followed.log.reader.first_offset)
                 continue
             except Corrupt as damage:
-                if damage.next_offset is None or damage.next_offset <= view.fetched:
-                    raise
-                followed = self._move(view, damage.next_offset)
-                continue
+                return self._around(session, view, damage)
             if chunk is None:
                 return None
             if chunk.next_offset > view.fetched:
                 offset = max(chunk.offset, view.fetched)
                 return session.take(view, offset, chunk.next_offset, chunk.buffer), chunk.batches
 
+    def _around(self, session: ConsumerSession, view: PartitionView, damage: Corrupt) -> tuple[Delivery, list[Batch]]:
+        """A delivery that says what damage hides. Raises `damage` when nothing behind it can be read."""
+        if damage.next_offset is None or damage.next_offset <= view.fetched:
+            raise damage
+        hidden = session.take(view, view.fetched, damage.next_offset, b"", damage.message)
+        self._follow(view)
+        return hidden, []
+
     def _follow(self, view: PartitionView) -> Followed:
-        """Begin to read a partition where its view stands."""
-        known = self._followed.pop(view.partition, None)
+        """Begin to read a partition where its view stands. Raises Corrupt."""
+        known = self._followed.get(view.partition)
         log = known.log if known is not None else self._logs.open(self._topic.partitions[view.partition])
         try:
             cursor = log.reader.cursor(view.fetched)
@@ -167,7 +175,7 @@ class MappedSource:
         return followed
 
     def _move(self, view: PartitionView, offset: int) -> Followed:
-        """Go on behind what retention took or damage hides."""
+        """Go on behind what retention took."""
         view.fetched = max(view.fetched, offset)
         view.end = max(view.end, view.fetched)
         return self._follow(view)

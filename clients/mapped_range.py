@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING
 
-from ..storage.errors import Corrupt, Diverged
+from ..storage.errors import Corrupt, Diverged, Error
 from .errors import MappedUnavailable
 from .mapped import CHUNK_BYTES, Source
 from .readable import readable
@@ -28,6 +28,7 @@ class MappedRange:
         self._logs = logs
         self._start = start
         self._end = end
+        self._error: Error | None = None  # what stands behind the batches that were returned last
         try:
             self._reader = logs.open(partition).reader
             _check_term(self._reader, start, term)
@@ -50,11 +51,15 @@ class MappedRange:
     def more(self) -> Generator[Pause, None, list[Batch]]:
         """See Reading: nothing is waited for but the disk."""
         yield from ()
+        if self._error is not None:
+            raise self._error
         try:
             while (chunk := self._cursor.next(CHUNK_BYTES, self._last)) is not None:
-                found = readable(chunk.batches, self._start, self._end)
+                found, self._error = readable(chunk.batches, self._start, self._end)
                 if found:
                     return found
+                if self._error is not None:
+                    raise self._error
         except OSError as error:  # out of descriptors, mostly
             raise MappedUnavailable(f"{self._reader.path} cannot be mapped, use delivery='auto': {error}") from error
         raise MappedUnavailable(f"{self._reader.path} ends before offset {self._end}, use delivery='auto'")

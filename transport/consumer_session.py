@@ -40,6 +40,7 @@ class Delivery(Struct, frozen=True, eq=False):
     next_offset: int
     payload: Buffer
     records: int  # charged to the credit, 0 when no credit is involved
+    damage: str = ""  # why there are none: what is wrong with these records
 
 
 class PartitionView(Struct):
@@ -148,9 +149,9 @@ class ConsumerSession:
         self._credit.received(len(payload), message.records)
         return self._sort(message, payload)
 
-    def take(self, view: PartitionView, offset: int, next_offset: int, payload: Buffer) -> Delivery:
+    def take(self, view: PartitionView, offset: int, next_offset: int, payload: Buffer, damage: str = "") -> Delivery:
         """What a mapped member read by itself: from `offset`, which is `fetched` or follows it. No credit."""
-        taken = Delivery(view.partition, view.epoch, offset, next_offset, payload, 0)
+        taken = Delivery(view.partition, view.epoch, offset, next_offset, payload, 0, damage)
         view.fetched = next_offset
         if next_offset > view.end:
             view.end = next_offset
@@ -167,10 +168,14 @@ class ConsumerSession:
             self.dropped += 1
             self._credit.finished(len(payload), message.records)
             return []
-        offset = max(message.offset, view.fetched)
+        before = view.fetched
+        offset = max(message.offset, before)
         view.fetched = message.next_offset
         view.end = max(view.end, message.end, message.next_offset)
-        return [Delivery(view.partition, view.epoch, offset, message.next_offset, payload, message.records)]
+        found = [Delivery(view.partition, view.epoch, offset, message.next_offset, payload, message.records)]
+        if message.damage and offset > before:
+            found.insert(0, Delivery(view.partition, view.epoch, before, offset, b"", 0, message.damage))
+        return found
 
     def _retry_early(self) -> list[Delivery]:
         waiting = list(zip(self._early, self._early_payloads, strict=True))

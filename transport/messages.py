@@ -344,6 +344,7 @@ class Deliver(Message, tag=37, frozen=True):
     next_offset: Count
     end: Count  # committed end when sent, for lag
     records: Count  # charged to the credit
+    damage: str = ""  # why records before `offset` did not come: what is wrong with them
 
 
 class SeekTo(Message, tag=38, frozen=True):

@@ -30,7 +30,7 @@ TURN = 16
 class Stream:
     """One partition being read by one session, from `position` on."""
 
-    __slots__ = ("cold", "cursor", "epoch", "outlet", "partition", "position", "revoked", "stopped")
+    __slots__ = ("cold", "cursor", "damage", "epoch", "outlet", "partition", "position", "revoked", "stopped")
 
     def __init__(self, outlet: Outlet, partition: Partition, epoch: int, position: int) -> None:
         self.outlet = outlet
@@ -41,11 +41,12 @@ class Stream:
         self.cold = False  # waits for pages
         self.revoked = False  # to be released: nothing more is sent
         self.stopped = False  # nothing readable follows
+        self.damage = ""  # what is wrong with the records before `position`, until the reader is told
 
     def move(self, epoch: int, position: int) -> None:
         """Go on elsewhere, under a new epoch."""
         self.epoch, self.position = epoch, position
-        self.cursor, self.cold, self.stopped = None, False, False
+        self.cursor, self.cold, self.stopped, self.damage = None, False, False, ""
 
     def warmed(self) -> None:
         """The pages it waited for are in memory."""
@@ -92,7 +93,7 @@ class Stream:
         if beyond is None:
             self.stopped = True
         else:
-            self.position = beyond
+            self.position, self.damage = beyond, damage.message
 
 
 class Outlet:
@@ -180,8 +181,10 @@ class Outlet:
                 if position < end:
                     ready[number] = None  # the others come first
                 message = Deliver(
-                    self.session, self.number + 1, number, stream.epoch, offset, position, end, position - offset
-                )
+                    self.session, self.number + 1, number, stream.epoch, offset, position, end, position - offset,
+                    stream.damage,
+                )  # fmt: skip
+                stream.damage = ""
                 return message, chunk.buffer
         return None
 
