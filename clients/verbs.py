@@ -70,7 +70,8 @@ class Verbs:
         return made.topics[0]
 
     def topics(self, names: list[str]) -> Steps[list[Topic]]:
-        """All topics, or those named."""
+        """All topics, or those named, each once."""
+        names = list(dict.fromkeys(names))
         answer = yield from self.connection.ask(
             lambda request: ListTopics(request, names), Topics, deadline=self._deadline(), what="listing topics"
         )

@@ -9,7 +9,7 @@ penstock's own are only listed, and only to who names them.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ...storage.errors import Error
 from ...transport.messages import (
@@ -34,11 +34,25 @@ from .house import House
 from .ledger import Ledger
 from .names import check_topic_name, is_reserved
 from .partition import Partition, check_time
-from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Store
+from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Store, Work
 from .replies import Gather, failure
 from .settings import TopicSettings
-from .topic_maker import TopicMaker
+from .topic_maker import MADE, TopicMaker
 from .topics import Topic, Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from .portions import Portions
+
+FOUND = 4
+"""Steps that it takes to find an offset: a file may have to be opened."""
+
+GROWN = 4
+"""Steps that it takes to let all who use a topic know of a new partition."""
+
+DESCRIBED = 2
+"""Partitions that are described in one step."""
 
 
 class Users(Protocol):
@@ -56,7 +70,10 @@ class Users(Protocol):
 class Administration:
     """Handlers of everything that concerns whole topics."""
 
-    def __init__(self, house: House, port: Port, config: NodeConfig, maker: TopicMaker, users: Users) -> None:
+    def __init__(
+        self, house: House, port: Port, config: NodeConfig, maker: TopicMaker, users: Users, later: Portions
+    ) -> None:
+        """`later` describes topics that were made or altered."""
         self.handlers: Handlers = {
             CreateTopic: self.create, AlterTopic: self.alter, DeleteTopic: self.delete, ListTopics: self.list,
             FindOffsets: self.find_offsets,
@@ -69,19 +86,21 @@ class Administration:
         self._config = config
         self._maker = maker
         self._users = users
+        self._later = later
+        self._growing: set[bytes] = set()  # topics whose new partitions are being made
 
-    def create(self, peer: Peer, message: CreateTopic, payload: Payload, now: Now) -> None:
+    def create(self, peer: Peer, message: CreateTopic, payload: Payload, now: Now) -> Work:
         """Make the logs, then log the topic. Raises InvalidTopic, InvalidSettings, TopicExists, LimitReached."""
         check_topic_name(message.name)
         self._maker.check_count(message.partitions)
         settings = topic_settings.parse(message.settings)
-        self._maker.make(
+        yield from self._maker.make(
             message.name, message.partitions, settings, now,
             lambda topic: self._answer(peer, message.request, topic),
             lambda error: self._refuse(peer, message.request, error, []),
         )  # fmt: skip
 
-    def alter(self, peer: Peer, message: AlterTopic, payload: Payload, now: Now) -> None:
+    def alter(self, peer: Peer, message: AlterTopic, payload: Payload, now: Now) -> Work:
         """Change settings, grow. Raises InvalidSettings, InvalidRequest."""
         topic = self._topics.get(message.topic)
         entry = self._catalogue.head.topics.get(message.topic)
@@ -93,13 +112,35 @@ class Administration:
             raise InvalidRequest(f"topic {topic.name} has {entry.partitions} partitions and cannot shrink to {count}")
         self._maker.check_count(count)
         self._maker.check_catalogue()
-        grown = [self._house.create(topic, number, settings) for number in range(entry.partitions, count)]
+        grown = yield from self._grow(topic, entry.partitions, count, settings)
         gather = Gather(
-            lambda: self._altered(peer, message.request, topic, settings, grown),
+            lambda: self._later.add(peer, self._altered(peer, message.request, topic, settings, grown), changes=True),
             lambda error: self._refuse(peer, message.request, error, grown),
         )
         self._catalogue.propose_in_order(fx.TopicAltered(topic.id, count, settings.named()), gather.one())
         gather.ready()
+
+    def _grow(
+        self, topic: Topic, known: int, count: int, settings: TopicSettings
+    ) -> Generator[int | None, None, list[Partition]]:
+        """New partitions, not logged yet. Raises InvalidRequest, UnknownTopic, and what making them raises."""
+        grown: list[Partition] = []
+        if topic.id in self._growing:
+            raise InvalidRequest(f"topic {topic.name} is growing already: alter it again when that is done")
+        self._growing.add(topic.id)
+        try:
+            for number in range(known, count):
+                grown.append(self._house.create(topic, number, settings))
+                yield MADE
+            if count > known:
+                self._topics.get(topic.id)
+        except Error:
+            for partition in grown:
+                self._house.close(partition)
+            raise
+        finally:
+            self._growing.discard(topic.id)
+        return grown
 
     def delete(self, peer: Peer, message: DeleteTopic, payload: Payload, now: Now) -> None:
         """Log the tombstone, then end all use, then remove the files."""
@@ -112,13 +153,18 @@ class Administration:
         self._catalogue.propose_in_order(fx.TopicDeleted(topic.id), gather.one())
         gather.ready()
 
-    def list(self, peer: Peer, message: ListTopics, payload: Payload, now: Now) -> None:
-        """Topics as they stand, by name. Those of penstock's own only to who names them."""
+    def list(self, peer: Peer, message: ListTopics, payload: Payload, now: Now) -> Work:
+        """Topics as they stand, by name. Those of penstock's own only to who names them. Raises InvalidRequest."""
         names = message.names or sorted(name for name in self._topics.by_name if not is_reserved(name))
-        found = [self._topics.named(name) for name in names]
-        self._port.reply(peer, TopicsMessage(message.request, [self._describe(topic) for topic in found]))
+        if len(set(names)) < len(names):
+            raise InvalidRequest("a topic is named twice: name each once")
+        found: list[TopicMessage] = []
+        for name in names:
+            if message.names or name in self._topics.by_name:  # else it was deleted meanwhile
+                found.append((yield from self._describe(self._topics.named(name))))
+        self._port.reply(peer, TopicsMessage(message.request, found))
 
-    def find_offsets(self, peer: Peer, message: FindOffsets, payload: Payload, now: Now) -> None:
+    def find_offsets(self, peer: Peer, message: FindOffsets, payload: Payload, now: Now) -> Work:
         """One offset per partition."""
         topic = self._topics.get(message.topic)
         check_time("time_us", message.time_us)
@@ -127,19 +173,24 @@ class Administration:
             partition = topic.partition(number)
             offset = partition.find(message.time_us)
             found.append((offset, partition.term_at(offset)))
+            yield FOUND
+            self._topics.get(message.topic)
         self._port.reply(peer, Offsets(message.request, found))
 
     # -- after the commit ---------------------------------------------------------------------------
 
-    def _altered(self, peer: Peer, request: int, topic: Topic, settings: TopicSettings, grown: list[Partition]) -> None:
+    def _altered(self, peer: Peer, request: int, topic: Topic, settings: TopicSettings, grown: list[Partition]) -> Work:
         if topic.id in self._topics.by_id:
             self._house.configure(topic, settings)
-            for partition in grown:
-                topic.add(partition)
-                self._users.topic_grown(topic, partition)
-            self._answer(peer, request, topic)
-        else:
-            self._refuse(peer, request, UnknownTopic(f"topic {topic.name} was deleted meanwhile"), grown)
+        for added, partition in enumerate(grown):
+            if topic.id not in self._topics.by_id:
+                gone = UnknownTopic(f"topic {topic.name} was deleted meanwhile")
+                self._refuse(peer, request, gone, grown[added:])
+                return
+            topic.add(partition)
+            self._users.topic_grown(topic, partition)
+            yield GROWN
+        yield from self._tell(peer, request, topic)
 
     def _deleted(self, peer: Peer, request: int, topic: Topic) -> None:
         if topic.id in self._topics.by_id:
@@ -156,10 +207,23 @@ class Administration:
     # -- pieces -------------------------------------------------------------------------------------
 
     def _answer(self, peer: Peer, request: int, topic: Topic) -> None:
-        self._port.reply(peer, TopicsMessage(request, [self._describe(topic)]))
+        self._later.add(peer, self._tell(peer, request, topic))
 
-    def _describe(self, topic: Topic) -> TopicMessage:
-        partitions = [self._describe_partition(topic, number) for number in range(len(topic.partitions))]
+    def _tell(self, peer: Peer, request: int, topic: Topic) -> Work:
+        try:
+            self._port.reply(peer, TopicsMessage(request, [(yield from self._describe(topic))]))
+        except Error as error:
+            self._port.reply(peer, failure(request, error))
+
+    def _describe(self, topic: Topic) -> Generator[int | None, None, TopicMessage]:
+        """A topic as it stands. Raises UnknownTopic."""
+        partitions: list[PartitionMessage] = []
+        while len(partitions) < len(topic.partitions):
+            partitions.append(self._describe_partition(topic, len(partitions)))
+            if len(partitions) % DESCRIBED == 0:
+                yield
+                if self._topics.by_id.get(topic.id) is not topic:
+                    raise UnknownTopic(f"topic {topic.name} was deleted meanwhile")
         return TopicMessage(topic.name, topic.id, topic.settings.named(), partitions)
 
     def _describe_partition(self, topic: Topic, number: int) -> PartitionMessage:

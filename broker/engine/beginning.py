@@ -16,12 +16,13 @@ from ..errors import InvalidRequest
 from .grouping import check_idle
 from .groups import NOTHING
 from .names import check_name
+from .portions import spread
 from .queues.topic_queues import check_no_queue
 from .replies import Gather, failure
 
 if TYPE_CHECKING:
     from .partition import Partition
-    from .ports import Handlers, Now, Payload, Peer, Port
+    from .ports import Handlers, Now, Payload, Peer, Port, Work
     from .topics import Topic, Topics
 
 
@@ -33,7 +34,7 @@ class Beginning:
         self._topics = topics
         self._port = port
 
-    def begin(self, peer: Peer, message: BeginGroup, payload: Payload, now: Now) -> None:
+    def begin(self, peer: Peer, message: BeginGroup, payload: Payload, now: Now) -> Work:
         """Give cursors, or find out which there are. Raises OutOfBounds, InvalidRequest, GroupActive, Unavailable."""
         topic = self._topics.get(message.topic)
         check_name("group", message.group)
@@ -50,7 +51,7 @@ class Beginning:
         check_idle(topic, message.group)
         for partition, offset in wanted:
             partition.check_cursor(offset)
-        start.others()
+        yield from start.others()
 
 
 class Start:
@@ -71,15 +72,18 @@ class Start:
         """As if all proposals stood."""
         return self._has_cursor(self._wanted[0][0])
 
-    def others(self) -> None:
+    def others(self) -> Work:
         """Give cursors to all but the lowest partition, and to that when they are committed."""
         gather = Gather(self._lowest, self._refuse)
-        for partition, offset in self._wanted[1:]:
+
+        def give(wanted: tuple[Partition, int]) -> None:
+            partition, offset = wanted
             if self._has_cursor(partition):
                 partition.ledger.barrier(gather.one())
             else:
                 partition.move_cursor(self._group, offset, gather.one())
-        gather.ready()
+
+        yield from spread(self._wanted[1:], gather, give)
 
     def _lowest(self) -> None:
         partition, offset = self._wanted[0]

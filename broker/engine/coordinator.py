@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from .agenda import Agenda
     from .partition import Partition
 
+CLAIMS = 16
+"""Partitions that are claimed at once: each costs an append."""
+
 
 class Phase(Enum):
     """How far a claim is."""
@@ -90,6 +93,7 @@ class Membership:
         self.members: dict[str, Member] = {}
         self.claims: dict[int, Claim] = {}
         self.stuck = False  # a claim failed, to be tried again
+        self._joining: dict[Member, None] = {}  # told when all that is free for them is claimed
         self._partitions = partitions
         self._agenda = agenda
         self._handover_s = handover_s
@@ -97,12 +101,15 @@ class Membership:
     def join(self, session: Member, now_s: float) -> None:
         """A new member, under a name nobody uses now."""
         self.members[session.member] = session
-        self.rebalance(now_s, session)
+        self._joining[session] = None
+        session.awaited += 1
+        self.rebalance(now_s)
 
     def leave(self, session: Member) -> None:
         """The member is gone; what it had is free."""
         if self.members.get(session.member) is session:
             del self.members[session.member]
+        self._joining.pop(session, None)
         for number, claim in list(self.claims.items()):
             if claim.session is session:
                 self._free(number)
@@ -123,9 +130,9 @@ class Membership:
                 self._free(number)
                 self._agenda.memberships[self] = None
 
-    def rebalance(self, now_s: float, awaiting: Member | None = None) -> None:
-        """Move towards an even share. `awaiting` is told first when what is free for it is committed."""
-        self.stuck = False
+    def rebalance(self, now_s: float) -> None:
+        """Move towards an even share, by a portion. New members are told when what is free for them is committed."""
+        self.stuck, left = False, CLAIMS
         current = {number: claim.promised for number, claim in self.claims.items()}
         wanted = assign(list(self.members), [p.number for p in self._partitions], current)
         for partition in self._partitions:
@@ -134,13 +141,21 @@ class Membership:
                 continue
             session, claim = self.members[member], self.claims.get(partition.number)
             if claim is None:
-                self._claim(partition, session)
-                session.awaited += session is awaiting and partition.number in self.claims
+                left -= 1
+                if left >= 0:
+                    self._claim(partition, session)
+                    session.awaited += session in self._joining and partition.number in self.claims
                 continue
             claim.promised = member
             if claim.session is not session and claim.phase is Phase.OWNED:
                 claim.phase, claim.deadline_s = Phase.REVOKING, now_s + self._handover_s
                 claim.session.ask_back(partition.number)
+        if left < 0:
+            self._agenda.memberships[self] = None
+            return
+        joining, self._joining = self._joining, {}
+        for session in joining:
+            self._decided(session)
 
     def claimed(self, claim: Claim) -> None:
         """The owner effect of a claim is committed."""

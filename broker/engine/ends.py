@@ -3,149 +3,199 @@
 Idea: a question that says nothing new to its asker waits under the names of its topics. What moves an end, grows a
 topic or deletes it answers those who wait there; nobody looks at them meanwhile.
 
-Contract: an answer has every partition of every topic asked, as committed. Memory: one small entry per question that
-waits, whatever it knows.
+Contract: an answer has every partition of every topic asked, as committed, each when it was looked at: that is done in
+steps. Memory: the ids of its topics per question that waits, up to a limit.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
 
 from ...storage.errors import Error
 from ...transport.messages import AskEnds, End, Known
 from ...transport.messages import Ends as EndsMessage
+from ..errors import InvalidRequest, LimitReached
+from .parked import Parked
 from .replies import failure
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from .partition import Partition
-    from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port
+    from .portions import Portions
+    from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
     from .topics import Topic, Topics
 
-SLACK = 64
-"""Deadlines of questions that were answered are cleared away once they are more than the others and this."""
+LOOKS = 16
+"""Partitions, or topics, that are looked at in one step."""
+
+TOPICS_MOST = 1 << 16
+"""Topics that the waiting questions of one connection are about, counted for each."""
 
 
 class Question:
-    """One that waits."""
+    """One that waits, or is about to."""
 
-    __slots__ = ("deadline_s", "names", "number", "peer", "request", "topics")
+    __slots__ = ("deadline_s", "moved", "names", "number", "peer", "request", "stands", "told", "topics")
 
-    def __init__(
-        self, peer: Peer, request: int, topics: list[bytes], names: set[str], deadline_s: float, number: int
-    ) -> None:
+    def __init__(self, peer: Peer, request: int, topics: list[bytes], deadline_s: float, number: int) -> None:
         self.peer = peer
         self.request = request
         self.topics = topics
-        self.names = names
+        self.names: list[str] = []  # under which it stands
         self.deadline_s = deadline_s
         self.number = number
+        self.stands = False  # in the way of what moves
+        self.moved = False  # something differs from what it was found to be
+        self.told = False  # its answer is on its way
 
 
 class Ends:
     """Handler of AskEnds, and the questions that wait."""
 
-    def __init__(self, topics: Topics, port: Port, config: NodeConfig) -> None:
+    def __init__(self, topics: Topics, port: Port, config: NodeConfig, wakes: Portions) -> None:
+        """`wakes` answers those that wait, in portions."""
         self.handlers: Handlers = {AskEnds: self.ask}
         self._topics = topics
         self._port = port
         self._config = config
+        self._wakes = wakes
         self._numbers = count(1)
-        self._standing: dict[int, Question] = {}
+        self._parked = Parked[Question]("questions about ends")
         self._by_topic: dict[str, dict[int, Question]] = {}
-        self._due: list[tuple[float, int]] = []
+        self._asked: Counter[Peer] = Counter()  # topics of waiting questions
 
     @property
     def waiting(self) -> int:
         """How many wait."""
-        return len(self._standing)
+        return len(self._parked)
 
-    def ask(self, peer: Peer, message: AskEnds, payload: Payload, now: Now) -> None:
-        """Answer, or wait. Raises InvalidTopic, Unavailable."""
+    def ask(self, peer: Peer, message: AskEnds, payload: Payload, now: Now) -> Work:
+        """Answer, or wait. Raises InvalidTopic, InvalidRequest, LimitReached, Unavailable."""
         asked = [known.topic for known in message.topics]
-        found = self._found(asked)
-        if not message.wait_ms or is_news(message.topics, found):
-            self._port.reply(peer, EndsMessage(message.request, found))
-            return
+        if len(set(asked)) < len(asked):
+            raise InvalidRequest("a topic is asked about twice: name each once")
         wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
-        names = {self._topics.by_id[id_].name for id_ in asked}
-        self._stand(Question(peer, message.request, asked, names, now.monotonic_s + wait_s, next(self._numbers)))
+        question = Question(peer, message.request, asked, now.monotonic_s + wait_s, next(self._numbers))
+        try:
+            if message.wait_ms:
+                yield from self._stand(question)
+            found = yield from self._found(asked)
+            if not message.wait_ms or is_news(message.topics, found):
+                self._port.reply(peer, EndsMessage(message.request, found))
+            else:
+                self._parked.check(peer)
+                self._parked.add(question)
+                self._look(question)
+        finally:
+            if question not in self._parked:
+                self._leave(question)
 
     def end_moved(self, partition: Partition) -> None:
-        """There are new records: answer who asked about their topic."""
-        waiting = self._by_topic.get(partition.topic)
-        if waiting is not None:
-            for question in list(waiting.values()):
-                self._answer(question)
+        """There are new records: answer the questions about their topic."""
+        self._moved(partition.topic)
 
     def topic_grown(self, topic: Topic) -> None:
         """A topic has more partitions."""
-        for question in list(self._by_topic.get(topic.name, {}).values()):
-            self._answer(question)
+        self._moved(topic.name)
 
     def topic_deleted(self, topic: Topic) -> None:
-        """A topic is about to go: answer as if it were gone."""
-        for question in list(self._by_topic.get(topic.name, {}).values()):
-            self._answer(question, gone=topic.id)
+        """A topic is about to go: by the time of the answers it is gone."""
+        self._moved(topic.name)
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
-        for question in [each for each in self._standing.values() if each.peer == peer]:
-            self._forget(question)
+        for question in self._parked.of(peer):
+            self._parked.remove(question)
+            self._leave(question)
 
     def tick(self, now: Now) -> float | None:
         """Answer those whose time is up. Returns the next deadline."""
-        due = self._due
-        while due and (due[0][0] <= now.monotonic_s or due[0][1] not in self._standing):
-            question = self._standing.get(heappop(due)[1])
-            if question is not None:
-                self._answer(question)
-        return due[0][0] if due else None
+        for question in self._parked.due(now.monotonic_s):
+            question.moved = True
+            self._look(question)
+        return self._parked.next_s
 
     # -- answers --------------------------------------------------------------------------------------
 
-    def _answer(self, question: Question, gone: bytes = b"") -> None:
-        self._forget(question)
+    def _moved(self, name: str) -> None:
+        for question in self._by_topic.get(name, {}).values():
+            question.moved = True
+            if question in self._parked:
+                self._look(question)
+
+    def _look(self, question: Question) -> None:
+        """Answer a question, once, when something moved."""
+        if question.moved and not question.told:
+            question.told = True
+            self._wakes.add(question.peer, self._answer(question))
+
+    def _answer(self, question: Question) -> Work:
+        self._parked.remove(question)
+        self._leave(question)
         try:
-            answer = EndsMessage(question.request, self._found(question.topics, gone))
+            answer = EndsMessage(question.request, (yield from self._found(question.topics)))
         except Error as error:
             answer = failure(question.request, error)
         self._port.reply(question.peer, answer)
+        yield
 
-    def _found(self, asked: Sequence[bytes], gone: bytes = b"") -> list[list[End]]:
+    def _found(self, asked: Sequence[bytes]) -> Generator[int | None, None, list[list[End]]]:
         """The ends of topics; none of one that is not there.
 
         Raises InvalidTopic; Unavailable for a partition that is not open.
         """
-        topics = [None if id_ == gone else self._topics.find(id_) for id_ in asked]
-        return [[] if topic is None else _ends(topic) for topic in topics]
+        found: list[list[End]] = []
+        looks = 0
+        for id_ in asked:
+            topic, ends = self._topics.find(id_), list[End]()
+            while topic is not None and len(ends) < len(topic.partitions):
+                partition = topic.partition(len(ends))
+                ends.append(End(partition.first, partition.end, partition.end_term))
+                looks += 1
+                if looks % LOOKS == 0:
+                    yield
+                    topic = self._topics.find(id_)
+            found.append(ends if topic is not None else [])
+            looks += 1
+            if looks % LOOKS == 0:
+                yield
+        return found
 
     # -- who waits ------------------------------------------------------------------------------------
 
-    def _stand(self, question: Question) -> None:
-        self._standing[question.number] = question
-        for name in question.names:
-            self._by_topic.setdefault(name, {})[question.number] = question
-        heappush(self._due, (question.deadline_s, question.number))
-        if len(self._due) > 2 * len(self._standing) + SLACK:
-            self._due = [(each.deadline_s, each.number) for each in self._standing.values()]
-            heapify(self._due)
+    def _stand(self, question: Question) -> Work:
+        """Under the names of its topics, so that what moves from now on is noticed."""
+        peer = question.peer
+        if self._asked[peer] + len(question.topics) > TOPICS_MOST:
+            raise LimitReached(
+                f"questions of this connection wait for news of {self._asked[peer]} topics, and {TOPICS_MOST} is the "
+                "limit: wait for answers first, or ask about fewer topics"
+            )
+        self._asked[peer] += len(question.topics)
+        question.stands = True
+        for looks, id_ in enumerate(question.topics, 1):
+            topic = self._topics.by_id.get(id_)
+            if topic is not None:
+                question.names.append(topic.name)
+                self._by_topic.setdefault(topic.name, {})[question.number] = question
+            if looks % LOOKS == 0:
+                yield
 
-    def _forget(self, question: Question) -> None:
-        del self._standing[question.number]
+    def _leave(self, question: Question) -> None:
+        if not question.stands:
+            return
+        question.stands = False
+        self._asked[question.peer] -= len(question.topics)
+        if not self._asked[question.peer]:
+            del self._asked[question.peer]
         for name in question.names:
             waiting = self._by_topic[name]
             del waiting[question.number]
             if not waiting:
                 del self._by_topic[name]
-
-
-def _ends(topic: Topic) -> list[End]:
-    partitions = [topic.partition(number) for number in range(len(topic.partitions))]
-    return [End(partition.first, partition.end, partition.end_term) for partition in partitions]
 
 
 def is_news(known: Sequence[Known], found: Sequence[Sequence[End]]) -> bool:

@@ -3,12 +3,11 @@
 Idea: a fetch that finds records is answered where it stands; one at the end waits in its partition until the
 end moves or its time is up, and is then answered with what is there, possibly nothing.
 
-Contract: only committed batches leave. Memory: one small entry per waiting fetch, nothing is read ahead.
+Contract: only committed batches leave. Memory: one small entry per waiting fetch, up to a limit; nothing is read ahead.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import OrderedDict
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...storage.errors import Corrupt, Error
 from ...storage.projection import project
 from ...transport.messages import Fetch, Fetched
+from .parked import Parked
 from .partition import Partition
-from .ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port
+from .ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port, Work
 from .replies import failure
 from .topics import Topics
 
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from ...storage.reader import Chunk, Cursor
+    from .portions import Portions
 
+
+BYTES_MOST = 4 << 20
+"""Of one answer, but for one batch that is longer."""
 
 CONTINUATIONS = 256
 """Places remembered where a peer's last fetch ended."""
@@ -57,18 +61,21 @@ class Waiting:
 class Fetching:
     """Handler of Fetch, and the fetches that wait."""
 
-    def __init__(self, topics: Topics, port: Port, config: NodeConfig) -> None:
+    def __init__(self, topics: Topics, port: Port, config: NodeConfig, wakes: Portions) -> None:
+        """`wakes` answers those that wait, in portions."""
         self.handlers: Handlers = {Fetch: self.fetch}
         self._topics = topics
         self._port = port
         self._config = config
+        self._wakes = wakes
         self._numbers = count(1)
         self._continuations: OrderedDict[tuple[Peer, Partition], Continuation] = OrderedDict()
-        self._by_partition: dict[Partition, dict[int, Waiting]] = {}
-        self._due: list[tuple[float, int, Waiting]] = []
+        self._parked = Parked[Waiting]("fetches")
+        self._by_partition: dict[Partition, dict[Peer, dict[int, Waiting]]] = {}
+        self._telling: dict[tuple[Partition, Peer], bool] = {}  # and whether the end moved since
 
     def fetch(self, peer: Peer, message: Fetch, payload: Payload, now: Now) -> None:
-        """Answer, or wait. Raises Diverged, OutOfBounds."""
+        """Answer, or wait. Raises Diverged, OutOfBounds, LimitReached."""
         partition = self._topics.partition(message.topic, message.partition)
         cursor = self._continued(peer, partition, message)
         if cursor is None:
@@ -77,50 +84,65 @@ class Fetching:
         waiting = Waiting(peer, message, partition, now.monotonic_s + wait_s, next(self._numbers))
         waiting.cursor = cursor
         if not self._try(waiting) and not (message.wait_ms == 0 and not waiting.cold and self._empty(waiting)):
-            self._by_partition.setdefault(partition, {})[waiting.number] = waiting
-            heapq.heappush(self._due, (waiting.deadline_s, waiting.number, waiting))
+            self._parked.check(peer)
+            self._parked.add(waiting)
+            self._by_partition.setdefault(partition, {}).setdefault(peer, {})[waiting.number] = waiting
 
     def end_moved(self, partition: Partition) -> None:
-        """There are new records: answer who waits for them."""
-        for waiting in list(self._by_partition.get(partition, {}).values()):
-            if not waiting.cold and self._try(waiting):
-                self._forget(waiting)
+        """There are new records: answer the fetches that wait for them, connections in turn."""
+        for peer in self._by_partition.get(partition, ()):
+            if (partition, peer) not in self._telling:
+                self._wakes.add(peer, self._tell(partition, peer))
+            self._telling[partition, peer] = True
+
+    def _tell(self, partition: Partition, peer: Peer) -> Work:
+        """Answer what one connection waits for in one partition, until the end stands still."""
+        while self._telling[partition, peer]:
+            self._telling[partition, peer] = False
+            for waiting in list(self._by_partition.get(partition, {}).get(peer, {}).values()):
+                if waiting in self._parked and not waiting.cold and self._try(waiting):
+                    self._forget(waiting)
+                yield
+        del self._telling[partition, peer]
 
     def warmed(self, waiting: Hashable) -> None:
         """Pages are in memory now."""
         if isinstance(waiting, Waiting) and waiting.cold:
             waiting.cold = False
-            if self._stands(waiting) and self._try(waiting):
+            if waiting in self._parked and self._try(waiting):
                 self._forget(waiting)
 
     def tick(self, now: Now) -> float | None:
         """Answer those whose time is up. Returns the next deadline."""
-        while self._due and (self._due[0][0] <= now.monotonic_s or not self._stands(self._due[0][2])):
-            waiting = heapq.heappop(self._due)[2]
+        for waiting in self._parked.due(now.monotonic_s):
             # One that waits for pages is answered when they are there: the data exists.
-            if self._stands(waiting) and not waiting.cold:
+            if not waiting.cold:
                 self._forget(waiting)
                 self._empty(waiting)
-        return self._due[0][0] if self._due else None
+        return self._parked.next_s
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
         for key in [key for key in self._continuations if key[0] == peer]:
             del self._continuations[key]
-        for waiting in [w for ws in self._by_partition.values() for w in ws.values() if w.peer == peer]:
+        for key in [key for key in self._telling if key[1] == peer]:
+            del self._telling[key]
+        for waiting in self._parked.of(peer):
             self._forget(waiting)
 
     def topic_deleted(self, partition: Partition, error: Error) -> None:
         """Fail who waits for records of a partition that is gone."""
         for key in [key for key in self._continuations if key[1] is partition]:
             del self._continuations[key]
-        for waiting in self._by_partition.pop(partition, {}).values():
-            self._port.reply(waiting.peer, failure(waiting.message.request, error))
+        for of_peer in list(self._by_partition.get(partition, {}).values()):
+            for waiting in list(of_peer.values()):
+                self._forget(waiting)
+                self._port.reply(waiting.peer, failure(waiting.message.request, error))
 
     @property
     def waiting(self) -> int:
         """How many wait."""
-        return sum(map(len, self._by_partition.values()))
+        return len(self._parked)
 
     def _try(self, waiting: Waiting) -> bool:
         try:
@@ -141,7 +163,7 @@ class Fetching:
         while message.offset < partition.end:
             if waiting.cursor is None:
                 waiting.cursor = partition.cursor(message.offset)
-            size = min(message.max_bytes, self._config.max_frame_bytes)
+            size = min(message.max_bytes, self._config.max_frame_bytes, BYTES_MOST)
             chunk = self._port.read(waiting.cursor, size, partition.seq, waiting)
             if chunk is COLD:
                 waiting.cold = True
@@ -176,11 +198,12 @@ class Fetching:
         self._port.reply(waiting.peer, Fetched(message.request, message.offset, partition.first, partition.end))
         return True
 
-    def _stands(self, waiting: Waiting) -> bool:
-        return waiting.number in self._by_partition.get(waiting.partition, ())
-
     def _forget(self, waiting: Waiting) -> None:
-        entries = self._by_partition[waiting.partition]
+        self._parked.remove(waiting)
+        of_partition = self._by_partition[waiting.partition]
+        entries = of_partition[waiting.peer]
         del entries[waiting.number]
         if not entries:
+            del of_partition[waiting.peer]
+        if not of_partition:
             del self._by_partition[waiting.partition]

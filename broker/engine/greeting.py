@@ -5,18 +5,21 @@ Contract: the highest version both sides speak is chosen, or the connection is r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from ...transport.messages import Hello, Stats, StatsReply, Welcome
 from ..errors import UnsupportedVersion
-from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port
+from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
+
+Counting = Callable[[], Generator[int | None, None, dict[str, Any]]]
+"""Counters and sizes by name, counted in steps."""
 
 
 class Greeting:
     """Handlers of Hello and Stats."""
 
-    def __init__(self, port: Port, config: NodeConfig, incarnation: int, stats: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, port: Port, config: NodeConfig, incarnation: int, stats: Counting) -> None:
         self.handlers: Handlers = {Hello: self.hello, Stats: self.stats}
         self._port = port
         self._config = config
@@ -40,6 +43,6 @@ class Greeting:
             ),
         )  # fmt: skip
 
-    def stats(self, peer: Peer, message: Stats, payload: Payload, now: Now) -> None:
+    def stats(self, peer: Peer, message: Stats, payload: Payload, now: Now) -> Work:
         """Counters and sizes."""
-        self._port.reply(peer, StatsReply(message.request, self._stats()))
+        self._port.reply(peer, StatsReply(message.request, (yield from self._stats())))

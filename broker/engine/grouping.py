@@ -21,14 +21,23 @@ from ...transport.messages import (
 from ..errors import GroupActive, UnknownGroup, UnknownSession
 from .names import check_name
 from .partition import check_time
-from .ports import Handlers, Now, Payload, Peer, Port
+from .portions import spread
+from .ports import Handlers, Now, Payload, Peer, Port, Work
 from .queues.topic_queues import check_no_queue
 from .replies import Gather
 from .sessions import Session, Sessions
 from .topics import Topic, Topics
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from .partition import Partition
+
+FOUND = 4
+"""Steps that it takes to find an offset: a file may have to be opened."""
+
+LOOKS = 16
+"""Partitions that are looked at in one step."""
 
 
 class Grouping:
@@ -42,53 +51,65 @@ class Grouping:
         self._sessions = sessions
         self._port = port
 
-    def commit(self, peer: Peer, message: Commit, payload: Payload, now: Now) -> None:
+    def commit(self, peer: Peer, message: Commit, payload: Payload, now: Now) -> Work:
         """Move cursors. Raises Fenced, OutOfBounds, GroupActive."""
         topic = self._topics.get(message.topic)
         if message.session:
             session = self._session(peer, message, topic, now)
-            for position in message.positions:
+            for looks, position in enumerate(message.positions, 1):
                 topic.partition(position.partition).check_owner(session.group, session.member, position.epoch)
+                if looks % LOOKS == 0:
+                    yield
         else:
             check_name("group", message.group)
             check_idle(topic, message.group)
             check_no_queue(topic, message.group)
-        self._move(peer, message.request, topic, message.group, {p.partition: p.offset for p in message.positions})
+        wanted = {p.partition: p.offset for p in message.positions}
+        yield from self._move(peer, message.request, topic, message.group, wanted)
 
-    def list(self, peer: Peer, message: ListGroups, payload: Payload, now: Now) -> None:
+    def list(self, peer: Peer, message: ListGroups, payload: Payload, now: Now) -> Work:
         """Every group with its members, cursors and lag."""
         topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
-        found = [describe(topic, name, now) for topic in topics for name in group_names(topic)]
+        found: list[Group] = []
+        for topic in topics:
+            names = yield from group_names(topic)
+            for name in names:
+                found.append((yield from describe(topic, name, now)))
+            yield
         self._port.reply(peer, Groups(message.request, found))
 
-    def reset(self, peer: Peer, message: ResetGroup, payload: Payload, now: Now) -> None:
+    def reset(self, peer: Peer, message: ResetGroup, payload: Payload, now: Now) -> Work:
         """Move all cursors of an idle group. Raises GroupActive, UnknownGroup, OutOfBounds."""
-        topic = self._known(message.topic, message.group)
+        topic = yield from self._known(message.topic, message.group)
         check_time("time_us", message.time_us)
-        for number, offset in message.positions:
+        wanted = dict(message.positions)
+        for looks, (number, offset) in enumerate(message.positions, 1):
             topic.partition(number).check_offset(offset)
-        wanted = dict(message.positions) or {p.number: p.find(message.time_us) for p in topic.readable}
-        self._move(peer, message.request, topic, message.group, wanted)
+            if looks % LOOKS == 0:
+                yield
+        if not wanted:
+            for partition in list(topic.readable):
+                wanted[partition.number] = partition.find(message.time_us)
+                yield FOUND
+                self._topics.get(message.topic)
+        check_idle(topic, message.group)
+        yield from self._move(peer, message.request, topic, message.group, wanted)
 
-    def delete(self, peer: Peer, message: DeleteGroup, payload: Payload, now: Now) -> None:
+    def delete(self, peer: Peer, message: DeleteGroup, payload: Payload, now: Now) -> Work:
         """Forget an idle group. Raises GroupActive, UnknownGroup."""
-        topic = self._known(message.topic, message.group)
+        topic = yield from self._known(message.topic, message.group)
         known = [p for p in topic.readable if message.group in p.ledger.head.groups.by_name]
         for partition in known:
             partition.ledger.check_writable()
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
-        for partition in known:
-            partition.delete_group(message.group, gather.one())
-        gather.ready()
+        yield from spread(known, gather, lambda partition: partition.delete_group(message.group, gather.one()))
 
-    def _move(self, peer: Peer, request: int, topic: Topic, group: str, wanted: dict[int, int]) -> None:
+    def _move(self, peer: Peer, request: int, topic: Topic, group: str, wanted: dict[int, int]) -> Work:
         targets: list[tuple[Partition, int]] = [(topic.partition(number), to) for number, to in wanted.items()]
         for partition, offset in targets:
             partition.check_cursor(offset)
         gather = Gather.reply(self._port, peer, request, Done(request))
-        for partition, offset in targets:
-            partition.move_cursor(group, offset, gather.one())
-        gather.ready()
+        yield from spread(targets, gather, lambda target: target[0].move_cursor(group, target[1], gather.one()))
 
     def _session(self, peer: Peer, message: Commit, topic: Topic, now: Now) -> Session:
         session = self._sessions.get(message.session, peer, now)
@@ -96,9 +117,10 @@ class Grouping:
             raise UnknownSession(f"session {session.id:x} is not a member of group {message.group!r} on {topic.name}")
         return session
 
-    def _known(self, topic_id: bytes, group: str) -> Topic:
+    def _known(self, topic_id: bytes, group: str) -> Generator[int | None, None, Topic]:
         topic = self._topics.get(topic_id)
-        if group not in group_names(topic):
+        names = yield from group_names(topic)
+        if group not in names:
             raise UnknownGroup(f"topic {topic.name} has no group {group!r}: list groups to see which it has")
         check_idle(topic, group)
         return topic
@@ -112,15 +134,17 @@ def check_idle(topic: Topic, group: str) -> None:
         raise GroupActive(f"group {group} of topic {topic.name} has members ({members}): stop them first")
 
 
-def group_names(topic: Topic) -> list[str]:
+def group_names(topic: Topic) -> Generator[int | None, None, list[str]]:
     """All groups of a topic, with a cursor, an owner or a member, sorted."""
     names = set(topic.memberships)
-    for partition in topic.readable:
+    for looks, partition in enumerate(list(topic.readable), 1):
         names.update(partition.ledger.applied.groups.by_name)
+        if looks % LOOKS == 0:
+            yield
     return sorted(names)
 
 
-def describe(topic: Topic, name: str, now: Now) -> Group:
+def describe(topic: Topic, name: str, now: Now) -> Generator[int | None, None, Group]:
     """One group as it stands."""
     membership = topic.memberships.get(name)
     members: list[tuple[str, int]] = []
@@ -131,9 +155,11 @@ def describe(topic: Topic, name: str, now: Now) -> Group:
             members.append((session.member, round(max(0.0, now.monotonic_s - session.seen_s) * 1000)))
         readers = {number: claim.session.member for number, claim in membership.claims.items()}
     partitions: list[GroupPartition] = []
-    for partition in topic.readable:
+    for partition in list(topic.readable):
         state = partition.group(name)
         lag = state.lag(partition.first, partition.end)
         reader = readers.get(partition.number, "")
         partitions.append(GroupPartition(partition.number, state.cursor, partition.end, lag, reader, state.epoch))
+        if len(partitions) % LOOKS == 0:
+            yield
     return Group(topic.id, topic.name, name, sorted(members), partitions)

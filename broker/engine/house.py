@@ -8,7 +8,8 @@ Contract: files are removed only for topics whose tombstone is committed. Must n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from .agenda import Agenda, take
 from .catalogue import CatalogueState
 from .ledger import Ledger
 from .partition import Partition
+from .portions import finished
 from .ports import Store
 from .queues.finals import Finals
 from .replay import replay
@@ -29,6 +31,9 @@ from .topics import Topic, Topics
 
 if TYPE_CHECKING:
     from ...storage.log import LogWriter
+
+CENSUS = 64
+"""Partitions or topics that are counted in one step."""
 
 
 class House:
@@ -94,7 +99,7 @@ class House:
         self._agenda.unsettled.pop(ledger, None)
         self._agenda.grown.pop(ledger, None)
         idle = ledger.idle
-        ledger.abandon(UnknownTopic(f"{partition!r} was closed before this was committed"))
+        ledger.end(UnknownTopic(f"{partition!r} was closed before this was committed"))
         partition.close(clean=idle and keep)
 
     def discard(self, topic: Topic) -> None:
@@ -136,22 +141,32 @@ class House:
 
     def unavailable(self) -> dict[str, str]:
         """Why partitions could not be opened, by topic and number."""
-        return {
-            f"{topic.name}/{number}": partition.message
-            for topic in self.topics.by_id.values()
-            for number, partition in enumerate(topic.partitions)
-            if isinstance(partition, Error)
-        }
+        found: dict[str, str] = {}
+        for topic in self.topics.by_id.values():
+            found |= _unavailable(topic)
+        return found
 
     def stats(self) -> dict[str, Any]:
         """Numbers for people."""
-        states = [partition.state for partition in self.partitions.values()]
-        unavailable = self.unavailable()
+        return finished(self.census())
+
+    def census(self) -> Generator[int | None, None, dict[str, Any]]:
+        """The same, counted in steps."""
+        states: Counter[str] = Counter()
+        for looks, partition in enumerate(list(self.partitions.values()), 1):
+            states[partition.state] += 1
+            if looks % CENSUS == 0:
+                yield
+        unavailable: dict[str, str] = {}
+        for looks, topic in enumerate(list(self.topics.by_id.values()), 1):
+            unavailable |= _unavailable(topic)
+            if looks % CENSUS == 0:
+                yield
         return {
             "topics": len(self.topics.by_id),
-            "partitions": len(states) + len(unavailable),
-            "partitions.poisoned": states.count("poisoned"),
-            "partitions.damaged": states.count("damaged") + len(unavailable),
+            "partitions": states.total() + len(unavailable),
+            "partitions.poisoned": states["poisoned"],
+            "partitions.damaged": states["damaged"] + len(unavailable),
             **{f"partitions.unavailable.{place}": reason for place, reason in unavailable.items()},
             "batches.in_flight": sum(len(ledger.in_flight) for ledger in self._agenda.unsettled),
         }
@@ -208,3 +223,10 @@ class House:
 def _named(error: Error | OSError) -> Error:
     """An error of the tree, with a sentence: those of the system name the file."""
     return error if isinstance(error, Error) else StorageError(str(error))
+
+
+def _unavailable(topic: Topic) -> dict[str, str]:
+    if len(topic.readable) == len(topic.partitions):
+        return {}
+    numbered = enumerate(topic.partitions)
+    return {f"{topic.name}/{number}": found.message for number, found in numbered if isinstance(found, Error)}

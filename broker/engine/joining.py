@@ -6,6 +6,8 @@ A message for a session that is over is answered by Evicted when it asks for no 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ...storage.errors import Error
 from ...transport.messages import (
     Credit,
@@ -24,12 +26,18 @@ from .coordinator import Membership
 from .delivery import Outlet
 from .names import check_name
 from .partition import Partition, check_time
-from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port
+from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
 from .producers import Place
 from .queues.topic_queues import check_no_queue
 from .replies import failure
 from .sessions import CONTROL, MAPPED, PUSH, Session, Sessions
 from .topics import Topic, Topics
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+FOUND = 4
+"""Steps that it takes to find where a time is in a partition: a file may have to be opened."""
 
 
 class Joining:
@@ -46,12 +54,12 @@ class Joining:
         self._port = port
         self._config = config
 
-    def join(self, peer: Peer, message: Join, payload: Payload, now: Now) -> None:
+    def join(self, peer: Peer, message: Join, payload: Payload, now: Now) -> Work:
         """Open a session."""
         topic = self._topics.get(message.topic)
         self._check_join(message)
         check_no_queue(topic, message.group)
-        starts = self._starts(topic, message) if not message.group else {}
+        starts = (yield from self._starts(topic, message)) if not message.group else {}
         membership = topic.memberships.get(message.group)
         if membership is not None and message.member in membership.members:
             older = membership.members[message.member]
@@ -126,11 +134,19 @@ class Joining:
         if message.group and message.positions:
             raise InvalidRequest("positions cannot be given with a group: it has cursors; join, then seek")
 
-    def _starts(self, topic: Topic, message: Join) -> dict[int, int]:
+    def _starts(self, topic: Topic, message: Join) -> Generator[int | None, None, dict[int, int]]:
         given = dict(message.positions)
         for number, offset in given.items():
             topic.partition(number).check_offset(offset)
-        return {p.number: given[p.number] if p.number in given else p.find(message.start) for p in topic.readable}
+        starts: dict[int, int] = {}
+        while len(starts) < len(topic.readable):
+            partition = topic.readable[len(starts)]
+            known = given.get(partition.number)
+            starts[partition.number] = partition.find(message.start) if known is None else known
+            if message.start >= 0:
+                yield FOUND
+                self._topics.get(message.topic)
+        return starts
 
     def _open(self, peer: Peer, topic: Topic, message: Join, now: Now) -> Session:
         id_ = self._sessions.new_id()

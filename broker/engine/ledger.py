@@ -344,6 +344,11 @@ class Ledger(Generic[S]):
             self.abandon(Poisoned(f"{self.log.path}: a sync failed ({self.log.poisoned}); this was not committed"))
         return count
 
+    def end(self, error: Error) -> None:
+        """The log is about to be closed: what is proposed by now and later fails."""
+        self.abandon(error)
+        self._on_work = lambda ledger: ledger.abandon(error)
+
     def abandon(self, error: Error) -> None:
         """What is proposed or in flight will not be committed, or nobody will know: tell its waiters."""
         entries = list(self._uncommitted())

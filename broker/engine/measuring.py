@@ -1,7 +1,6 @@
 """Measuring: how far so many bytes of some partitions reach.
 
-Idea: cutting a terabyte takes a second or two of looking into indexes, so it is done a slice at a time between other
-work, the questions in turn.
+Idea: cutting a terabyte takes a second or two of looking into indexes, so it is done a slice at a time (portions.py).
 
 Contract: no batch is read. An answer is about the records that were committed when it was asked. Memory: the pieces
 of one answer, which are limited, per question.
@@ -9,102 +8,61 @@ of one answer, which are limited, per question.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ...storage.errors import Corrupt, Error, OutOfBounds
+from ...storage.errors import Corrupt, OutOfBounds
 from ...storage.measure import PIECES_MOST, pieces
 from ...transport.messages import Measure, Measured
 from ..errors import InvalidRequest, LimitReached
-from .replies import failure
 
 if TYPE_CHECKING:
     from ...transport.messages import Span
     from .partition import Partition
-    from .ports import Handlers, Now, Payload, Peer, Port
-    from .topics import Topic, Topics
+    from .ports import Handlers, Now, Payload, Peer, Port, Work
+    from .topics import Topics
 
-SLICE = 200
-"""Pieces found, or segments looked into, in one turn: some ms."""
+SLICE = 16
+"""Pieces found, segments looked into, or spans checked, in one step."""
 
 Part = tuple[int, tuple[int, int] | None]
 """A piece of the span numbered so; None when none ended in a segment, which took as long to see."""
 
 
-class Job:
-    """One question that is worked on."""
-
-    __slots__ = ("cut", "found", "left", "peer", "request", "topic")
-
-    def __init__(self, peer: Peer, request: int, topic: Topic, cut: Iterator[Part], spans: int) -> None:
-        self.peer = peer
-        self.request = request
-        self.topic = topic
-        self.cut = cut
-        self.found: list[list[tuple[int, int]]] = [[] for _ in range(spans)]
-        self.left = PIECES_MOST
-
-    def work(self) -> bool:
-        """Go on for a slice. Returns whether it is done. Raises LimitReached, OutOfBounds, Corrupt."""
-        for _ in range(SLICE):
-            part = next(self.cut, None)
-            if part is None:
-                return True
-            number, piece = part
-            if piece is not None:
-                self.found[number].append(piece)
-                self.left -= 1
-            if self.left < 0:
-                raise too_many()
-        return False
-
-
 class Measuring:
-    """Handler of Measure, and the questions that are not answered yet."""
+    """Handler of Measure."""
 
     def __init__(self, topics: Topics, port: Port) -> None:
         self.handlers: Handlers = {Measure: self.measure}
         self._topics = topics
         self._port = port
-        self._jobs: deque[Job] = deque()
 
-    def measure(self, peer: Peer, message: Measure, payload: Payload, now: Now) -> None:
-        """Begin with it. Raises UnknownPartition, OutOfBounds, InvalidRequest."""
+    def measure(self, peer: Peer, message: Measure, payload: Payload, now: Now) -> Work:
+        """Cut, a slice at a time. Raises UnknownPartition, OutOfBounds, InvalidRequest, LimitReached, Corrupt."""
         topic = self._topics.get(message.topic)
-        spans = [(topic.partition(span.partition), span) for span in message.spans]
-        for partition, span in spans:
+        spans: list[tuple[Partition, Span]] = []
+        for span in message.spans:
+            partition = topic.partition(span.partition)
             _check(partition, span)
-        self._jobs.append(Job(peer, message.request, topic, _cut(spans, message.piece_bytes), len(spans)))
-        self.work()
-
-    def work(self) -> bool:
-        """Go on with the question whose turn it is. Returns whether there is more to do."""
-        if not self._jobs:
-            return False
-        job = self._jobs.popleft()
+            spans.append((partition, span))
+            if len(spans) % SLICE == 0:
+                yield
+                self._topics.get(message.topic)
+        found: list[list[tuple[int, int]]] = [[] for _ in spans]
+        left = PIECES_MOST
         try:
-            if job.work():
-                self._port.reply(job.peer, Measured(job.request, job.found))
-            else:
-                self._jobs.append(job)
-        except Error as error:
-            self._port.reply(job.peer, failure(job.request, error))
+            for parts, (number, piece) in enumerate(_cut(spans, message.piece_bytes), 1):
+                if piece is not None:
+                    found[number].append(piece)
+                    left -= 1
+                if left < 0:
+                    raise too_many()
+                if parts % SLICE == 0:
+                    yield
+                    self._topics.get(message.topic)
         except OSError as error:
-            told = Corrupt(f"the index of topic {job.topic.name} cannot be read: {error}")
-            self._port.reply(job.peer, failure(job.request, told))
-        return bool(self._jobs)
-
-    def topic_deleted(self, topic: Topic, error: Error) -> None:
-        """Fail what is asked about a topic that is about to go."""
-        for job in [job for job in self._jobs if job.topic is topic]:
-            self._jobs.remove(job)
-            self._port.reply(job.peer, failure(job.request, error))
-
-    def disconnect(self, peer: Peer) -> None:
-        """Drop what a peer has asked."""
-        for job in [job for job in self._jobs if job.peer == peer]:
-            self._jobs.remove(job)
+            raise Corrupt(f"the index of topic {topic.name} cannot be read: {error}") from error
+        self._port.reply(peer, Measured(message.request, found))
 
 
 def too_many() -> LimitReached:

@@ -24,6 +24,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...storage.errors import Error, StorageError
+from ...transport.messages import (
+    AskEnds,
+    FindOffsets,
+    ListDead,
+    ListGroups,
+    ListQueues,
+    ListSchedules,
+    ListTopics,
+    Measure,
+    Stats,
+)
 from ..errors import InvalidRequest
 from .administration import Administration
 from .agenda import Agenda, take
@@ -38,6 +49,7 @@ from .house import House
 from .housekeeping import Housekeeping
 from .joining import Joining
 from .measuring import Measuring
+from .portions import Portions
 from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .producing import Producing
 from .queues.room import Queues
@@ -48,12 +60,17 @@ from .topic_maker import TopicMaker
 from .transactions.room import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Generator, Hashable
 
     from ...storage.log import LogWriter
     from ...transport.messages import Request
     from .partition import Partition
     from .topics import Topic
+
+READS = frozenset({
+    AskEnds, FindOffsets, ListDead, ListGroups, ListQueues, ListSchedules, ListTopics, Measure, Stats,
+})  # fmt: skip
+"""Requests that may be much to do and change nothing."""
 
 RETRY_S = 0.005
 """How soon a delivery is tried again whose peer is not connected yet."""
@@ -77,11 +94,11 @@ class Node:
         first_session = int.from_bytes(randomness(6), "little") << 14
         self._sessions = Sessions(port, self._agenda, first_session, config.max_sessions)
         topics = self._house.topics
+        self._portions, self._wakes = Portions(), Portions()
         self._producing = Producing(topics, port, config, self._time, randomness)
-        self._fetching = Fetching(topics, port, config)
-        self._ends = Ends(topics, port, config)
-        self._measuring = Measuring(topics, port)
-        self._queues = Queues(self._house, port, config, self._time, randomness)
+        self._fetching = Fetching(topics, port, config, self._wakes)
+        self._ends = Ends(topics, port, config, self._wakes)
+        self._queues = Queues(self._house, port, config, self._time, randomness, self._wakes)
         self._scheduling = Scheduling(self._house, port, config, self._time)
         maker = TopicMaker(self._house, config, randomness)
         alarms = self._queues.alarms
@@ -92,14 +109,14 @@ class Node:
             **self._producing.handlers,
             **self._fetching.handlers,
             **self._ends.handlers,
-            **self._measuring.handlers,
+            **Measuring(topics, port).handlers,
             **Joining(topics, self._sessions, self._agenda, port, config).handlers,
             **Grouping(topics, self._sessions, port).handlers,
             **Beginning(topics, port).handlers,
-            **Administration(self._house, port, config, maker, self).handlers,
+            **Administration(self._house, port, config, maker, self, self._wakes).handlers,
             **self._scheduling.handlers,
             **self._transactions.handlers,
-            **Greeting(port, config, self._incarnation, self.stats).handlers,
+            **Greeting(port, config, self._incarnation, self._stats_in_steps).handlers,
         }
         self._counts = {"requests": 0, "failures": 0}
 
@@ -115,7 +132,10 @@ class Node:
             handler = self._handlers.get(type(message))
             if handler is None:
                 raise InvalidRequest(f"{type(message).__name__} is not a request")
-            handler(peer, message, payload, now)
+            work = handler(peer, message, payload, now)
+            if work is not None:
+                changes = type(message) not in READS
+                self._portions.begin(peer, work, lambda error: self._fail(peer, message, error), changes=changes)
         except Error as error:
             self._fail(peer, message, error)
         except OSError as error:
@@ -148,6 +168,8 @@ class Node:
         agenda, port = self._agenda, self._port
         if agenda.unsettled:
             self._settle()
+        if self._wakes.open:
+            self._wakes.work()
         if agenda.memberships:
             for membership in take(agenda.memberships):
                 membership.rebalance(now.monotonic_s)
@@ -189,7 +211,7 @@ class Node:
         timed = (self._fetching.tick(now), self._ends.tick(now), self._scheduling.tick(now))
         dues = [due for due in timed if due is not None]
         wait = min(self._housekeeping.tick(now) - now.monotonic_s, self._queues.tick(now))
-        if self._measuring.work() or agenda.dirty or agenda.mail or agenda.memberships:
+        if self._portions.work() or self._wakes.open or agenda.dirty or agenda.mail or agenda.memberships:
             return 0.0
         if dues:
             wait = min(wait, min(dues) - now.monotonic_s)
@@ -213,13 +235,21 @@ class Node:
 
     def disconnect(self, peer: Peer) -> None:
         """The peer's connection is gone: its waiting fetches are dropped; its sessions live on until they expire."""
+        self._portions.drop(peer)
+        self._wakes.drop(peer)
         self._fetching.disconnect(peer)
         self._ends.disconnect(peer)
-        self._measuring.disconnect(peer)
         self._queues.disconnect(peer)
 
     def stats(self) -> dict[str, Any]:
         """Counters and sizes by dotted name."""
+        return {**self._numbers(), **self._house.stats()}
+
+    def _stats_in_steps(self) -> Generator[int | None, None, dict[str, Any]]:
+        census = yield from self._house.census()
+        return {**self._numbers(), **census}
+
+    def _numbers(self) -> dict[str, Any]:
         producing = self._producing
         return {
             **self._counts,
@@ -238,7 +268,6 @@ class Node:
             "clock.ignored_us": max(self._time.away_us, 0),
             "clock.ahead_us": max(-self._time.away_us, 0),
             "clock.jumps": self._time.jumps,
-            **self._house.stats(),
         }
 
     @property
@@ -272,7 +301,6 @@ class Node:
             self._fetching.topic_deleted(partition, error)
             self._scheduling.forget(partition)
         self._ends.topic_deleted(topic)
-        self._measuring.topic_deleted(topic, error)
         self._queues.topic_deleted(topic, error)
         self._transactions.topic_deleted(topic)
 

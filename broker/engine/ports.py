@@ -10,7 +10,7 @@ here and finished later. Knows no socket, file or clock: only their shapes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
@@ -33,8 +33,14 @@ Peer = Hashable
 Payload = bytes | bytearray | memoryview
 """Batches, back to back. The node keeps a reference until the next flush, and never changes it."""
 
-Handlers = dict[type, Callable[[Peer, Any, Payload, "Now"], None]]
-"""What an area of the node does with each message: the message's class, and a method that takes one of it."""
+Work = Generator[int | None, None, Any]
+"""What may be much to do: it yields after every few tens of microseconds, and is done in portions (portions.py)."""
+
+Handlers = dict[type, Callable[[Peer, Any, Payload, "Now"], Work | None]]
+"""What an area of the node does with each message: the message's class, and a method that takes one of it.
+
+Work that it gives back is the rest of what is to be done.
+"""
 
 Randomness = Callable[[int], bytes]
 """`randomness(n)` gives n random bytes; a test passes a seeded one."""

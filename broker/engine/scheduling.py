@@ -23,7 +23,7 @@ from ..errors import InvalidRequest, LimitReached, Unavailable, UnknownSchedule
 from . import effects as fx
 from .names import check_name
 from .partition import Partition
-from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port
+from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
 from .producers import Place
 from .queues import schedules
 from .queues.timetable import ScheduleBody
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 RECORD_BYTES_MAX = 64 << 10
 """Of the record of a schedule: value, key and headers together stand in the state of the partition."""
+
+LISTED = 32
+"""Partitions or schedules that are looked at in one step."""
 
 RETRY_US = 1_000_000
 """How soon a partition is asked again that could not take a record, or a schedule whose next time cannot be told."""
@@ -103,16 +106,19 @@ class Scheduling:
         gather.ready()
         self.arm(partition)
 
-    def list(self, peer: Peer, message: ListSchedules, payload: Payload, now: Now) -> None:
+    def list(self, peer: Peer, message: ListSchedules, payload: Payload, now: Now) -> Work:
         """Schedules as they are committed, by topic and name."""
         topics = self._house.topics
         found = [topics.get(message.topic)] if message.topic else [topics.by_name[n] for n in sorted(topics.by_name)]
-        listed = [
-            _describe(topic, partition, schedule)
-            for topic in found
-            for partition in topic.readable
-            for schedule in partition.ledger.applied.schedules.by_name.values()
-        ]
+        listed: list[Schedule] = []
+        places = [(topic, partition) for topic in found for partition in topic.readable]
+        for looks, (topic, partition) in enumerate(places, 1):
+            schedules_there = list(partition.ledger.applied.schedules.by_name.values())
+            for at in range(0, len(schedules_there), LISTED):
+                listed += [_describe(topic, partition, each) for each in schedules_there[at : at + LISTED]]
+                yield
+            if looks % LISTED == 0:
+                yield
         listed.sort(key=lambda each: (each.topic_name, each.name))
         self._port.reply(peer, Schedules(message.request, listed))
 

@@ -6,7 +6,7 @@ Must not know: who asks, and what names are allowed to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from ...storage.errors import Error
 from ..errors import InvalidRequest, LimitReached, TopicExists, Unavailable
@@ -16,6 +16,9 @@ from .ports import NodeConfig, Now, Randomness
 from .replies import Gather
 from .settings import TopicSettings
 from .topics import Topic
+
+MADE = 16
+"""Steps that it takes to make a partition: its files are made durably."""
 
 
 class TopicMaker:
@@ -34,19 +37,13 @@ class TopicMaker:
         now: Now,
         made: Callable[[Topic], None],
         refused: Callable[[Error], None],
-    ) -> None:
+    ) -> Generator[int | None, None, None]:
         """Begin a topic; `made` or `refused` is called later. Raises what is known at once, TopicExists among it."""
         self.check_count(count)
         self.check_catalogue()
-        catalogue = self._house.catalogue
-        if catalogue.head.name_taken(name):
-            raise TopicExists(f"topic {name} exists already: use it, or delete it first")
-        if len(catalogue.head.topics) >= self._config.max_topics:
-            raise LimitReached(
-                f"{self._config.max_topics} topics are there, which is the limit: delete some or raise it"
-            )
-        topic = Topic(name, self._randomness(16), settings)
-        self._make_logs(topic, count)
+        self._check_name(name)
+        catalogue, topic = self._house.catalogue, Topic(name, self._randomness(16), settings)
+        yield from self._make_logs(topic, count)
 
         def stands() -> None:
             self._house.topics.add(topic)
@@ -60,6 +57,16 @@ class TopicMaker:
         effect = fx.TopicCreated(topic.name, topic.id, count, settings.named(), now.wall_us)
         catalogue.propose_in_order(effect, gather.one())
         gather.ready()
+
+    def _check_name(self, name: str) -> None:
+        """Raise TopicExists, LimitReached unless there may be a topic of this name."""
+        catalogue = self._house.catalogue
+        if catalogue.head.name_taken(name):
+            raise TopicExists(f"topic {name} exists already: use it, or delete it first")
+        if len(catalogue.head.topics) >= self._config.max_topics:
+            raise LimitReached(
+                f"{self._config.max_topics} topics are there, which is the limit: delete some or raise it"
+            )
 
     def check_count(self, count: int) -> None:
         """Raise InvalidRequest unless a topic may have so many partitions."""
@@ -77,10 +84,13 @@ class TopicMaker:
                 "altered or deleted until it is repaired (penstock log repair)"
             )
 
-    def _make_logs(self, topic: Topic, count: int) -> None:
+    def _make_logs(self, topic: Topic, count: int) -> Generator[int | None, None, None]:
         try:
             for number in range(count):
                 topic.add(self._house.create(topic, number, topic.settings))
+                yield MADE
+            self._check_name(topic.name)  # somebody else may have made it meanwhile
+            self.check_catalogue()
         except Error:
             self._house.discard(topic)
             raise

@@ -237,6 +237,8 @@ class Rig:
         request = self.next_request()
         self.send(type_(request, *fields), payload, peer=peer)
         self.turn()
+        while not self.answers(request) and self.node.tick(self.now) == 0.0:  # more than some turns take
+            self.turn()
         found = self.answers(request)
         assert len(found) <= 1, f"{len(found)} answers to one request: {found}"
         return found[0] if found else None

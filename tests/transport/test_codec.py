@@ -76,6 +76,10 @@ def test_a_request_that_asks_for_too_much_is_refused_by_its_number(make, message
     with pytest.raises(TooMuchAsked, match=message) as caught:
         codec.decode_request([codec.encode(make())])
     assert caught.value.request == 7
+    for request in (200, 70_000, 2**40):
+        with pytest.raises(TooMuchAsked) as caught:
+            codec.decode_request([codec.encode(msgspec.structs.replace(make(), request=request))])
+        assert caught.value.request == request
     release = codec.encode(messages.Release(7, [0] * (LIST_MOST + 1)))
     with pytest.raises(ProtocolError) as refused:
         codec.decode_request([release])

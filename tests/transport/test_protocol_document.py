@@ -12,8 +12,9 @@ import penstock.broker.errors
 import penstock.storage.errors
 import penstock.transport.errors
 import pytest
-from penstock.broker.engine import NodeConfig
+from penstock.broker.engine import NodeConfig, ends, fetching, parked, portions
 from penstock.broker.engine.producers import RECENT
+from penstock.broker.engine.queues import dead
 from penstock.broker.engine.queues import settings as queue_settings
 from penstock.storage.errors import Error
 from penstock.transport import (
@@ -152,6 +153,13 @@ def test_the_limits_are_those_of_the_code():
         f"of a topic {range_messages.ENDS_MOST:,}, columns {messages.COLUMNS_MOST}, "
         f"stages {transaction_messages.STAGES_MOST:,} |"
     ) in table
+    assert f"| bytes of one Fetched | {fetching.BYTES_MOST // mib} MiB, but for one batch that is longer |" in table
+    assert (
+        f"of each | {parked.EACH_MOST} for one connection, {parked.ALL_MOST:,} in all; AskEnds about "
+        f"{ends.TOPICS_MOST:,} topics together for one connection |"
+    ) in table
+    assert f"of the broker, begun or not | {portions.JOBS_MOST} |" in table
+    assert f"At most {dead.LIST_MOST} and about {dead.LIST_BYTES // mib} MiB of records are in one answer" in TEXT
     assert f"| entries of a map of settings, or of headers | {message.SETTINGS_MOST} |" in table
     assert f"| batches of one producer in flight, per partition | {WINDOW_BATCHES_MAX} |" in table
 

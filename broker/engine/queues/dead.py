@@ -11,7 +11,7 @@ Failure: asking again goes on with the rest. Must not know how records are chose
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from ....storage.errors import Error
 from ....transport.queue_messages import Counted, DeadTask, DeadTasks, DiscardDead, ListDead, RedriveDead
 from ...errors import InvalidRequest
 from .. import effects as fx
-from ..ports import Handlers, Now, Payload, Peer, Port
+from ..ports import Handlers, Now, Payload, Peer, Port, Work
 from ..producers import Place
 from ..replies import failure
 from ..topics import Topic, Topics
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 PORTION = 2000
 """Records of one effect: a millisecond or two."""
 
-LIST_MOST = 1000
+LOOKS = 32
+"""Dead records that are looked at in one step."""
+
+LIST_MOST = 100
 LIST_BYTES = 1 << 20
 """Of one answer; one record at least."""
 
@@ -54,7 +57,7 @@ class DeadRecords:
         self._time = time
         self._watching = watching
 
-    def list(self, peer: Peer, message: ListDead, payload: Payload, now: Now) -> None:
+    def list(self, peer: Peer, message: ListDead, payload: Payload, now: Now) -> Work:
         """Some dead records of one partition, with what they hold. Raises UnknownGroup, InvalidRequest."""
         if message.max_records == 0:
             raise InvalidRequest("max_records=0 lists nothing: ask for one at least")
@@ -62,9 +65,15 @@ class DeadRecords:
         partition = topic.partition(message.partition)
         dead = committed(partition, message.group).dead
         most = min(message.max_records, LIST_MOST)
-        found = heapq.nsmallest(
-            most + 1, (at for at, each in dead.items() if at >= message.offset and message.reason in each.reason)
-        )
+        found: list[int] = []
+        for looks, at in enumerate(list(dead), 1):
+            each = dead.get(at)
+            if each is not None and at >= message.offset and message.reason in each.reason:
+                found.append(at)
+            if looks % LOOKS == 0:
+                found = heapq.nsmallest(most + 1, found)
+                yield
+        found = heapq.nsmallest(most + 1, [at for at in found if at in dead])
         tasks = [_described(at, dead[at].attempt, dead[at].time_us, dead[at].reason, dead[at].history) for at in found]
 
         def done(pick: Pick) -> None:
@@ -74,7 +83,7 @@ class DeadRecords:
 
         self._picker.pick(Pick(partition, found[:most], LIST_BYTES, done))
 
-    def redrive(self, peer: Peer, message: RedriveDead, payload: Payload, now: Now) -> None:
+    def redrive(self, peer: Peer, message: RedriveDead, payload: Payload, now: Now) -> Work:
         """Dead records wait to be tried again. Raises UnknownGroup, InvalidRequest, Poisoned, Unavailable."""
         if message.per_s and not 1e-6 <= message.per_s <= 1e9:
             raise InvalidRequest(f"per_s={message.per_s} is no rate: 0 for all at once, or 1e-6 to 1e9 a second")
@@ -85,19 +94,19 @@ class DeadRecords:
             times = [start_us + round(next(numbers) * step_us) for _ in offsets]
             return fx.TasksRedriven(message.group, _timed(offsets, times))
 
-        self._work_through(peer, message, make)
+        yield from self._work_through(peer, message, make)
 
-    def discard(self, peer: Peer, message: DiscardDead, payload: Payload, now: Now) -> None:
+    def discard(self, peer: Peer, message: DiscardDead, payload: Payload, now: Now) -> Work:
         """Dead records are given up. Raises UnknownGroup, Poisoned, Unavailable."""
 
         def make(offsets: list[int]) -> fx.TasksDiscarded:
             return fx.TasksDiscarded(message.group, ranges(offsets))
 
-        self._work_through(peer, message, make)
+        yield from self._work_through(peer, message, make)
 
-    def _work_through(self, peer: Peer, message: RedriveDead | DiscardDead, make: Make) -> None:
+    def _work_through(self, peer: Peer, message: RedriveDead | DiscardDead, make: Make) -> Work:
         topic = self._topics.get(message.topic)
-        chosen = _chosen(topic, message)
+        chosen = yield from _chosen(topic, message)
         for partition, _ in chosen:
             partition.work.check()
 
@@ -165,11 +174,15 @@ def _timed(offsets: list[int], times: list[int]) -> list[tuple[int, int, int]]:
     return [(first, many, time_us) for first, many, time_us in runs]
 
 
-def _chosen(topic: Topic, message: RedriveDead | DiscardDead) -> list[tuple[Partition, list[int]]]:
+def _chosen(
+    topic: Topic, message: RedriveDead | DiscardDead
+) -> Generator[int | None, None, list[tuple[Partition, list[int]]]]:
     """What a request is about, by partition. Raises UnknownGroup, UnknownPartition, Unavailable."""
     named: dict[int, set[int]] = {}
-    for number, offset in message.offsets:
+    for looks, (number, offset) in enumerate(message.offsets, 1):
         named.setdefault(number, set()).add(offset)
+        if looks % LOOKS == 0:
+            yield
     partitions = [topic.partition(number) for number in sorted(named)] if named else topic.readable
     found: list[tuple[Partition, list[int]]] = []
     known = False
@@ -177,8 +190,13 @@ def _chosen(topic: Topic, message: RedriveDead | DiscardDead) -> list[tuple[Part
         queue = partition.work.find(message.group)
         if queue is not None:
             known = True
-            wanted = named.get(partition.number, queue.dead)
-            found.append((partition, sorted(at for at in wanted if _matches(queue, at, message.reason))))
+            wanted = list[int]()
+            for looks, at in enumerate(list(named.get(partition.number, queue.dead)), 1):
+                if _matches(queue, at, message.reason):
+                    wanted.append(at)
+                if looks % LOOKS == 0:
+                    yield
+            found.append((partition, sorted(wanted)))
     if not known:
         raise unknown(f"topic {topic.name}", message.group)
     return found

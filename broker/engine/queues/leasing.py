@@ -6,12 +6,11 @@ so that a record and the lease of who waited for it share one write.
 
 Contract: a lease leaves the broker when it is committed, with its records, once. What cannot be handed out (the peer is
 gone, no room in the frame) goes back and its attempt does not count. What damage made unreadable dies, and the request
-goes on with the others. Memory: one entry per waiting request.
+goes on with the others. Memory: one entry per waiting request, up to a limit.
 """
 
 from __future__ import annotations
 
-import heapq
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from ....transport.messages import Lease, Leased
 from ....transport.queue_messages import FOREVER_US
 from ...errors import GroupActive, InvalidRequest, LimitReached
 from ..names import check_name
+from ..parked import Parked
 from ..partition import Partition, check_time
 from ..replies import Gather, failure
 from .lanes import Lanes
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from ....transport.messages import Refusal
     from ..clock import LogTime
-    from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port
+    from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
     from ..topics import Topic, Topics
     from .answering import Answering
     from .leases import Range, Run
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 RECORDS_MOST = 100_000
 """Records of one lease."""
+
+PORTION = 16
+"""Leases that are given to requests that wait, of one partition and at once."""
 
 WARMING_S = 1.0
 """How long a request waits for keys that have to be read from the disk, whatever it says."""
@@ -105,21 +108,24 @@ class Leasing:
         self._numbers = count(1)
         self.lanes = Lanes(port)
         self._lines: dict[Topic, dict[str, Line]] = {}
-        self._due: list[tuple[float, int, Demand]] = []
+        self._parked = Parked[Demand]("requests for leases")
+        self._more: dict[Partition, None] = {}  # has more to lease than one portion gave
 
     # -- a request ----------------------------------------------------------------------------------
 
-    def lease(self, peer: Peer, message: Lease, payload: Payload, now: Now) -> None:
+    def lease(self, peer: Peer, message: Lease, payload: Payload, now: Now) -> Work:
         """Settle, then answer or wait. Raises InvalidRequest, LimitReached, UnknownPartition, Unavailable, Poisoned."""
         topic = self._topics.get(message.topic)
         self._check(topic, message)
+        if message.wait_ms:
+            self._parked.check(peer)
         line = self._lines.setdefault(topic, {}).setdefault(message.group, Line())
         wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
         demand = Demand(next(self._numbers), peer, topic, message, now.monotonic_s + wait_s)
         demand.gather = self._gather(demand)
         self._prepare(topic, line, message, demand.gather)
         now_us = line.asked_us = self._time.read(now)
-        demand.refused = self.settling.propose(topic, message.group, message.settles, now, demand.gather)
+        demand.refused = yield from self.settling.propose(topic, message.group, message.settles, now, demand.gather)
         if not any(self._try(demand, partition, now_us) for partition in self._in_turn(topic, line, message.partition)):
             if self._is_cold(demand, line):
                 demand.deadline_s = max(demand.deadline_s, now.monotonic_s + WARMING_S)
@@ -216,7 +222,7 @@ class Leasing:
     def _stand(self, demand: Demand, line: Line) -> None:
         """Stand in line."""
         line.demands[demand.number] = demand
-        heapq.heappush(self._due, (demand.deadline_s, demand.number, demand))
+        self._parked.add(demand)
         for partition in self._in_turn(demand.topic, line, demand.message.partition):
             self.watching.watch(partition, demand.message.group)
 
@@ -229,12 +235,17 @@ class Leasing:
     def offer(self, partition: Partition, now_us: int) -> None:
         """There may be something to lease: give it to who waits."""
         topic = self._topics.by_name.get(partition.topic)
+        granted = 0
         for line in list(self._lines.get(topic, {}).values()) if topic is not None else ():
             for demand in list(line.demands.values()):
                 if demand.message.partition in (-1, partition.number):
+                    if granted == PORTION:
+                        self._more[partition] = None
+                        return
                     if not self._try(demand, partition, now_us):
                         break
-                    del line.demands[demand.number]
+                    self._leave(demand)
+                    granted += 1
 
     def asked_us(self, topic: Topic, group: str, now_us: int) -> int:
         """When somebody asked for records of a group last: now, while somebody waits; 0: not since the node opened."""
@@ -246,29 +257,26 @@ class Leasing:
     @property
     def waiting(self) -> int:
         """How many requests wait."""
-        return sum([len(line.demands) for lines in self._lines.values() for line in lines.values()])
+        return len(self._parked)
 
     def tick(self, now: Now) -> float | None:
-        """Answer those whose time is up. Returns the next deadline."""
-        due = self._due
-        while due and (due[0][0] <= now.monotonic_s or not self._stands(due[0][2])):
-            demand = heapq.heappop(due)[2]
-            if self._stands(demand):
-                self._leave(demand)
-                demand.gather.ready()
-        return due[0][0] if due else None
-
-    def _stands(self, demand: Demand) -> bool:
-        line = self._lines.get(demand.topic, {}).get(demand.message.group)
-        return line is not None and demand.number in line.demands
+        """Answer those whose time is up, and lease what a portion left. Returns the next deadline."""
+        for demand in self._parked.due(now.monotonic_s):
+            self._leave(demand)
+            demand.gather.ready()
+        more, self._more = self._more, {}
+        for partition in more:
+            self.offer(partition, self._time.last_us)
+        return self._parked.next_s
 
     def _wait_no_more(self, demand: Demand) -> None:
         """What came with a request has failed: whoever stands in line is told so now, and not with their records."""
-        if self._stands(demand):
+        if demand in self._parked:
             self._leave(demand)
             demand.gather.ready()
 
     def _leave(self, demand: Demand) -> None:
+        self._parked.remove(demand)
         del self._lines[demand.topic][demand.message.group].demands[demand.number]
 
     # -- the answer ---------------------------------------------------------------------------------
@@ -360,17 +368,17 @@ class Leasing:
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
-        for lines in self._lines.values():
-            for line in lines.values():
-                for number in [number for number, demand in line.demands.items() if demand.peer == peer]:
-                    del line.demands[number]
+        for demand in self._parked.of(peer):
+            self._leave(demand)
 
     def topic_deleted(self, topic: Topic, error: Error) -> None:
         """Fail who waits for records of a topic that is gone."""
         for line in self._lines.pop(topic, {}).values():
             for demand in line.demands.values():
+                self._parked.remove(demand)
                 self._port.reply(demand.peer, failure(demand.message.request, error))
         for partition in topic.readable:
+            self._more.pop(partition, None)
             self._answering.forget(partition)
             self.lanes.forget(partition)
             self.watching.forget(partition)

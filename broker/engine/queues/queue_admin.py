@@ -13,16 +13,20 @@ from ....transport.messages import Queues as QueuesReply
 from ...errors import InvalidRequest, InvalidSettings
 from ..names import check_name, check_topic_name
 from ..partition import Partition, check_time
-from ..replies import Gather
+from ..portions import spread
+from ..replies import Gather, failure
 from .counting import counted
 from .settings import altered
 from .topic_queues import check_no_stream, having, queue_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
+    from ....storage.errors import Error
+    from ....transport.messages import QueuePartition
     from ..clock import LogTime
-    from ..ports import Handlers, Now, Payload, Peer, Port
+    from ..portions import Portions
+    from ..ports import Handlers, Now, Payload, Peer, Port, Work
     from ..topics import Topic, Topics
     from .leasing import Leasing
     from .watching import Watching
@@ -31,7 +35,10 @@ if TYPE_CHECKING:
 class QueueAdmin:
     """Handlers of what concerns a queue group as a whole."""
 
-    def __init__(self, topics: Topics, port: Port, time: LogTime, leasing: Leasing, watching: Watching) -> None:
+    def __init__(
+        self, topics: Topics, port: Port, time: LogTime, leasing: Leasing, watching: Watching, later: Portions
+    ) -> None:
+        """`later` describes groups that were set."""
         self.handlers: Handlers = {
             SetQueue: self.set, ListQueues: self.list, PauseQueue: self.pause, DeleteQueue: self.delete,
         }  # fmt: skip
@@ -40,8 +47,9 @@ class QueueAdmin:
         self._time = time
         self._leasing = leasing
         self._watching = watching
+        self._later = later
 
-    def set(self, peer: Peer, message: SetQueue, payload: Payload, now: Now) -> None:
+    def set(self, peer: Peer, message: SetQueue, payload: Payload, now: Now) -> Work:
         """Create a group or change its settings. Raises InvalidSettings, InvalidRequest, Unavailable, Poisoned."""
         topic, group = self._topics.get(message.topic), message.group
         check_name("group", group)
@@ -51,47 +59,57 @@ class QueueAdmin:
         _check_dead_topic(topic, group, settings.dead_topic)
         for partition in topic.readable:
             partition.work.check()
-        gather = Gather.answering(
-            self._port, peer, message.request,
-            lambda: QueuesReply(message.request, [describe(topic, group, self._time.last_us)]),
-        )  # fmt: skip
-        for partition in topic.readable:
-            partition.work.set(group, settings, message.start, gather.one())
-        gather.ready()
+        gather = Gather(
+            lambda: self._later.add(peer, self._tell(peer, message.request, topic, group)),
+            lambda error: self._refuse(peer, message.request, error),
+        )
+        yield from spread(
+            list(topic.readable),
+            gather,
+            lambda partition: partition.work.set(group, settings, message.start, gather.one()),
+        )
 
-    def list(self, peer: Peer, message: ListQueues, payload: Payload, now: Now) -> None:
+    def _tell(self, peer: Peer, request: int, topic: Topic, group: str) -> Work:
+        self._port.reply(peer, QueuesReply(request, [(yield from describe(topic, group, self._time.last_us))]))
+
+    def _refuse(self, peer: Peer, request: int, error: Error) -> None:
+        self._port.reply(peer, failure(request, error))
+
+    def list(self, peer: Peer, message: ListQueues, payload: Payload, now: Now) -> Work:
         """Every queue group, with what each partition has for it."""
         topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
         now_us = self._time.read(now)
-        found = [
-            describe(topic, name, now_us)
-            for topic in topics
-            for name in queue_names(topic)
-            if message.group in ("", name)
-        ]
+        found: list[QueueEntry] = []
+        for topic in topics:
+            for name in queue_names(topic):
+                if message.group in ("", name):
+                    found.append((yield from describe(topic, name, now_us)))
+            yield
         self._port.reply(peer, QueuesReply(message.request, found))
 
-    def pause(self, peer: Peer, message: PauseQueue, payload: Payload, now: Now) -> None:
+    def pause(self, peer: Peer, message: PauseQueue, payload: Payload, now: Now) -> Work:
         """Lease nothing until a time. Raises UnknownGroup, InvalidRequest, Unavailable, Poisoned."""
         if message.until_us < 0:
             raise InvalidRequest(
                 f"until_us {message.until_us} is before 1970: 0 resumes, a time in microseconds pauses"
             )
         topic = self._topics.get(message.topic)
-        gather = self._all(peer, message.request, having(topic, message.group))
-        for partition in having(topic, message.group):
+        known = having(topic, message.group)
+        gather = self._all(peer, message.request, known)
+
+        def pause(partition: Partition) -> None:
             partition.work.pause(message.group, message.until_us, gather.one())
             self._watching.watch(partition, message.group)
-        gather.ready()
 
-    def delete(self, peer: Peer, message: DeleteQueue, payload: Payload, now: Now) -> None:
+        yield from spread(known, gather, pause)
+
+    def delete(self, peer: Peer, message: DeleteQueue, payload: Payload, now: Now) -> Work:
         """Forget a group. Raises UnknownGroup, GroupActive, Unavailable, Poisoned."""
         topic = self._topics.get(message.topic)
-        gather = self._all(peer, message.request, having(topic, message.group))
+        known = having(topic, message.group)
+        gather = self._all(peer, message.request, known)
         self._leasing.leave(topic, message.group)
-        for partition in having(topic, message.group):
-            partition.work.delete(message.group, gather.one())
-        gather.ready()
+        yield from spread(known, gather, lambda partition: partition.work.delete(message.group, gather.one()))
 
     def _all(self, peer: Peer, request: int, partitions: Sequence[Partition]) -> Gather:
         """Answers Done once all is committed. Raises Unavailable, Poisoned before anything is proposed."""
@@ -122,8 +140,12 @@ def queue_names(topic: Topic) -> list[str]:
     return sorted({name for each in topic.readable for name in each.ledger.applied.queues.by_name})
 
 
-def describe(topic: Topic, group: str, now_us: int) -> QueueEntry:
+def describe(topic: Topic, group: str, now_us: int) -> Generator[int | None, None, QueueEntry]:
     """A group as it stands."""
-    found = [(each, each.ledger.applied.queues.by_name.get(group)) for each in topic.readable]
-    partitions = [counted(partition, queue, now_us) for partition, queue in found if queue is not None]
+    partitions: list[QueuePartition] = []
+    for partition in list(topic.readable):
+        queue = partition.ledger.applied.queues.by_name.get(group)
+        if queue is not None:
+            partitions.append(counted(partition, queue, now_us))
+            yield
     return QueueEntry(topic.id, topic.name, group, queue_settings(topic, group).named(), partitions)

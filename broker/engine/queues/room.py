@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..house import House
     from ..ledger import Ledger
     from ..partition import Partition
+    from ..portions import Portions
     from ..ports import Handlers, NodeConfig, Now, Peer, Port, Randomness
     from ..topics import Topic
 
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
 class Queues:
     """Everything about queue groups in one node."""
 
-    def __init__(self, house: House, port: Port, config: NodeConfig, time: LogTime, randomness: Randomness) -> None:
+    def __init__(
+        self, house: House, port: Port, config: NodeConfig, time: LogTime, randomness: Randomness, wakes: Portions
+    ) -> None:
         """Sets the alarms of what the logs say."""
         topics = house.topics
         self.alarms = Alarms()
@@ -46,13 +49,13 @@ class Queues:
         watching = Watching(house, self.alarms, time, self.leasing.wanted, self.leasing.offer)
         settling = Settling(topics, port, time, randomness, watching)
         self.leasing.watching, self.leasing.settling = watching, settling
-        self.admin = QueueAdmin(topics, port, time, self.leasing, watching)
+        self.admin = QueueAdmin(topics, port, time, self.leasing, watching, wakes)
         self.picker = Picker(port)
         self.carrier = Carrier(house, self.picker)
         self.mover = Mover(house, self.picker, self.alarms, time)
         self.upkeep = Upkeep(self.leasing, config.group_expiry_s)
         dead = DeadRecords(topics, port, self.picker, time, watching)
-        self.tasks = Tasks(topics, port, config, time, self.leasing, watching)
+        self.tasks = Tasks(topics, port, config, time, self.leasing, watching, wakes)
         self.handlers: Handlers = {
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
             **self.tasks.handlers,

@@ -4,13 +4,12 @@ Idea: the tables say where a record stands; what is done and has more to tell ha
 that it names is read. A question with `wait_ms` stands with its partition until the record is final.
 
 Contract: answers say what is committed, exactly once per question. Reads do not wait for the disk: a question whose
-pages are cold goes on when they are warm. Memory: one small entry per waiting question, WAITING_MOST at most.
+pages are cold goes on when they are warm. Memory: one small entry per waiting question, up to a limit.
 Must not know how records are chosen.
 """
 
 from __future__ import annotations
 
-import heapq
 from itertools import chain, count, repeat
 from typing import TYPE_CHECKING
 
@@ -18,10 +17,11 @@ from ....storage.batch import Kind
 from ....storage.errors import Corrupt, Error, OutOfBounds
 from ....storage.finals import Final, Outcome
 from ....transport.queue_messages import AskTask, CancelTask, TaskState
-from ...errors import LimitReached, TaskForgotten, UnknownTask
+from ...errors import TaskForgotten, UnknownTask
 from .. import effects as fx
 from ..ledger import entry_of
-from ..ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port
+from ..parked import Parked
+from ..ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port, Work
 from ..replies import Gather, failure
 from .keyed import looks_at_keys
 from .keys import UNKNOWN, hash_of
@@ -36,13 +36,14 @@ if TYPE_CHECKING:
     from ....storage.reader import Cursor
     from ..clock import LogTime
     from ..partition import Partition
+    from ..portions import Portions
     from ..topics import Topics
     from .leasing import Leasing
     from .queue import Queue
     from .watching import Watching
 
-WAITING_MOST = 10_000
-"""Questions that wait in one node."""
+LOOKS = 8
+"""Questions that are looked at in one step when something is committed."""
 
 READ_BYTES = 64 << 10
 """What is read at once; a longer batch is read whole."""
@@ -77,8 +78,16 @@ class Tasks:
     """Handlers of AskTask and CancelTask, and the questions that wait."""
 
     def __init__(
-        self, topics: Topics, port: Port, config: NodeConfig, time: LogTime, leasing: Leasing, watching: Watching
+        self,
+        topics: Topics,
+        port: Port,
+        config: NodeConfig,
+        time: LogTime,
+        leasing: Leasing,
+        watching: Watching,
+        wakes: Portions,
     ) -> None:
+        """`wakes` answers questions that wait, in portions."""
         self.handlers: Handlers = {AskTask: self.ask, CancelTask: self.cancel}
         self._topics = topics
         self._port = port
@@ -87,8 +96,10 @@ class Tasks:
         self._leasing = leasing
         self._watching = watching
         self._numbers = count(1)
-        self._waiting: dict[Partition, dict[int, Question]] = {}
-        self._due: list[tuple[float, int, Question]] = []
+        self._wakes = wakes
+        self._parked = Parked[Question]("questions after tasks")
+        self._by_partition: dict[Partition, dict[Peer, dict[int, Question]]] = {}
+        self._telling: dict[tuple[Partition, Peer], bool] = {}  # and whether more is committed since
 
     # -- requests -----------------------------------------------------------------------------------
 
@@ -96,8 +107,8 @@ class Tasks:
         """Answer, or wait. Raises UnknownGroup, UnknownTask, OutOfBounds, LimitReached, Unavailable."""
         question = self._question(peer, message)
         self._time.read(now)
-        if message.wait_ms and self.waiting >= WAITING_MOST:
-            raise LimitReached(f"{WAITING_MOST} questions after tasks wait already: ask with wait_ms=0")
+        if message.wait_ms:
+            self._parked.check(peer)
         question.waits = message.wait_ms > 0
         question.deadline_s = now.monotonic_s + min(message.wait_ms / 1000, self._config.wait_max_s)
         self._begin(question)
@@ -134,14 +145,35 @@ class Tasks:
     def _begin(self, question: Question) -> None:
         """Answer, or let it wait."""
         if not self._try(question):
-            self._waiting.setdefault(question.partition, {})[question.number] = question
-            heapq.heappush(self._due, (question.deadline_s, question.number, question))
+            self._parked.add(question)
+            self._by_partition.setdefault(question.partition, {}).setdefault(question.peer, {})[question.number] = (
+                question
+            )
 
     def advanced(self, partition: Partition) -> None:
-        """More is committed: answer what that made final."""
-        for question in list(self._waiting.get(partition, {}).values()):
-            if not question.cold and not self._still_leased(question) and self._try(question):
-                self._forget(question)
+        """More is committed: answer what that made final, connections in turn."""
+        for peer in self._by_partition.get(partition, ()):
+            if (partition, peer) not in self._telling:
+                self._wakes.add(peer, self._tell(partition, peer))
+            self._telling[partition, peer] = True
+
+    def _tell(self, partition: Partition, peer: Peer) -> Work:
+        """Answer what is final of what one connection waits for in one partition, until nothing more is committed."""
+        while self._telling[partition, peer]:
+            self._telling[partition, peer] = False
+            questions = list(self._by_partition.get(partition, {}).get(peer, {}).values())
+            for looks, question in enumerate(questions, 1):
+                answered = question in self._parked and not question.cold and self._look(question)
+                if answered or looks % LOOKS == 0:
+                    yield
+        del self._telling[partition, peer]
+
+    def _look(self, question: Question) -> bool:
+        """Answer it if the record has come to its end."""
+        if self._still_leased(question) or not self._try(question):
+            return False
+        self._forget(question)
+        return True
 
     def _still_leased(self, question: Question) -> bool:
         """Whether the lease of before still holds the record: the usual case, and cheap to see."""
@@ -154,44 +186,47 @@ class Tasks:
 
     def warmed(self, question: Question) -> None:
         """Pages are in memory now."""
-        if question.cold and self._stands(question):
+        if question.cold and question in self._parked:
             question.cold = False
             if self._try(question):
                 self._forget(question)
 
     def tick(self, now: Now) -> float | None:
         """Answer those whose time is up. Returns the next deadline."""
-        due = self._due
-        while due and (due[0][0] <= now.monotonic_s or not self._stands(due[0][2])):
-            question = heapq.heappop(due)[2]
+        for question in self._parked.due(now.monotonic_s):
             question.waits = False
-            if self._stands(question) and not question.cold and self._try(question):
+            if not question.cold and self._try(question):
                 self._forget(question)
-        return due[0][0] if due else None
+        return self._parked.next_s
 
     @property
     def waiting(self) -> int:
         """How many wait."""
-        return sum(map(len, self._waiting.values()))
+        return len(self._parked)
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
-        for question in [each for known in self._waiting.values() for each in known.values() if each.peer == peer]:
+        for key in [key for key in self._telling if key[1] == peer]:
+            del self._telling[key]
+        for question in self._parked.of(peer):
             self._forget(question)
 
     def topic_deleted(self, partition: Partition, error: Error) -> None:
         """Fail who asks after a partition that is gone."""
-        for question in self._waiting.pop(partition, {}).values():
-            self._fail(question, error)
-
-    def _stands(self, question: Question) -> bool:
-        return question.number in self._waiting.get(question.partition, ())
+        for of_peer in list(self._by_partition.get(partition, {}).values()):
+            for question in list(of_peer.values()):
+                self._forget(question)
+                self._fail(question, error)
 
     def _forget(self, question: Question) -> None:
-        known = self._waiting[question.partition]
+        self._parked.remove(question)
+        of_partition = self._by_partition[question.partition]
+        known = of_partition[question.peer]
         del known[question.number]
         if not known:
-            del self._waiting[question.partition]
+            del of_partition[question.peer]
+        if not of_partition:
+            del self._by_partition[question.partition]
 
     # -- the answer ---------------------------------------------------------------------------------
 

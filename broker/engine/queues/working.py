@@ -21,7 +21,7 @@ from .topic_queues import unknown
 from .unfinished import next_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from ..ledger import Waiter
     from ..partition import Partition
@@ -207,16 +207,22 @@ class Working:
             for effect in failed(queue, lease, list(lease.runs()), RAN_OUT, ready_at(now_us), ended=False):
                 self._partition.ledger.propose(effect, waiter)
 
-    def extend(self, group: str, tokens: Sequence[int], until_us: int, progress: Sequence[Progress]) -> Extension:
-        """Propose to keep leases until a time. Those that are over are lost, but not those that the worker settled."""
+    def extend(
+        self, group: str, tokens: Sequence[int], until_us: int, progress: Sequence[Progress], own: Collection[int]
+    ) -> Extension:
+        """Propose to keep leases until a time. Those that are over are lost, but not those that the worker settled.
+
+        `progress` counts where it is of a record of a lease of `own`.
+        """
         queue = self.find(group) if self.serves else None
         if queue is None:
             return Extension(list(tokens), [])
         leases = [queue.leases[token] for token in tokens if token in queue.leases]
         lost = [token for token in tokens if token not in queue.leases and token not in queue.ended]
-        if not leases:
+        holding = [(offset, value, queue.lease_of(offset)) for offset, value in progress]
+        said = [(offset, value) for offset, value, lease in holding if lease is not None and lease.token in own]
+        if not leases and not said:
             return Extension(lost, [])
-        said = [(offset, value) for offset, value in progress if any(lease.attempt(offset) for lease in leases)]
         effect = fx.LeasesExtended(group, [lease.token for lease in leases], until_us, said)
         self._partition.ledger.propose(effect)
         return Extension(lost, _cancelled(queue, leases) if queue.cancelling else [])

@@ -7,7 +7,7 @@ there to its last record, or where effects are missing. Must not know how record
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 from ....storage.errors import Error
@@ -21,6 +21,7 @@ from ....transport.messages import (
 )  # fmt: skip
 from ...errors import InvalidRequest, StageLost, Unavailable
 from ..names import check_name
+from ..portions import spread
 from ..replies import Gather, failure
 from .decisions import FLEETING
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ..clock import LogTime
     from ..house import House
     from ..partition import Partition
-    from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port
+    from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
     from ..queues.alarms import Alarms
     from ..topics import Topic
     from .commits import Commit, Commits
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from .forgetting import Forgetting
     from .home import Home
 
+
+LOOKS = 32
+"""Stages that are looked at in one step."""
 
 AGAIN_US = 10_000
 """Until a request is looked at again whose records are not on the disk yet."""
@@ -71,10 +75,10 @@ class Committing:
 
     # -- requests -----------------------------------------------------------------------------------
 
-    def commit(self, peer: Peer, message: CommitTransaction, payload: Payload, now: Now) -> None:
+    def commit(self, peer: Peer, message: CommitTransaction, payload: Payload, now: Now) -> Work:
         """Decide an epoch, or wait for what was decided. Raises all that PROTOCOL.md says of it."""
         check_transaction(message.transaction)
-        keys = _keys(message.stages)
+        keys = yield from _keys(message.stages)
         topic = self._home.topic
         if topic is not None:
             self._commit(topic, peer, message, keys)
@@ -112,20 +116,20 @@ class Committing:
             )
         return home
 
-    def drop(self, peer: Peer, message: DropStages, payload: Payload, now: Now) -> None:
+    def drop(self, peer: Peer, message: DropStages, payload: Payload, now: Now) -> Work:
         """Drop what nobody decided about. Raises UnknownPartition, Unavailable, Poisoned."""
         self._home.check_whole()
         dropped: dict[Partition, list[int]] = {}
-        for stage in message.stages:
+        for looks, stage in enumerate(message.stages, 1):
             if stage.topic in self._house.topics.by_id:  # with a topic, all of its stages went
                 partition = self._house.topics.partition(stage.topic, stage.partition)
                 dropped.setdefault(partition, []).append(stage.stage)
+            if looks % LOOKS == 0:
+                yield
         for partition in dropped:
             partition.ledger.check_writable()
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
-        for partition, stage_ids in dropped.items():
-            partition.drop_stages(stage_ids, gather.one())
-        gather.ready()
+        yield from spread(dropped.items(), gather, lambda each: each[0].drop_stages(each[1], gather.one()))
 
     # -- deciding -----------------------------------------------------------------------------------
 
@@ -222,11 +226,15 @@ def check_transaction(name: str) -> None:
     check_name("transaction", name.removeprefix(FLEETING))
 
 
-def _keys(stages: Sequence[Stage]) -> list[StageKey]:
+def _keys(stages: Sequence[Stage]) -> Generator[int | None, None, list[StageKey]]:
     """Which stages these are. Raises InvalidRequest."""
-    keys = [(stage.topic, stage.partition, stage.stage) for stage in stages]
-    if len(set(keys)) < len(keys):
+    keys: dict[StageKey, None] = {}
+    for looks, stage in enumerate(stages, 1):
+        keys[stage.topic, stage.partition, stage.stage] = None
+        if not stage.records:
+            raise InvalidRequest("a stage of 0 records was never begun: leave it out")
+        if looks % LOOKS == 0:
+            yield
+    if len(keys) < len(stages):
         raise InvalidRequest("a stage is named twice: name each once, with all of its records")
-    if not all(stage.records for stage in stages):
-        raise InvalidRequest("a stage of 0 records was never begun: leave it out")
-    return keys
+    return list(keys)

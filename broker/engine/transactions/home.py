@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ....storage.errors import Error
 from ....transport.partitioner import partition_of
 from ...errors import Unavailable
+from ..portions import finished
 from ..settings import MIB, TopicSettings
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Home:
     def make(self, now: Now, made: Callable[[Topic], None], refused: Callable[[Error], None]) -> None:
         """Have the topic made; whoever asks meanwhile waits with the first. Raises what is known at once."""
         if not self._asking:
-            self._maker.make(NAME, self._count, SETTINGS, now, self._made, self._refused)
+            finished(self._maker.make(NAME, self._count, SETTINGS, now, self._made, self._refused))
         self._asking.append((made, refused))
 
     def _made(self, topic: Topic) -> None:

@@ -62,7 +62,7 @@ def test_too_many_pieces_are_refused(monkeypatch):
 
 
 def test_a_long_measurement_is_done_in_slices_between_other_work(monkeypatch):
-    monkeypatch.setattr(measuring, "SLICE", 4)
+    monkeypatch.setattr(measuring, "SLICE", 1)
     rig, topic = filled(30)
     long, short = rig.next_request(), rig.next_request()
     rig.send(m.Measure(long, topic, [m.Span(0, 0, 30)], 0), peer="a")

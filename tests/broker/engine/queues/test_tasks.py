@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from penstock.broker.engine import effects as fx
-from penstock.broker.engine.queues import tasks as module
+from penstock.broker.engine import parked
 from penstock.broker.engine.queues.outcomes import RESULT_MOST
 from penstock.storage.finals import Outcome
 from penstock.transport import messages as m
@@ -236,11 +236,14 @@ def test_who_left_is_not_answered(rig: Rig, topic: bytes):
 
 
 def test_no_more_than_so_many_wait(rig: Rig, topic: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "WAITING_MOST", 2)
+    monkeypatch.setattr(parked, "EACH_MOST", 2)
     for _ in range(2):
         assert ask(rig, topic, 0, 5_000) is None
     assert ask(rig, topic, 0, 5_000).code == "limit_reached"
     assert ask(rig, topic, 0).state == "pending"
+    assert ask(rig, topic, 0, 5_000, peer="another") is None
+    monkeypatch.setattr(parked, "ALL_MOST", 3)
+    assert "3 questions after tasks wait" in ask(rig, topic, 0, 5_000, peer="another").message
 
 
 def test_the_end_of_a_group_or_topic_ends_the_wait(rig: Rig, topic: bytes):

@@ -1,0 +1,223 @@
+"""What one request costs a turn, whatever it is: little enough that others are answered in the turn they ask in.
+
+Work is counted in lines of Python, which any machine counts alike: some ten thousand are a millisecond.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, get_args
+
+import pytest
+from msgspec.structs import replace
+from penstock.storage.batch import encode
+from penstock.transport import messages as m
+from penstock.transport.message import LIST_MOST
+from penstock.transport.queue_messages import SETTLES_MOST
+from penstock.transport.transaction_messages import STAGES_MOST
+from support.engine import Rig
+
+PARTITIONS = 300
+WAITING = 1000
+LINES_MOST = 60_000
+BYTES_MOST = 8 << 20
+PATIENT = 60_000
+
+GONE = b"g" * 16
+SMALL = bytes(encode([b"v"] * 10))
+WHOLE = bytes(encode([b"v" * 100] * 5000))
+
+
+class Count:
+    lines = 0
+
+
+@contextmanager
+def counted() -> Iterator[Count]:
+    """Count the lines of ours that are run."""
+    found = Count()
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+        if event == "line":
+            found.lines += 1
+        module = frame.f_globals.get("__name__", "")
+        return trace if module.startswith("penstock") and not module.endswith("memory_files") else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield found
+    finally:
+        sys.settrace(before)
+
+
+class Place:
+    """A node with a topic of many partitions, and what may be asked about."""
+
+    def __init__(self) -> None:
+        self.rig = rig = Rig(wait_max_s=300.0)
+        self.wide, self.narrow = rig.topic("wide", PARTITIONS), rig.topic("narrow")
+        self.work, self.own = rig.topic("work"), rig.topic("own")
+        for topic in (self.narrow, self.work):
+            rig.produce(topic, [b"x" * 100] * 3000)
+        for topic in (self.wide, self.work):
+            rig.ask(m.SetQueue, topic, "q", {"max_attempts": 1, "backoff_s": 0})
+        rig.ask(m.Commit, 0, self.wide, "c", [m.Position(number, 0, 0) for number in range(PARTITIONS)])
+        lease = rig.lease(self.work, "q", 2000)
+        rig.settle(self.work, m.Settle(0, lease.token, 2, []), group="q")  # dead
+        self.lease = rig.lease(self.work, "q", 500)
+        self.session = rig.join(self.wide, credit=(0, 0), timeout_ms=300_000).session
+
+    def requests(self) -> dict[type, list[m.Request]]:
+        """By type, as much as one may ask for."""
+        wide, narrow, work, every = self.wide, self.narrow, self.work, range(PARTITIONS)
+        many = [(0, number) for number in range(LIST_MOST)]
+        positions = [m.Position(number, 0, 0) for number in every]
+        settles = [m.Settle(0, self.lease.token, 3, [(number, 1)]) for number in range(SETTLES_MOST)]
+        stages = [m.Stage(narrow, 0, number, 1) for number in range(STAGES_MOST)]
+        return {
+            m.Hello: [m.Hello(1, 1, 1, "x" * 1000)],
+            m.Ping: [m.Ping(1), m.Ping(1, self.session)],
+            m.CreateTopic: [m.CreateTopic(1, "another", PARTITIONS, {}), m.CreateTopic(1, "wide", PARTITIONS, {})],
+            m.AlterTopic: [m.AlterTopic(1, wide, {"retention_s": 1e6}), m.AlterTopic(1, narrow, {}, PARTITIONS)],
+            m.DeleteTopic: [m.DeleteTopic(1, GONE)],
+            m.ListTopics: [
+                m.ListTopics(1, []), m.ListTopics(1, ["wide"]), m.ListTopics(1, ["wide"] * LIST_MOST),
+                m.ListTopics(1, [str(number) for number in range(LIST_MOST)]),
+            ],
+            m.FindOffsets: [m.FindOffsets(1, wide, 1), m.FindOffsets(1, wide, -2)],
+            m.OpenProducer: [m.OpenProducer(1, narrow, 0, "me")],
+            m.Produce: [m.Produce(1, narrow, 0)],
+            m.Fetch: [m.Fetch(1, narrow, 0, 0, -1, 1 << 30, 0)],
+            m.Join: [
+                m.Join(1, wide, "", "", "control", -1, [], 300_000, 0, 0),
+                m.Join(1, wide, "members", "m", "control", -1, [], 300_000, 0, 0),
+                m.Join(1, narrow, "", "", "control", -1, many, 300_000, 0, 0),
+            ],
+            m.Release: [m.Release(self.session, list(range(LIST_MOST)))],
+            m.Credit: [m.Credit(self.session, 0, 0)],
+            m.SeekTo: [m.SeekTo(1, self.session, 0, 0)],
+            m.Leave: [m.Leave(1, 1)],
+            m.Commit: [
+                m.Commit(1, 0, wide, "c", positions), m.Commit(1, 0, narrow, "d", [m.Position(0, 0, 0)] * LIST_MOST),
+            ],
+            m.ListGroups: [m.ListGroups(1), m.ListGroups(1, wide)],
+            m.ResetGroup: [m.ResetGroup(1, wide, "c", 1, []), m.ResetGroup(1, wide, "c", 1, many)],
+            m.DeleteGroup: [m.DeleteGroup(1, wide, "no")],
+            m.Stats: [m.Stats(1)],
+            m.Lease: [
+                m.Lease(1, work, "q", "w", 1000), m.Lease(1, work, "q", "w", 1, settles=settles),
+                m.Lease(1, wide, "q", "w", 1, wait_ms=PATIENT),
+            ],
+            m.SettleTasks: [
+                m.SettleTasks(1, work, "q", settles), m.SettleTasks(1, work, "q", [m.Settle(0, 1, 1, many)]),
+            ],
+            m.ExtendLeases: [
+                m.ExtendLeases(1, work, "q", many), m.ExtendLeases(1, work, "q", [(0, self.lease.token)], 0,
+                                                                   [(0, number, b"") for number in range(LIST_MOST)]),
+            ],
+            m.SetQueue: [m.SetQueue(1, wide, "q", {"lease_s": 60}), m.SetQueue(1, wide, "new", {})],
+            m.ListQueues: [m.ListQueues(1), m.ListQueues(1, wide, "q")],
+            m.PauseQueue: [m.PauseQueue(1, wide, "q", 0)],
+            m.DeleteQueue: [m.DeleteQueue(1, wide, "no")],
+            m.AskTask: [m.AskTask(1, work, "q", 0, 1), m.AskTask(1, work, "q", 0, 2600, PATIENT)],
+            m.CancelTask: [m.CancelTask(1, work, "q", 0, 2700)],
+            m.ListDead: [m.ListDead(1, work, "q", 0, 0, 1000), m.ListDead(1, work, "q", 0, 0, 1000, "no such reason")],
+            m.RedriveDead: [m.RedriveDead(1, work, "q", many, "no such"), m.RedriveDead(1, work, "q", [], "no such")],
+            m.DiscardDead: [m.DiscardDead(1, work, "q", many, "no such"), m.DiscardDead(1, work, "q", [], "no such")],
+            m.SetSchedule: [m.SetSchedule(1, narrow, "s", "every 3600s", "", b"v")],
+            m.DeleteSchedule: [m.DeleteSchedule(1, narrow, "no")],
+            m.ListSchedules: [m.ListSchedules(1)],
+            m.CommitTransaction: [m.CommitTransaction(1, "tx", 1, stages)],
+            m.DropStages: [m.DropStages(1, stages)],
+            m.AskTransaction: [m.AskTransaction(1, "tx")],
+            m.AskEnds: [
+                m.AskEnds(1, [m.Known(wide)]), m.AskEnds(1, [m.Known(wide, [0] * PARTITIONS)], PATIENT),
+                m.AskEnds(1, [m.Known(number.to_bytes(16, "big")) for number in range(LIST_MOST)]),
+            ],
+            m.Measure: [
+                m.Measure(1, wide, [m.Span(0, 0, 0)] * LIST_MOST, 0), m.Measure(1, narrow, [m.Span(0, 0, 3000)], 0),
+            ],
+            m.BeginGroup: [m.BeginGroup(1, wide, "fresh", [(number, 0) for number in every])],
+        }  # fmt: skip
+
+    def turn(self, request: m.Request, payload: bytes = b"") -> None:
+        """A turn of the broker's loop with this request and those of another connection, which are answered in it."""
+        rig = self.rig
+        ping, produce, sent = rig.next_request(), rig.next_request(), len(rig.port.sent)
+        with counted() as count:
+            rig.send(request, payload, peer="hostile")
+            rig.send(m.Ping(ping), peer="victim")
+            rig.send(m.Produce(produce, self.own, 0), SMALL, peer="victim")
+            for _ in range(2):
+                for log in rig.node.flush(rig.now):
+                    log.sync()
+                rig.node.advance(rig.now)
+                rig.node.tick(rig.now)
+        assert [type(rig.answers(number)[0]) for number in (ping, produce)] == [m.Done, m.Produced]
+        assert count.lines <= LINES_MOST
+        assert sum(len(payload) for _, _, payload in rig.port.sent[sent:]) <= BYTES_MOST
+
+
+@pytest.fixture(scope="module")
+def place() -> Place:
+    return Place()
+
+
+def test_every_request_is_asked():
+    assert set(Place().requests()) == set(get_args(m.Request))
+
+
+@pytest.mark.parametrize("kind", get_args(m.Request), ids=lambda kind: kind.__name__)
+def test_others_are_answered_in_the_turn_they_ask_in_and_no_turn_is_long(place: Place, kind: type):
+    rig = place.rig
+    for request in place.requests()[kind]:
+        asked = request
+        for _ in range(4):
+            if "request" in request.__struct_fields__:
+                asked = replace(request, request=rig.next_request())
+            place.turn(asked, WHOLE if kind is m.Produce else b"")
+        rig.node.disconnect("hostile")
+        while rig.node.tick(rig.now) == 0.0:
+            rig.turn()
+
+
+def parked(place: Place) -> dict[type, list[m.Request]]:
+    """By type, what waits for one record each, and for the same partition."""
+    narrow, work = place.narrow, place.work
+    known = [m.Known(narrow, [3000])]
+    return {
+        m.Fetch: [m.Fetch(1, narrow, 0, 3000, -1, 1 << 20, PATIENT) for _ in range(WAITING)],
+        m.AskTask: [m.AskTask(1, work, "q", 0, 2000 + number % 1000, PATIENT) for number in range(WAITING)],
+        m.AskEnds: [m.AskEnds(1, known, PATIENT) for _ in range(WAITING)],
+        m.Lease: [m.Lease(1, narrow, "lines", "w", 1, wait_ms=PATIENT, start=-2) for _ in range(WAITING)],
+    }
+
+
+@pytest.mark.parametrize("kind", [m.Fetch, m.AskTask, m.AskEnds, m.Lease], ids=lambda kind: kind.__name__)
+def test_what_waits_in_great_numbers_is_answered_in_portions_and_all_of_it(kind: type):
+    place = Place()
+    rig = place.rig
+    asked = [replace(each, request=rig.next_request()) for each in parked(place)[kind]]
+    for request in asked:
+        rig.send(request, peer="hostile")
+    rig.turn()
+    assert not any(rig.answers(request.request) for request in asked[:3])
+    mine = rig.next_request()
+    rig.send(replace(asked[0], request=mine), peer="victim")
+    if kind is m.AskTask:
+        settle = m.Settle(0, place.lease.token, 0, [])
+        place.turn(m.SettleTasks(rig.next_request(), place.work, "q", [settle]))
+    else:
+        place.turn(m.Produce(rig.next_request(), place.narrow, 0), bytes(encode([b"v"] * (WAITING + 1))))
+    if kind is not m.Lease:
+        assert len(rig.answers(mine)) == 1, "it does not stand behind all that others wait for"
+    for _ in range(WAITING):
+        place.turn(m.Ping(rig.next_request()))
+        if rig.node.tick(rig.now) > 0.0:
+            break
+    ended = [kind is not m.AskTask or number % 1000 < 500 for number in range(WAITING)]
+    assert [len(rig.answers(request.request)) for request in asked] == ended
