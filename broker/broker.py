@@ -12,6 +12,7 @@ Must not know: how logs, groups and the keeper work.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from .keeper_link import KeeperLink
 from .packets import PeerGone
 
 if TYPE_CHECKING:
+    from ..transport.room import Room
     from ..transport.sockets import Server
     from .cold_reads import Warmer
     from .config import ServeConfig
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 IDLE_MESSAGES = 8
 IDLE_BYTES = 64 << 10
 """A turn with at most so much is one of an idle broker: it may sync inline."""
+
+TELL_REFUSED_S = 1.0
+"""Between two lines about connections that there was no room for."""
 
 FLUSH_LINK_S = 0.005
 KEEPER_STOP_S = 20.0
@@ -64,6 +69,7 @@ class Broker:
         supervisor: PacketSocket,
         signals: int,
         lock: int,
+        room: Room,
     ) -> None:
         """`signals` becomes readable when a signal asks for the end; `lock` is the directory's, for keepers."""
         self.ended = False
@@ -79,8 +85,13 @@ class Broker:
         self._lock = lock
         self._link: KeeperLink | None = None
         self._told_stuck = 0
+        self._room = room
+        self._told_refused = 0
+        self._tell_refused_s = 0.0
         self._intake = Intake(node, port, servers, time.monotonic)
         self._on_ready = {supervisor.fd: self._on_supervisor, signals: self._on_signal, warmer.fd: self._on_warm}
+        for server in servers:
+            self._on_ready |= server.guards()
         for member in (*servers, *self._on_ready):
             poller.add(member)
 
@@ -127,6 +138,8 @@ class Broker:
         self._node.advance(at)
 
     def _patience(self, wait: float, at: Now) -> float:
+        if self._room.refused != self._told_refused and at.monotonic_s >= self._tell_refused_s:
+            self._tell_refused(at)
         link = self._link
         if link is not None and link.unsent:
             link.flush()
@@ -138,6 +151,16 @@ class Broker:
                 self._told_stuck = link.pid
                 self._supervisor.send([control.encode(control.KeeperStuck(link.pid))])
         return wait
+
+    def _tell_refused(self, at: Now) -> None:
+        room, self._tell_refused_s = self._room, at.monotonic_s + TELL_REFUSED_S
+        refused, self._told_refused = room.refused - self._told_refused, room.refused
+        print(
+            f"penstock: refused {refused} connections: {room.used} descriptors are taken by connections, of at most "
+            f"{room.most}, half of what this process may open; raise its limit (ulimit -n)",
+            file=sys.stderr,
+            flush=True,
+        )
 
     # -- what else becomes readable ---------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from .cold_reads import Warmer
 from .doubts import Doubts
 from .engine import Node, NodeConfig
 from .errands import Errands
-from .frugal_files import FrugalFiles
+from .frugal_files import FrugalFiles, connection_room
 from .keeper_link import KeeperLink
 from .packets import PacketSocket
 from .poller import Poller
@@ -62,7 +62,9 @@ class Assembly:
 
     def __init__(self, config: ServeConfig, supervisor: PacketSocket, link: KeeperLink, signals: int) -> None:
         self._config = config
-        self._files = FrugalFiles(set_file_limit(config.limit_files))
+        limit = set_file_limit(config.limit_files)
+        self._files = FrugalFiles(limit)
+        self._room = connection_room(limit)
         self._stack = ExitStack()
         self.listen: list[str] = []
         self._is_assembled = False
@@ -83,7 +85,7 @@ class Assembly:
         identity = known or claim(files, config.data)
         if above is not None and known is None:
             stack.callback(self._remove_unless_assembled, above)
-        sockets = self._sockets = stack.enter_context(Sockets())
+        sockets = self._sockets = stack.enter_context(Sockets(self._room))
         servers = [sockets.server(address, max_bytes=self._frame_bytes()) for address in addresses]
         self.listen = [endpoint for server in servers for endpoint in server.endpoints]
         held.note(msgspec.json.encode(lock.Holder(os.getpid(), self.listen[0], f"{boot_id():032x}")))
@@ -109,7 +111,7 @@ class Assembly:
         stack.callback(poller.close)
         broker = Broker(
             config, node=node, port=port, servers=servers, poller=poller, watermarks=watermarks,
-            errands=errands, warmer=warmer, supervisor=supervisor, signals=signals,
+            errands=errands, warmer=warmer, supervisor=supervisor, signals=signals, room=self._room,
             lock=held.fileno(),
         )  # fmt: skip
         broker.attach(link)

@@ -14,6 +14,9 @@ SOCKETS_MAX = 16_384
 MESSAGE_BYTES_MAX = 65 << 20
 """Default for one frame, either way: the largest batch and then some. libzmq cuts off whoever announces more."""
 
+MONITOR_EVENTS = 1001
+"""Of one listener: what libzmq keeps for its own side, and one for ours. So many it may accept before we refuse."""
+
 _SECOND = 1000
 
 COMMON = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from .room import Room
 from .socket_options import MESSAGE_BYTES_MAX
 from .unix_client import UnixClient
 from .unix_server import UnixServer
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 class Sockets:
     """Owner of sockets: everything it made is closed with it, and closing never waits for a peer."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: Room | None = None) -> None:
+        self.room = room or Room()
         self._context: Context | None = None
         self._own: list[UnixServer | UnixClient] = []
 
@@ -30,7 +32,7 @@ class Sockets:
         """A socket that listens at `url`: see its `endpoints`. Raises AddressInUse, CannotListen or InvalidUrl."""
         if listen_url(url).scheme != "unix":
             return self.zmq.server([url], max_bytes=max_bytes)
-        made = UnixServer(url, max_bytes=max_bytes)
+        made = UnixServer(url, max_bytes=max_bytes, room=self.room)
         self._own.append(made)
         return made
 
@@ -55,7 +57,7 @@ class Sockets:
         if self._context is None:
             from .zmq_sockets import Context
 
-            self._context = Context()
+            self._context = Context(room=self.room)
         return self._context
 
     @property

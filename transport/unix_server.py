@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 from . import ipc_paths
 from .errors import AddressInUse, CannotListen, ProtocolError
+from .room import Room
 from .sent import Sent
-from .socket_options import BINDING, COMMON, MESSAGE_BYTES_MAX, SOCKETS_MAX
+from .socket_options import BINDING, COMMON, MESSAGE_BYTES_MAX
 from .unix_connection import READ_BYTES, READING, Connection, Lost
 from .url import listen_url
 
@@ -52,7 +53,12 @@ class UnixServer:
     """Listens at one path. A peer is the number of one connection: whoever connects again is another peer."""
 
     def __init__(
-        self, url: str, *, max_bytes: int = MESSAGE_BYTES_MAX, clock: Callable[[], float] = time.monotonic
+        self,
+        url: str,
+        *,
+        max_bytes: int = MESSAGE_BYTES_MAX,
+        room: Room | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises AddressInUse, CannotListen or InvalidUrl."""
         found = listen_url(url)
@@ -60,6 +66,7 @@ class UnixServer:
         """Connections that were closed from here, by reason."""
         self.endpoints = [str(found)]
         self._max_bytes = max_bytes
+        self._room = room or Room()
         self._clock = clock
         self._listener, self._bound = _listen(found.path)
         self._epoll = select.epoll()
@@ -74,6 +81,10 @@ class UnixServer:
         self._lost: list[int] = []
         self._last = 0
         self._accept_at = _FOREVER
+
+    def guards(self) -> dict[int, Callable[[], None]]:
+        """What to call when a descriptor beside `fd` is readable."""
+        return {}
 
     # -- looking ----------------------------------------------------------------------------------
 
@@ -117,13 +128,14 @@ class UnixServer:
                 return
             except OSError:
                 # No descriptor or memory left: the connection stays readable, so looking at once would spin.
+                self._room.refused += 1
                 self._epoll.unregister(self._listener)
                 self._accept_at = self._clock() + ACCEPT_PAUSE_S
                 return
             self._admit(raw)
 
     def _admit(self, raw: socket.socket) -> None:
-        if len(self._peers) >= SOCKETS_MAX:
+        if not self._room.take(raw.fileno()):
             self.cut["too many"] += 1
             raw.close()
             return
@@ -259,6 +271,7 @@ class UnixServer:
         del self._numbers[connection.fd]
         self._epoll.unregister(connection.fd)
         connection.close()
+        self._room.give_back()
         self._lost.append(peer)
 
     def close(self) -> None:

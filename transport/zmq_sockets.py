@@ -11,7 +11,7 @@ a read-only view above RECEIVE_COPY_BYTES_MAX. One thread per context, and never
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from . import connections, ipc_paths
 from .errors import AddressInUse, CannotListen, InvalidUrl
+from .room import PUSH_DESCRIPTORS, Room
 from .sent import Sent
 from .socket_options import BINDING, CLIENT, COMMON, MESSAGE_BYTES_MAX, PULL, PUSH, SERVER, SOCKETS_MAX
 from .url import Url, connect_url, listen_url
@@ -49,7 +50,8 @@ MUTED_MAX = 1024
 class Context:
     """Owner of sockets: everything it made is closed with it, and closing never waits for a peer."""
 
-    def __init__(self, *, io_threads: int = 1) -> None:
+    def __init__(self, *, io_threads: int = 1, room: Room | None = None) -> None:
+        self.room = room or Room()
         self._context = zmq.Context(io_threads)
         self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
         self._open: set[Socket] = set()
@@ -72,7 +74,7 @@ class Context:
     def push(self, listener: str, *, max_bytes: int = MESSAGE_BYTES_MAX) -> PushSocket:
         """A PUSH on a fresh endpoint next to `listener`: a path beside its path, or a free port on its host.
 
-        Raises CannotListen (no descriptors left, path too long): deliver over the server socket then.
+        Raises CannotListen (no room or descriptors left, path too long): deliver over the server socket then.
         """
         made = PushSocket(self, self._socket(zmq.PUSH, COMMON | BINDING | PUSH, max_bytes))
         url = listen_url(listener)
@@ -83,6 +85,16 @@ class Context:
         """A PULL connected to the endpoint of a push, once: when that is lost it stays silent. Raises InvalidUrl."""
         made = PullSocket(self, self._socket(zmq.PULL, COMMON | PULL, max_bytes))
         made.connect(connect_url(url))
+        return made
+
+    def monitor(self, raw: zmq.Socket[bytes], events: int) -> zmq.Socket[bytes]:
+        """Where the events of a socket can be read. With MONITOR_EVENTS unread, libzmq's thread waits."""
+        address = f"inproc://monitor-{id(raw)}"
+        raw.monitor(address, events)
+        made = self._context.socket(zmq.PAIR)
+        made.setsockopt(zmq.LINGER, 0)
+        made.setsockopt(zmq.RCVHWM, 1)
+        made.connect(address)
         return made
 
     def close(self) -> None:
@@ -255,6 +267,38 @@ class ServerSocket(_Listening):
         super().__init__(context, raw)
         self._last: tuple[bytes, zmq.Frame] | None = None
         self._muted: dict[bytes, None] = {}
+        self._room = context.room
+        self._accepted: set[int] = set()
+        """Descriptors of its connections."""
+        self._monitor = context.monitor(raw, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+
+    def guards(self) -> dict[int, Callable[[], None]]:
+        """What to call when a descriptor beside `fd` is readable."""
+        self.admit()  # the descriptor tells of what comes after one looked
+        return {_number(self._monitor, zmq.FD): self.admit}
+
+    def admit(self) -> None:
+        """Take note of connections made and lost, and shut down those that there is no room for."""
+        while _readable(self._monitor):
+            event = parse_monitor_message(self._monitor.recv_multipart(_NOBLOCK))
+            descriptor = event["value"]
+            if descriptor in self._accepted:
+                self._accepted.remove(descriptor)
+                self._room.give_back()
+            if event["event"] == zmq.EVENT_ACCEPTED:
+                if self._room.take(descriptor):
+                    self._accepted.add(descriptor)
+                else:
+                    connections.shut_down(descriptor, self.endpoints)
+
+    def close(self) -> None:
+        """See _Listening."""
+        if self in self._context._open:
+            self.admit()  # libzmq's thread must not wait for us while we wait for it
+            self.raw.disable_monitor()
+            self._monitor.close(0)
+            self._room.give_back(len(self._accepted))
+        super().close()
 
     def bind(self, urls: Sequence[Url]) -> None:
         """See _Listening; also removes the sockets of pushes that a killed server left beside its own."""
@@ -311,6 +355,27 @@ class ServerSocket(_Listening):
 
 class PushSocket(_Listening):
     """A PUSH for one peer."""
+
+    _taken = 0
+
+    def _bind_raw(self, url: Url) -> None:
+        room = self._context.room
+        try:
+            listener = connections.listener(url)
+        except OSError as error:
+            raise CannotListen(f"cannot listen on {url}: {error.strerror}") from error
+        with listener:
+            if not room.take(listener.fileno(), PUSH_DESCRIPTORS):
+                raise CannotListen(f"cannot listen on {url}: {room.used} descriptors are in use by connections")
+            self._taken = PUSH_DESCRIPTORS
+            self.raw.setsockopt(zmq.USE_FD, listener.fileno())
+            super()._bind_raw(url)
+            listener.detach()
+
+    def close(self) -> None:
+        super().close()
+        self._context.room.give_back(self._taken)
+        self._taken = 0
 
     @property
     def endpoint(self) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import select
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from penstock.broker.frugal_files import FrugalFiles
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
+from penstock.transport.room import PUSH_DESCRIPTORS
 from support.processes import Serving
 from support.raw_client import RawClient
 
@@ -83,3 +86,75 @@ def test_a_broker_short_of_descriptors_refuses_what_does_not_fit_and_serves_the_
         assert serving.end() == 0
     with Serving(ServeConfig(data=config.data, board_rows=64)) as again, RawClient(again.url) as client:
         assert {topic: len(client.read_all(topic, 0)) for topic in acknowledged} == dict.fromkeys(acknowledged, 2)
+
+
+QUIET_S = 0.5
+LIMIT = 256
+
+
+@pytest.mark.parametrize("listen", ["unix://PATH", "ipc://PATH", "tcp://127.0.0.1:0"])
+def test_connections_beyond_the_limit_are_refused_and_those_before_are_served(tmp_path: Path, listen: str):
+    listen = listen.replace("PATH", f"{tmp_path}/s")
+    config = ServeConfig(data=str(tmp_path / "data"), listen=(listen,), board_rows=64, limit_files=LIMIT)
+    with Serving(config) as serving, RawClient(serving.url) as client:
+        topic = client.create_topic("t")
+        broker = serving.pid("broker")
+        flood: list[socket.socket] = []
+        while len(flood) < LIMIT:
+            flood += [stranger(serving.url) for _ in range(16)]
+            client.ask(lambda request: m.Ping(request))
+        while isinstance(answer := client.produce(topic, bytes(encode([b"x"]))), m.Failure):
+            assert answer.retry, "libzmq has accepted some that the broker is about to refuse"
+        used = processor_s(broker)
+        select.select([], [], [], QUIET_S)
+        assert processor_s(broker) - used < QUIET_S / 2, "it spins"
+        assert isinstance(client.try_topic("another"), m.Topics), "what is left is for files"
+        for connection in flood:
+            connection.close()
+        with RawClient(serving.url) as late:
+            assert isinstance(late.produce(topic, bytes(encode([b"x"]))), m.Produced)
+        assert len(client.read_all(topic, 0)) == 2
+        assert serving.process.poll() is None
+        assert not serving.watch(0.0) or serving.pid("broker") == broker
+        assert "raise its limit (ulimit -n)" in serving.errors()
+
+
+def stranger(url: str) -> socket.socket:
+    """A connection that says nothing."""
+    scheme, _, place = url.partition("://")
+    if scheme == "tcp":
+        host, port = place.rsplit(":", 1)
+        return socket.create_connection((host, int(port)))
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(place)
+    return connection
+
+
+def processor_s(pid: int) -> float:
+    """Processor time of all threads of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("listen", ["ipc://PATH", "tcp://127.0.0.1:0"])
+def test_push_members_beyond_the_limit_are_delivered_to_over_their_connection(tmp_path: Path, listen: str):
+    listen = listen.replace("PATH", f"{tmp_path}/s")
+    config = ServeConfig(data=str(tmp_path / "data"), listen=(listen,), board_rows=64, limit_files=LIMIT)
+    with Serving(config) as serving, RawClient(serving.url) as client:
+        topic = client.create_topic("t")
+        broker = serving.pid("broker")
+        for _ in range(2):
+            joined = [join(client, topic) for _ in range(60)]
+            ways = [session.endpoint != "" for session in joined]
+            assert ways == sorted(ways, reverse=True), "those that come first have one of their own"
+            assert 30 < sum(ways) <= LIMIT // 2 // PUSH_DESCRIPTORS
+            assert isinstance(client.produce(topic, bytes(encode([b"x"]))), m.Produced)
+            for session in joined:
+                client.ask(lambda request, session=session: m.Leave(request, session.session))
+        assert not serving.watch(0.0) or serving.pid("broker") == broker
+        assert "no socket for a delivery" in serving.errors()
+
+
+def join(client: RawClient, topic: bytes) -> m.Joined:
+    answer, _ = client.ask(lambda request: m.Join(request, topic, "", "", "push", -2, [], 30_000, 1 << 20, 1000))
+    return answer

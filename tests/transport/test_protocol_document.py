@@ -146,7 +146,7 @@ def test_the_limits_are_those_of_the_code():
     assert (
         f"| unread by one peer of `unix://` | {unread} MiB and one message; deliveries pause at {behind} MiB, " in table
     )
-    assert f"| connections of one `unix://` address | {socket_options.SOCKETS_MAX} |" in table
+    assert f"| connections of a broker | {socket_options.SOCKETS_MAX}, and half of the files" in table
     assert f"no message within {unix_server.SILENCE_S:g} s, and one whose peer leaves over {unread} MiB unread" in TEXT
     assert (
         f"| entries of a list of a request | {message.LIST_MOST:,}; settles {queue_messages.SETTLES_MOST}, known ends "

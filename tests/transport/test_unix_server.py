@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from penstock.transport import unix_server
 from penstock.transport.framing import framed
+from penstock.transport.room import Room
 from penstock.transport.sent import Sent
 from penstock.transport.unix_client import UnixClient
 from penstock.transport.unix_server import BEHIND_BYTES, SILENCE_S, UNREAD_BYTES_MAX, UnixServer
@@ -299,14 +300,21 @@ def test_a_thousand_connections_are_served(tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_one_connection_too_many_is_closed_and_counted(server, monkeypatch):
-    monkeypatch.setattr(unix_server, "SOCKETS_MAX", 2)
+def test_one_connection_too_many_is_closed_and_counted_until_another_leaves(tmp_path):
+    server = UnixServer(f"unix://{tmp_path}/a.sock", room=Room(2))
     raws = [dial(server) for _ in range(3)]
     server.refresh()
     assert server.cut == {"too many": 1}
     assert is_closed(raws[2])
+    raws[0].close()
+    server.refresh()
+    assert server.receive() is None
+    raws.append(dial(server))
+    server.refresh()
+    assert server.cut == {"too many": 1}
     for raw in raws:
         raw.close()
+    server.close()
 
 
 def test_without_descriptors_left_nobody_is_let_in_for_a_while_and_nothing_spins(server, clock, monkeypatch):
