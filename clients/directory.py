@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..broker.engine.replies import failure
@@ -50,6 +49,7 @@ from .local import LocalChannel, directory_channel, is_held
 from .mapped import MappedLog, MappedSource, Source
 from .peek import Peek
 from .peeked_ends import PeekedEnds, measured
+from .readiness import Bell
 from .steps import FOREVER
 from .watch import Blind, Watch
 
@@ -75,7 +75,7 @@ class DirectoryChannel:
         self._inbox: deque[tuple[Answer, Buffer]] = deque()
         self._sessions: dict[int, Any] = {}
         self._session = 0
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake = Bell()
         self._closed = False
         self._handlers: dict[type, Callable[[Any], Answer | None]] = {
             Hello: self._hello, Ping: lambda asked: Done(asked.request), ListTopics: self._topics,
@@ -109,8 +109,7 @@ class DirectoryChannel:
         self._inbox.extend((answer, b"") for answer in self._ends.look())
         if self._inbox:
             return self._inbox.popleft()
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._wake)
+        self._wake.hush()
         return None if self._node is None else self._node.receive()
 
     def listen(self, endpoint: str) -> None:
@@ -133,7 +132,7 @@ class DirectoryChannel:
         return min(self._ends.due(), FOREVER if self._node is None else self._node.due())
 
     def fileno(self) -> int:
-        return self._wake
+        return self._wake.fileno()
 
     def look_again(self) -> None:
         """See Channel: nothing is ever missed here."""
@@ -143,7 +142,7 @@ class DirectoryChannel:
 
     def wake(self) -> None:
         if not self._closed:
-            os.eventfd_write(self._wake, 1)
+            self._wake.ring()
 
     def close(self) -> None:
         if self._closed:
@@ -152,7 +151,7 @@ class DirectoryChannel:
         self._peek.close()
         if self._node is not None:
             self._node.close()
-        os.close(self._wake)
+        self._wake.close()
 
     # -- the node -----------------------------------------------------------------------------------------
 

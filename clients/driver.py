@@ -12,7 +12,6 @@ everything of one client.
 
 from __future__ import annotations
 
-import select
 import threading
 import weakref
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..storage import forks
 from ..storage.errors import Closed
 from .connection import LOOK_PERIOD_S
+from .readiness import waiting
 from .steps import FOREVER, Pause, Sleeper, Steps
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ class Driver:
         self._leader_turns = 0  # turns when the leader began to wait: what came since may be for it
         self._followers = 0
         self._sleepers: list[Sleeper] = []
-        self._poll = select.poll()
-        self._poll.register(connection.channel.fileno(), select.POLLIN)
+        self._wait = waiting(connection.channel.fileno())
         self._pump: Pump | None = None
         self.pump_idle = True
         forks.tell(self)
@@ -152,7 +151,7 @@ class Driver:
         try:  # from here on: an interrupt may come with the return of any call, that of `release` too
             self._leader, self._leader_turns = True, connection.turns
             self.lock.release()
-            arrived = self._poll.poll(timeout * 1000)
+            arrived = self._wait(timeout * 1000)
         finally:
             self._leader = False
             self.lock.acquire()
@@ -252,8 +251,7 @@ class Pump:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = weakref.ref(driver)
-        self._poll = select.poll()
-        self._poll.register(driver.connection.channel.fileno(), select.POLLIN)
+        self._wait = waiting(driver.connection.channel.fileno())
         self._roused = threading.Event()
         self._stopped = False
         self.thread = threading.Thread(target=self._run, name="penstock-pump", daemon=True)
@@ -279,7 +277,7 @@ class Pump:
             turns, away, wait_s = self._look(driver, turns)
             del driver
             if away:
-                self._poll.poll(None if wait_s is None else wait_s * 1000)
+                self._wait(None if wait_s is None else wait_s * 1000)
             else:
                 self._roused.wait(wait_s)
                 self._roused.clear()

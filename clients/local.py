@@ -24,6 +24,7 @@ from ..storage.errors import Closed, Poisoned, StorageError
 from ..storage.memory_files import MemoryFiles
 from .errors import InvalidArgument
 from .local_store import LocalStore
+from .readiness import Bell
 from .steps import FOREVER
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class LocalChannel:
         self._on_message = on_message
         self._broker = broker
         self._inbox: deque[tuple[Answer, Buffer]] = deque()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake = Bell()
         self._closed = False
 
     def put(self, message: Answer, payload: Buffer) -> bool:
@@ -226,8 +227,7 @@ class LocalChannel:
             self._broker.drive(self)
         if self._inbox:
             return self._inbox.popleft()
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._wake)
+        self._wake.hush()
         return self._inbox.popleft() if self._inbox else None
 
     def listen(self, endpoint: str) -> None:
@@ -240,7 +240,7 @@ class LocalChannel:
         return self._broker.due()
 
     def fileno(self) -> int:
-        return self._wake
+        return self._wake.fileno()
 
     def look_again(self) -> None:
         """See Channel: nothing is ever missed here."""
@@ -250,14 +250,14 @@ class LocalChannel:
 
     def wake(self) -> None:
         if not self._closed:
-            os.eventfd_write(self._wake, 1)
+            self._wake.ring()
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         self._broker.disconnect(self)
-        os.close(self._wake)
+        self._wake.close()
         if self.on_close is not None:
             self.on_close()
 

@@ -12,6 +12,7 @@ what it uses is closed when it is back.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -299,7 +300,12 @@ class BoardLogs:
 
 def is_local(welcome: Welcome | None) -> bool:
     """Whether a broker runs on this machine and shows a board."""
-    return welcome is not None and bool(welcome.board) and welcome.boot_id == f"{boot_id():032x}"
+    return (
+        sys.platform == "linux"
+        and welcome is not None
+        and bool(welcome.board)
+        and welcome.boot_id == f"{boot_id():032x}"
+    )
 
 
 def board_source(welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:

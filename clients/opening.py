@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..storage.linux import need_linux
 from ..transport.socket_options import MESSAGE_BYTES_MAX
 from ..transport.url import parse
 from .channel import Channel
 from .connection import Connection
-from .unix_channel import UnixChannel
 
 NAME = "penstock-python"
 
@@ -25,11 +25,15 @@ def open_channel(url: str, *, clock: Callable[[], float]) -> Channel:
         from .local import memory_broker
 
         return memory_broker(found.name).connect()
+    if found.scheme != "tcp":
+        need_linux(f"{found.scheme}://")
     if found.scheme == "file":
         from .directory import DirectoryChannel
 
         return DirectoryChannel(found.path, clock=clock)
     if found.scheme == "unix":
+        from .unix_channel import UnixChannel
+
         return UnixChannel(url, max_bytes=MESSAGE_BYTES_MAX, clock=clock)
     from .zmq_channel import ZmqChannel
 

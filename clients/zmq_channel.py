@@ -5,8 +5,6 @@ Contract: as channel.py. Must not know: what the messages mean.
 
 from __future__ import annotations
 
-import os
-import select
 from typing import TYPE_CHECKING
 
 from ..transport.codec import decode_answer, frames
@@ -14,6 +12,7 @@ from ..transport.errors import ProtocolError
 from ..transport.url import reachable
 from ..transport.zmq_sockets import ClientSocket, Context, PullSocket
 from .mapped import board_logs, board_source
+from .readiness import Bell, Front
 from .steps import FOREVER
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 class ZmqChannel:
     """A DEALER, and a PULL per delivery endpoint.
 
-    All their descriptors, and an eventfd to wake whoever waits, are behind one epoll descriptor. A socket's
+    All their descriptors, and a bell to wake whoever waits, are behind one front. A socket's
     descriptor tells of changes only, so a socket that once was readable stays in `_ready` until it is empty.
     """
 
@@ -43,14 +42,14 @@ class ZmqChannel:
             self._context.close()
             raise
         self._pulls: dict[str, PullSocket] = {}
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._epoll = select.epoll()
+        self._wake = Bell()
+        self._front = Front()
         self._sources: dict[int, PullSocket] = {self._dealer.fd: self._dealer}
         self._monitor = self._dealer.monitor_fd
         self._ready: dict[PullSocket, None] = {}
         self._closed = False
-        for descriptor in (self._dealer.fd, self._monitor, self._wake):
-            self._epoll.register(descriptor, select.EPOLLIN)
+        for descriptor in (self._dealer.fd, self._monitor, self._wake.fileno()):
+            self._front.add(descriptor)
         self._refresh()
 
     @property
@@ -99,12 +98,12 @@ class ZmqChannel:
         self._pulls[endpoint] = pull
         self._sources[pull.fd] = pull
         self._ready[pull] = None
-        self._epoll.register(pull.fd, select.EPOLLIN)
+        self._front.add(pull.fd)
 
     def unlisten(self, endpoint: str) -> None:
         pull = self._pulls.pop(endpoint, None)
         if pull is not None:
-            self._epoll.unregister(pull.fd)
+            self._front.remove(pull.fd)
             del self._sources[pull.fd]
             self._ready.pop(pull, None)
             pull.close()
@@ -113,7 +112,7 @@ class ZmqChannel:
         return FOREVER
 
     def fileno(self) -> int:
-        return self._epoll.fileno()
+        return self._front.fileno()
 
     def look_again(self) -> None:
         self._refresh()
@@ -125,27 +124,27 @@ class ZmqChannel:
 
     def wake(self) -> None:
         if not self._closed:
-            os.eventfd_write(self._wake, 1)
+            self._wake.ring()
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
         self._ready.clear()
-        self._epoll.close()
-        os.close(self._wake)
+        self._front.close()
+        self._wake.close()
         self._context.close()
 
     def _look(self) -> bool:
         """Find sockets that became readable. False when none has."""
-        for descriptor, _ in self._epoll.poll(0):
+        for descriptor in self._front.ready():
             source = self._sources.get(descriptor)
             if source is not None:
                 self._ready[source] = None
             elif descriptor == self._monitor:
                 self._refresh()
             else:
-                os.eventfd_read(self._wake)
+                self._wake.hush()
         return bool(self._ready)
 
     def _refresh(self) -> None:

@@ -11,15 +11,17 @@ import stat
 from pathlib import Path
 
 from . import config as configuration
+from .storage.linux import need_linux
 
 
 def broker_url(loaded: configuration.Loaded | None = None) -> str:
-    """The broker to talk to when nobody names one. Raises InvalidConfig."""
+    """The broker to talk to when nobody names one. Raises InvalidConfig, NeedsLinux."""
     loaded = loaded or configuration.load()
     if loaded.config.url:
         return loaded.config.url
     url = loaded.config.listen[0]
     if loaded.source("listen") == "default":
+        need_linux("a broker at its default address")
         check_private(Path(url.partition("://")[2]).parent)
     return url
 

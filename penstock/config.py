@@ -212,7 +212,9 @@ def config_directory(environ: Mapping[str, str]) -> Path:
 def runtime_directory(environ: Mapping[str, str]) -> Path:
     """What lives as long as the session: sockets. Without XDG_RUNTIME_DIR a directory of our own in /tmp."""
     given = environ.get("XDG_RUNTIME_DIR", "")
-    return Path(given, "penstock") if given.startswith("/") else Path(f"/tmp/penstock-{os.getuid()}")
+    if given.startswith("/"):
+        return Path(given, "penstock")
+    return Path(f"/tmp/penstock-{os.getuid() if hasattr(os, 'getuid') else 0}")  # a socket, which only Linux serves
 
 
 def _base(environ: Mapping[str, str], variable: str, fallback: str) -> Path:

@@ -50,6 +50,12 @@ class InvalidTopic(StorageError, ValueError):
     code = "invalid_topic"
 
 
+class NeedsLinux(StorageError, NotImplementedError):
+    """Something that this system does not have: logs in files, and sockets of one machine."""
+
+    code = "needs_linux"
+
+
 class EndOfLog(StorageError):
     """Reading at the end: nothing is committed there yet."""
 

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import mmap
 import os
 import shutil
 import struct
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import forks
 from .errors import StorageFull
+from .linux import need_linux
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -181,6 +182,10 @@ class FileLock:
 class Files:
     """The file system of this machine. Paths are text."""
 
+    def __init__(self) -> None:
+        """Raises NeedsLinux."""
+        need_linux("a log in files")
+
     def create(self, path: str, size: int = 0) -> File:
         """A new file with `size` bytes of zeros reserved. Raises FileExistsError, StorageFull (and leaves nothing)."""
         file = self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
@@ -290,6 +295,8 @@ class Files:
 
     def try_lock(self, path: str) -> FileLock | bytes:
         """Lock the file (made when missing), or the content its holder wrote."""
+        import fcntl  # which only Unix has
+
         descriptor = self._descriptor(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
@@ -302,7 +309,7 @@ class Files:
 
 def _rename_noreplace(source: str, target: str) -> bool:
     """renameat2 without replacing; False where the kernel or the file system does not know it."""
-    result = _libc.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
+    result = _libc().renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE)
     if result == 0:
         return True
     code = ctypes.get_errno()
@@ -311,4 +318,6 @@ def _rename_noreplace(source: str, target: str) -> bool:
     raise OSError(code, os.strerror(code), source, None, target)
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -9,7 +9,6 @@ left as they are. Knows no zmq.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import secrets
@@ -64,6 +63,8 @@ def _locked(directory: Path) -> Iterator[None]:
 
 def _lock(descriptor: int, directory: Path) -> None:
     """Any process that may read the directory can lock it: one that does so for long must not stop every start."""
+    import fcntl  # which only Unix has
+
     deadline = time.monotonic() + CLAIM_PATIENCE_S
     while True:
         try:

@@ -14,6 +14,7 @@ import click
 
 from .. import config as configuration
 from ..address import check_private
+from ..storage.linux import need_linux
 from .options import with_config
 from .output import Output
 
@@ -40,6 +41,7 @@ def command(
     settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a broker until SIGTERM or ^C, which drain it: what was acknowledged is on disk either way."""
+    need_linux("penstock serve")
     own: dict[str, Any] = {"data": data, "listen": list(listen) or None, "insecure": insecure}
     flags = {**dict(settings), **{name: value for name, value in own.items() if value is not None}}
     loaded = configuration.load(flags, path=config_file)

@@ -1,0 +1,163 @@
+"""Waiting for descriptors: by Linux's own calls where there are, by what every system has elsewhere.
+
+    Bell       a descriptor that any thread makes readable        eventfd          else a pair of sockets
+    Front      one descriptor that tells of several               epoll            else a thread in select
+    waiting    a call that waits until a descriptor is readable   poll             else select
+
+Contract: a bell and a front are level-triggered. A front is used under its owner's lock, but `fileno`, which may be
+waited for by several threads. Must not know: what is read.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+
+class EventBell:
+    """A bell that is an eventfd."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def ring(self) -> None:
+        """Make it readable; from any thread."""
+        os.eventfd_write(self._descriptor, 1)
+
+    def hush(self) -> None:
+        """Take back all rings so far."""
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._descriptor)
+
+    def close(self) -> None:
+        """Not while anything waits for it."""
+        os.close(self._descriptor)
+
+
+class SocketBell:
+    """A bell that is a pair of sockets."""
+
+    def __init__(self) -> None:
+        self._here, self._there = socket.socketpair()
+        self._here.setblocking(False)
+        self._there.setblocking(False)
+
+    def fileno(self) -> int:
+        return self._here.fileno()
+
+    def ring(self) -> None:
+        """Make it readable; from any thread."""
+        with suppress(BlockingIOError):  # full: it is readable
+            self._there.send(b"\0")
+
+    def hush(self) -> None:
+        """Take back all rings so far."""
+        with suppress(BlockingIOError):
+            while self._here.recv(4096):
+                pass
+
+    def close(self) -> None:
+        """Not while anything waits for it."""
+        self._here.close()
+        self._there.close()
+
+
+class EpollFront:
+    """A front that is an epoll."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self.fileno = self._epoll.fileno
+        self.remove = self._epoll.unregister
+        self.close = self._epoll.close
+
+    def add(self, descriptor: int) -> None:
+        """Tell when it is readable."""
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def ready(self) -> list[int]:
+        """Those that are readable now."""
+        return [descriptor for descriptor, _ in self._epoll.poll(0)]
+
+
+class SelectFront:
+    """A front that is a bell, rung by a thread that waits until one of the descriptors is readable."""
+
+    def __init__(self) -> None:
+        self._bell = Bell()
+        self._changed = Bell()  # wakes the thread
+        self._watched: dict[int, None] = {}
+        self._looked = threading.Event()  # the thread may look again: what it told of was seen to
+        self._looked.set()
+        self._closed = False
+        self.fileno = self._bell.fileno
+        self._thread = threading.Thread(target=self._run, name="penstock-select", daemon=True)
+        self._thread.start()
+
+    def add(self, descriptor: int) -> None:
+        """Tell when it is readable."""
+        self._watched[descriptor] = None
+        self._changed.ring()
+
+    def remove(self, descriptor: int) -> None:
+        """Stop that; call it before the descriptor is closed."""
+        del self._watched[descriptor]
+        self._changed.ring()
+
+    def ready(self) -> list[int]:
+        """Those that are readable now."""
+        self._bell.hush()
+        found = select.select(list(self._watched), [], [], 0)[0]
+        self._looked.set()
+        return found
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closed = True
+        self._looked.set()
+        self._changed.ring()
+        self._thread.join()
+        self._bell.close()
+        self._changed.close()
+
+    def _run(self) -> None:
+        while True:
+            self._looked.wait()
+            if self._closed:
+                return
+            found: list[Any] = []
+            with suppress(OSError, ValueError):  # one was removed and closed meanwhile
+                found = select.select([self._changed, *list(self._watched)], [], [])[0]
+            if self._changed in found:
+                self._changed.hush()
+                found.remove(self._changed)
+            if found and not self._closed:
+                self._looked.clear()
+                self._bell.ring()
+
+
+def _wait_by_poll(descriptor: int) -> Callable[[float | None], Any]:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return poll.poll
+
+
+def _wait_by_select(descriptor: int) -> Callable[[float | None], Any]:
+    def wait(milliseconds: float | None) -> list[int]:
+        return select.select([descriptor], [], [], None if milliseconds is None else max(milliseconds, 0.0) / 1000)[0]
+
+    return wait
+
+
+Bell = EventBell if hasattr(os, "eventfd") else SocketBell
+Front = EpollFront if hasattr(select, "epoll") else SelectFront
+waiting = _wait_by_poll if hasattr(select, "poll") else _wait_by_select
+"""`waiting(descriptor)(milliseconds)`: whether it is readable by then; None waits for ever."""
