@@ -186,7 +186,10 @@ class Client(QueueClient, RangeClient, TransactionClient):
     def read(
         self, topic: str, partition: int, offset: int, *, max_records: int = 500, wait: Duration = 0.0
     ) -> list[Record]:
-        """Records of one partition from `offset` on, without a consumer. Raises OutOfBounds with the valid range."""
+        """Records of one partition from `offset` on, without a consumer; those before damage, when that comes first.
+
+        Raises: OutOfBounds with the valid range; Corrupt for a damaged place, with `next_offset` behind it.
+        """
         return self._driver.run(self._verbs.read(topic, partition, offset, max_records, wait))
 
     # -- topics -----------------------------------------------------------------------------------------

@@ -131,10 +131,6 @@ class RangeCore:
             except (OutOfBounds, InvalidTopic):  # of a topic that is gone, or of what retention took
                 yield from self._look()
                 raise
-            except Corrupt as damage:
-                if damage.next_offset is None and damage.offset >= 0:  # as a broker says it
-                    damage.next_offset = damage.offset
-                raise
             if batches:
                 return batches
         self.close()

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ..storage.batch import KINDS_OF_STREAMS, Batch, Kind
 from ..storage.errors import BadChecksum, Corrupt, Error, InvalidBatch, NewerFormat
+from ..storage.record import Record, records
 
 
 class Readable(NamedTuple):
@@ -46,6 +47,15 @@ def verify(batch: Batch, partition: int, topic: str, ids: Collection[int] | None
             batch.check()
         else:
             batch.check_columns(ids)
+    except InvalidBatch as error:
+        raise damaged(batch, partition, topic, error) from error
+
+
+def checked_records(batch: Batch, start: int, partition: int, topic: str) -> list[Record]:
+    """The records from offset `start` on, every column verified. Raises Corrupt, MissingCodec."""
+    try:
+        batch.check()
+        return records(batch, start=start, partition=partition, topic=topic)
     except InvalidBatch as error:
         raise damaged(batch, partition, topic, error) from error
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from ..broker.errors import TopicExists, UnknownGroup, UnknownTopic
-from ..storage.batch import Batch, Kind, batches
-from ..storage.record import Record, records
+from ..storage.batch import Batch, batches
+from ..storage.errors import Corrupt, MissingCodec, NewerFormat
+from ..storage.record import Record
 from ..transport.messages import (
     AlterTopic,
     CreateTopic,
@@ -35,6 +36,7 @@ from .connection import Connection, Question
 from .errors import InvalidArgument
 from .mapped import is_local
 from .quantities import Duration, Size, Start, seconds, setting_values, size_bytes, start_time
+from .readable import checked_records, readable
 from .session_life import ConsumerOptions
 from .steps import Steps
 
@@ -120,11 +122,16 @@ class Verbs:
         while len(taken) < max_records:
             wait_ms = 0 if taken else round(wait_s * 1000)
             question = _FetchQuestion(self.connection, topic.topic, partition, offset, wait_ms)
-            answer = yield from self.connection.wait_for(
-                question, Fetched, deadline=self._deadline() + wait_s, what=f"reading topic {name}"
-            )
-            for batch in _readable(question.batches, offset):
-                taken += records(batch, start=offset, partition=partition, topic=name)
+            try:
+                answer = yield from self.connection.wait_for(
+                    question, Fetched, deadline=self._deadline() + wait_s, what=f"reading topic {name}"
+                )
+                for batch in _readable(question.batches, offset, answer.next_offset):
+                    taken += checked_records(batch, offset, partition, name)
+            except (Corrupt, MissingCodec, NewerFormat):
+                if taken:
+                    break  # a call that begins behind these meets it
+                raise
             if answer.next_offset == offset:
                 break
             offset = answer.next_offset
@@ -205,8 +212,12 @@ class _FetchQuestion(Question):
         self.batches = bytes(self._connection.payload)
 
 
-def _readable(payload: bytes, offset: int) -> list[Batch]:
-    return [batch for batch in batches(payload) if batch.kind == Kind.RECORDS and batch.end_offset > offset]
+def _readable(payload: bytes, offset: int, end: int) -> Iterator[Batch]:
+    """Raises what keeps the rest from being read, once that is reached."""
+    found, error = readable(batches(payload), offset, end)
+    yield from found
+    if error is not None:
+        raise error
 
 
 def consumer_options(

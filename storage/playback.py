@@ -70,10 +70,13 @@ class Playback:
 
     def _given_runs(self, decode: Runs[Item]) -> Iterator[Iterator[Item]]:
         for batch, end in self._batches():
-            for run in decode(batch, end):
-                end, given = end + len(run), iter(run)
-                self._at = end, given
-                yield given
+            try:
+                for run in decode(batch, end):
+                    end, given = end + len(run), iter(run)
+                    self._at = end, given
+                    yield given
+            except InvalidBatch as error:
+                raise self._damaged(batch, error) from error
 
     def lists(self, decode: Callable[[Batch, int], Decoded], reader: LogReader | None = None) -> Iterator[Decoded]:
         """As `items`, a batch at a time; the position moves past a batch when it is handed out.
@@ -82,7 +85,10 @@ class Playback:
             reader: another reader of the same log to read through.
         """
         for batch, start in self._batches(reader):
-            found = decode(batch, start)
+            try:
+                found = decode(batch, start)
+            except InvalidBatch as error:
+                raise self._damaged(batch, error) from error
             self._at = batch.end_offset, _NOTHING_GIVEN
             yield found
 
@@ -107,12 +113,12 @@ class Playback:
         try:
             batch.check()
         except InvalidBatch as error:
-            with self._reading:
-                raise self._damaged(batch, error) from error
+            raise self._damaged(batch, error) from error
 
     def _damaged(self, batch: Batch, error: InvalidBatch) -> Corrupt:
-        place = self._reader.cursor(batch.base_offset)
-        path = self._reader.segment_of(batch.seq).ref.path
+        with self._reading:
+            place = self._reader.cursor(batch.base_offset)
+            path = self._reader.segment_of(batch.seq).ref.path
         found = corrupt(path, place.position, error.message, batch.end_offset)
         if isinstance(error, BadChecksum):
             return BadChecksum(found.message, path=path, position=place.position, next_offset=batch.end_offset)

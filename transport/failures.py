@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..storage.errors import Error
+from ..storage.errors import Corrupt, Error
 from .errors import RemoteError
 from .messages import Failure
 
@@ -17,6 +17,8 @@ def error_of(failure: Failure) -> Error:
     """The error that a Failure (or an Evicted) stands for, ready to be raised."""
     error = error_from(failure.code, failure.message, retry=failure.retry)
     error.offset = failure.offset
+    if isinstance(error, Corrupt) and failure.offset >= 0:
+        error.next_offset = failure.offset
     return error
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from penstock.clients import local
-from penstock.errors import Corrupt, Error, MissingCodec
+from penstock.errors import BadChecksum, Corrupt, Error, MissingCodec
 from support.unjudged import hidden_codec
 
 PATIENCE_S = 60.0
@@ -187,3 +187,30 @@ def test_a_consumer_that_begins_in_a_damaged_place_says_so_and_goes_on(world: Wo
     world.spoil(b"spoiled-" + world.name.encode(), HEADER)
     with world.consumer() as consumer:
         assert told(read(consumer, by_fetch, b"last")) == [1, b"behind", b"last"]
+
+
+def test_a_read_says_what_is_damaged_after_what_is_good(world: World):
+    name, spoiled = world.name, b"spoiled-" + world.name.encode()
+    world.send(b"before", spoiled, b"behind")
+    world.send(b"packed", codec="zstd")
+    world.spoil(spoiled, VALUE)
+    assert [record.value for record in world.client.read(name, 0, 0)] == [b"before"]
+    for offset in (1, 1):
+        with pytest.raises(BadChecksum, match=DAMAGED.format(name)) as caught:
+            world.client.read(name, 0, offset)
+        assert caught.value.next_offset == 2
+    with hidden_codec():
+        assert [record.value for record in world.client.read(name, 0, 2)] == [b"behind"]
+        with pytest.raises(MissingCodec):
+            world.client.read(name, 0, 3)
+    assert [record.value for record in world.client.read(name, 0, 2)] == [b"behind", b"packed"]
+
+
+def test_a_read_says_what_the_broker_cannot_read(world: World):
+    name, spoiled = world.name, b"spoiled-" + world.name.encode()
+    world.send(b"before", spoiled, b"behind", b"last")
+    world.spoil(spoiled, HEADER)
+    assert [record.value for record in world.client.read(name, 0, 0)] == [b"before"]
+    with pytest.raises(Corrupt) as caught:
+        world.client.read(name, 0, 1)
+    assert [record.value for record in world.client.read(name, 0, caught.value.next_offset)] == [b"behind", b"last"]

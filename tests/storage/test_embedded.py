@@ -28,6 +28,7 @@ from penstock.storage.files import Files
 from penstock.storage.layout import DATA_START
 from penstock.storage.memory_files import MemoryFiles
 from support.files import RecordingFiles
+from support.unjudged import NOT_ZSTD, with_headers
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -324,6 +325,25 @@ def test_a_changed_byte_is_a_bad_checksum_with_the_place_and_the_way_on() -> Non
         assert list(log.values()) == [b"value 2"] * 2
         with pytest.raises(Corrupt):
             log.read(3)
+
+
+@pytest.mark.parametrize("damaged", [NOT_ZSTD, with_headers(b"", b"\x93")], ids=["values", "headers"])
+def test_what_cannot_be_decoded_is_damage_with_the_place_and_the_way_on(damaged: bytes) -> None:
+    files = MemoryFiles()
+    with Log("/log", files=files) as log:
+        log.append([b"before"])
+        assert log._writer is not None
+        log._writer.append([damaged], 1)
+        log._writer.sync()
+        log.append([b"behind"])
+        for read in (lambda: [each.value for each in log], lambda: [len(each) for each in log.batches()]):
+            log.seek(1)
+            with pytest.raises(Corrupt) as raised:
+                read()
+            assert (raised.value.path.endswith(".segment"), raised.value.next_offset) == (True, 3)
+            assert log.position == 1
+            log.seek(3)
+            assert len(read()) == 1
 
 
 def test_readers_elsewhere_follow_a_writer_as_far_as_it_committed(tmp_path) -> None:
