@@ -13,6 +13,7 @@ Must not know: topics, logs.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from . import layout
+from . import layout, shared_block
 from .board import Board, is_alive
 from .errors import BoardUnavailable, Corrupt, ForeignDirectory, NewerFormat, StorageFull
 
@@ -172,14 +173,24 @@ def _note_board(files: Files, path: str, name: bytes) -> None:
 
 def previous_board(files: Files, data: str) -> Board | None:
     """The board that the last node of this directory uses or left; None when there is none to learn from."""
-    name = _noted(files, f"{data}/{layout.BOARD}")
+    path = f"{data}/{layout.BOARD}"
+    name = _noted(files, path)
     if not name:
         return None
     try:
-        return Board.attach(name.decode())
+        found = Board.attach(name.decode())
+        # Any user may take the name once it is free: after a boot, or while no node runs.
+        return found if shared_block.owner_of(found.name) in (os.geteuid(), _owner_of_file(path)) else None
     except (BoardUnavailable, NewerFormat, UnicodeDecodeError):
         # Gone with a boot, retired, not ours, or being set up: there is nothing to learn from it.
         return None
+
+
+def _owner_of_file(path: str) -> int:
+    try:
+        return os.stat(path).st_uid
+    except OSError:
+        return -1
 
 
 def _noted(files: Files, path: str) -> bytes:

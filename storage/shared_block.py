@@ -84,6 +84,15 @@ def size_of(name: str) -> int:
         os.close(descriptor)
 
 
+def owner_of(name: str) -> int:
+    """The user that a block belongs to. Raises BoardUnavailable as `open_block`."""
+    descriptor = open_block(name, write=False)
+    try:
+        return os.fstat(descriptor).st_uid
+    finally:
+        os.close(descriptor)
+
+
 def remove(name: str) -> None:
     """Remove the name; a name already gone is what was wanted."""
     if is_file(name):

@@ -91,6 +91,22 @@ def board_of_a_dead_broker(data: Path) -> Board:
     return board
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_a_board_that_another_user_made_under_the_name_is_not_taken(tmp_path: Path):
+    board = board_of_a_dead_broker(tmp_path)
+    Path(f"/dev/shm{board.name}").chmod(0o666)
+    os.chown(f"/dev/shm{board.name}", 12345, -1)
+    assert previous_board(Files(), str(tmp_path)) is None
+    mine = open_board(Files(), str(tmp_path), rows=4, slots=2)
+    assert mine.name != board.name
+    os.chown(tmp_path / "board", 12345, -1)
+    os.chown(f"/dev/shm{mine.name}", 12345, -1)
+    found = previous_board(Files(), str(tmp_path))
+    assert found is not None, "the directory's own user is no other one"
+    board.retire()
+    mine.retire()
+
+
 def test_the_board_of_a_dead_broker_is_set_up_anew_in_place(tmp_path: Path):
     board = board_of_a_dead_broker(tmp_path)
     board.row(0).assign(5, generation=1, level=Level.DURABLE)
