@@ -13,8 +13,8 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-import math
 import reprlib
+import sys
 import typing
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -256,7 +256,7 @@ def _count(name: str, value: int) -> None:
 
 
 def _number(name: str, value: float) -> None:
-    if not 0 <= value < math.inf:
+    if not 0 <= value <= sys.float_info.max:
         raise InvalidArgument(f"{name}={value!r} is not a number from 0 on")
 
 

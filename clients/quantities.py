@@ -44,10 +44,18 @@ def seconds(value: Duration, name: str = "duration") -> float:
         if isinstance(value, bool):
             raise TypeError(f"{value} is no time")
         found = units.seconds(value)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise InvalidArgument(f"{name}: {error}") from None
     if not 0 <= found <= SECONDS_MOST:
         raise InvalidArgument(f"{name}={value!r} is not a time of 0 seconds or more, and of a hundred years at most")
+    return found
+
+
+def some_seconds(value: Duration, name: str) -> float:
+    """Seconds of a duration that cannot be none."""
+    found = seconds(value, name)
+    if not found:
+        raise InvalidArgument(f"{name}={value!r} has to be longer than 0 seconds")
     return found
 
 

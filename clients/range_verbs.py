@@ -87,7 +87,7 @@ class RangeVerbs:
     ) -> Steps[list[list[tuple[int, int]]]]:
         """Where pieces of spans end, and their bytes."""
         size, deadline = size_bytes(piece_bytes, "piece_bytes"), self.connection.deadline()
-        wanted = [Span(*span) for span in spans]
+        wanted = _spans(spans)
         topic = yield from self._id(name, id_, deadline)
         answer = yield from self.connection.ask(
             lambda request: Measure(request, topic, wanted, size),
@@ -139,6 +139,13 @@ def topic_id(text: str) -> bytes:
     if len(found) != 16:
         raise InvalidArgument(f"{text!r} is no id of a topic: those are 32 hexadecimal digits")
     return found
+
+
+def _spans(spans: Iterable[tuple[int, int, int]]) -> list[Span]:
+    try:
+        return [Span(*span) for span in spans]
+    except TypeError:
+        raise InvalidArgument(f"spans={spans!r} are no spans: each is (partition, first offset, end)") from None
 
 
 def _names(topics: Iterable[str]) -> list[str]:

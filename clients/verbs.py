@@ -35,7 +35,7 @@ from ..transport.messages import (
 from .connection import Connection, Question
 from .errors import InvalidArgument
 from .mapped import is_local
-from .quantities import Duration, Size, Start, seconds, setting_values, size_bytes, start_time
+from .quantities import Duration, Size, Start, seconds, setting_values, size_bytes, some_seconds, start_time
 from .readable import checked_records, readable
 from .session_life import ConsumerOptions
 from .steps import Steps
@@ -251,7 +251,7 @@ def consumer_options(
         fallbacks=tuple(ways[1:]),
         auto_commit_s=None if auto_commit is None else seconds(auto_commit, "auto_commit"),
         session_timeout_s=seconds(session_timeout, "session_timeout"),
-        max_processing_s=seconds(max_processing, "max_processing"),
+        max_processing_s=some_seconds(max_processing, "max_processing"),
         window_bytes=size_bytes(window_bytes, "window_bytes"),
         window_records=window_records,
         verify=verify,

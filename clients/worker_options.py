@@ -9,7 +9,7 @@ import msgspec
 
 from ..transport.queue_messages import BY_GROUP
 from .errors import InvalidArgument
-from .quantities import Duration, Size, Start, seconds, size_bytes, start_time
+from .quantities import Duration, Size, Start, seconds, size_bytes, some_seconds, start_time
 from .verbs import made_up_name
 
 PREFETCH_MOST = 64
@@ -62,7 +62,7 @@ def worker_options(
         prefetch=prefetch,
         lease_records=lease_records,
         max_bytes=size_bytes(max_bytes, "max_bytes"),
-        max_processing_s=seconds(max_processing, "max_processing"),
+        max_processing_s=some_seconds(max_processing, "max_processing"),
     )
 
 

@@ -25,7 +25,7 @@ NAIVE = datetime(2026, 1, 1)
 THING = object()
 NO_TEXT = [5, b"x", ["x"], THING, "\ud800"]
 NO_COUNT = ["1", 1.0, -1, True, 1 << 64, math.nan]
-NO_TIME = ["5", "soon", -1, math.nan, math.inf, [1], THING, True]
+NO_TIME = ["5", "soon", -1, 10**400, math.nan, math.inf, [1], THING, True]
 NO_MOMENT = [NAIVE, "now", THING, []]
 NO_MAP = [5, "x", [1], {5: THING}, THING]
 
@@ -33,7 +33,7 @@ WRONG = {
     "str": NO_TEXT,
     "int": NO_COUNT,
     "bool": [1, "yes", THING],
-    "float": ["1", -1, math.nan, math.inf, THING, True],
+    "float": ["1", -1, 10**400, math.nan, math.inf, THING, True],
     "bytes": ["text", 5, [1], THING],
     "datetime": [*NO_MOMENT, 5],
     "Duration": NO_TIME,
@@ -49,7 +49,7 @@ WRONG = {
     "Iterable[str]": ["x", 5, [5], ["\ud800"], [["x"]]],
     "Sequence[str]": ["x", 5, [5], ["nonsense"]],
     "Iterable[Stage]": ["x", 5, [5]],
-    "Iterable[tuple[int, int, int]]": ["x", 5, [5], [(1, 2)], [(1, 2, -3)]],
+    "Iterable[tuple[int, int, int]]": ["x", 5, [5], [(1, 2)], [(1, 2, -3)], {0.5: 1}, {(1, 2): 3}],
     "Sequence[Task]": ["x", 5, [5], [None]],
     "Sequence[AsyncTask]": ["x", 5, [5], [None]],
     "Task": ["x", 5],
@@ -176,6 +176,8 @@ def wrong_values(verb: Any, parameter: inspect.Parameter) -> list[Any]:
     wrong = [*WRONG[said]]
     if parameter.name == "reason":  # of an exception, say: what has no UTF-8 in it is replaced
         wrong = [value for value in wrong if value != "\ud800"]
+    if parameter.name == "max_processing":
+        wrong.append(0)
     if parameter.default is not None and "None" not in str(parameter.annotation):
         wrong.append(None)
     return wrong
