@@ -1,8 +1,8 @@
 """The asyncio shell: drives steps as tasks on one event loop.
 
-Idea: the loop watches the channel's one descriptor; whatever arrives is taken in one turn, and every task that
-waits looks again. One timer does what is due while nobody calls: signs of life, commits, tries again. It is left
-to run while something is due no earlier, so that a send that is answered costs no timer.
+Idea: the loop watches the channel's one descriptor; whatever arrives is taken in one turn. Tasks that wait for one
+outcome are woken by it, all others look again. One timer does what is due while nobody calls: signs of life, commits,
+tries again. It is left to run while something is due no earlier, so that a send that is answered costs no timer.
 
 Contract: everything happens on the loop that connected; nothing blocks it but the disk of `file://`.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from ..storage import forks
@@ -37,7 +38,8 @@ class AsyncDriver:
         self.connection = connection
         self.closed = False
         self._loop = asyncio.get_running_loop()
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: set[asyncio.Future[None]] = set()  # for anything that arrives
+        self._expected: dict[object, list[asyncio.Future[None]]] = {}  # for one outcome
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = FOREVER  # on the clock of the connection
         self.nudged = False  # the loop turns soon
@@ -56,6 +58,8 @@ class AsyncDriver:
         finally:
             steps.close()
             if not self.closed:
+                if self.connection.ended:
+                    self._tell_ended()
                 self._run_callbacks()
                 self._arm()
 
@@ -91,7 +95,10 @@ class AsyncDriver:
     async def _wait(self, pause: Pause, now: float, seconds: float) -> None:
         """Until somebody tells, or `seconds` from now; above WAIT_MAX_S that is the timer's business."""
         waiter = self._loop.create_future()
-        self._waiters.add(waiter)
+        if pause.outcome is None:
+            self._waiters.add(waiter)
+        else:
+            self._expected.setdefault(pause.outcome, []).append(waiter)
         alarm = self._loop.call_later(seconds, _wake, waiter) if seconds < WAIT_MAX_S else None
         if self._timer_at > now + WAIT_MAX_S:
             self._arm()
@@ -104,6 +111,15 @@ class AsyncDriver:
             if alarm is not None:
                 alarm.cancel()
             self._waiters.discard(waiter)
+            if not waiter.done():
+                self._expect_no_more(pause.outcome, waiter)
+
+    def _expect_no_more(self, outcome: object, waiter: asyncio.Future[None]) -> None:
+        left = [each for each in self._expected.get(outcome, ()) if each is not waiter]
+        if left:
+            self._expected[outcome] = left
+        else:
+            self._expected.pop(outcome, None)
 
     async def _sleep_beside(self, waiter: asyncio.Future[None], pause: Pause, seconds: float) -> None:
         """Wait for the channel on the loop and for a sleeper in a thread, whichever comes first."""
@@ -136,7 +152,22 @@ class AsyncDriver:
     def _tell(self) -> None:
         for waiter in self._waiters:
             _wake(waiter)
+        self._tell_ended()
         self._run_callbacks()
+
+    def _tell_ended(self) -> None:
+        """Wake who waits for what has ended; everybody, when the broker and we cannot talk."""
+        ended, self.connection.ended = self.connection.ended, []
+        if self.connection.refused is not None:
+            self._tell_all()
+        for outcome in ended:
+            for waiter in self._expected.pop(outcome, ()):
+                _wake(waiter)
+
+    def _tell_all(self) -> None:
+        expected, self._expected = self._expected, {}
+        for waiter in chain(self._waiters, *expected.values()):
+            _wake(waiter)
 
     def _run_callbacks(self) -> None:
         if self.connection.finished:
@@ -147,7 +178,7 @@ class AsyncDriver:
     def _arm(self) -> None:
         """Have the loop turn when something is due, and every WAIT_MAX_S while anything is waited for."""
         now, due = self.connection.clock(), self.connection.due()
-        if self._waiters or self.connection.expecting:
+        if self._waiters or self._expected or self.connection.expecting:
             due = min(due, now + WAIT_MAX_S)
         if due < self._timer_at:
             if self._timer is not None:
@@ -161,7 +192,7 @@ class AsyncDriver:
         if not self.closed:
             self.connection.channel.look_again()
             self._turn()
-            self._tell()
+            self._tell_all()
 
     def close(self) -> None:
         """Stop, and end all waits. Repeating it does nothing, nor does a forked child's."""
@@ -171,8 +202,7 @@ class AsyncDriver:
         self._loop.remove_reader(self.connection.channel.fileno())
         if self._timer is not None:
             self._timer.cancel()
-        for waiter in self._waiters:
-            _wake(waiter)
+        self._tell_all()
         if self._sleepers is not None:
             self._sleepers.shutdown(wait=False)
         self.connection.close()

@@ -5,13 +5,13 @@ every asker whose answer is still out is told that it may have been lost; what t
 bytes again, join again) is the asker's business, because only it knows what is harmless.
 
 Contract: nothing here waits. `turn` takes what has arrived and keeps going what is due; `due` says when it
-must be called next at the latest. Callbacks of applications are only collected here, in `finished`: whoever
-drives runs them without the lock.
+must be called next at the latest. Callbacks of applications are only collected here, in `finished`, and
+outcomes that somebody may wait for in `ended`: whoever drives runs the ones without the lock and wakes who waits.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -124,6 +124,7 @@ class Question:
 
     def answered(self, answer: Answer) -> None:
         self.answer = answer
+        self._connection.ended.append(self)
         if self._then is not None:
             self._then(answer)
 
@@ -153,6 +154,7 @@ class Connection:
         self._emptied = self.now  # everything that had arrived by then was taken
         self.next_request = count(1).__next__  # an id that was never used on this connection
         self.finished: list[Callable[[], None]] = []
+        self.ended: list[object] = []  # outcomes that are known since a driver last told those who wait
         self.parts: dict[Part, None] = {}
         self.sessions: dict[int, Session] = {}
         self._name = name
@@ -163,7 +165,7 @@ class Connection:
         self._greet_again = 0.0  # at the first turn
         self._look_at = 0.0
         self._asked: dict[int, Asker] = {}
-        self._unsent: deque[Question] = deque()
+        self._unsent: OrderedDict[Question, None] = OrderedDict()
 
     # -- sending --------------------------------------------------------------------------------------
 
@@ -184,13 +186,12 @@ class Connection:
         if not question.times_sent:
             question.check()
         if self._unsent or not question.send():
-            self._unsent.append(question)
+            self._unsent[question] = None
 
     def forget(self, question: Question) -> None:
         """Drop a question, asked or not."""
         self._asked.pop(question.request, None)
-        if question in self._unsent:
-            self._unsent.remove(question)
+        self._unsent.pop(question, None)
 
     def forget_asker(self, asker: Asker) -> None:
         """Drop all requests of an asker that is over."""
@@ -219,8 +220,8 @@ class Connection:
                 self._greet()
             if now >= self._look_at:
                 self._look(now)
-            while self._unsent and self._unsent[0].send():
-                self._unsent.popleft()
+            while self._unsent and next(iter(self._unsent)).send():
+                self._unsent.popitem(last=False)
             if self.parts:
                 for part in list(self.parts):
                     part.turn(now)
@@ -332,9 +333,10 @@ class Connection:
     def answer_to(self, question: Question, kind: type[A], *, deadline: float, what: str) -> Steps[A]:
         """Wait for the answer to a question that was posted."""
         try:
+            pause = Pause(deadline, outcome=question)
             while question.answer is None:
                 self.check(deadline, what)
-                yield Pause(deadline)
+                yield pause
         finally:
             question.cancel()
         return expect(question.answer, kind)

@@ -2,7 +2,8 @@
 
 Idea: whoever calls does its own input and output, under one lock, so a closed loop of sends costs no thread
 switch. A thread that has to wait is the leader: it gives the lock back and waits for the channel; others that
-wait meanwhile follow, and are told after each of its turns. The pump is one thread, started with the first
+wait meanwhile follow. Those that wait for one outcome are woken by it, all others after each of the leader's turns;
+a leader that has what it wanted wakes another to lead. The pump is one thread, started with the first
 thing that needs it, which looks every few milliseconds whether anybody turned since; only when nobody did, it
 turns itself (flushes what was gathered, takes answers, sends signs of life).
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from ..storage import forks
@@ -48,7 +50,8 @@ class Driver:
         self._turned = threading.Condition(self.lock)
         self._leader = False
         self._leader_turns = 0  # turns when the leader began to wait: what came since may be for it
-        self._followers = 0
+        self._followers = 0  # that wait for anything
+        self._expected: dict[object, list[threading.Lock]] = {}  # of those that wait for one outcome
         self._sleepers: list[Sleeper] = []
         self._wait = waiting(connection.channel.fileno())
         self._pump: Pump | None = None
@@ -70,6 +73,8 @@ class Driver:
             finally:
                 steps.close()
                 self.tell()
+                if self._expected:
+                    self.hand_over()
 
     def look(self, there: Callable[[], T]) -> T:
         """Take what is there without waiting or turning. Raises what `there` raises, and Closed."""
@@ -86,6 +91,7 @@ class Driver:
         """
         if not self._leader and self.connection.look():
             self._turned.notify_all()
+            self._tell_ended()
             for sleeper in self._sleepers:
                 sleeper.wake()
 
@@ -107,12 +113,35 @@ class Driver:
         """After a turn (lock held): threads that wait look again, callbacks of applications run."""
         if self._followers:
             self._turned.notify_all()
+        if self.connection.ended:
+            self._tell_ended()
         if self._leader and self.connection.turns != self._leader_turns:
             self.connection.channel.wake()
         for sleeper in self._sleepers:
             sleeper.wake()
         if self.connection.finished:
             self._run_callbacks()
+
+    def _tell_ended(self) -> None:
+        """Wake who waits for what has ended; everybody, when the broker and we cannot talk."""
+        ended, self.connection.ended = self.connection.ended, []
+        if self.connection.refused is not None:
+            self._tell_all()
+        if self._expected:
+            for outcome in ended:
+                for asleep in self._expected.pop(outcome, ()):
+                    asleep.release()
+
+    def _tell_all(self) -> None:
+        expected, self._expected = self._expected, {}
+        for asleep in chain(*expected.values()):
+            asleep.release()
+
+    def hand_over(self) -> None:
+        """Where no thread waits for the channel any more (lock held), one that expects an outcome does from now on."""
+        if self._expected and not self._leader and not self._followers:
+            for asleep in self._expected.pop(next(iter(self._expected))):
+                asleep.release()
 
     def check_open(self) -> None:
         """Raise Closed after `close`, and in a forked child."""
@@ -125,6 +154,7 @@ class Driver:
         forks.renew(self.lock)
         self.closed = self.connection.forked = True
         self._leader, self._followers, self._sleepers = False, 0, []
+        self._expected = {}
         self.connection.finished = []
 
     # -- waiting ----------------------------------------------------------------------------------------
@@ -139,6 +169,8 @@ class Driver:
         if timeout <= 0.0:
             connection.turn()
             self.tell()
+        elif self._leader and pause.outcome is not None:
+            self._expect(pause.outcome, min(pause.until - connection.clock(), WAIT_MAX_S))
         elif self._leader:
             self._follow(timeout)
         else:
@@ -168,6 +200,20 @@ class Driver:
             self._turned.wait(timeout)
         finally:
             self._followers -= 1
+
+    def _expect(self, outcome: object, timeout: float) -> None:
+        """Wait for one outcome, as a follower. What else there is to do is the leader's."""
+        asleep = threading.Lock()
+        asleep.acquire()
+        self._expected.setdefault(outcome, []).append(asleep)
+        try:
+            self.lock.release()
+            asleep.acquire(timeout=max(timeout, 0.0))
+        finally:
+            self.lock.acquire()
+            left = [each for each in self._expected.pop(outcome, ()) if each is not asleep]
+            if left:
+                self._expected[outcome] = left
 
     def _sleep(self, sleeper: Sleeper, until: float) -> None:
         """Wait for a sleeper. What arrives or is due is the pump's: waking up does not wait for it."""
@@ -226,6 +272,7 @@ class Driver:
             self.closed = True
             self.connection.channel.wake()
             self._turned.notify_all()
+            self._tell_all()
             for sleeper in self._sleepers:
                 sleeper.wake()
         if self._pump is not None:
@@ -294,6 +341,7 @@ class Pump:
                 arrived = True
             if arrived:
                 driver.tell()
+            driver.hand_over()
             due = connection.due()
             driver.pump_idle = due == FOREVER and not connection.expecting
             if driver.pump_idle:

@@ -9,6 +9,7 @@ Contract: an outcome is set once, under the client's lock; reading it needs no l
 
 from __future__ import annotations
 
+import concurrent.futures
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -61,10 +62,12 @@ class Pending:
         self.offset, self.time_us, self.error, self.settled = offset, time_us, error, True
         self.values, self.keys, self.headers, self.times = [], None, None, None
         self.queued, self.repeats = None, repeats
+        connection = self.owner.connection
+        connection.ended.append(self)
         if error is not None:
             self.owner.failed.append(self)
         if self.callbacks is not None:
-            self.owner.connection.finished += self.callbacks
+            connection.finished += self.callbacks
             self.callbacks = None
 
     def raise_error(self) -> None:
@@ -126,7 +129,25 @@ class Future(msgspec.Struct, eq=False, gc=False):
         if not self._pending.owner.call_when_settled(self._pending, lambda: callback(self)):
             callback(self)
 
+    def as_concurrent(self) -> concurrent.futures.Future[int]:
+        """The same outcome as a future of the standard library, for `concurrent.futures.wait` or `asyncio.wrap_future`.
+
+        It cannot be cancelled: the record is on its way.
+        """
+        found: concurrent.futures.Future[int] = concurrent.futures.Future()
+        found.set_running_or_notify_cancel()
+        self.add_done_callback(lambda known: _copy(known, found))
+        return found
+
     def __repr__(self) -> str:
         pending = self._pending
         state = "pending" if not pending.settled else repr(pending.error) if pending.error else "committed"
         return f"<Future of partition {pending.partition}: {state}>"
+
+
+def _copy(known: Future, found: concurrent.futures.Future[int]) -> None:
+    error = known.exception()
+    if error is None:
+        found.set_result(known.result())
+    else:
+        found.set_exception(error)

@@ -281,7 +281,7 @@ class ProducerCore:
 
     def settled(self, pending: Pending, deadline: float) -> Steps[None]:
         """Wait until a batch is settled."""
-        pause = Pause(deadline)
+        gathered, sent = Pause(deadline), Pause(deadline, outcome=pending)
         lane = self.lanes[pending.partition]
         while True:
             if lane.gather is pending:
@@ -289,7 +289,7 @@ class ProducerCore:
             if pending.settled:
                 return
             self._check(lane, deadline)
-            yield pause
+            yield gathered if lane.gather is pending else sent
 
     def flush(self, deadline: float) -> Steps[None]:
         """Wait until nothing is gathered or in flight. Raises the first error nobody was told of."""

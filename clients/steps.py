@@ -31,10 +31,15 @@ class Sleeper(Protocol):
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
-    """Nothing can be done before something arrives, or before `until` on the client's clock."""
+    """Nothing can be done before something arrives, or before `until` on the client's clock.
+
+    `outcome`: nothing else than the end of this can let the step go on: a question's answer, a batch's offset. Of
+    thousands that wait, one answer then wakes one.
+    """
 
     until: float
     sleeper: Sleeper | None = None
+    outcome: object = None
 
 
 Steps = Generator[Pause, None, T]
