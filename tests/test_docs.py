@@ -36,9 +36,10 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def environment() -> dict[str, str]:
-    """Ours, with the `penstock` beside this Python first on the path."""
-    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def environment(directory: str) -> dict[str, str]:
+    """Ours, with the `penstock` beside this Python first on the path, and sockets where no other broker has its own."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "XDG_RUNTIME_DIR": f"{os.path.abspath(directory)}/run"}
 
 
 def run(command: list[str], directory: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
@@ -46,7 +47,7 @@ def run(command: list[str], directory: str, timeout: float = 60) -> subprocess.C
     with subprocess.Popen(
         command,
         cwd=directory,
-        env=environment(),
+        env=environment(directory),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -97,7 +98,7 @@ def serving(directory: str) -> Iterator[None]:
     with subprocess.Popen(
         ["bash", "-c", f"exec {blocks(README, 'sh')[0]}"],
         cwd=directory,
-        env=environment(),
+        env=environment(directory),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     ) as broker:
