@@ -7,7 +7,9 @@ import os
 import select
 import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,7 @@ import pytest
 from penstock.broker import ServeConfig
 from penstock.broker.config import KeeperOptions
 from penstock.broker.supervisor import Pause
+from penstock.clients import connect
 from penstock.storage.batch import encode
 from penstock.storage.errors import Error
 from penstock.transport import messages as m
@@ -198,6 +201,23 @@ def test_a_board_that_does_not_fit_into_shared_memory_is_refused_with_the_size(s
     said = refusal(serve, ServeConfig(data=config.data, board_rows=rows))
     assert str(rows * 256)[:5] in said
     assert "/dev/shm" in said
+
+
+READ_ONLY_SHM = ["unshare", "--mount", "sh", "-c", 'mount --bind -o ro /dev/shm /dev/shm && exec "$@"', "sh"]
+
+
+@pytest.mark.skipif(
+    subprocess.run([*READ_ONLY_SHM, "true"], capture_output=True, check=False).returncode != 0,
+    reason="needs the right to mount",
+)
+def test_where_shared_memory_cannot_be_had_a_plain_file_serves(config: ServeConfig):
+    with closing(Serving(config, under=READ_ONLY_SHM)) as serving:
+        assert (Path(config.data) / "board").read_text() == f"{config.data}/board.shared"
+        with connect(serving.url) as client:
+            client.create_topic("t")
+            with client.consumer("t", delivery="mapped") as consumer, client.producer("t") as producer:
+                producer.send(b"one")
+                assert [record.value for record in consumer.fetch(wait=20)] == [b"one"]
 
 
 def test_an_address_that_other_machines_reach_needs_a_word(config: ServeConfig):

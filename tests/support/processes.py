@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,9 @@ TESTS = Path(__file__).resolve().parent.parent
 class Serving:
     """A supervisor with its broker and keeper over one data directory."""
 
-    def __init__(self, config: ServeConfig, *, wait: bool = True) -> None:
-        command = [sys.executable, "-m", "penstock.broker", f"--config={config.to_json()}"]
+    def __init__(self, config: ServeConfig, *, wait: bool = True, under: Sequence[str] = ()) -> None:
+        """`under`: a command that becomes the supervisor, which it is given as arguments."""
+        command = [*under, sys.executable, "-m", "penstock.broker", f"--config={config.to_json()}"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.ready: dict[str, Any] = {}
         self._data = Path(config.data)
