@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from ...storage import retention
 from ...storage.errors import Error
+from .agenda import take
 from .clock import LogTime
 from .filing import Filing
 from .partition import Partition
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 
 FOREVER = 1 << 62
+
+SEGMENTS_BETWEEN, BYTES_BETWEEN = 2, 8 << 20
+"""A log with a limit in bytes that grew by so many segments, and bytes, does not wait for the next pass."""
 
 STEP = 64
 """Partitions looked at in one turn: a tenth of a millisecond where there is nothing to do."""
@@ -58,6 +62,7 @@ class Housekeeping:
         self._resting: dict[Partition, Rest] = {}  # found by the pass before
         self._found: dict[Partition, Rest] = {}  # found by this one so far
         self._pending: dict[Ledger[Any], tuple[int, int, bytes]] = {}
+        self._grown: dict[Partition, None] = {}  # faster than passes come
         self._staged: WeakKeyDictionary[Ledger[Any], tuple[int, int]] = WeakKeyDictionary()  # see _needed_staged
 
     def advanced(self, ledger: Ledger[Any]) -> None:
@@ -67,8 +72,19 @@ class Housekeeping:
         grown = ledger.applied.seq - ledger.snapshot_seq
         if grown >= config.snapshot_batches or ledger.since_snapshot_bytes >= config.snapshot_bytes:
             self.snapshot(ledger)
+        elif ledger.since_snapshot_bytes >= BYTES_BETWEEN:
+            self._hold_to_limit(ledger)
         if ledger in self._pending:
             self._save(ledger)
+
+    def _hold_to_limit(self, ledger: Ledger[Any]) -> None:
+        """Look at a log that grows fast: its limit is a promise about the disk, however far passes are apart."""
+        partition = self._house.partitions.get(ledger)
+        if partition is None or partition.settings.retention_bytes is None or ledger in self._pending:
+            return
+        if ledger.since_snapshot_bytes >= SEGMENTS_BETWEEN * partition.settings.segment_bytes:
+            self.snapshot(ledger)
+            self._grown[partition] = None
 
     def snapshot(self, ledger: Ledger[Any]) -> None:
         """Take a snapshot now; it is saved once what it covers is durable. An older one still waiting is kept.
@@ -90,6 +106,9 @@ class Housekeeping:
 
     def tick(self, now: Now) -> float:
         """Do a step of a pass when one is due. Returns when the next one is."""
+        for partition in take(self._grown):
+            if partition.log.poisoned is None and self._house.holds(partition.ledger):
+                self._retain(partition, self._time.read(now))
         if now.monotonic_s >= self._next_s:
             if self._pass is None:
                 self._begin()
@@ -173,6 +192,7 @@ class Housekeeping:
             allowed = self._queues.carrier.allowed(partition, extents, wanted, time_us)
         if allowed > partition.ledger.head.first:
             partition.set_first(allowed, Raise(partition))
+            self._remove(partition)  # what is committed so far: a log that grows all the time moves at each look
             return None
         if self._remove(partition) or allowed < wanted:
             return None

@@ -65,6 +65,25 @@ def test_what_becomes_durable_late_goes_although_nothing_more_is_written():
     assert len(segments(rig, topic)) < before
 
 
+def test_a_limit_in_bytes_holds_however_fast_a_log_grows():
+    """Between two passes, and with every look finding something to decide: it must not only ever decide."""
+    rig = Rig(housekeeping_s=3600.0)
+    topic = rig.topic(segment_bytes=4 << 20, retention_bytes=8 << 20)
+    most = 0
+    for _ in range(80):
+        rig.produce(topic, [b"x" * (1 << 20)])
+        most = max(most, len(segments(rig, topic)))
+    assert 2 < most <= 2 + 8, "the limit and eight segments"
+    assert rig.partition(topic).end - rig.partition(topic).first >= 8
+
+
+def test_a_log_that_grows_all_the_time_is_trimmed_at_each_pass():
+    rig, topic = filled(40, retention_bytes=100_000)
+    assert len(segments(rig, topic)) < 14
+    fill(rig, topic, 40)
+    assert len(segments(rig, topic)) < 14
+
+
 def test_segments_go_only_when_the_second_newest_snapshot_covers_them():
     rig, topic = filled(retention_s=10.0)
     removed = []
