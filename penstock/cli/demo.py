@@ -40,7 +40,7 @@ def command(data: Path | None, most: int | None, spark: bool, output: Output) ->
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     started = time.perf_counter()
-    display = Display(output.notes, live=output.shows_progress)
+    display = Display(output.notes, live=output.shows_progress, quiet=output.as_json)
     outcome = run(display, data=data and data.absolute(), most=most, spark=spark)
     took = time.perf_counter() - started
     if output.as_json:

@@ -1,7 +1,7 @@
 """What a person sees of the demo: a bar per phase while it runs, then what was found.
 
-Idea: the display reads the counters of the roles; nobody reports to it. Without a terminal, or under --json, it
-shows no bars.
+Idea: the display reads the counters of the roles; nobody reports to it. Without a terminal there is a line for each
+phase in place of its bar, and under --json nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Counter(Protocol):
 class Display:
     """Bars of phases."""
 
-    def __init__(self, console: Console, *, live: bool) -> None:
+    def __init__(self, console: Console, *, live: bool, quiet: bool = False) -> None:
+        """`live`: with bars. `quiet`: not even sentences."""
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
@@ -33,15 +34,18 @@ class Display:
             auto_refresh=False,
             disable=not live,
         )
+        self._quiet = quiet
         self._phases: dict[str, tuple[TaskID, Sequence[Counter]]] = {}
 
     def say(self, sentence: str) -> None:
-        """A line above the bars, for whoever watches."""
-        if not self._progress.disable:
-            self._progress.console.print(sentence, style="dim", markup=False)
+        """A line above the bars."""
+        if not self._quiet:
+            self._progress.console.print(sentence, style="dim", markup=False, soft_wrap=True)
 
     def phase(self, name: str, title: str, total: int, counters: Sequence[Counter]) -> None:
         """One more bar: the sum of `counters` out of `total`."""
+        if self._progress.disable:
+            self.say(f"{title}: {total:,}")
         self._phases[name] = (self._progress.add_task(title, total=total, each=""), counters)
 
     def refresh(self) -> None:
