@@ -1,12 +1,15 @@
-"""Records as bytes outside of penstock: lines, JSON lines, raw. All three carry any bytes.
+"""Records as bytes outside of penstock: lines, JSON lines, msgpack, raw. All of them carry any bytes.
 
     lines   one record per line: the value, without its newline
     json    one JSON object per line: {"value": text, "key": text, "headers": {name: text}}; bytes that are not
             UTF-8 stand in base64 under "value_base64", "key_base64", "headers_base64"
+    msgpack one map after the other, nothing between: {"value": bin, "key": bin, "headers": {name: bin}}; text is taken
+            for bytes too, as UTF-8
     raw     written as one record, whatever it holds; read back to back, nothing added
 
-Contract: what `json` writes, `json` reads back equal: value, key, headers and timestamp (microseconds UTC). Topic,
-partition and offset are read over: they are the broker's to give. Pure: no files, no broker.
+Contract: what `json` and `msgpack` write, they read back equal: value, key, headers and timestamp (microseconds UTC).
+Topic, partition and offset are read over: they are the broker's to give. Whatever is read, memory is bounded by
+MSGPACK_MOST_BYTES and a line. Pure: no files, no broker.
 """
 
 from __future__ import annotations
@@ -21,12 +24,18 @@ from msgspec import UNSET, Struct, UnsetType
 from ..storage.errors import Error
 from ..storage.record import Record
 
-Format = Literal["lines", "json", "raw"]
-FORMATS: tuple[Format, ...] = ("lines", "json", "raw")
+Format = Literal["lines", "json", "msgpack", "raw"]
+FORMATS: tuple[Format, ...] = ("lines", "json", "msgpack", "raw")
+
+MSGPACK_MOST_BYTES = 80 << 20
+"""What is held of a msgpack input at once: a frame of the broker has 64 MiB at most by default."""
+
+HEADERS_MOST = 100_000
+"""Entries of a map of a msgpack input."""
 
 
 class InvalidInput(Error):
-    """A line of input that is no record; the message names its number."""
+    """A part of an input that is no record; the message names its line, or its number and byte."""
 
     code = "invalid_input"
 
@@ -60,7 +69,7 @@ class JsonRecord(Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 def writer(form: Format) -> Callable[[Iterable[Record]], bytes]:
     """The function that makes bytes of records."""
-    return {"lines": _as_lines, "json": _as_json, "raw": _as_raw}[form]
+    return {"lines": _as_lines, "json": _as_json, "msgpack": _as_msgpack, "raw": _as_raw}[form]
 
 
 def _as_lines(records: Iterable[Record]) -> bytes:
@@ -74,6 +83,24 @@ def _as_raw(records: Iterable[Record]) -> bytes:
 
 def _as_json(records: Iterable[Record]) -> bytes:
     return msgspec.json.Encoder().encode_lines([_json_record(record) for record in records])
+
+
+def _as_msgpack(records: Iterable[Record]) -> bytes:
+    import msgpack
+
+    pack = msgpack.Packer().pack
+    return b"".join([pack(_msgpack_record(record)) for record in records])
+
+
+def _msgpack_record(record: Record) -> dict[str, Any]:
+    fields: dict[str, Any] = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+    fields["timestamp"] = record.timestamp
+    if record.key is not None:
+        fields["key"] = record.key
+    fields["value"] = record.value
+    if record.headers:
+        fields["headers"] = dict(record.headers)
+    return fields
 
 
 def _json_record(record: Record) -> JsonRecord:
@@ -132,6 +159,9 @@ def entries(form: Format, chunks: Iterable[bytes], *, name: str, key_separator: 
     if form == "raw":
         yield [Entry(b"".join(chunks))]
         return
+    if form == "msgpack":
+        yield from _unpacked(chunks, name)
+        return
     number = 0
     for lines in _lines(chunks):
         if form == "json":
@@ -139,6 +169,65 @@ def entries(form: Format, chunks: Iterable[bytes], *, name: str, key_separator: 
         else:
             yield [_split(line, key_separator, f"{name} line {number + at}") for at, line in enumerate(lines, 1)]
         number += len(lines)
+
+
+def _unpacked(chunks: Iterable[bytes], name: str) -> Iterator[list[Entry]]:
+    """Records of concatenated maps. Raises InvalidInput with the record's number and the byte where it begins."""
+    import msgpack
+
+    unpacker = msgpack.Unpacker(max_buffer_size=MSGPACK_MOST_BYTES, max_map_len=HEADERS_MOST, max_array_len=0)
+    number, fed, begin = 1, 0, 0
+
+    def bad(reason: str) -> InvalidInput:
+        return InvalidInput(f"{name}: record {number}, which begins at byte {begin}, {reason}")
+
+    for chunk in chunks:
+        found: list[Entry] = []
+        fed += len(chunk)
+        try:
+            unpacker.feed(chunk)
+            while True:
+                found.append(_entry(unpacker.unpack()))
+                number, begin = number + 1, unpacker.tell()
+        except msgpack.OutOfData:
+            yield found
+        except msgpack.BufferFull:
+            pass  # what is held is too much, as below
+        except (ValueError, TypeError) as error:
+            reason = str(error) or "these bytes mean nothing in msgpack"
+            raise bad(f"is not a msgpack record: {reason} (at byte {unpacker.tell()})") from error
+        if fed - begin > MSGPACK_MOST_BYTES:
+            raise bad(f"takes more than {MSGPACK_MOST_BYTES >> 20} MB: no broker takes such a record")
+    if begin != fed:
+        raise bad(f"is cut short: the input ends at byte {fed}")
+
+
+class MsgpackRecord(Struct, forbid_unknown_fields=True):
+    """One map."""
+
+    value: Any
+    topic: str = ""
+    partition: int = 0
+    offset: int = 0
+    timestamp: int | None = None
+    key: Any = None
+    headers: dict[str, Any] = {}
+
+
+def _entry(content: Any) -> Entry:
+    """The record of a map. Raises TypeError, msgspec.ValidationError."""
+    found = msgspec.convert(content, MsgpackRecord)
+    headers = {name: _content(name, value) for name, value in found.headers.items()}
+    key = None if found.key is None else _content("key", found.key)
+    return Entry(_content("value", found.value), key, headers or None, found.timestamp)
+
+
+def _content(name: str, value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if not isinstance(value, bytes):
+        raise TypeError(f"{name} is neither bytes nor text but {type(value).__name__}")
+    return value
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:

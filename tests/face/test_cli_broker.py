@@ -105,6 +105,19 @@ def test_json_lines_carry_keys_headers_times_and_any_bytes_from_topic_to_topic(o
     assert (copied[2]["key"], copied[2]["timestamp"], copied[2]["offset"]) == ("k", 1234567, 2)
 
 
+def test_msgpack_carries_records_from_topic_to_topic(on: Cli, topic: str) -> None:
+    on("topic", "create", topic)
+    on("topic", "create", f"{topic}-copy")
+    on("produce", topic, "--key", "k", "--header", "h=v", stdin=b"one\n\xff\n")
+    read = on("consume", topic, "--until-end", "--format", "msgpack")
+    assert on("produce", f"{topic}-copy", "--format", "msgpack", stdin=read.out).code == exits.OK
+    copied = on("consume", f"{topic}-copy", "--until-end", "--json").lines
+    assert [{**line, "topic": topic} for line in copied] == on("consume", topic, "--until-end", "--json").lines
+    found = on("produce", topic, "--format", "msgpack", stdin=read.out[:-1])
+    assert (found.code, found.out) == (exits.USAGE, b"")
+    assert "standard input: record 2, which begins at byte " in found.err
+
+
 def test_a_bad_line_is_named_and_what_came_before_it_in_other_inputs_is_kept(
     on: Cli, topic: str, tmp_path: Path
 ) -> None:  # fmt: skip

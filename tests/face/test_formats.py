@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from types import MappingProxyType
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from penstock.cli import formats
 from penstock.cli.formats import Entry, InvalidInput, entries, writer
 from penstock.storage.record import Record
 
@@ -69,6 +72,69 @@ records = st.builds(
 def test_what_json_writes_json_reads_back_equal(given_records: list[Record]) -> None:
     found = read("json", writer("json")(given_records))
     assert found == [Entry(r.value, r.key, dict(r.headers) or None, r.timestamp) for r in given_records]
+
+
+@given(st.lists(records, max_size=4), st.lists(st.integers(0, 400), max_size=5))
+def test_what_msgpack_writes_msgpack_reads_back_equal_wherever_it_is_cut(given_records: list[Record], cuts: list[int]):
+    content = writer("msgpack")(given_records)
+    edges = [0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]
+    found = read("msgpack", *(content[start:end] for start, end in pairwise(edges)))
+    assert found == [Entry(r.value, r.key, dict(r.headers) or None, r.timestamp) for r in given_records]
+    decoder = msgspec.msgpack.Decoder()  # the other library finds the same maps, one after the other
+    maps = [decoder.decode(writer("msgpack")([each])) for each in given_records]
+    assert [(each["value"], each.get("key")) for each in maps] == [(r.value, r.key) for r in given_records]
+    assert b"".join(map(msgspec.msgpack.encode, maps)) == content
+
+
+def test_msgpack_of_others_may_have_text_and_nothing_but_a_value() -> None:
+    content = msgspec.msgpack.encode({"value": "é"}) + msgspec.msgpack.encode(
+        {"key": "k", "value": b"\xff", "offset": 9}
+    )
+    assert read("msgpack", content) == [Entry("é".encode()), Entry(b"\xff", b"k")]
+    assert read("msgpack") == []
+
+
+GOOD = msgspec.msgpack.encode({"value": b"fine"})
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        (b"\xc1", "is not a msgpack record: these bytes mean nothing in msgpack (at byte 13)"),
+        (b"\x05", "Expected `object`, got `int`"),
+        (msgspec.msgpack.encode({"key": b"k"}), "missing required field `value`"),
+        (msgspec.msgpack.encode({"valeu": b"k"}), "unknown field `valeu`"),
+        (msgspec.msgpack.encode({"value": 5}), "value is neither bytes nor text but int"),
+        (msgspec.msgpack.encode({"value": b"", "headers": {"a": None}}), "a is neither bytes nor text but NoneType"),
+        (msgspec.msgpack.encode({"value": [1]}), "exceeds max_array_len(0)"),
+        (b"\x81\xa5value\xc4\x05ab", "is cut short: the input ends at byte 24"),
+        (b"\xdf\xff\xff\xff\xff", "4294967295 exceeds max_map_len(100000)"),
+        (b"\x81\xa5value\xc6\x7f\xff\xff\xff", "is cut short"),
+        (b"\x81\xa5value" * 2000, "is not a msgpack record"),
+        (b"\x81\xa1\xff\x01", "'utf-8' codec can't decode"),
+    ],
+)
+def test_a_msgpack_record_that_is_none_is_named_with_number_byte_and_reason(bad: bytes, says: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        read("msgpack", GOOD + bad)
+    assert caught.value.message.startswith(f"standard input: record 2, which begins at byte {len(GOOD)}, ")
+    assert says in caught.value.message
+
+
+def test_a_msgpack_record_without_an_end_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "MSGPACK_MOST_BYTES", 1 << 20)
+    endless = (b"\xdf\x00\x01\x86\xa0", *([b"\xa1k" + msgspec.msgpack.encode("x" * 1000)] * 100_000))
+    taken = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal taken
+        for chunk in endless:
+            taken += len(chunk)
+            yield chunk
+
+    with pytest.raises(InvalidInput, match="record 1, which begins at byte 0, takes more than 1 MB"):
+        list(entries("msgpack", chunks(), name="it"))
+    assert taken < 2 << 20
 
 
 def test_json_says_text_as_text_and_other_bytes_in_base64() -> None:
