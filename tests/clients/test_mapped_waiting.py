@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from penstock.clients.mapped import SlotWaiter
 from penstock.clients.watch import Watch, watch
 from penstock.storage.board import Board
+from penstock.storage.futex import WORD_BYTES, Futex
 
-LONG_S = 60.0
+LONG_S = 20.0
 
 
 @pytest.fixture
 def board() -> Board:
     return Board.private(2, slots=1)
+
+
+@contextmanager
+def soon() -> Iterator[None]:
+    """What is inside does not sleep until its time is over."""
+    begun = time.monotonic()
+    yield
+    assert time.monotonic() - begun < LONG_S / 2
 
 
 @pytest.fixture
@@ -28,7 +39,8 @@ def watching(board: Board) -> Watch:
 def test_what_was_committed_after_the_look_keeps_a_reader_awake(board: Board, watching: Watch) -> None:
     waiter = SlotWaiter(board, board.slot(0))
     board.row(0).written = 7
-    waiter.sleep(LONG_S, watching)
+    with soon():
+        waiter.sleep(LONG_S, watching)
     assert list(watching.moved()) == [0]
     begun = time.monotonic()
     waiter.sleep(0.02, watching)
@@ -56,24 +68,29 @@ def test_its_own_process_ends_a_sleep_that_has_begun_and_one_about_to(board: Boa
     sleeper.join(LONG_S / 2)
     assert not sleeper.is_alive()
     end(waiter)
-    waiter.sleep(LONG_S, looked)
+    with soon():
+        waiter.sleep(LONG_S, looked)
 
 
 def test_a_wake_counts_for_one_sleep(board: Board, watching: Watch) -> None:
     waiter = SlotWaiter(board, board.slot(0))
     waiter.wake()
-    waiter.sleep(LONG_S, watching)
+    with soon():
+        waiter.sleep(LONG_S, watching)
     begun = time.monotonic()
     waiter.sleep(0.02, watching)
     assert time.monotonic() - begun >= 0.02
 
 
-def test_a_wake_between_coming_and_looking_counts(board: Board) -> None:
-    waiter = SlotWaiter(board, board.slot(0))
+@pytest.mark.parametrize("end", [SlotWaiter.wake, SlotWaiter.close])
+def test_a_wake_between_coming_and_raising_the_slot_counts(board: Board, watching: Watch, end) -> None:
+    class Late(Futex):
+        """Its slot is raised a moment after the reader came."""
 
-    class Waking(Looked):
-        def still(self) -> bool:
-            waiter.wake()
-            return True
+        def sleep(self, seconds: float, still: Callable[[], bool]) -> None:
+            end(waiter)
+            super().sleep(seconds, still)
 
-    waiter.sleep(LONG_S, Waking())
+    waiter = SlotWaiter(board, Late(memoryview(bytearray(WORD_BYTES))))
+    with soon():
+        waiter.sleep(LONG_S, watching)

@@ -9,13 +9,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from penstock.storage import futex
 from penstock.storage.errors import BoardUnavailable
 from penstock.storage.futex import WORD_BYTES, Futex
 
-LONG_S = 60.0
+LONG_S = 20.0
 
 SLEEPER = """
 import mmap, sys
@@ -44,10 +46,24 @@ def test_another_process_is_woken_and_the_word_lowered():
     assert not slot.is_raised
 
 
+@contextmanager
+def soon() -> Iterator[None]:
+    """What is inside does not sleep until its time is over."""
+    begun = time.monotonic()
+    yield
+    assert time.monotonic() - begun < LONG_S / 2
+
+
 def test_a_wake_after_the_last_look_lets_nobody_sleep(word: memoryview):
     slot = Futex(word)
-    slot.sleep(LONG_S, lambda: slot.wake() is None)
+    with soon():
+        slot.sleep(LONG_S, lambda: slot.wake() is None)
     assert not slot.is_raised
+
+
+def test_news_at_the_last_look_let_nobody_sleep(word: memoryview):
+    with soon():
+        Futex(word).sleep(LONG_S, lambda: False)
 
 
 def test_a_sleeper_that_finds_the_number_of_another_looks_again(word: memoryview):
@@ -59,7 +75,8 @@ def test_a_sleeper_that_finds_the_number_of_another_looks_again(word: memoryview
         stale.sleep(0.0, lambda: True)
         return True
 
-    slot.sleep(LONG_S, both)
+    with soon():
+        slot.sleep(LONG_S, both)
 
 
 def test_all_that_sleep_on_a_word_are_woken(word: memoryview):
