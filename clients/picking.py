@@ -10,9 +10,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from ..storage.batch import Batch, Kind, batches
 from ..storage.errors import Corrupt, Error, InvalidBatch, MissingCodec
@@ -25,7 +26,7 @@ Rows = tuple[Sequence[bytes], Iterable[bytes | None], Iterable[Mapping[str, byte
 """Values, keys, headers, offsets and times of some records that follow each other, ready for `map`."""
 
 
-class Unreadable(NamedTuple):
+class Unreadable(Struct, frozen=True):
     """Records that follow each other and cannot be handed out.
 
     `error` is InvalidBatch (BadChecksum among them) for what is damaged; MissingCodec or Corrupt for records that may

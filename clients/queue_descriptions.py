@@ -177,7 +177,8 @@ def dead_of(topic: str, partition: int, found: list[messages.DeadTask], payload:
             record = Record(b"", None, NO_HEADERS, task.offset, task.time_us, partition, topic)
             unreadable = row.error.message
         else:
-            record, unreadable = Record(*map(next, map(iter, row)), partition, topic), ""
+            ((value, key, headers, offset, time_us),) = zip(*row, strict=False)
+            record, unreadable = Record(value, key, headers, offset, time_us, partition, topic), ""
         yield DeadTask(record, task.attempt, _moment(task.time_us), task.reason, _history(task.history), unreadable)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from penstock.clients.worker_core import WorkerCore
+from penstock.storage.batch import ColumnId, Kind, assemble
+from penstock.storage.columns import pieces
 from penstock.storage.errors import MissingCodec
 from penstock.transport.queue_messages import Verb
 from support.unjudged import NOT_ZSTD, append_to, flip, hidden_codec, with_headers
@@ -51,6 +53,20 @@ def test_a_worker_buries_what_cannot_be_read_and_works_on_all_else(spoiled, pens
         assert "headers of record 1 of batch" in dead[2].reason
         assert "checksum" in dead[3].reason
         assert client.queue("t", "jobs").depth == 0
+
+
+def test_attempts_stay_with_their_tasks_behind_one_that_cannot_be_read(penstock_broker):
+    with penstock_broker.connect() as client:
+        client.create_topic("t")
+        client.producer("t").send(b"again")
+    bench = Bench(penstock_broker)
+    core = bench.worker()
+    bench.run(core.settle_now(bench.fetch(core), Verb.NACK, delay=0))
+    urgent = (ColumnId.PRIORITY, 0, b"\x09")
+    columns = [(ColumnId.VALUE, 0, pieces([b"urgent"])), (ColumnId.HEADERS, 0, pieces([b"\x93"])), urgent]
+    append_to(penstock_broker, "t", bytes(assemble(Kind.RECORDS, 1, columns)))
+    assert [(task.value, task.attempt) for task in bench.fetch(core)] == [(b"again", 2)]
+    bench.connection.close()
 
 
 def test_dead_tasks_are_listed_beside_those_that_cannot_be_read(spoiled, penstock_broker):

@@ -275,6 +275,8 @@ def test_readers_go_on_around_damage_and_the_partition_says_so():
     assert rig.partition(topic).state == "damaged"
     assert rig.produce(topic, [b"new"]).offset == 5
     assert rig.received(joined)[-1] == b"new"
+    said = [(message.offset, "checksum" in message.damage) for message, _ in rig.deliveries(joined) if message.damage]
+    assert said == [(3, True)], "once, with what comes behind it"
 
 
 def test_a_fetch_of_a_damaged_place_says_where_good_records_go_on():
