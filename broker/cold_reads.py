@@ -25,7 +25,7 @@ AHEAD_BYTES = 2 << 20
 """Read in for each miss, so that a reader far behind misses once per so many bytes."""
 
 
-class Job(NamedTuple):
+class ColdRead(NamedTuple):
     """A place in a log that was not in memory."""
 
     token: Hashable
@@ -41,12 +41,12 @@ class Warmer:
 
     def __init__(self) -> None:
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[ColdRead | None] = queue.SimpleQueue()
         self._finished: deque[Hashable] = deque()
         self._waiting: set[Hashable] = set()
         self._thread: threading.Thread | None = None
 
-    def warm(self, job: Job) -> None:
+    def warm(self, job: ColdRead) -> None:
         """Bring a place into memory; asked again under the same token before that is done, do nothing."""
         if job.token in self._waiting:
             return
@@ -84,7 +84,7 @@ class Warmer:
             os.eventfd_write(self.fd, 1)
 
 
-def _read_in(job: Job) -> None:
+def _read_in(job: ColdRead) -> None:
     reader = LogReader(job.path, Files(), limit=lambda: job.limit_seq)
     try:
         cursor = reader.cursor_after(job.seq - 1, whole=job.whole)

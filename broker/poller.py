@@ -14,7 +14,7 @@ from typing import Protocol
 _FOREVER = float("inf")
 
 
-class Member(Protocol):
+class Pollable(Protocol):
     """A socket."""
 
     @property
@@ -41,9 +41,9 @@ class Poller:
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._sockets: dict[int, Member] = {}
+        self._sockets: dict[int, Pollable] = {}
 
-    def add(self, member: Member | int) -> None:
+    def add(self, member: Pollable | int) -> None:
         """Watch a socket or a descriptor for something to read."""
         descriptor = member if isinstance(member, int) else member.fd
         self._epoll.register(descriptor, select.EPOLLIN)
@@ -54,9 +54,9 @@ class Poller:
         """Stop watching a descriptor; call it before that is closed."""
         self._epoll.unregister(descriptor)
 
-    def poll(self, timeout_s: float | None) -> list[Member | int]:
+    def poll(self, timeout_s: float | None) -> list[Pollable | int]:
         """The members that are readable, each once; [] after `timeout_s` seconds (None: wait for ever)."""
-        ready: dict[Member | int, None] = {}
+        ready: dict[Pollable | int, None] = {}
         for member in self._sockets.values():
             if (patience_s := member.patience_s()) != _FOREVER:
                 timeout_s = patience_s if timeout_s is None else min(timeout_s, patience_s)

@@ -16,7 +16,7 @@ from ..storage.reader import NotCached
 from ..transport import codec
 from ..transport.errors import MessageTooLarge, TransportError
 from ..transport.messages import Deliver, Failure
-from .cold_reads import Job
+from .cold_reads import ColdRead
 from .engine import COLD, Cold
 
 if TYPE_CHECKING:
@@ -138,5 +138,5 @@ class SocketPort:
         try:
             return cursor.next(max_bytes, limit_seq, cached=True)
         except NotCached:
-            self._warmer.warm(Job(token, cursor.path, cursor.seq, limit_seq, max_bytes, cursor.whole))
+            self._warmer.warm(ColdRead(token, cursor.path, cursor.seq, limit_seq, max_bytes, cursor.whole))
             return COLD

@@ -45,7 +45,7 @@ MARK_S = 0.05
 after every record, a third of the broker's turn and a sixth of its fdatasync. Recovery verifies what lies above it."""
 
 
-class Held:
+class TrackedLog:
     """One open log on the board."""
 
     __slots__ = ("active", "inline_only", "lazy", "log", "number", "rolled_s", "rolls", "rolls_seen", "row")
@@ -80,14 +80,14 @@ class Watermarks:
         self._board = board
         self._errands = errands
         self._link: KeeperLink | None = None
-        self._held: dict[LogWriter, Held] = {}
-        self._by_number: dict[int, Held] = {}
+        self._held: dict[LogWriter, TrackedLog] = {}
+        self._by_number: dict[int, TrackedLog] = {}
         self._free = list(range(board.rows - 1, -1, -1))
         self._forgetting: set[int] = set()
-        self._pending: dict[LogWriter, Held] = {}  # what the keeper owes, and somebody waits for
-        self._pending_lazily: dict[LogWriter, Held] = {}  # what it owes and nobody waits for
+        self._pending: dict[LogWriter, TrackedLog] = {}  # what the keeper owes, and somebody waits for
+        self._pending_lazily: dict[LogWriter, TrackedLog] = {}  # what it owes and nobody waits for
         self._ring_due = False
-        self._unmarked: dict[LogWriter, Held] = {}
+        self._unmarked: dict[LogWriter, TrackedLog] = {}
         self._marks_due_s = 0.0
 
     @property
@@ -107,7 +107,7 @@ class Watermarks:
         row = self._board.row(number)
         log_id = log_number(log.log_id)
         row.assign(log_id, generation=log.generation, level=Level.WRITTEN if lazy else Level.DURABLE)
-        held = Held(log, number, row, lazy=lazy)
+        held = TrackedLog(log, number, row, lazy=lazy)
         try:
             held.publish()
         except BaseException:
@@ -191,7 +191,7 @@ class Watermarks:
             self._link.ring()
             self._ring_due = False
 
-    def _sync_alone(self, held: Held, now_s: float) -> None:
+    def _sync_alone(self, held: TrackedLog, now_s: float) -> None:
         """Sync for whoever waits, and leave the mark to `after_answers`."""
         self._sync_inline(held, mark=False)
         if not self._unmarked:
@@ -244,7 +244,7 @@ class Watermarks:
             self._link.ring()
         return moved
 
-    def _take_poison(self, held: Held) -> bool:
+    def _take_poison(self, held: TrackedLog) -> bool:
         """Poison the log if the keeper could not sync something of it. Returns whether that is new here."""
         log, poison = held.log, held.row.poison
         if not poison or log.poisoned is not None or split(poison)[0] != log.generation:
@@ -289,7 +289,7 @@ class Watermarks:
     def _keeper_works(self) -> bool:
         return self._link is not None and self._link.started and not self._link.gone
 
-    def _hand_over(self, held: Held) -> None:
+    def _hand_over(self, held: TrackedLog) -> None:
         """From here on the keeper syncs this log; what came before is made durable first.
 
         A poisoned log is nobody's any more: descriptors opened now would be told that all is well.
@@ -298,24 +298,24 @@ class Watermarks:
         if held.active is not None and held.log.poisoned is None:
             self._register(held, held.active)
 
-    def _on_segment(self, held: Held, ref: SegmentRef) -> None:
+    def _on_segment(self, held: TrackedLog, ref: SegmentRef) -> None:
         held.active = ref
         held.rolls += 1
         self._register(held, ref)
         held.publish()  # a cut has synced, and begun a generation that nothing may be appended to for long
 
-    def _register(self, held: Held, ref: SegmentRef) -> None:
+    def _register(self, held: TrackedLog, ref: SegmentRef) -> None:
         if self._keeper_works and self._link is not None:
             log_id, directory = held.log.log_id, held.log.path
             self._link.send([messages.Register(held.number, log_id, directory, ref.base_seq, ref.generation)])
 
-    def _rolled(self, held: Held, now_s: float) -> None:
+    def _rolled(self, held: TrackedLog, now_s: float) -> None:
         """The log went on to another segment; if that happens often, have a spare ready for the next time."""
         if now_s - held.rolled_s < BUSY_S:
             self._errands.prepare_spare(held.number, held.log.path, held.log.options.segment_bytes)
         held.rolls_seen, held.rolled_s = held.rolls, now_s
 
-    def _expect(self, held: Held, now_s: float) -> None:
+    def _expect(self, held: TrackedLog, now_s: float) -> None:
         if not self.waiting:
             self.progress_s = now_s
         if not held.lazy:
@@ -324,7 +324,7 @@ class Watermarks:
             self._pending_lazily[held.log] = held
             self._ring_due = True
 
-    def _sync_inline(self, held: Held, *, even_lazy: bool = False, mark: bool = True) -> None:
+    def _sync_inline(self, held: TrackedLog, *, even_lazy: bool = False, mark: bool = True) -> None:
         """Sync with the broker's own descriptors and publish. A failure poisons the log and the row."""
         if held.unsynced and (even_lazy or not held.lazy):
             self.inline_syncs += 1
@@ -335,7 +335,7 @@ class Watermarks:
                 self._sync_failed(held, error)
         held.publish()
 
-    def _sync_failed(self, held: Held, error: Exception) -> None:
+    def _sync_failed(self, held: TrackedLog, error: Exception) -> None:
         if isinstance(error, StorageFull):
             # Copy-on-write file systems need room even for the mark. The bytes are synced.
             print(f"penstock: no room for the mark of {held.log.path}: {error}", file=sys.stderr, flush=True)

@@ -77,21 +77,20 @@ def checks(kind: K) -> K:
 def checked(function: F) -> F:
     """Have one function check its arguments."""
     check: Any = _Arguments(function)
-    if inspect.iscoroutinefunction(function):
 
-        @functools.wraps(function)
-        async def verb(*args: Any, **kwargs: Any) -> Any:
-            check(args, kwargs)
-            return await function(*args, **kwargs)
-    else:
+    @functools.wraps(function)
+    def verb(*args: Any, **kwargs: Any) -> Any:
+        check(args, kwargs)
+        return function(*args, **kwargs)
 
-        @functools.wraps(function)
-        def verb(*args: Any, **kwargs: Any) -> Any:
-            check(args, kwargs)
-            return function(*args, **kwargs)
+    @functools.wraps(function)
+    async def async_verb(*args: Any, **kwargs: Any) -> Any:
+        check(args, kwargs)
+        return await function(*args, **kwargs)
 
-    _CHECKED.add(verb)
-    return typing.cast(F, verb)
+    found = async_verb if inspect.iscoroutinefunction(function) else verb
+    _CHECKED.add(found)
+    return typing.cast(F, found)
 
 
 def check_fields(struct: Any) -> None:
@@ -194,7 +193,8 @@ def _either(hints: Sequence[Any]) -> Callable[[str, Any], object]:
         fitting = [option for option in known if option.takes(value)]
         for option in fitting[:-1]:
             with suppress(InvalidArgument):
-                return option.judge(name, value)
+                option.judge(name, value)
+                return
         if fitting:
             fitting[-1].judge(name, value)
 

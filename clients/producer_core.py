@@ -116,12 +116,12 @@ class ProducerCore:
     ) -> Future:
         """Take one record. It goes at once when nothing is in flight, else with others."""
         plain = key is None and headers is None and timestamp is None and queued is None
+        event_us = None
         if plain and partition is None:
             lane = self._current
         else:
             check_extras(key, headers)
-            if timestamp is not None:
-                timestamp = event_time(timestamp)
+            event_us = None if timestamp is None else event_time(timestamp)
             lane = self._lane_of(key or (None if queued is None else queued.dedup or None), partition)
         gather = lane.gather
         index = len(gather.values)
@@ -131,7 +131,7 @@ class ProducerCore:
         if size > self._largest:
             check_record(size, self.shape)
         if not plain or gather.has_columns:
-            self._append_extras(gather, index, key, headers, timestamp, queued)
+            self._append_extras(gather, index, key, headers, event_us, queued)
         gather.values.append(value)
         gather.size = size = gather.size + size + OVERHEAD_BYTES
         if size >= lane.trigger:

@@ -38,7 +38,7 @@ def size_bytes(value: Size, name: str = "size") -> int:
 
 def seconds(value: Duration, name: str = "duration") -> float:
     """Seconds of `value`; `name` is for the error."""
-    if type(value) in (int, float) and 0 <= value <= SECONDS_MOST:
+    if (type(value) is float or type(value) is int) and 0 <= value <= SECONDS_MOST:
         return float(value)
     try:
         if isinstance(value, bool):

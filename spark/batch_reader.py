@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from .filters import Filters
 from .losses import settle
-from .planning import Span, beginning, divide
+from .planning import PlannedSpan, beginning, divide
 from .reading import SpanPartition, SpanReader
 from .source_options import EARLIEST, SourceOptions
 from .starting import ending, starting
@@ -33,7 +33,7 @@ class BatchReader(DataSourceReader):
         """The rows of one of them."""
         return self._spans.read(partition)
 
-    def _wanted(self) -> list[Span]:
+    def _wanted(self) -> list[PlannedSpan]:
         """What lies between the positions that the options name. Raises DataLoss, InvalidOffsets."""
         subscription = Subscription(self._options, self._spans.client)
         topics = subscription.topics()
@@ -42,7 +42,7 @@ class BatchReader(DataSourceReader):
         settle(begin.losses, self._options.fail_on_data_loss)
         end = ending(self._options, topics, subscription.times)
         ids = {topic.name: topic.id for topic in topics}
-        found = [Span(place, ids[place.topic], begin.positions[place], to.offset) for place, to in end.places()]
+        found = [PlannedSpan(place, ids[place.topic], begin.positions[place], to.offset) for place, to in end.places()]
         return [span for span in found if span.rows > 0]
 
 
@@ -59,5 +59,5 @@ class FilteringReader(BatchReader):
         self._spans.moments = self._filters.moments()
         return left
 
-    def _wanted(self) -> list[Span]:
+    def _wanted(self) -> list[PlannedSpan]:
         return self._filters.spans(super()._wanted())

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 
 from ..storage.arrow_numbers import numbers_of
 from ..storage.batch import Batch, ColumnId
-from .planning import Span
+from .planning import PlannedSpan
 
 LEAST = -(1 << 63)
 MOST = (1 << 63) - 1
@@ -116,7 +116,7 @@ class Filters:
     def _add(self, name: str, holds: Callable[[Any, Any], bool], other: Any) -> None:
         self._conditions.setdefault(name, []).append(Condition(holds, other))
 
-    def spans(self, spans: Sequence[Span]) -> list[Span]:
+    def spans(self, spans: Sequence[PlannedSpan]) -> list[PlannedSpan]:
         """What of these is wanted."""
         first, last = self._bounds("offset", int)
         found = []

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ..broker.errors import UnknownTopic
 from ..clients import Client
 from ..storage.errors import Corrupt, OutOfBounds
-from .offsets import UNKNOWN_TERM, Place, Position
-from .planning import Topic, end_of, share
+from .offsets import UNKNOWN_TERM, PartitionKey, Position
+from .planning import PlannedTopic, end_of, share
 from .source_options import SourceOptions
 
 EVERYTHING = 1 << 62
@@ -31,7 +31,7 @@ class Limits:
         self._max_bytes = options.max_bytes
         self._client = client
 
-    def ends(self, topics: Sequence[Topic], begins: Mapping[Place, Position]) -> dict[Place, int]:
+    def ends(self, topics: Sequence[PlannedTopic], begins: Mapping[PartitionKey, Position]) -> dict[PartitionKey, int]:
         """Where a micro-batch ends that begins at `begins`."""
         ends = {place: end.end for place, end in end_of(topics).items()}
         if self._max_rows is not None:
@@ -44,8 +44,12 @@ class Limits:
         return ends
 
     def _fitting(
-        self, topics: Sequence[Topic], begins: Mapping[Place, Position], ends: Mapping[Place, int], most: int
-    ) -> dict[Place, int]:
+        self,
+        topics: Sequence[PlannedTopic],
+        begins: Mapping[PartitionKey, Position],
+        ends: Mapping[PartitionKey, int],
+        most: int,
+    ) -> dict[PartitionKey, int]:
         """Where partitions end that would together be over `most` bytes."""
         sizes = self._sizes(topics, begins, ends)
         total = sum(sizes.values())
@@ -61,12 +65,12 @@ class Limits:
         return found
 
     def _sizes(
-        self, topics: Sequence[Topic], begins: Mapping[Place, Position], ends: Mapping[Place, int]
-    ) -> dict[Place, int]:
+        self, topics: Sequence[PlannedTopic], begins: Mapping[PartitionKey, Position], ends: Mapping[PartitionKey, int]
+    ) -> dict[PartitionKey, int]:
         """Bytes of what waits, of partitions where something does."""
-        found: dict[Place, int] = {}
+        found: dict[PartitionKey, int] = {}
         for topic in topics:
-            own = [Place(topic.name, number) for number in sorted(topic.ends)]
+            own = [PartitionKey(topic.name, number) for number in sorted(topic.ends)]
             waiting = [place for place in own if ends[place] > begins[place].offset]
             if waiting:
                 wanted = [(place.partition, begins[place].offset, ends[place]) for place in waiting]
@@ -74,12 +78,12 @@ class Limits:
                 found |= {place: sum(size for _, size in of) for place, of in zip(waiting, pieces, strict=True)}
         return found
 
-    def _full(self, topic: Topic, span: tuple[int, int, int], most: int) -> int:
+    def _full(self, topic: PlannedTopic, span: tuple[int, int, int], most: int) -> int:
         """Where the first piece of `most` bytes ends."""
         ((piece, *_),) = self._client().measure(topic.name, [span], most, id=topic.id)
         return piece[0]
 
-    def position(self, topics: Sequence[Topic], place: Place, begin: Position, offset: int) -> Position:
+    def position(self, topics: Sequence[PlannedTopic], place: PartitionKey, begin: Position, offset: int) -> Position:
         """An offset inside a partition, with the term of the record before it: between two equal ones it is theirs."""
         if offset == begin.offset:
             return begin

@@ -19,8 +19,8 @@ from ..clients import Client
 from ..storage.errors import OutOfBounds
 from .limits import Limits
 from .losses import settle
-from .offsets import Offsets, Place, Position, Positions
-from .planning import Beginning, Span, Topic, beginning, divide, end_of, offsets, spans, together
+from .offsets import PartitionKey, Position, Positions, SourceOffsets
+from .planning import Beginning, PlannedSpan, PlannedTopic, beginning, divide, end_of, offsets, spans, together
 from .source_options import LATEST, SourceOptions
 from .starting import by_topic, latest, starting
 from .subscription import Subscription
@@ -42,8 +42,8 @@ class MicroBatches:
         self._clock = clock
         self._subscription = Subscription(options, client, clock)
         self._limits = Limits(options, client)
-        self._seen: list[Topic] | None = None  # when the broker was asked last
-        self._pinned: list[Topic] | None = None  # where a query ends that reads what is there
+        self._seen: list[PlannedTopic] | None = None  # when the broker was asked last
+        self._pinned: list[PlannedTopic] | None = None  # where a query ends that reads what is there
         self._decided_at = NEVER
         self._cursors: dict[str, dict[int, int]] = {}  # by topic: where they were put last
 
@@ -53,7 +53,7 @@ class MicroBatches:
         """Read what is there by now, and no more."""
         self._pinned = self._look()
 
-    def next(self, start: Offsets, *, limited: bool) -> Offsets:
+    def next(self, start: SourceOffsets, *, limited: bool) -> SourceOffsets:
         """The end of the micro-batch that begins at `start`; `start` itself when there is nothing to do.
 
         Raises DataLoss, and says what is wrong with the topics or with where to begin.
@@ -74,42 +74,42 @@ class MicroBatches:
         settle(begin.losses, self._options.fail_on_data_loss)
         return self._decided(topics, begin, limited)
 
-    def newest(self) -> Offsets | None:
+    def newest(self) -> SourceOffsets | None:
         """How far the topics were when they were looked at last."""
         if self._seen is None:
             return None
         return by_topic(self._seen, {place: latest(end) for place, end in end_of(self._seen).items()})
 
-    def _look(self, wait_s: float = 0.0) -> list[Topic]:
+    def _look(self, wait_s: float = 0.0) -> list[PlannedTopic]:
         self._seen = self._subscription.topics(wait_s)
         return self._seen
 
-    def _going_on(self, start: Offsets, topics: Sequence[Topic]) -> Beginning:
+    def _going_on(self, start: SourceOffsets, topics: Sequence[PlannedTopic]) -> Beginning:
         """Where a query goes on. What its options do not name any more is lost to it, as to Kafka's source."""
         covered = {name: found for name, found in start.topics.items() if self._subscription.covers(name)}
-        begin = beginning(Offsets(covered), topics)
+        begin = beginning(SourceOffsets(covered), topics)
         begin.losses.extend(self._subscription.left_out(start))
         return begin
 
-    def _first(self, topics: Sequence[Topic]) -> Beginning:
+    def _first(self, topics: Sequence[PlannedTopic]) -> Beginning:
         """Where a new query begins; with a cursor, where that stands."""
         begin = self._settled(starting(self._options, LATEST, topics, self._subscription.times), topics)
         if self._options.cursor:
-            begin = self._settled(Offsets({topic.name: self._begun(topic, begin) for topic in topics}), topics)
+            begin = self._settled(SourceOffsets({topic.name: self._begun(topic, begin) for topic in topics}), topics)
         return begin._replace(moved=set(begin.positions))
 
-    def _settled(self, start: Offsets, topics: Sequence[Topic]) -> Beginning:
+    def _settled(self, start: SourceOffsets, topics: Sequence[PlannedTopic]) -> Beginning:
         found = beginning(start, topics)
         settle(found.losses, self._options.fail_on_data_loss)
         return found
 
-    def _begun(self, topic: Topic, wanted: Beginning) -> Positions:
+    def _begun(self, topic: PlannedTopic, wanted: Beginning) -> Positions:
         """The cursor's positions in a topic, which it gets now if it has none."""
-        at = {number: wanted.positions[Place(topic.name, number)].offset for number in topic.ends}
+        at = {number: wanted.positions[PartitionKey(topic.name, number)].offset for number in topic.ends}
         found = self._client().begin_group(topic.name, self._options.cursor, at, id=topic.id)
         return Positions(topic.id, {number: Position(*found[number]) for number in topic.ends})
 
-    def _is_due(self, topics: Sequence[Topic], begin: Beginning) -> bool:
+    def _is_due(self, topics: Sequence[PlannedTopic], begin: Beginning) -> bool:
         """Whether there is enough for a micro-batch, or anything but records to write down."""
         if begin.losses or begin.moved:
             return True
@@ -119,7 +119,7 @@ class MicroBatches:
             least = 1
         return rows >= least
 
-    def _decided(self, topics: Sequence[Topic], begin: Beginning, limited: bool) -> Offsets:
+    def _decided(self, topics: Sequence[PlannedTopic], begin: Beginning, limited: bool) -> SourceOffsets:
         self._decided_at = self._clock()
         ends = end_of(topics)
         found = {place: latest(end) for place, end in ends.items()}
@@ -134,18 +134,18 @@ class MicroBatches:
 
     # -- what is read, and what is done -------------------------------------------------------------------
 
-    def plan(self, start: Offsets, end: Offsets) -> list[Span]:
+    def plan(self, start: SourceOffsets, end: SourceOffsets) -> list[PlannedSpan]:
         """What the tasks of a micro-batch read. Raises DataLoss."""
         found, losses = spans(start, end, self._subscription.now(end))
         settle(losses, self._options.fail_on_data_loss)
         return divide(found, self._options.min_partitions, self._options.max_partition_rows)
 
-    def tasks(self, start: Offsets, end: Offsets) -> list[list[Span]]:
+    def tasks(self, start: SourceOffsets, end: SourceOffsets) -> list[list[PlannedSpan]]:
         """The same by task. Few records of several partitions are one task's, unless options ask for more of them."""
         found, asked = self.plan(start, end), self._options.min_partitions or self._options.max_partition_rows
         return [[span] for span in found] if asked else together(found)
 
-    def commit(self, end: Offsets) -> None:
+    def commit(self, end: SourceOffsets) -> None:
         """Everything up to `end` is done: the cursor moves there."""
         for name, found in end.topics.items() if self._options.cursor else ():
             wanted = {number: position.offset for number, position in found.partitions.items()}

@@ -32,7 +32,7 @@ class Position(NamedTuple):
     term: int = UNKNOWN_TERM
 
 
-class Place(NamedTuple):
+class PartitionKey(NamedTuple):
     """One partition."""
 
     topic: str
@@ -49,14 +49,14 @@ class Positions(msgspec.Struct, frozen=True):
     partitions: Mapping[int, Position]
 
 
-class Offsets(msgspec.Struct, frozen=True):
+class SourceOffsets(msgspec.Struct, frozen=True):
     """See the module. `new`: nothing was read and nothing decided yet."""
 
     topics: Mapping[str, Positions] = {}
     begins: Mapping[str, Positions] = {}
     new: bool = False
 
-    def begin_of(self, end: Offsets, topic: str, partition: int) -> Position | None:
+    def begin_of(self, end: SourceOffsets, topic: str, partition: int) -> Position | None:
         """Where the micro-batch from here to `end` begins in a partition; None when nothing says so."""
         id_ = end.topics[topic].id
         for found in (end.begins.get(topic), self.topics.get(topic)):
@@ -64,18 +64,18 @@ class Offsets(msgspec.Struct, frozen=True):
                 return found.partitions[partition]
         return None
 
-    def places(self) -> Iterator[tuple[Place, Position]]:
+    def places(self) -> Iterator[tuple[PartitionKey, Position]]:
         """Every partition, in order, and where it stands."""
         for topic in sorted(self.topics):
             for partition, position in sorted(self.topics[topic].partitions.items()):
-                yield Place(topic, partition), position
+                yield PartitionKey(topic, partition), position
 
 
-NEW = Offsets(new=True)
+NEW = SourceOffsets(new=True)
 """What a query starts with: where it begins is decided with its first micro-batch, and written down with its end."""
 
 
-def encode(offsets: Offsets) -> dict[str, Any]:
+def encode(offsets: SourceOffsets) -> dict[str, Any]:
     """For Spark, which makes JSON of it."""
     found: dict[str, Any] = {"v": VERSION}
     if not offsets.new:
@@ -104,7 +104,7 @@ class _Document(msgspec.Struct, rename={"version": "v", "begins": "from"}):
     begins: dict[str, _Stored] = {}
 
 
-def decode(stored: Mapping[str, Any]) -> Offsets:
+def decode(stored: Mapping[str, Any]) -> SourceOffsets:
     """What `encode` made, from a checkpoint. Raises InvalidOffsets."""
     try:
         found = msgspec.convert(stored, _Document, strict=False)
@@ -116,7 +116,7 @@ def decode(stored: Mapping[str, Any]) -> Offsets:
         raise InvalidOffsets(
             f"the checkpoint holds offsets of version {found.version}, this penstock reads {VERSION}: upgrade it"
         )
-    return Offsets(_unpacked(found.topics or {}), _unpacked(found.begins), new=found.topics is None)
+    return SourceOffsets(_unpacked(found.topics or {}), _unpacked(found.begins), new=found.topics is None)
 
 
 def _unpacked(topics: Mapping[str, _Stored]) -> dict[str, Positions]:

@@ -14,13 +14,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ..clients.descriptions import End
-from .offsets import Offsets, Place, Position, Positions
+from .offsets import PartitionKey, Position, Positions, SourceOffsets
 
 FEW_ROWS = 1000
 """Records that one task reads although several partitions have them; however large they are, that is soon done."""
 
 
-class Topic(NamedTuple):
+class PlannedTopic(NamedTuple):
     """A topic as the broker has it now: its partitions that are read, by number."""
 
     name: str
@@ -28,10 +28,10 @@ class Topic(NamedTuple):
     ends: Mapping[int, End]
 
 
-class Span(NamedTuple):
+class PlannedSpan(NamedTuple):
     """Records of one partition of a topic: from `begin` on, below `end`."""
 
-    place: Place
+    place: PartitionKey
     id: str
     begin: Position
     end: int
@@ -45,22 +45,22 @@ class Span(NamedTuple):
 class Beginning(NamedTuple):
     """Where a micro-batch begins. `moved`: partitions where that is not where the one before ended."""
 
-    positions: dict[Place, Position]
-    moved: set[Place]
+    positions: dict[PartitionKey, Position]
+    moved: set[PartitionKey]
     losses: list[str]
 
 
-def places(topics: Iterable[Topic]) -> list[Place]:
+def places(topics: Iterable[PlannedTopic]) -> list[PartitionKey]:
     """Every partition, in order."""
-    return [Place(topic.name, partition) for topic in sorted(topics) for partition in sorted(topic.ends)]
+    return [PartitionKey(topic.name, partition) for topic in sorted(topics) for partition in sorted(topic.ends)]
 
 
-def end_of(topics: Iterable[Topic]) -> dict[Place, End]:
+def end_of(topics: Iterable[PlannedTopic]) -> dict[PartitionKey, End]:
     """The ends of every partition."""
-    return {Place(topic.name, partition): end for topic in topics for partition, end in topic.ends.items()}
+    return {PartitionKey(topic.name, partition): end for topic in topics for partition, end in topic.ends.items()}
 
 
-def beginning(start: Offsets, topics: Sequence[Topic]) -> Beginning:
+def beginning(start: SourceOffsets, topics: Sequence[PlannedTopic]) -> Beginning:
     """Where a query that stands at `start` goes on, the topics being as they are. What is new begins at its first."""
     found = Beginning({}, set(), [])
     for name in sorted(start.topics.keys() - {topic.name for topic in topics}):
@@ -71,11 +71,11 @@ def beginning(start: Offsets, topics: Sequence[Topic]) -> Beginning:
             found.losses.append(f"topic {topic.name} was deleted and created again")
             known = None
         for partition, end in sorted(topic.ends.items()):
-            _begin_one(found, Place(topic.name, partition), known, end)
+            _begin_one(found, PartitionKey(topic.name, partition), known, end)
     return found
 
 
-def _begin_one(found: Beginning, place: Place, known: Positions | None, end: End) -> None:
+def _begin_one(found: Beginning, place: PartitionKey, known: Positions | None, end: End) -> None:
     """`known`: where the query stands in the topic, None where the topic is new to it."""
     stands = known.partitions.get(place.partition) if known else None
     position = stands or (Position(0) if known else Position(end.first))
@@ -90,18 +90,18 @@ def _begin_one(found: Beginning, place: Place, known: Positions | None, end: End
         found.moved.add(place)
 
 
-def _taken(place: Place, begin: int, first: int) -> str:
+def _taken(place: PartitionKey, begin: int, first: int) -> str:
     return f"records {begin} to {first - 1} of {place} are gone: retention took them, the first one there is {first}"
 
 
-def _cut(place: Place, offset: int, end: int) -> str:
+def _cut(place: PartitionKey, offset: int, end: int) -> str:
     return (
         f"{place} ends at offset {end}, and the query has read up to {offset}: what was written last was lost, "
         "as a power cut may do to topics with commit=written"
     )
 
 
-def share(lags: Mapping[Place, int], most: int, turn: int) -> dict[Place, int]:
+def share(lags: Mapping[PartitionKey, int], most: int, turn: int) -> dict[PartitionKey, int]:
     """Divide `most` records over partitions by what each has to read, at least one each.
 
     All of `most` is given where there is so much. With fewer records than partitions some get none: `turn`, which
@@ -125,23 +125,25 @@ def share(lags: Mapping[Place, int], most: int, turn: int) -> dict[Place, int]:
     return shares
 
 
-def offsets(topics: Iterable[Topic], begin: Beginning, ends: Mapping[Place, Position]) -> Offsets:
+def offsets(topics: Iterable[PlannedTopic], begin: Beginning, ends: Mapping[PartitionKey, Position]) -> SourceOffsets:
     """The end of a micro-batch, for the checkpoint."""
     found: dict[str, Positions] = {}
     moved: dict[str, Positions] = {}
     for topic in sorted(topics):
-        own = {partition: Place(topic.name, partition) for partition in sorted(topic.ends)}
+        own = {partition: PartitionKey(topic.name, partition) for partition in sorted(topic.ends)}
         found[topic.name] = Positions(topic.id, {partition: ends[place] for partition, place in own.items()})
         gone = {partition: begin.positions[place] for partition, place in own.items() if place in begin.moved}
         if gone:
             moved[topic.name] = Positions(topic.id, gone)
-    return Offsets(found, moved)
+    return SourceOffsets(found, moved)
 
 
-def spans(start: Offsets, end: Offsets, topics: Sequence[Topic]) -> tuple[list[Span], list[str]]:
+def spans(
+    start: SourceOffsets, end: SourceOffsets, topics: Sequence[PlannedTopic]
+) -> tuple[list[PlannedSpan], list[str]]:
     """What the micro-batch from `start` to `end` reads, and what of it is not there any more."""
     now = {topic.name: topic for topic in topics}
-    found: list[Span] = []
+    found: list[PlannedSpan] = []
     losses: list[str] = []
     for place, position in end.places():
         begin = start.begin_of(end, *place) or Position(0)
@@ -151,13 +153,13 @@ def spans(start: Offsets, end: Offsets, topics: Sequence[Topic]) -> tuple[list[S
         if topic is None or topic.id != end.topics[place.topic].id or place.partition not in topic.ends:
             losses.append(f"records {begin.offset} to {position.offset - 1} of {place} are gone: the topic was deleted")
             continue
-        span = clipped(Span(place, topic.id, begin, position.offset), topic.ends[place.partition], losses)
+        span = clipped(PlannedSpan(place, topic.id, begin, position.offset), topic.ends[place.partition], losses)
         if span.rows > 0:
             found.append(span)
     return found, losses
 
 
-def clipped(span: Span, end: End, losses: list[str]) -> Span:
+def clipped(span: PlannedSpan, end: End, losses: list[str]) -> PlannedSpan:
     """What of a span can be read; the rest is added to `losses`."""
     if span.begin.offset < end.first:
         losses.append(_taken(span.place, span.begin.offset, min(end.first, span.end)))
@@ -168,7 +170,7 @@ def clipped(span: Span, end: End, losses: list[str]) -> Span:
     return span
 
 
-def divide(spans: Sequence[Span], least: int | None, most_rows: int | None) -> list[Span]:
+def divide(spans: Sequence[PlannedSpan], least: int | None, most_rows: int | None) -> list[PlannedSpan]:
     """Cut spans so that none has more than `most_rows` and there are at least `least`, as evenly as they are long.
 
     Only the first piece of a span knows the term before it.
@@ -178,12 +180,12 @@ def divide(spans: Sequence[Span], least: int | None, most_rows: int | None) -> l
     return [piece for span, count in zip(spans, counts, strict=True) for piece in _cut_evenly(span, count)]
 
 
-def together(spans: Sequence[Span]) -> list[list[Span]]:
+def together(spans: Sequence[PlannedSpan]) -> list[list[PlannedSpan]]:
     """Spans by the task that reads them: neighbours that have few records together share one.
 
     A task costs Spark tens of milliseconds of Python, in which one of them reads tens of thousands of records.
     """
-    tasks: list[list[Span]] = []
+    tasks: list[list[PlannedSpan]] = []
     rows = FEW_ROWS
     for span in spans:
         rows += span.rows
@@ -206,7 +208,7 @@ def _raise_to(counts: list[int], rows: list[int], least: int) -> None:
         heapreplace(longest, (-rows[at] / counts[at], at))
 
 
-def _cut_evenly(span: Span, count: int) -> list[Span]:
+def _cut_evenly(span: PlannedSpan, count: int) -> list[PlannedSpan]:
     first = span.begin.offset
     bounds = [first + span.rows * number // count for number in range(count + 1)] if count else []
     pieces = [span._replace(begin=Position(low), end=high) for low, high in pairwise(bounds)]

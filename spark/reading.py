@@ -25,7 +25,7 @@ from .connection import client_of
 from .filters import EVER
 from .losses import settle
 from .offsets import Position
-from .planning import Span, clipped
+from .planning import PlannedSpan, clipped
 from .rows import Rows
 from .schema import check, needed
 from .source_options import SourceOptions
@@ -37,7 +37,7 @@ DELIVERIES: dict[str, Delivery] = {"auto": "auto", "true": "mapped", "false": "c
 class SpanPartition(InputPartition):
     """Spans as Spark hands them to a task."""
 
-    spans: Sequence[Span]
+    spans: Sequence[PlannedSpan]
 
 
 class SpanReader:
@@ -61,7 +61,7 @@ class SpanReader:
             for span in partition.spans:
                 yield from self._read(span)
 
-    def _read(self, span: Span) -> Iterator[pa.RecordBatch]:
+    def _read(self, span: PlannedSpan) -> Iterator[pa.RecordBatch]:
         moments = self.moments
         rows = Rows(to_arrow_schema(self._schema, timezone="UTC"), self._names, *span.place)
         for batch, begin in self._batches(span):
@@ -69,7 +69,7 @@ class SpanReader:
                 yield from map(moments.chosen, rows.add(batch, begin, span.end))
         yield from map(moments.chosen, rows.rest())
 
-    def _batches(self, span: Span) -> Iterator[tuple[Batch, int]]:
+    def _batches(self, span: PlannedSpan) -> Iterator[tuple[Batch, int]]:
         """The batches that overlap the span, and the first offset that is wanted of each; gaps are settled."""
         last: Batch | None = None
         while span.rows > 0:
@@ -84,7 +84,7 @@ class SpanReader:
                 span = self._behind(span, error, losses)
                 settle(losses, self._options.fail_on_data_loss)
 
-    def _range(self, span: Span) -> Iterator[Batch]:
+    def _range(self, span: PlannedSpan) -> Iterator[Batch]:
         return self.client().range(
             *span.place,
             span.begin.offset,
@@ -95,7 +95,7 @@ class SpanReader:
             id=span.id,
         )
 
-    def _behind(self, span: Span, error: Error, losses: list[str]) -> Span:
+    def _behind(self, span: PlannedSpan, error: Error, losses: list[str]) -> PlannedSpan:
         """What of a span can be read after an error, which is added to `losses`."""
         begin = span.begin.offset
         if isinstance(error, OutOfBounds):

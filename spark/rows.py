@@ -44,7 +44,7 @@ HEADERS = "headers"
 Constant = Callable[[int], pa.Array]
 
 
-class Part(NamedTuple):
+class RowSlice(NamedTuple):
     """Some records of one batch: `rows` of them from number `first` on."""
 
     batch: Batch
@@ -52,7 +52,7 @@ class Part(NamedTuple):
     rows: int
 
 
-Maker = Callable[[list[Part]], pa.Array]
+Maker = Callable[[list[RowSlice]], pa.Array]
 
 
 class Rows:
@@ -66,7 +66,7 @@ class Rows:
         self._makers = [_MAKERS.get(name) for name in names]
         if HEADERS in names:
             self._makers[names.index(HEADERS)] = partial(_headers, schema.field(HEADERS).type)
-        self._gathered: list[Part] = []
+        self._gathered: list[RowSlice] = []
         self._rows = self._bytes = 0
 
     def add(self, batch: Batch, begin: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -78,9 +78,9 @@ class Rows:
         part_bytes = batch.batch_bytes * count // batch.record_count
         if count >= LEAST_ROWS or part_bytes >= MOST_BYTES:
             yield from self.rest()
-            yield from self._slices(Part(batch, first, count), part_bytes)
+            yield from self._slices(RowSlice(batch, first, count), part_bytes)
             return
-        self._gathered.append(Part(batch, first, count))
+        self._gathered.append(RowSlice(batch, first, count))
         self._rows += count
         self._bytes += part_bytes
         if self._rows >= LEAST_ROWS or self._bytes >= MOST_BYTES:
@@ -92,7 +92,7 @@ class Rows:
         if parts:
             yield self._made(self._columns(parts), sum(part.rows for part in parts))
 
-    def _slices(self, part: Part, part_bytes: int) -> Iterator[pa.RecordBatch]:
+    def _slices(self, part: RowSlice, part_bytes: int) -> Iterator[pa.RecordBatch]:
         """One large batch in pieces of about the same length, of columns that are made once."""
         columns = self._columns([part])
         pieces = min(max(-(-part.rows // MOST_ROWS), -(-part_bytes // MOST_BYTES)), part.rows)
@@ -101,7 +101,7 @@ class Rows:
             piece = [column if column is None else column.slice(low, high - low) for column in columns]
             yield self._made(piece, high - low)
 
-    def _columns(self, parts: list[Part]) -> list[pa.Array | None]:
+    def _columns(self, parts: list[RowSlice]) -> list[pa.Array | None]:
         """The columns that differ from row to row; None for the others."""
         return [None if make is None else make(parts) for make in self._makers]
 
@@ -112,25 +112,25 @@ class Rows:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
-def _values(parts: list[Part]) -> pa.Array:
+def _values(parts: list[RowSlice]) -> pa.Array:
     return _gather(parts, ColumnId.VALUE)
 
 
-def _headers(kind: pa.DataType, parts: list[Part]) -> pa.Array:
+def _headers(kind: pa.DataType, parts: list[RowSlice]) -> pa.Array:
     return unpacked(_gather(parts, ColumnId.HEADERS), kind)
 
 
-def _keys(parts: list[Part]) -> pa.Array:
+def _keys(parts: list[RowSlice]) -> pa.Array:
     return _gather(parts, ColumnId.KEY, ColumnId.KEY_VALIDITY)
 
 
-def _gather(parts: list[Part], id_: int, validity: int | None = None) -> pa.Array:
+def _gather(parts: list[RowSlice], id_: int, validity: int | None = None) -> pa.Array:
     """One variable column of all parts; copied only where there is more than one."""
     found = [_binary(part, id_, validity) for part in parts]
     return found[0] if len(found) == 1 else pa.concat_arrays(found)
 
 
-def _binary(part: Part, id_: int, validity: int | None) -> pa.Array:
+def _binary(part: RowSlice, id_: int, validity: int | None) -> pa.Array:
     batch, first, count = part
     column = batch.column(id_)
     if column is None:
@@ -147,12 +147,12 @@ def _nulls(count: int) -> pa.Array:
     return pa.nulls(count, _BINARY)
 
 
-def _offsets(parts: list[Part]) -> pa.Array:
+def _offsets(parts: list[RowSlice]) -> pa.Array:
     runs = [np.arange(b.base_offset + first, b.base_offset + first + count) for b, first, count in _joined(parts)]
     return array_of(runs[0] if len(runs) == 1 else np.concatenate(runs), _INT64)
 
 
-def _joined(parts: list[Part]) -> list[Part]:
+def _joined(parts: list[RowSlice]) -> list[RowSlice]:
     """Parts that follow each other without a gap, as one: batches of state between records take no offsets."""
     found = [parts[0]]
     for part in parts[1:]:
@@ -164,7 +164,7 @@ def _joined(parts: list[Part]) -> list[Part]:
     return found
 
 
-def _timestamps(parts: list[Part]) -> pa.Array:
+def _timestamps(parts: list[RowSlice]) -> pa.Array:
     given = [part.batch.event_times() for part in parts]
     if any(times is not None for times in given):
         found = [_part_times(part, times) for part, times in zip(parts, given, strict=True)]
@@ -174,13 +174,13 @@ def _timestamps(parts: list[Part]) -> pa.Array:
     return array_of(times, _TIMES)
 
 
-def _part_times(part: Part, times: np.ndarray | None) -> np.ndarray:
+def _part_times(part: RowSlice, times: np.ndarray | None) -> np.ndarray:
     if times is None:
         return np.full(part.rows, part.batch.append_time_us, np.int64)
     return times[part.first : part.first + part.rows]
 
 
-def _time_types(parts: list[Part]) -> pa.Array:
+def _time_types(parts: list[RowSlice]) -> pa.Array:
     kinds = [APPEND_TIME if part.batch.event_times() is None else EVENT_TIME for part in parts]
     if len(set(kinds)) == 1:
         return _numbers(kinds[0], sum(part.rows for part in parts))

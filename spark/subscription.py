@@ -16,8 +16,8 @@ from ..broker.errors import UnknownTopic
 from ..clients import Client
 from ..clients.descriptions import TopicEnds
 from .errors import InvalidOption
-from .offsets import Offsets, Place, Position
-from .planning import Topic
+from .offsets import PartitionKey, Position, SourceOffsets
+from .planning import PlannedTopic
 from .source_options import SourceOptions
 
 LIST_PERIOD_S = 1.0
@@ -47,15 +47,15 @@ class Subscription:
         """Whether a topic of this name is, or would be, read."""
         return bool(self._pattern.fullmatch(name)) if self._pattern else name in self._names
 
-    def left_out(self, offsets: Offsets) -> list[str]:
+    def left_out(self, offsets: SourceOffsets) -> list[str]:
         """What a query has read so far and its options do not name any more, in sentences."""
         found = [f"topic {name} is" for name in sorted(offsets.topics) if not self.covers(name)]
         for name, partitions in sorted((self._assigned or {}).items()):
             known = offsets.topics[name].partitions if name in offsets.topics else {}
-            found += [f"{Place(name, number)} is" for number in sorted(known.keys() - set(partitions))]
+            found += [f"{PartitionKey(name, number)} is" for number in sorted(known.keys() - set(partitions))]
         return [f"{each} in the checkpoint, and option {self._option} does not name it any more" for each in found]
 
-    def topics(self, wait_s: float = 0.0) -> list[Topic]:
+    def topics(self, wait_s: float = 0.0) -> list[PlannedTopic]:
         """Those that are there, with their ends. Waits up to `wait_s` while nothing differs from the last answer."""
         names = self._wanted()
         found = self._ends(names, self._told, wait_s)
@@ -64,12 +64,12 @@ class Subscription:
         self._told = found
         return [_chosen(topic, self._assigned) for topic in _topics(found)]
 
-    def now(self, offsets: Offsets) -> list[Topic]:
+    def now(self, offsets: SourceOffsets) -> list[PlannedTopic]:
         """The topics that offsets speak of, whatever is subscribed to by now."""
         known = {name: TopicEnds(positions.id, []) for name, positions in offsets.topics.items()}
         return list(_topics(self._ends(list(known), known, 0.0)))
 
-    def check(self, topics: Sequence[Topic]) -> None:
+    def check(self, topics: Sequence[PlannedTopic]) -> None:
         """All that was asked for by name is there. Raises UnknownTopic, InvalidOption."""
         there = {topic.name: topic for topic in topics}
         for name in self._names:
@@ -83,7 +83,7 @@ class Subscription:
     def _option(self) -> str:
         return "assign" if self._assigned else "subscribePattern" if self._pattern else "subscribe"
 
-    def times(self, topic: Topic, millis: int) -> Mapping[int, Position]:
+    def times(self, topic: PlannedTopic, millis: int) -> Mapping[int, Position]:
         """By partition, the first record appended at a time or later, the end where there is none."""
         moment = datetime.fromtimestamp(millis / 1000, UTC)
         found = self._client().positions(topic.name, moment, id=topic.id)
@@ -111,12 +111,12 @@ class Subscription:
         return {name: end for each in names for name, end in self._ends([each], known, 0.0).items()}
 
 
-def _topics(found: Mapping[str, TopicEnds]) -> Iterator[Topic]:
+def _topics(found: Mapping[str, TopicEnds]) -> Iterator[PlannedTopic]:
     for name, topic in found.items():
-        yield Topic(name, topic.id, dict(enumerate(topic.partitions)))
+        yield PlannedTopic(name, topic.id, dict(enumerate(topic.partitions)))
 
 
-def _chosen(topic: Topic, assigned: Mapping[str, Sequence[int]] | None) -> Topic:
+def _chosen(topic: PlannedTopic, assigned: Mapping[str, Sequence[int]] | None) -> PlannedTopic:
     if assigned is None:
         return topic
     return topic._replace(ends={number: end for number, end in topic.ends.items() if number in assigned[topic.name]})

@@ -14,7 +14,7 @@ import uuid
 from . import layout, segment, snapshots
 from .files import Files
 from .layout import DATA_START, INDEX_HEADER_BYTES, INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow, SegmentName
-from .recovery import NOTHING, End
+from .recovery import NOTHING, LogEnd
 from .segment import reference
 from .segment_reader import SegmentReader
 
@@ -31,19 +31,21 @@ def log_id_of(files: Files, directory: str, names: list[SegmentName]) -> bytes:
     return uuid.uuid4().bytes
 
 
-def start_of(files: Files, directory: str, name: SegmentName, last: IndexRow | None) -> End | None:
+def start_of(files: Files, directory: str, name: SegmentName, last: IndexRow | None) -> LogEnd | None:
     """Where a segment begins; `last` is the row of the batch before it, if that is known. None when nothing says."""
     if name.base_seq == 1:
         return NOTHING
     if last is not None:
-        return End(name.base_seq - 1, DATA_START, last.end_offset, last.header_checksum, last.append_time_us, last.term)
+        return LogEnd(
+            name.base_seq - 1, DATA_START, last.end_offset, last.header_checksum, last.append_time_us, last.term
+        )
     rows = _rows(files, directory, name)
     if not rows:
         return None
-    return End(name.base_seq - 1, DATA_START, rows[0].base_offset, 0, rows[0].append_time_us, rows[0].term)
+    return LogEnd(name.base_seq - 1, DATA_START, rows[0].base_offset, 0, rows[0].append_time_us, rows[0].term)
 
 
-def write(files: Files, directory: str, name: SegmentName, log_id: bytes, start: End, before: int) -> None:
+def write(files: Files, directory: str, name: SegmentName, log_id: bytes, start: LogEnd, before: int) -> None:
     """Give a segment from `start` to before seq `before` its first page. Raises OSError, StorageFull."""
     file = files.open(reference(directory, name).path, write=True)
     try:

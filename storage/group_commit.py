@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from .recovery import End
+from .recovery import LogEnd
 from .segment import Segment
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Pending(msgspec.Struct, frozen=True, gc=False):
     """What a sync covers: the batches up to `end`, and the segments that hold those not known to be durable."""
 
     generation: int
-    end: End
+    end: LogEnd
     segments: list[Segment]
 
 

@@ -27,7 +27,7 @@ from .layout import DATA_START
 from .plan import Appended, Plan, inspect, settled
 from .promises import Promises
 from .reader import LogReader
-from .recovery import NOTHING, Damage, End
+from .recovery import NOTHING, Damage, LogEnd
 from .retention import Extent, removable
 from .room import LogOptions, Room
 from .segment import Segment, SegmentRef, reference
@@ -211,7 +211,7 @@ class LogWriter:
         plan = Plan(self._open[-1], self._end_now())
         options, made = self.options, []
 
-        def room(end: End, size: int) -> Segment:
+        def room(end: LogEnd, size: int) -> Segment:
             made.append(self._make_segment(end, self.generation, size))
             return made[-1]
 
@@ -325,7 +325,7 @@ class LogWriter:
             self._reader.refresh()
         self._announce(made)
 
-    def _make_segment(self, end: End, generation: int, size: int, *, durable: bool = False) -> Segment:
+    def _make_segment(self, end: LogEnd, generation: int, size: int, *, durable: bool = False) -> Segment:
         """A segment that starts at `end`, with room for a batch of `size` bytes."""
         made = self._room.make(end, generation, size, durable=durable)
         self._names = [*(name for name in self._names if name.base_seq <= end.seq), made.ref.name]
@@ -399,9 +399,9 @@ class LogWriter:
             mark = layout.mark_from_row(self.log_id, layout.word(name.generation, self.durable), row)
             segments.leave_mark(self._files, reference(self.path, name).path, mark)
 
-    def _end_now(self) -> End:
+    def _end_now(self) -> LogEnd:
         position = self._open[-1].position if self._open else self._end.position
-        return End(self.written, position, self.end_offset, self._checksum, self.last_time_us, self.term)
+        return LogEnd(self.written, position, self.end_offset, self._checksum, self.last_time_us, self.term)
 
     def _poisoned_by(self, error: OSError) -> Poisoned:
         self.poison(str(error))

@@ -20,7 +20,7 @@ from .errors import Corrupt, InvalidBatch, InvalidTopic, Poisoned
 from .files import File, Files
 from .index import row_of
 from .layout import INDEX_ROW_STRUCT, SegmentName, live_segments
-from .recovery import Begin, Damage, End, How, before, begin, follows, walk
+from .recovery import Begin, Damage, LogEnd, RecoveryPlan, before, begin, follows, walk
 from .scan import look, survey
 from .segment import Page, Segment, SegmentRef, read_page, reference
 
@@ -38,7 +38,7 @@ class Found(msgspec.Struct):
     names: list[SegmentName]
     void: list[SegmentName]
     begun: Begin
-    end: End
+    end: LogEnd
     end_name: SegmentName
     kept: list[tuple[SegmentName, list[bytes]]]
     damage: list[Damage]
@@ -69,7 +69,7 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
         1 + max(name.generation for name in [*names, *void]),
     )  # fmt: skip
     pages.report(found)
-    if begun.how in (How.VERIFY, How.COPY):
+    if begun.how in (RecoveryPlan.VERIFY, RecoveryPlan.COPY):
         _verify(files, path, pages, found)
     elif acknowledged is not None and acknowledged > found.end.seq:
         _verify(files, path, pages, found, acknowledged)
@@ -78,7 +78,7 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
     found.unmarked = [names[place] for place in behind if evidence.marks_lost(names, place, pages.get(place))]
     if found.end.seq < durable or found.unmarked:
         _look_further(files, path, found, durable)
-    found.in_place = begun.how is How.CONTINUE and not found.damage
+    found.in_place = begun.how is RecoveryPlan.CONTINUE and not found.damage
     pages.get(0)  # it says at which offset the log begins
     found.unreadable = pages.unreadable()
     return found
@@ -92,7 +92,7 @@ def _look_further(files: Files, path: str, found: Found, durable: int) -> None:
     if not bad:
         return
     found.damage += (Damage(each.file, each.position, each.reason, each.offset, each.next_offset) for each in bad)
-    if bad[-1].next_seq is None or found.begun.how is not How.VERIFY:
+    if bad[-1].next_seq is None or found.begun.how is not RecoveryPlan.VERIFY:
         first, offset = bad[0].first_seq, bad[0].offset
         found.missing = (
             f"{path} held batches from {first} (offset {offset}) on that cannot be read any more: {bad[0].reason}"
@@ -221,9 +221,9 @@ def recover(files: Files, path: str, *, suspect: bool) -> Found:
     found = find_end(files, path, suspect=suspect)
     check_readable(found)
     _sweep(files, path, found)
-    if found.begun.how is How.VERIFY:
+    if found.begun.how is RecoveryPlan.VERIFY:
         _settle(files, path, found)
-    elif found.begun.how is not How.CONTINUE and found.kept:
+    elif found.begun.how is not RecoveryPlan.CONTINUE and found.kept:
         _copy(files, path, found)
     return found
 

@@ -18,7 +18,7 @@ from .errors import BatchTooLarge, InvalidBatch
 from .header import CHECKSUM_STRUCT, DIRECTORY_STRUCT, HEADER_BYTES, ColumnId, Kind, Stamp, stamp
 from .index import extras
 from .layout import DATA_START, INDEX_ROW_STRUCT, IndexRow
-from .recovery import End
+from .recovery import LogEnd
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -39,7 +39,7 @@ class Appended(NamedTuple):
     position: int
 
 
-class Piece:
+class SegmentPiece:
     """The part of a plan that goes into one segment, from `position` to `end`."""
 
     __slots__ = ("buffers", "end", "first_seq", "position", "rows", "segment")
@@ -57,12 +57,12 @@ class Plan:
 
     __slots__ = ("_last", "appended", "checksum", "ends", "offset", "pieces", "seq")
 
-    def __init__(self, segment: Segment, end: End) -> None:
+    def __init__(self, segment: Segment, end: LogEnd) -> None:
         self.seq = end.seq
         self.offset = end.offset
         self.checksum = end.checksum
         self._last = end.time_us, end.term
-        self.pieces = [Piece(segment, end.seq + 1)]
+        self.pieces = [SegmentPiece(segment, end.seq + 1)]
         self.appended: list[Appended] = []
         self.ends: dict[int, int] = {}
 
@@ -75,7 +75,7 @@ class Plan:
         *,
         segment_bytes: int,
         max_batch_bytes: int,
-        room: Callable[[End, int], Segment],
+        room: Callable[[LogEnd, int], Segment],
         begin: bool = False,
     ) -> None:
         """Stamp the batches one after the other; `room(end, size)` makes the next segment. Raises InvalidBatch.
@@ -87,7 +87,7 @@ class Plan:
             size = len(batch)
             found = inspect(batch, size, max_batch_bytes)
             if (begin or piece.end + size > segment_bytes) and piece.end > DATA_START:
-                piece = Piece(room(End(seq, piece.end, offset, checksum, *last), size), seq + 1)
+                piece = SegmentPiece(room(LogEnd(seq, piece.end, offset, checksum, *last), size), seq + 1)
                 self.pieces.append(piece)
             begin = False
             seq += 1
@@ -102,7 +102,7 @@ class Plan:
         self.seq, self.offset, self.checksum = seq, offset, checksum
 
 
-class Settled(NamedTuple):
+class PlacedBatch(NamedTuple):
     """A batch with its place: what to write for it, and what the next one follows."""
 
     buffers: tuple[bytearray, memoryview]
@@ -111,7 +111,7 @@ class Settled(NamedTuple):
     end_offset: int
 
 
-def settled(batch: Buffer, found: tuple[int, int, int, int], position: int, place: Stamp) -> Settled:
+def settled(batch: Buffer, found: tuple[int, int, int, int], position: int, place: Stamp) -> PlacedBatch:
     """Stamp a batch that `inspect` found good, to stand at `position` of its segment."""
     kind, header_bytes, count, columns = found
     header = stamp(batch, place)
@@ -123,7 +123,7 @@ def settled(batch: Buffer, found: tuple[int, int, int, int], position: int, plac
     if columns > 1:
         row = _with_extras(row, batch, columns)
     end_offset = offset + count if kind == Kind.RECORDS else offset
-    return Settled((header, memoryview(batch)[header_bytes:]), INDEX_ROW_STRUCT.pack(*row), checksum, end_offset)
+    return PlacedBatch((header, memoryview(batch)[header_bytes:]), INDEX_ROW_STRUCT.pack(*row), checksum, end_offset)
 
 
 def inspect(batch: Buffer, size: int, max_batch_bytes: int) -> tuple[int, int, int, int]:

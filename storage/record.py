@@ -16,16 +16,20 @@ import numpy as np
 from .batch import Batch, Kind
 
 
+def _refuse(*_: Any, **__: Any) -> NoReturn:
+    raise TypeError("records without headers share this mapping: make a dict of it to add some")
+
+
 class _NoHeaders(dict[str, bytes]):
     """An empty dict that all records without headers share, so it stays empty. A copy of it, in another process too, is
     that one again."""
 
     __slots__ = ()
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("records without headers share this mapping: make a dict of it to add some")
-
-    __setitem__ = setdefault = update = __ior__ = _refuse
+    __setitem__: Any = _refuse
+    setdefault: Any = _refuse
+    update: Any = _refuse
+    __ior__: Any = _refuse
 
     def __reduce__(self) -> str:
         return "NO_HEADERS"

@@ -48,7 +48,7 @@ class Damage(msgspec.Struct, frozen=True):
     next_offset: int | None = None
 
 
-class End(msgspec.Struct, frozen=True, gc=False):
+class LogEnd(msgspec.Struct, frozen=True, gc=False):
     """The place after batch `seq`: its position in its segment, the next offset, and what the next must name."""
 
     seq: int
@@ -58,14 +58,14 @@ class End(msgspec.Struct, frozen=True, gc=False):
     time_us: int
     term: int
 
-    def after(self, batch: Batch, position: int) -> End:
+    def after(self, batch: Batch, position: int) -> LogEnd:
         """The end when `batch`, at `position`, is the last one."""
-        return End(
+        return LogEnd(
             batch.seq, position + batch.batch_bytes, end_offset_of(batch), batch.header_checksum,
             batch.append_time_us, batch.term,
         )  # fmt: skip
 
-    def at_start(self) -> End:
+    def at_start(self) -> LogEnd:
         """The same place, at the start of the next segment."""
         return msgspec.structs.replace(self, position=DATA_START)
 
@@ -84,7 +84,7 @@ class End(msgspec.Struct, frozen=True, gc=False):
         )  # fmt: skip
 
 
-NOTHING = End(0, DATA_START, 0, 0, 0, 0)
+NOTHING = LogEnd(0, DATA_START, 0, 0, 0, 0)
 
 
 def end_offset_of(batch: Batch) -> int:
@@ -92,24 +92,24 @@ def end_offset_of(batch: Batch) -> int:
     return batch.base_offset + (batch.record_count if batch.kind == Kind.RECORDS else 0)
 
 
-def end_at_mark(mark: Mark) -> End:
+def end_at_mark(mark: Mark) -> LogEnd:
     """The place a mark names."""
-    return End(mark.seq, mark.end_position, mark.end_offset, mark.last_checksum, mark.last_time_us, mark.term)
+    return LogEnd(mark.seq, mark.end_position, mark.end_offset, mark.last_checksum, mark.last_time_us, mark.term)
 
 
-def end_before(header: SegmentHeader) -> End:
+def end_before(header: SegmentHeader) -> LogEnd:
     """The place right before a segment's first batch."""
-    return End(
+    return LogEnd(
         header.base_seq - 1, DATA_START, header.base_offset, header.previous, header.base_time_us, header.base_term
     )
 
 
-def before(batch: Batch, position: int = DATA_START) -> End:
+def before(batch: Batch, position: int = DATA_START) -> LogEnd:
     """The place right before `batch`, at `position`, as the batch tells it: for when what leads there is damaged."""
-    return End(batch.seq - 1, position, batch.base_offset, batch.previous, batch.append_time_us, batch.term)
+    return LogEnd(batch.seq - 1, position, batch.base_offset, batch.previous, batch.append_time_us, batch.term)
 
 
-def follows(end: End, batch: Batch, log_id: bytes) -> str:
+def follows(end: LogEnd, batch: Batch, log_id: bytes) -> str:
     """Why `batch` cannot stand right after `end`; "" when it can."""
     if batch.seq != end.seq + 1:
         return f"batch {batch.seq} stands where {end.seq + 1} belongs"
@@ -122,7 +122,7 @@ def follows(end: End, batch: Batch, log_id: bytes) -> str:
     return ""
 
 
-class How(Enum):
+class RecoveryPlan(Enum):
     """What to do from the place where recovery begins."""
 
     CONTINUE = "closed in good order: append in place"
@@ -135,8 +135,8 @@ class Begin(msgspec.Struct, frozen=True):
     """Where recovery begins: `segment` is an index into the live segments."""
 
     segment: int
-    end: End
-    how: How
+    end: LogEnd
+    how: RecoveryPlan
     clean: bool
 
 
@@ -155,13 +155,13 @@ def begin(pages: Callable[[int], Page], names: list[SegmentName], *, poisoned: b
     return _begin_at(0, msgspec.structs.replace(end, seq=names[0].base_seq - 1), False, poisoned, suspect)
 
 
-def _begin_at(index: int, end: End, clean: bool, poisoned: bool, suspect: bool) -> Begin:
+def _begin_at(index: int, end: LogEnd, clean: bool, poisoned: bool, suspect: bool) -> Begin:
     if poisoned:
-        how = How.CUT
+        how = RecoveryPlan.CUT
     elif clean:
-        how = How.CONTINUE
+        how = RecoveryPlan.CONTINUE
     else:
-        how = How.COPY if suspect else How.VERIFY
+        how = RecoveryPlan.COPY if suspect else RecoveryPlan.VERIFY
     return Begin(index, end, how, clean)
 
 

@@ -24,7 +24,7 @@ from .errors import Corrupt
 from .files import Files
 from .index import row_of
 from .layout import DATA_START, INDEX_ROW_STRUCT, IndexRow, SegmentName
-from .recovery import NOTHING, End, before
+from .recovery import NOTHING, LogEnd, before
 from .scan import Bad, Good, scan
 from .segment import reference
 from .verify import Progress, Report, verify
@@ -275,7 +275,7 @@ class _Found(msgspec.Struct):
     names: list[SegmentName]
     log_id: bytes
     rows: dict[SegmentName, dict[int, IndexRow]]
-    starts: dict[SegmentName, End]
+    starts: dict[SegmentName, LogEnd]
 
 
 def _collect(files: Files, directory: str) -> _Found:

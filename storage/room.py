@@ -13,7 +13,7 @@ import msgspec
 from . import segment as segments
 from .files import Files
 from .layout import DATA_START
-from .recovery import End
+from .recovery import LogEnd
 from .segment import Segment
 
 
@@ -36,7 +36,7 @@ class Room:
         self._log_id = log_id
         self._spare: str | None = None
 
-    def make(self, end: End, generation: int, size: int, *, durable: bool = False) -> Segment:
+    def make(self, end: LogEnd, generation: int, size: int, *, durable: bool = False) -> Segment:
         """A segment that starts at `end`, with room for a batch of `size` bytes; `durable`: so is all before it."""
         wanted = DATA_START + size
         room = min(max(self._options.allocate_bytes, wanted), max(self._options.segment_bytes, wanted))

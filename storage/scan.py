@@ -23,7 +23,7 @@ from .batch import HEADER_BYTES, Batch
 from .errors import InvalidBatch
 from .files import File, Files
 from .layout import DATA_START, INDEX_ROW_BYTES, SegmentName, index_position, live_segments
-from .recovery import NOTHING, End, before, end_at_mark, end_before, follows, next_good, read_batch, walk
+from .recovery import NOTHING, LogEnd, before, end_at_mark, end_before, follows, next_good, read_batch, walk
 from .segment import Page, read_page
 
 
@@ -69,7 +69,7 @@ class Segments(msgspec.Struct, frozen=True):
     pages: dict[SegmentName, Page]
     void: list[SegmentName]
     log_id: bytes
-    marked: End
+    marked: LogEnd
     durable: int = 0
     lost: frozenset[SegmentName] = frozenset()
 
@@ -103,7 +103,7 @@ def look(files: Files, directory: str) -> Segments:
     return msgspec.structs.replace(segments, marked=marked, durable=durable, lost=lost)
 
 
-def _newest_mark(segments: Segments) -> End:
+def _newest_mark(segments: Segments) -> LogEnd:
     """The furthest place that a mark of this log names within its own segment."""
     best = NOTHING
     for index, name in enumerate(segments.names):
@@ -121,7 +121,7 @@ def scan(files: Files, directory: str, segments: Segments | None = None) -> Iter
 class Survey(msgspec.Struct, frozen=True):
     """Where a log ends, in which segment, and what is damaged."""
 
-    end: End
+    end: LogEnd
     name: SegmentName
     bad: list[Bad]
 
@@ -142,7 +142,7 @@ class _Scanner:
         self._directory = directory
         self._segments = segments
         self._log_id = segments.log_id
-        self.end: End | None = None
+        self.end: LogEnd | None = None
         self.name = segments.names[0] if segments.names else SegmentName(0, 0)
 
     def run(self) -> Iterator[Good | Bad | Tail]:
@@ -211,7 +211,7 @@ class _Scanner:
             self.end = before(first)
         else:
             offset = 0 if self.end is None else self.end.offset
-            self.end = End(name.base_seq - 1, DATA_START, offset, 0, 0, 0)
+            self.end = LogEnd(name.base_seq - 1, DATA_START, offset, 0, 0, 0)
         if reason and first is None:
             return reason
         if reason:

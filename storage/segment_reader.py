@@ -21,7 +21,7 @@ from .errors import InvalidBatch
 from .files import File, Files
 from .index import IndexRows
 from .layout import DATA_START, IndexRow, SegmentName
-from .recovery import End, before, end_before, next_good, read_batch
+from .recovery import LogEnd, before, end_before, next_good, read_batch
 from .segment import Page, read_page, reference
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SegmentReader:
         """Bytes reserved now: it grows while the segment is written."""
         return self.file.size()
 
-    def start(self) -> End:
+    def start(self) -> LogEnd:
         """The place before the first batch, from the header or, when that is damaged, from the batch itself."""
         if self.page.header is not None:
             return end_before(self.page.header)

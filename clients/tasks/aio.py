@@ -93,4 +93,4 @@ class AsyncLink:
 
 
 # `Tasks.aio` names it in its annotations, and its module loads no asyncio: for help() and type hints.
-vars(app)[AsyncLink.__name__] = AsyncLink
+setattr(app, AsyncLink.__name__, AsyncLink)

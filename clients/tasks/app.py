@@ -27,7 +27,7 @@ from ..queue_descriptions import Schedule
 from .encoding import Encoding
 from .function import AsyncTaskFunction, BaseFunction, Message, Options, TaskFunction, home
 from .link import Link
-from .queues import Queue
+from .queues import TaskQueue
 from .retry import Retry
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Tasks:
         self.group = group
         self.encoding: Encoding = encoding
         self.functions: dict[str, BaseFunction[..., Any]] = {}
-        self.queues: dict[str, Queue] = {}
+        self.queues: dict[str, TaskQueue] = {}
         self.timeout_s = seconds(timeout, "timeout")
         self.zone = zone
         self._partitions = partitions
@@ -161,7 +161,7 @@ class Tasks:
         known = self.queues.get(function.queue)
         if function.options.key is not None:
             settings["order"] = "key"
-        queue = Queue(function.queue, self.group, self._partitions, settings, self._settings)
+        queue = TaskQueue(function.queue, self.group, self._partitions, settings, self._settings)
         self.queues[function.queue] = queue if known is None else known.merged(queue, function.name)
         self.functions[function.name] = function
 

@@ -231,4 +231,4 @@ def home(function: Callable[..., Any]) -> str:
 
 
 # Jobs name it in their annotations, and their module cannot import this one: for help() and type hints.
-vars(jobs)[BaseFunction.__name__] = BaseFunction
+setattr(jobs, BaseFunction.__name__, BaseFunction)

@@ -13,7 +13,7 @@ REASON_MOST = 1000
 """Characters of a reason; the whole traceback is in the worker's log."""
 
 
-class Done(Struct, tag=True, frozen=True):
+class Returned(Struct, tag=True, frozen=True):
     """It returned."""
 
     result: bytes
@@ -37,7 +37,7 @@ class Dropped(Struct, tag=True, frozen=True):
     """It was not brought to its end: the attempt does not count."""
 
 
-Outcome = Done | Failed | Refused | Dropped
+Outcome = Returned | Failed | Refused | Dropped
 
 
 def failure(error: BaseException) -> Failed:

@@ -12,7 +12,7 @@ from ..worker_core import RESULT_BYTES_MOST
 from .arguments import Arguments, Call
 from .context import CurrentTask, working_on
 from .encoding import Encoding
-from .outcome import Done, Failed, Outcome, Refused, failure, reason_of
+from .outcome import Failed, Outcome, Refused, Returned, failure, reason_of
 
 
 def perform(function: Any, arguments: Arguments, call: Call, encoding: Encoding, current: CurrentTask) -> Outcome:
@@ -46,4 +46,4 @@ def _done(arguments: Arguments, encoding: Encoding, result: Any) -> Outcome:
             raise ValueError(f"{len(packed)} bytes, over {RESULT_BYTES_MOST}: have the function store it elsewhere")
     except ValueError as error:
         return Refused(f"it was done, but its result cannot be kept: {error}")
-    return Done(packed)
+    return Returned(packed)

@@ -26,7 +26,7 @@ KEEP_S = 86400.0
 """How long finished tasks and their results are kept in a queue that an app creates."""
 
 
-class Queue(Struct, frozen=True):
+class TaskQueue(Struct, frozen=True):
     """One topic and the group on it."""
 
     topic: str
@@ -35,7 +35,7 @@ class Queue(Struct, frozen=True):
     settings: dict[str, Any]  # that its functions want
     defaults: dict[str, Any] = {}  # that the app wants where no function says otherwise
 
-    def merged(self, other: Queue, function: str) -> Queue:
+    def merged(self, other: TaskQueue, function: str) -> TaskQueue:
         """The settings of both. Raises InvalidArgument where they contradict each other."""
         for name, value in other.settings.items():
             if self.settings.get(name, value) != value:
@@ -55,7 +55,7 @@ class Queue(Struct, frozen=True):
         return {name: value for name, value in self.wanted.items() if known.get(name) != value}
 
 
-def ensure(client: Client, queue: Queue) -> dict[str, Any]:
+def ensure(client: Client, queue: TaskQueue) -> dict[str, Any]:
     """Create what is missing of a queue. Returns the settings of its group."""
     settings = queue.wanted
     try:
@@ -69,7 +69,7 @@ def ensure(client: Client, queue: Queue) -> dict[str, Any]:
     return dict(client.set_queue(queue.topic, queue.group, **settings).settings)
 
 
-async def ensure_async(client: AsyncClient, queue: Queue) -> dict[str, Any]:
+async def ensure_async(client: AsyncClient, queue: TaskQueue) -> dict[str, Any]:
     """As `ensure`."""
     settings = queue.wanted
     try:
@@ -83,7 +83,7 @@ async def ensure_async(client: AsyncClient, queue: Queue) -> dict[str, Any]:
     return dict((await client.set_queue(queue.topic, queue.group, **settings)).settings)
 
 
-async def configure(client: AsyncClient, queue: Queue) -> dict[str, Any]:
+async def configure(client: AsyncClient, queue: TaskQueue) -> dict[str, Any]:
     """Have a queue be what the app says. Returns the settings of its group."""
     settings = await ensure_async(client, queue)
     changes = queue.changes(settings)

@@ -32,13 +32,13 @@ from .calls import Calls, Running
 from .outcome import Dropped, Failed, Outcome, Refused, reason_of
 from .pace import Pace
 from .queues import configure
-from .settling import Settling, Task, Worker
+from .settling import OutcomeReporter, Task, Worker
 from .slots import Slots
 
 if TYPE_CHECKING:
     from ..aio import AsyncClient
     from .app import Tasks
-    from .queues import Queue
+    from .queues import TaskQueue
 
 log = logging.getLogger("penstock.tasks")
 
@@ -91,7 +91,7 @@ class Runner:
         self._stopping = asyncio.Event()
         self._abandoned = asyncio.Event()
         self._calls = Calls(app, concurrency)
-        self._settling = Settling(self._stopping)
+        self._settling = OutcomeReporter(self._stopping)
         self._attempts_most: dict[Worker, int] = {}
         self._running: dict[Call, None] = {}
         self._finished = asyncio.Event()  # drained: nothing runs any more
@@ -135,7 +135,7 @@ class Runner:
         closing.push_async_callback(lambda: _bounded(client.close()))
         return [await self._worker(client, queue) for queue in self.queues]
 
-    async def _worker(self, client: AsyncClient, queue: Queue) -> Worker:
+    async def _worker(self, client: AsyncClient, queue: TaskQueue) -> Worker:
         settings = await configure(client, queue)
         worker = await client.worker(queue.topic, group=queue.group, prefetch=1, max_processing=ALWAYS)
         self._attempts_most[worker] = settings["max_attempts"]
@@ -309,7 +309,7 @@ async def _bounded(closing: Awaitable[None]) -> None:
         log.warning("closing did not go well: %s", error or "it took too long")
 
 
-def _chosen(app: Tasks, names: Sequence[str]) -> list[Queue]:
+def _chosen(app: Tasks, names: Sequence[str]) -> list[TaskQueue]:
     """The queues to work on. Raises InvalidArgument."""
     unknown = [name for name in names if name not in app.queues]
     if unknown or not app.queues:

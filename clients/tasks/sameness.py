@@ -59,7 +59,8 @@ def _hint(given: Any) -> Any:
     if kind is tuple:
         return tuple[tuple(map(_hint, given))] if given else tuple
     if kind in (list, set, frozenset):
-        return kind[_union(given)] if given else kind
+        many: Any = kind
+        return many[_union(given)] if given else many
     return kind
 
 

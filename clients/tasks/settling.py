@@ -21,7 +21,7 @@ from ...storage.errors import Error
 from ..errors import InvalidArgument
 from .calls import Leased
 from .function import NAME_HEADER
-from .outcome import Done, Dropped, Failed, Outcome, Refused
+from .outcome import Dropped, Failed, Outcome, Refused, Returned
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Task(Leased, Protocol):
     async def progress(self, value: bytes) -> None: ...
 
 
-class Settled(Protocol):
+class DeferredOutcome(Protocol):
     """The outcome of what was said without waiting."""
 
     def exception(self) -> Error | None: ...
@@ -50,12 +50,12 @@ class Worker(Protocol):
     """Leases tasks of one queue, keeps them, and gives back what it holds when it is closed."""
 
     async def fetch(self, max_records: int = 1, wait: float = 0.0) -> Sequence[Task]: ...
-    async def ack_nowait(self, task: Any, result: bytes | None = None) -> Settled: ...
+    async def ack_nowait(self, task: Any, result: bytes | None = None) -> DeferredOutcome: ...
     async def release(self, tasks: Sequence[Any]) -> None: ...
     async def close(self) -> None: ...
 
 
-class Settling:
+class OutcomeReporter:
     """See the module. `open` are the tasks of which it is not known yet. To be used on one loop."""
 
     def __init__(self, stopping: asyncio.Event) -> None:
@@ -72,7 +72,7 @@ class Settling:
         """Have it said. Never waits."""
         _log(task, outcome)
         match outcome:
-            case Done(result):
+            case Returned(result):
                 self._begin(1)
                 self._done.append((worker, task, result))
                 if not self._acking:
@@ -106,7 +106,7 @@ class Settling:
         try:
             while self._done:
                 worker, task, result = self._done.popleft()
-                future: Settled | None = None
+                future: DeferredOutcome | None = None
                 try:
                     future = await self._again(task, partial(worker.ack_nowait, task, result))
                 except InvalidArgument as error:
@@ -119,7 +119,7 @@ class Settling:
         finally:
             self._acking = False
 
-    def _acked(self, task: Task, future: Settled) -> None:
+    def _acked(self, task: Task, future: DeferredOutcome) -> None:
         error = future.exception()
         if error is None:
             self.outcomes["done"] += 1

@@ -115,4 +115,4 @@ class AsyncTransaction(AsyncStaging):
 
 
 # As in staging.py.
-vars(aio_producer)[AsyncTransaction.__name__] = AsyncTransaction
+setattr(aio_producer, AsyncTransaction.__name__, AsyncTransaction)

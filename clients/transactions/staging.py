@@ -130,4 +130,4 @@ class Transaction(Staging):
 
 
 # `Producer.transaction` names it in its annotations, and its module cannot import this one: for help() and type hints.
-vars(producer)[Transaction.__name__] = Transaction
+setattr(producer, Transaction.__name__, Transaction)

@@ -16,7 +16,7 @@ import click
 
 from ..storage import units
 from .histogram import histogram, summary
-from .options import RATE, SIZE, Session, with_session
+from .options import RATE, SIZE, Invocation, with_session
 
 if TYPE_CHECKING:
     from ..clients import Client, Consumer, Task, Worker
@@ -47,7 +47,7 @@ def _shared(function: F) -> F:
 @click.option("--records", type=click.IntRange(1), default=2_000_000, show_default=True)
 @_shared
 @with_session
-def produce(records: int, size: int, partitions: int, commit: str, session: Session) -> None:
+def produce(records: int, size: int, partitions: int, commit: str, session: Invocation) -> None:
     """Send records from one client, many at a time; done when all are committed."""
     with _topic(session, partitions, commit) as (client, topic), _progress(session, "produce", records) as advance:
         took = _send(client, topic, records, size, advance)
@@ -61,7 +61,7 @@ def produce(records: int, size: int, partitions: int, commit: str, session: Sess
 @_shared
 @with_session
 def consume(
-    records: int, delivery: Delivery, kind: str, size: int, partitions: int, commit: str, session: Session
+    records: int, delivery: Delivery, kind: str, size: int, partitions: int, commit: str, session: Invocation
 ) -> None:  # fmt: skip
     """Read records with one client; they are sent first, which is not measured."""
     with _topic(session, partitions, commit) as (client, topic):
@@ -80,7 +80,7 @@ def consume(
 @click.option("--rate", type=RATE, help="Records per second, on a schedule; without: one after the other.")
 @_shared
 @with_session
-def latency(records: int, rate: float | None, size: int, partitions: int, commit: str, session: Session) -> None:
+def latency(records: int, rate: float | None, size: int, partitions: int, commit: str, session: Invocation) -> None:
     """Send records one by one and show how long each took to be committed.
 
     With --rate each is timed from the moment it was due, so that waiting in line counts.
@@ -100,7 +100,7 @@ def latency(records: int, rate: float | None, size: int, partitions: int, commit
 @_shared
 @with_session
 def tasks(
-    records: int, batch: int, strict: bool, size: int, partitions: int, commit: str, session: Session
+    records: int, batch: int, strict: bool, size: int, partitions: int, commit: str, session: Invocation
 ) -> None:  # fmt: skip
     """Put tasks in and work them off with one client; done when the last ack is committed.
 
@@ -180,7 +180,7 @@ def _timed(send: Callable[[], Any], records: int, rate: float | None, advance: A
 
 
 @contextmanager
-def _topic(session: Session, partitions: int, commit: str) -> Iterator[tuple[Client, str]]:
+def _topic(session: Invocation, partitions: int, commit: str) -> Iterator[tuple[Client, str]]:
     """A connected client and a topic that is gone afterwards."""
     topic = f"bench-{time.time_ns():x}"
     with session.connect() as client:
@@ -194,7 +194,7 @@ def _topic(session: Session, partitions: int, commit: str) -> Iterator[tuple[Cli
 # -- showing ---------------------------------------------------------------------------------------
 
 
-def _report(session: Session, what: str, records: int, size: int, took: float) -> None:
+def _report(session: Invocation, what: str, records: int, size: int, took: float) -> None:
     rate = records / took
     sentence = (
         f"{what}: {units.count_text(records, 'record')} of {units.size_text(size)} in {units.time_text(took)}: "
@@ -204,7 +204,7 @@ def _report(session: Session, what: str, records: int, size: int, took: float) -
     session.output.say(what, sentence, **values)
 
 
-def _report_latency(session: Session, durations: list[float], size: int, commit: str) -> None:
+def _report_latency(session: Invocation, durations: list[float], size: int, commit: str) -> None:
     found = summary(durations)
     if session.output.as_json:
         session.output.json({"event": "latency", "records": len(durations), "size": size, "commit": commit, **found})
@@ -216,7 +216,7 @@ def _report_latency(session: Session, durations: list[float], size: int, commit:
 
 
 @contextmanager
-def _progress(session: Session, title: str, total: int) -> Iterator[Advance]:
+def _progress(session: Invocation, title: str, total: int) -> Iterator[Advance]:
     """A function to call with counts; moves a bar when somebody watches."""
     if not session.output.shows_progress:
         yield lambda count: None

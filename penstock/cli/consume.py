@@ -15,7 +15,7 @@ from ..storage.errors import Corrupt
 from ..storage.record import Record
 from . import exits
 from .formats import FORMATS, Format, writer
-from .options import Session, with_session
+from .options import Invocation, with_session
 from .output import binary_stdout, complain
 from .positions import POSITION, Position
 
@@ -63,7 +63,7 @@ class Wanted(Struct, frozen=True):
 @with_session
 def command(
     topic: str, form: Format | None, group: str | None, start: Position, partition: int | None, count: int | None,
-    follow: bool, commit: bool, delivery: Delivery, session: Session,
+    follow: bool, commit: bool, delivery: Delivery, session: Invocation,
 ) -> int:  # fmt: skip
     """Write records of TOPIC to standard output. Damaged ones are passed over and named: exit code 5.
 

@@ -8,7 +8,7 @@ import click
 
 from ..storage import units
 from .formats import json_fields, shown
-from .options import RATE, Session, group_option, with_session
+from .options import RATE, Invocation, group_option, with_session
 from .positions import local_time
 from .task import failures
 
@@ -32,7 +32,7 @@ IDS = click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
 @group_option
 @with_session
-def list_(topic: str, reason: str, partition: int | None, count: int, group: str, session: Session) -> None:
+def list_(topic: str, reason: str, partition: int | None, count: int, group: str, session: Invocation) -> None:
     """List the dead tasks of TOPIC."""
     with session.connect() as client:
         found = client.dead(topic, group, partition=partition, reason=reason, max_records=count)
@@ -54,7 +54,7 @@ def list_(topic: str, reason: str, partition: int | None, count: int, group: str
 @click.argument("id_", metavar="ID")
 @group_option
 @with_session
-def show(id_: str, group: str, session: Session) -> None:
+def show(id_: str, group: str, session: Invocation) -> None:
     """Show a dead task: its record, why it died, and what was tried."""
     with session.connect() as client:
         task = _find(client, id_, group)
@@ -81,7 +81,7 @@ def show(id_: str, group: str, session: Session) -> None:
 @group_option
 @with_session
 def redrive(
-    topic: str, ids: tuple[str, ...], all_: bool, reason: str, rate: float, group: str, session: Session
+    topic: str, ids: tuple[str, ...], all_: bool, reason: str, rate: float, group: str, session: Invocation
 ) -> None:
     """Have dead tasks of TOPIC tried again, from attempt 1: those named, those of a --reason, or --all."""
     _check_choice(ids, all_, reason)
@@ -99,7 +99,9 @@ def redrive(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @group_option
 @with_session
-def discard(topic: str, ids: tuple[str, ...], all_: bool, reason: str, yes: bool, group: str, session: Session) -> None:
+def discard(
+    topic: str, ids: tuple[str, ...], all_: bool, reason: str, yes: bool, group: str, session: Invocation
+) -> None:
     """Give dead tasks of TOPIC up: those named, those of a --reason, or --all."""
     _check_choice(ids, all_, reason)
     if not yes and not session.output.as_json:

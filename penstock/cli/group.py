@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..storage import units
-from .options import Session, with_session
+from .options import Invocation, with_session
 from .positions import POSITION
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def command() -> None:
 @command.command("list")
 @click.option("--topic", help="Only groups of this topic.")
 @with_session
-def list_(topic: str | None, session: Session) -> None:
+def list_(topic: str | None, session: Invocation) -> None:
     """List groups and how far they are behind."""
     with session.connect() as client:
         groups = client.groups(topic) if topic else client.groups()
@@ -42,7 +42,7 @@ def list_(topic: str | None, session: Session) -> None:
 @click.argument("topic")
 @click.argument("name")
 @with_session
-def show(topic: str, name: str, session: Session) -> None:
+def show(topic: str, name: str, session: Invocation) -> None:
     """Show group NAME of TOPIC: members, cursors, lag."""
     with session.connect() as client:
         group = client.group(topic, name)
@@ -70,7 +70,7 @@ def show(topic: str, name: str, session: Session) -> None:
 @click.option("--to", "position", type=POSITION, required=True, help="earliest, latest, an offset, or a time.")
 @click.option("--partition", "partitions", type=int, multiple=True, help="With an offset: only these; repeatable.")
 @with_session
-def reset(topic: str, name: str, position: Any, partitions: tuple[int, ...], session: Session) -> None:
+def reset(topic: str, name: str, position: Any, partitions: tuple[int, ...], session: Invocation) -> None:
     """Move the cursors of group NAME of TOPIC, which must have no members."""
     if partitions and not isinstance(position, int):
         raise click.UsageError("--partition goes with an offset")
@@ -90,7 +90,7 @@ def reset(topic: str, name: str, position: Any, partitions: tuple[int, ...], ses
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_session
-def delete(topic: str, name: str, yes: bool, session: Session) -> None:
+def delete(topic: str, name: str, yes: bool, session: Invocation) -> None:
     """Forget group NAME of TOPIC and its cursors; it must have no members."""
     with session.connect() as client:
         if not yes and not session.output.as_json:

@@ -34,7 +34,7 @@ class NoBroker(Error):
     retry = True
 
 
-class Session:
+class Invocation:
     """What a command works with."""
 
     def __init__(self, loaded: configuration.Loaded, output: Output) -> None:
@@ -147,7 +147,7 @@ def with_session(function: F) -> F:
     @functools.wraps(function)
     def command(*args: Any, url: str | None, config_file: str | None, as_json: bool, **options: Any) -> Any:
         loaded = configuration.load({"url": url}, path=config_file)
-        return function(*args, session=Session(loaded, Output(as_json=as_json)), **options)
+        return function(*args, session=Invocation(loaded, Output(as_json=as_json)), **options)
 
     return _URL(_CONFIG(_JSON(command)))  # type: ignore[return-value]
 

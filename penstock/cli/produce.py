@@ -13,7 +13,7 @@ import click
 
 from ..storage import units
 from .formats import FORMATS, Entry, Format, entries
-from .options import ASSIGNMENT, Session, with_session
+from .options import ASSIGNMENT, Invocation, with_session
 
 if TYPE_CHECKING:
     from ..clients import Producer
@@ -33,7 +33,7 @@ CHUNK_BYTES = 1 << 20
 @with_session
 def command(
     topic: str, files: tuple[BinaryIO, ...], form: Format, key: str | None, key_separator: str | None,
-    headers: tuple[tuple[str, str], ...], partition: int | None, session: Session,
+    headers: tuple[tuple[str, str], ...], partition: int | None, session: Invocation,
 ) -> None:  # fmt: skip
     """Write records to TOPIC, from FILES or standard input; done when all are committed.
 
@@ -117,7 +117,7 @@ def _name(source: BinaryIO) -> str:
 
 
 @contextmanager
-def _progress(session: Session, files: Iterable[BinaryIO]) -> Iterator[Any]:
+def _progress(session: Invocation, files: Iterable[BinaryIO]) -> Iterator[Any]:
     """A function to call with bytes read: moves a bar when somebody watches files being sent."""
     sizes = [os.fstat(file.fileno()).st_size for file in files]
     if not session.output.shows_progress or not sizes:

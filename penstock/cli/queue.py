@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..storage import units
-from .options import ASSIGNMENT, DURATION, Session, group_option, with_session
+from .options import ASSIGNMENT, DURATION, Invocation, group_option, with_session
 from .positions import MOMENT, local_time
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def command() -> None:
 @command.command("list")
 @click.option("--topic", help="Only queues of this topic.")
 @with_session
-def list_(topic: str | None, session: Session) -> None:
+def list_(topic: str | None, session: Invocation) -> None:
     """List queues and what they hold."""
     with session.connect() as client:
         queues = sorted(client.queues(topic), key=lambda queue: (queue.topic, queue.name))
@@ -46,7 +46,7 @@ def list_(topic: str | None, session: Session) -> None:
 @click.argument("topic")
 @group_option
 @with_session
-def stats(topic: str, group: str, session: Session) -> None:
+def stats(topic: str, group: str, session: Invocation) -> None:
     """Show what the queue of TOPIC holds: depth, in flight, delayed, waiting, dead, age of the oldest."""
     with session.connect() as client:
         queue = client.queue(topic, group)
@@ -67,7 +67,7 @@ def stats(topic: str, group: str, session: Session) -> None:
 @click.argument("settings", nargs=-1, type=ASSIGNMENT, metavar="[NAME=VALUE]...")
 @group_option
 @with_session
-def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session: Session) -> None:
+def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session: Invocation) -> None:
     """Create the queue of TOPIC, or change its settings.
 
     \b
@@ -93,7 +93,7 @@ def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session:
 @click.option("--until", type=MOMENT, help="Until a time like 2026-01-31T12:00.")
 @group_option
 @with_session
-def pause(topic: str, duration: float | None, until: datetime | None, group: str, session: Session) -> None:
+def pause(topic: str, duration: float | None, until: datetime | None, group: str, session: Invocation) -> None:
     """Have workers of TOPIC get nothing, until a time or until resumed. What is leased may be finished."""
     if duration is not None and until is not None:
         raise click.UsageError("--for and --until say the same: give one of them")
@@ -109,7 +109,7 @@ def pause(topic: str, duration: float | None, until: datetime | None, group: str
 @click.argument("topic")
 @group_option
 @with_session
-def resume(topic: str, group: str, session: Session) -> None:
+def resume(topic: str, group: str, session: Invocation) -> None:
     """End a pause."""
     with session.connect() as client:
         client.resume_queue(topic, group)
@@ -121,7 +121,7 @@ def resume(topic: str, group: str, session: Session) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @group_option
 @with_session
-def delete(topic: str, yes: bool, group: str, session: Session) -> None:
+def delete(topic: str, yes: bool, group: str, session: Invocation) -> None:
     """Forget the queue of TOPIC: leases, attempts, dead tasks. The topic's records stay."""
     with session.connect() as client:
         if not yes and not session.output.as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .formats import json_bytes, shown
-from .options import ASSIGNMENT, Session, with_session
+from .options import ASSIGNMENT, Invocation, with_session
 from .positions import local_time
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def command() -> None:
 @with_session
 def set_(
     topic: str, name: str, spec: str, value: str, zone: str, key: str | None, headers: tuple[tuple[str, str], ...],
-    priority: int, session: Session,
+    priority: int, session: Invocation,
 ) -> None:  # fmt: skip
     """Append VALUE to TOPIC whenever SPEC says so, each time once. One of the same NAME is replaced.
 
@@ -51,7 +51,7 @@ def set_(
 @command.command("list")
 @click.argument("topic", required=False)
 @with_session
-def list_(topic: str | None, session: Session) -> None:
+def list_(topic: str | None, session: Invocation) -> None:
     """List the schedules of TOPIC, or of all."""
     with session.connect() as client:
         schedules = sorted(client.schedules(topic), key=lambda each: (each.topic, each.name))
@@ -73,7 +73,7 @@ def list_(topic: str | None, session: Session) -> None:
 @click.argument("topic")
 @click.argument("name")
 @with_session
-def delete(topic: str, name: str, session: Session) -> None:
+def delete(topic: str, name: str, session: Invocation) -> None:
     """Forget schedule NAME of TOPIC. What it has appended stays."""
     with session.connect() as client:
         client.delete_schedule(topic, name)

@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from .options import Session, with_session
+from .options import Invocation, with_session
 from .positions import MOMENT
-from .spark_runs import How, finish, following, on_spark, running
+from .spark_runs import RunOptions, finish, following, on_spark, running
 
 FORMATS = ("parquet", "delta", "iceberg")
 DIRECTORY = click.Path(file_okay=False)
@@ -44,8 +44,8 @@ def command() -> None:
 @following
 @with_session
 def archive(
-    topics: tuple[str, ...], target: str, form: Any, cursor: str | None, checkpoint: str | None, how: How, session:
-    Session
+    topics: tuple[str, ...], target: str, form: Any, cursor: str | None, checkpoint: str | None, how: RunOptions,
+    session: Invocation,
 ) -> None:  # fmt: skip
     """Archive TOPICs by topic, date and hour (UTC), from their first records on, each record once.
 
@@ -72,7 +72,7 @@ def archive(
 @with_session
 def replay(
     target: str, archive: str | None, topic: str | None, start: datetime | None, end: datetime | None,
-    keep_partitions: bool, checkpoint: str, how: How, session: Session,
+    keep_partitions: bool, checkpoint: str, how: RunOptions, session: Invocation,
 ) -> None:  # fmt: skip
     """Append records to TARGET once more, with the keys, headers and times they had.
 
@@ -104,8 +104,8 @@ def replay(
 @following
 @with_session
 def rollup(
-    topic: str, target: str, window: str, slide: str | None, late: str, by: str, checkpoint: str, how: How,
-    session: Session,
+    topic: str, target: str, window: str, slide: str | None, late: str, by: str, checkpoint: str, how: RunOptions,
+    session: Invocation,
 ) -> None:  # fmt: skip
     """Append to TARGET how many records of TOPIC there were by key and window, once nothing more can come for it."""
     if topic == target:
@@ -129,7 +129,13 @@ def rollup(
 @following
 @with_session
 def dead_letters(
-    topic: str, group: str | None, window: str, target: str | None, checkpoint: str | None, how: How, session: Session
+    topic: str,
+    group: str | None,
+    window: str,
+    target: str | None,
+    checkpoint: str | None,
+    how: RunOptions,
+    session: Invocation,
 ) -> None:
     """Count what died in the dead topic TOPIC, or in a queue --group of TOPIC, by reason and window.
 
@@ -171,8 +177,8 @@ def dead_letters(
 @following
 @with_session
 def compact(
-    topic: str, directory: str | None, target: str | None, deletes: str | None, checkpoint: str | None, how: How,
-    session: Session,
+    topic: str, directory: str | None, target: str | None, deletes: str | None, checkpoint: str | None, how: RunOptions,
+    session: Invocation,
 ) -> None:  # fmt: skip
     """Keep the latest record of each key of TOPIC --to a directory, or append it --into a topic."""
     if (directory is None) == (target is None) or (target is not None and checkpoint is None):

@@ -24,7 +24,7 @@ import msgspec
 from ..spark.errors import PipelineFailed
 from ..storage import units
 from ..storage.errors import Error
-from .options import ASSIGNMENT, DURATION, Session
+from .options import ASSIGNMENT, DURATION, Invocation
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -40,7 +40,7 @@ CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 @dataclass(frozen=True)
-class How:
+class RunOptions:
     """How a command runs Spark."""
 
     master: str
@@ -54,7 +54,7 @@ def on_spark(function: F) -> F:
 
     @functools.wraps(function)
     def command(*args: Any, master: str, conf: tuple[tuple[str, str], ...], **options: Any) -> Any:
-        return function(*args, how=How(master, dict(conf)), **options)
+        return function(*args, how=RunOptions(master, dict(conf)), **options)
 
     master = click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
     conf = click.option("--conf", type=ASSIGNMENT, multiple=True, help="Any setting of Spark; repeatable.")
@@ -65,8 +65,8 @@ def following(function: F) -> F:
     """Give a command that follows topics --every and --max-records as well."""
 
     @functools.wraps(function)
-    def command(*args: Any, how: How, every_s: float | None, most: int | None, **options: Any) -> Any:
-        return function(*args, how=How(how.master, how.settings, every_s, most), **options)
+    def command(*args: Any, how: RunOptions, every_s: float | None, most: int | None, **options: Any) -> Any:
+        return function(*args, how=RunOptions(how.master, how.settings, every_s, most), **options)
 
     every = click.option(
         "--every", "every_s", type=DURATION, help="Go on until ^C, a batch each so often.  [default: to the end, once]"
@@ -78,7 +78,7 @@ def following(function: F) -> F:
 class Running:
     """A session of Spark for one command."""
 
-    def __init__(self, session: Session, spark: Any, how: How, show: Callable[[Progress], None]) -> None:
+    def __init__(self, session: Invocation, spark: Any, how: RunOptions, show: Callable[[Progress], None]) -> None:
         self.spark = spark
         self.url = session.url
         self.show = show
@@ -116,7 +116,7 @@ class Running:
 
 
 @contextmanager
-def running(session: Session, topics: Sequence[str], how: How, verb: str) -> Iterator[Running]:
+def running(session: Invocation, topics: Sequence[str], how: RunOptions, verb: str) -> Iterator[Running]:
     """Spark, once broker and topics are known to be there. Raises NoBroker, UnknownTopic, MissingJava, and others."""
     from ..spark import java
     from ..spark import session as spark_session
@@ -144,7 +144,7 @@ def running(session: Session, topics: Sequence[str], how: How, verb: str) -> Ite
 
 
 @contextmanager
-def aside(session: Session) -> Iterator[None]:
+def aside(session: Invocation) -> Iterator[None]:
     """Have processes that are started in here write to a file instead of our standard error."""
     descriptor, path = tempfile.mkstemp(prefix="penstock-spark-", suffix=".log")
     ours = os.dup(2)
@@ -171,7 +171,7 @@ def _update(status: Status, verb: str, progress: Progress) -> None:
     status.update(sentence(verb, progress))
 
 
-def _tell(session: Session, progress: Progress) -> None:
+def _tell(session: Invocation, progress: Progress) -> None:
     """To programs, each batch."""
     if session.output.as_json:
         session.output.json({"event": "progress", **as_json(progress)})
@@ -189,6 +189,6 @@ def as_json(progress: Progress) -> dict[str, Any]:
     return msgspec.to_builtins(progress, str_keys=True)
 
 
-def finish(session: Session, verb: str, progress: Progress, where: str) -> None:
+def finish(session: Invocation, verb: str, progress: Progress, where: str) -> None:
     """Say how it ended."""
     session.output.say(verb, f"{sentence(verb, progress)}, {where}", **as_json(progress))

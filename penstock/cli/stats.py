@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..storage.errors import Error
-from .options import DURATION, Session, with_session
+from .options import DURATION, Invocation, with_session
 
 
 class UnknownCounter(Error):
@@ -21,7 +21,7 @@ class UnknownCounter(Error):
 @click.option("--every", type=DURATION, metavar="TIME", help="Repeat, with the change per second beside each number.")
 @click.argument("prefix", default="")
 @with_session
-def command(prefix: str, every: float | None, session: Session) -> None:
+def command(prefix: str, every: float | None, session: Invocation) -> None:
     """Show the broker's counters, or those whose name starts with PREFIX."""
     with session.connect() as client:
         before: dict[str, Any] = {}
@@ -43,7 +43,7 @@ def _chosen(counters: dict[str, Any], prefix: str) -> dict[str, Any]:
     return values
 
 
-def _show(session: Session, values: dict[str, Any], before: dict[str, Any], every: float | None) -> None:
+def _show(session: Invocation, values: dict[str, Any], before: dict[str, Any], every: float | None) -> None:
     if session.output.as_json:
         session.output.json(values)
         return

@@ -11,7 +11,7 @@ import click
 
 from ..storage import units
 from .formats import json_bytes, json_fields, shown
-from .options import ASSIGNMENT, DURATION, Session, group_option, with_session
+from .options import ASSIGNMENT, DURATION, Invocation, group_option, with_session
 from .positions import MOMENT, local_time
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def command() -> None:
 @with_session
 def enqueue(
     topic: str, values: tuple[str, ...], key: str | None, headers: tuple[tuple[str, str], ...], delay_s: float | None,
-    moment: datetime | None, priority: int, dedup: str | None, session: Session,
+    moment: datetime | None, priority: int, dedup: str | None, session: Invocation,
 ) -> None:  # fmt: skip
     """Put a task into the queue of TOPIC for each VALUE, or for each line of standard input; writes their ids."""
     from ..clients.task_ids import task_id
@@ -69,7 +69,7 @@ def enqueue(
 @click.option("--wait", "wait_s", type=DURATION, default="0s", show_default=True, help="For the first to come.")
 @group_option
 @with_session
-def lease(topic: str, count: int, lease_s: float | None, wait_s: float, group: str, session: Session) -> None:
+def lease(topic: str, count: int, lease_s: float | None, wait_s: float, group: str, session: Invocation) -> None:
     """Lease tasks of TOPIC; nobody extends the lease. Writes ID@TOKEN, attempt and value of each."""
     from ..clients.by_hand import ByHand
 
@@ -93,7 +93,7 @@ LEASED = click.argument("names", nargs=-1, required=True, metavar="ID@TOKEN...")
 @click.option("--result", help="For whoever asks for the task.")
 @group_option
 @with_session
-def ack(names: tuple[str, ...], result: str | None, group: str, session: Session) -> None:
+def ack(names: tuple[str, ...], result: str | None, group: str, session: Invocation) -> None:
     """Say that leased tasks are done."""
     _settle(session, group, names, "ack", result=None if result is None else result.encode())
 
@@ -104,7 +104,7 @@ def ack(names: tuple[str, ...], result: str | None, group: str, session: Session
 @click.option("--reason", default="", help="For their history.")
 @group_option
 @with_session
-def nack(names: tuple[str, ...], delay_s: float | None, reason: str, group: str, session: Session) -> None:
+def nack(names: tuple[str, ...], delay_s: float | None, reason: str, group: str, session: Invocation) -> None:
     """Say that leased tasks failed: they are tried again, or dead when this was the last attempt."""
     _settle(session, group, names, "nack", delay=delay_s, reason=reason)
 
@@ -114,7 +114,7 @@ def nack(names: tuple[str, ...], delay_s: float | None, reason: str, group: str,
 @click.option("--reason", default="", help="For their history.")
 @group_option
 @with_session
-def reject(names: tuple[str, ...], reason: str, group: str, session: Session) -> None:
+def reject(names: tuple[str, ...], reason: str, group: str, session: Invocation) -> None:
     """Say that leased tasks failed for good: they are dead."""
     _settle(session, group, names, "reject", reason=reason)
 
@@ -123,12 +123,12 @@ def reject(names: tuple[str, ...], reason: str, group: str, session: Session) ->
 @LEASED
 @group_option
 @with_session
-def release(names: tuple[str, ...], group: str, session: Session) -> None:
+def release(names: tuple[str, ...], group: str, session: Invocation) -> None:
     """Give leased tasks back: somebody else may have them at once, and the attempt does not count."""
     _settle(session, group, names, "release")
 
 
-def _settle(session: Session, group: str, names: Sequence[str], verb: str, **how: Any) -> None:
+def _settle(session: Invocation, group: str, names: Sequence[str], verb: str, **how: Any) -> None:
     from ..clients.by_hand import ByHand
     from ..transport.queue_messages import Verb
 
@@ -146,7 +146,7 @@ def _settle(session: Session, group: str, names: Sequence[str], verb: str, **how
 @click.option("--wait", "wait_s", type=DURATION, help="Until it is completed, dead or cancelled, at most so long.")
 @group_option
 @with_session
-def status(id_: str, wait_s: float | None, group: str, session: Session) -> None:
+def status(id_: str, wait_s: float | None, group: str, session: Invocation) -> None:
     """Show what became of a task."""
     with session.connect() as client:
         info = client.wait_task(id_, group=group, timeout=wait_s) if wait_s else client.task(id_, group=group)
@@ -157,7 +157,7 @@ def status(id_: str, wait_s: float | None, group: str, session: Session) -> None
 @click.argument("id_", metavar="ID")
 @group_option
 @with_session
-def why(id_: str, group: str, session: Session) -> None:
+def why(id_: str, group: str, session: Invocation) -> None:
     """Say in a sentence what holds a task back, or what became of it."""
     with session.connect() as client:
         sentence = client.why(id_, group=group)
@@ -168,14 +168,14 @@ def why(id_: str, group: str, session: Session) -> None:
 @click.argument("id_", metavar="ID")
 @group_option
 @with_session
-def cancel(id_: str, group: str, session: Session) -> None:
+def cancel(id_: str, group: str, session: Invocation) -> None:
     """Have nobody work on a task any more; a worker that has it is told, and may stop."""
     with session.connect() as client:
         info = client.cancel_task(id_, group=group)
     _show(session, info)
 
 
-def _show(session: Session, info: TaskInfo) -> None:
+def _show(session: Invocation, info: TaskInfo) -> None:
     if session.output.as_json:
         session.output.json(_as_json(info))
         return
@@ -191,7 +191,7 @@ def _show(session: Session, info: TaskInfo) -> None:
         failures(session, info.history)
 
 
-def failures(session: Session, history: Sequence[Failure]) -> None:
+def failures(session: Invocation, history: Sequence[Failure]) -> None:
     """The attempts that failed, for people."""
     rows = [(local_time(each.time), each.worker, each.reason) for each in history]
     session.output.table(["failed at", "worker", "reason"], rows, empty="no failed attempt is remembered")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..storage import units
-from .options import DURATION, SIZE, Session, with_session
+from .options import DURATION, SIZE, Invocation, with_session
 
 if TYPE_CHECKING:
     from ..clients import Topic
@@ -56,7 +56,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @click.option("--if-missing", is_flag=True, help="An existing topic of this name is no error.")
 @_settings
 @with_session
-def create(name: str, partitions: int, if_missing: bool, session: Session, **options: Any) -> None:
+def create(name: str, partitions: int, if_missing: bool, session: Invocation, **options: Any) -> None:
     """Create topic NAME."""
     from ..broker.errors import TopicExists
 
@@ -76,7 +76,7 @@ def create(name: str, partitions: int, if_missing: bool, session: Session, **opt
 
 @command.command("list")
 @with_session
-def list_(session: Session) -> None:
+def list_(session: Invocation) -> None:
     """List topics."""
     with session.connect() as client:
         topics = sorted(client.topics(), key=lambda topic: topic.name)
@@ -97,7 +97,7 @@ def list_(session: Session) -> None:
 @command.command
 @click.argument("name")
 @with_session
-def show(name: str, session: Session) -> None:
+def show(name: str, session: Invocation) -> None:
     """Show topic NAME: its settings and partitions."""
     with session.connect() as client:
         topic = client.topic(name)
@@ -123,7 +123,7 @@ def show(name: str, session: Session) -> None:
 @click.option("--partitions", type=click.IntRange(1), help="Grow to so many; keys then go to other partitions.")
 @_settings
 @with_session
-def alter(name: str, partitions: int | None, session: Session, **options: Any) -> None:
+def alter(name: str, partitions: int | None, session: Invocation, **options: Any) -> None:
     """Change settings of topic NAME, or add partitions."""
     given = _given(options)
     if not given and partitions is None:
@@ -138,7 +138,7 @@ def alter(name: str, partitions: int | None, session: Session, **options: Any) -
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_session
-def delete(name: str, yes: bool, session: Session) -> None:
+def delete(name: str, yes: bool, session: Invocation) -> None:
     """Delete topic NAME with all its records and groups."""
     with session.connect() as client:
         topic = client.topic(name)

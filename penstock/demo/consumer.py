@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..clients import connect
 from .report import Seen, save
-from .roles import Conductor, Done, Go
+from .roles import Conductor, Go, RoleDone
 from .tally import Tally
 
 MOST = 8192
@@ -28,7 +28,7 @@ def consume(conductor: Conductor) -> None:
     tally = Tally()
     seconds = _read(conductor, order, tally)
     save(Seen(tally.totals, tally.trace), Path(order.report))
-    conductor.say(Done(len(tally), seconds))
+    conductor.say(RoleDone(len(tally), seconds))
 
 
 def _read(conductor: Conductor, order: Go, tally: Tally) -> float:

@@ -21,7 +21,7 @@ import msgspec
 from ..spark import jvm
 from ..spark.local_session import session
 from .flights import CARRIER, COLUMNS
-from .roles import Conductor, Done, Go, Progress
+from .roles import Conductor, Go, Progress, RoleDone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,7 +72,7 @@ def drive(conductor: Conductor) -> None:
         except Exception as error:
             raise explained(error) from error
         Path(order.report).write_bytes(msgspec.msgpack.encode(driven))
-        conductor.say(Done(order.flights, 0.0))
+        conductor.say(RoleDone(order.flights, 0.0))
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def _complaints_in(file: Path) -> Iterator[None]:
 def _drive(spark: SparkSession, conductor: Conductor, order: Go, workspace: Path) -> Driven:
     from ..spark.pipelines.archive import archive
 
-    reading = Reading(spark, order, workspace / CHECKPOINT)
+    reading = QueryRun(spark, order, workspace / CHECKPOINT)
     try:
         while not (reading.stopped_at and conductor.should_stop()):
             conductor.progress(reading.look())
@@ -128,7 +128,7 @@ def delays(spark: SparkSession, order: Go) -> DataFrame:
     return spark.sql(SUMS)
 
 
-class Reading:
+class QueryRun:
     """The query, and how far it is."""
 
     def __init__(self, spark: SparkSession, order: Go, checkpoint: Path) -> None:

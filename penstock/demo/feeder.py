@@ -14,7 +14,7 @@ from itertools import groupby, islice
 
 from ..clients import connect
 from .flights import COLUMNS, Flights
-from .roles import Conductor, Done, Progress
+from .roles import Conductor, Progress, RoleDone
 
 FLIGHTS_PER_S = 56_000
 """The year takes six seconds."""
@@ -45,7 +45,7 @@ def feed(flights: Flights, conductor: Conductor) -> None:
             sent += len(lines)
             conductor.progress(sent)
         producer.send(CLOSING)
-        conductor.say(Done(sent, time.perf_counter() - started))
+        conductor.say(RoleDone(sent, time.perf_counter() - started))
 
 
 def days(flights: Flights) -> Iterator[tuple[list[bytes], list[bytes]]]:

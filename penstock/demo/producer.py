@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..clients import connect
 from .flights import Flights
-from .roles import Conductor, Done
+from .roles import Conductor, RoleDone
 
 CHUNK = 4096
 """Records between two words about progress."""
@@ -21,7 +21,7 @@ def produce(flights: Flights, conductor: Conductor) -> None:
     with connect(order.url) as client, client.producer(order.topic) as producer:
         started = time.perf_counter()
         producer.send_many(_watched(conductor, flights.lines), keys=flights.carriers)
-        conductor.say(Done(len(flights), time.perf_counter() - started))
+        conductor.say(RoleDone(len(flights), time.perf_counter() - started))
 
 
 def _watched(conductor: Conductor, lines: list[bytes]) -> Iterator[bytes]:

@@ -46,7 +46,7 @@ class Story(Struct, frozen=True):
     seconds: float
 
 
-class Queue:
+class QueueRoles:
     """The processes of the queue part. Making it forks them: before any thread, socket or ZeroMQ context."""
 
     def __init__(self, flights: Flights, reports: Path, siblings: Sequence[Role]) -> None:

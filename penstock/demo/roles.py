@@ -64,7 +64,7 @@ class Progress(Struct, tag=True, frozen=True):
     records: int
 
 
-class Done(Struct, tag=True, frozen=True):
+class RoleDone(Struct, tag=True, frozen=True):
     """All done, in `seconds` from the first record to the last."""
 
     records: int
@@ -78,7 +78,7 @@ class Failed(Struct, tag=True, frozen=True):
     message: str
 
 
-Event = Ready | Progress | Done | Failed
+Event = Ready | Progress | RoleDone | Failed
 _ORDERS = msgspec.json.Decoder(Go | Stop)
 _EVENTS = msgspec.json.Decoder(Event)
 
@@ -201,7 +201,7 @@ class Role:
                 pass
             case Progress(records):
                 self.records = records
-            case Done(records, seconds):
+            case RoleDone(records, seconds):
                 self.records, self.seconds, self.done = records, seconds, True
             case Failed(code, message):
                 raise Error.by_code.get(code, DemoError)(f"{self.name}: {message}")

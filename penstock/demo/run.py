@@ -23,8 +23,8 @@ from .expected import Expected, expected
 from .hours import Delays, Hour, delays
 from .late import Late, late
 from .live import Live, LiveStory
-from .queue import Queue, Story
-from .stream import Measured, Stream
+from .queue import QueueRoles, Story
+from .stream import Measured, StreamRoles
 
 TOPIC = "flights"
 TASKS = "late-flights"
@@ -63,9 +63,9 @@ def run(display: Display, *, data: Path | None = None, most: int | None = None, 
         broker = Broker(data or scratch / "data")
         stack.callback(broker.close)
         parsed = flights.parse(content, most=most)
-        stream = Stream(parsed, scratch)
+        stream = StreamRoles(parsed, scratch)
         stack.callback(stream.close)
-        queue = Queue(parsed, scratch, stream.roles)
+        queue = QueueRoles(parsed, scratch, stream.roles)
         stack.callback(queue.close)
         streaming = Live(parsed, scratch, [*stream.roles, *queue.workers]) if spark else None
         if streaming:
@@ -89,7 +89,7 @@ def run(display: Display, *, data: Path | None = None, most: int | None = None, 
     return Outcome(stream.flights, topic, str(data or ""), wanted, stream.measured, story, told, found)
 
 
-def _work(client: Client, broker: Broker, queue: Queue, wanted: Late, display: Display) -> tuple[Story, list[str]]:
+def _work(client: Client, broker: Broker, queue: QueueRoles, wanted: Late, display: Display) -> tuple[Story, list[str]]:
     """The queue part: what happened, and what differs."""
     topic = _free_name(client, TASKS)
     story = queue.run(client, broker, topic, display)

@@ -40,7 +40,7 @@ class Measured(Struct, frozen=True):
     seconds: float
 
 
-class Stream:
+class StreamRoles:
     """The processes of the stream part. Making it forks them: before any thread, socket or ZeroMQ context."""
 
     def __init__(self, flights: Flights, reports: Path) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from ..broker.errors import LeaseLost
 from ..clients import connect
 from .late import failures, minutes_late
-from .roles import Conductor, Done
+from .roles import Conductor, RoleDone
 from .tally import fingerprint
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def work(conductor: Conductor) -> None:
                 _work_off(worker, tasks, worked)
                 conductor.progress(worked.completed)
     Path(order.report).write_bytes(msgspec.msgpack.encode(worked))
-    conductor.say(Done(worked.completed, 0.0))
+    conductor.say(RoleDone(worked.completed, 0.0))
 
 
 def _work_off(worker: Worker, tasks: Sequence[Task], worked: Worked) -> None:

@@ -55,7 +55,7 @@ WRITTEN = pa.schema(
 """Rows that go back to the driver: `DataFile`."""
 
 
-class Place(NamedTuple):
+class FileKey(NamedTuple):
     """What the records of a file have in common."""
 
     topic: str
@@ -70,7 +70,7 @@ class Files:
         self._staging = staging
         self._schema = schema
         self._compression = compression
-        self._open: OrderedDict[Place, _File] = OrderedDict()
+        self._open: OrderedDict[FileKey, _File] = OrderedDict()
 
     def add(self, batch: pa.RecordBatch) -> Iterator[DataFile]:
         """Write a batch. Yields files that had to be closed."""
@@ -92,7 +92,7 @@ class Files:
 class _File:
     """One file being written: records of one place, in the order of their offsets."""
 
-    def __init__(self, staging: str, place: Place, schema: pa.Schema, compression: str) -> None:
+    def __init__(self, staging: str, place: FileKey, schema: pa.Schema, compression: str) -> None:
         self._place = place
         self._staged = f"{uuid.uuid4().hex}.inprogress"
         self._path = os.path.join(staging, self._staged)
@@ -139,7 +139,7 @@ class _File:
         )
 
 
-def pieces(batch: pa.RecordBatch) -> Iterator[tuple[Place, pa.RecordBatch]]:
+def pieces(batch: pa.RecordBatch) -> Iterator[tuple[FileKey, pa.RecordBatch]]:
     """A batch by place, each in its order."""
     if not batch.num_rows:
         return
@@ -152,7 +152,7 @@ def pieces(batch: pa.RecordBatch) -> Iterator[tuple[Place, pa.RecordBatch]]:
         sorts = tuple(column[order] for column in sorts)
     for start, end in _stretches(sorts):
         hour, partition, topic = (int(column[start]) for column in sorts)
-        yield Place(topics.dictionary[topic].as_py(), partition, hour), batch.slice(start, end - start)
+        yield FileKey(topics.dictionary[topic].as_py(), partition, hour), batch.slice(start, end - start)
 
 
 def _is_constant(column: np.ndarray) -> bool:

@@ -19,7 +19,7 @@ from ..schema import TYPES
 from . import durable
 from .archive import KIND
 from .archive_files import SCHEMA
-from .chunks import Span
+from .chunks import Chunk
 from .identity import OWN, PIPELINE, Identity, listed
 from .layout import place_of
 from .tables import TableFormat, open_table
@@ -41,7 +41,7 @@ class Archived:
         self._topic = _chosen(self._whose, topic)
         self.topics = {self._topic: self._whose.topics[self._topic]}
 
-    def spans(self, start: datetime | None, end: datetime | None) -> list[Span]:
+    def spans(self, start: datetime | None, end: datetime | None) -> list[Chunk]:
         """What has a time between two, in each partition."""
         from pyspark.sql import functions as F
 
@@ -50,9 +50,9 @@ class Archived:
             return []
         found = self._frame(paths, start, end).groupBy("partition")
         counted = found.agg(F.min("offset"), F.max("offset") + 1, F.count(F.lit(1))).sort("partition")
-        return [Span(self._topic, *row) for row in counted.collect()]
+        return [Chunk(self._topic, *row) for row in counted.collect()]
 
-    def read(self, spans: list[Span], start: datetime | None, end: datetime | None) -> DataFrame:
+    def read(self, spans: list[Chunk], start: datetime | None, end: datetime | None) -> DataFrame:
         """Those records, each partition by itself and in order."""
         from pyspark.sql import functions as F
 
@@ -98,7 +98,7 @@ def _chosen(archive: Identity, topic: str | None) -> str:
     return topic
 
 
-def _overlaps(path: Path, spans: list[Span]) -> bool:
+def _overlaps(path: Path, spans: list[Chunk]) -> bool:
     place = place_of(path.name)
     if place is None:
         return True

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from ...broker.errors import UnknownPartition
 from . import durable, identity
 from .archived import Archived
-from .chunks import Span, portion, portions_of
+from .chunks import Chunk, portion, portions_of
 from .failures import one_sentence
 from .progress import OnProgress, Progress, ignore
 from .ranged import Ranged
@@ -48,11 +48,11 @@ class Recorded(Protocol):
         """What was recorded: names and ids."""
         ...
 
-    def spans(self, start: datetime | None, end: datetime | None) -> list[Span]:
+    def spans(self, start: datetime | None, end: datetime | None) -> list[Chunk]:
         """What there is between two times."""
         ...
 
-    def read(self, spans: list[Span], start: datetime | None, end: datetime | None) -> DataFrame:
+    def read(self, spans: list[Chunk], start: datetime | None, end: datetime | None) -> DataFrame:
         """Those records; those of one partition in one task, in their order."""
         ...
 
@@ -60,7 +60,7 @@ class Recorded(Protocol):
 class Plan(Struct, frozen=True):
     """What a replay does, from its first run on."""
 
-    spans: list[Span]
+    spans: list[Chunk]
     portions: int
     start: datetime | None
     end: datetime | None
@@ -157,10 +157,10 @@ class Replaying:
                 on_progress(progress)
         return progress
 
-    def _portion(self, number: int) -> list[Span]:
+    def _portion(self, number: int) -> list[Chunk]:
         return portion(self._plan.spans, number, self._plan.portions)
 
-    def _append(self, number: int, spans: list[Span], progress: Progress) -> Progress:
+    def _append(self, number: int, spans: list[Chunk], progress: Progress) -> Progress:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 

@@ -7,7 +7,7 @@ import select
 from pathlib import Path
 
 import pytest
-from penstock.broker.cold_reads import Job, Warmer
+from penstock.broker.cold_reads import ColdRead, Warmer
 from penstock.broker.engine import COLD
 from penstock.broker.port import SocketPort
 from penstock.storage.batch import Kind, encode, of_kind
@@ -88,7 +88,7 @@ def test_a_place_is_warmed_once_however_often_it_is_asked_for(tmp_path: Path):
     log = log_of(tmp_path, 1)
     warmer = Warmer()
     for _ in range(5):
-        warmer.warm(Job("t", log.path, 1, log.committed, 100))
+        warmer.warm(ColdRead("t", log.path, 1, log.committed, 100))
     assert select.select([warmer.fd], [], [], 10.0)[0]
     assert warmer.done() == ["t"]
     warmer.close()
@@ -97,7 +97,7 @@ def test_a_place_is_warmed_once_however_often_it_is_asked_for(tmp_path: Path):
 
 def test_a_place_that_is_gone_is_left_to_the_loop(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     warmer = Warmer()
-    warmer.warm(Job("t", f"{tmp_path}/nowhere", 1, 1, 100))
+    warmer.warm(ColdRead("t", f"{tmp_path}/nowhere", 1, 1, 100))
     assert select.select([warmer.fd], [], [], 10.0)[0]
     assert warmer.done() == ["t"]
     assert "nowhere" in capfd.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 from penstock.clients import Client
 from penstock.spark.errors import DataLoss
 from penstock.spark.micro_batches import MicroBatches
-from penstock.spark.offsets import NEW, Offsets
+from penstock.spark.offsets import NEW, SourceOffsets
 from penstock.spark.source_options import SourceOptions
 from support.micro_batches import client, ends, fill, kept, read, stream
 
@@ -59,7 +59,7 @@ def test_a_pattern_that_matches_nothing_yet_waits(client):
     assert read(run.plan(start, end)) == {"a-1-0": (0, 2)}
 
 
-def remade(client: Client) -> Offsets:
+def remade(client: Client) -> SourceOffsets:
     """Where a query stood on a topic that was made again since."""
     client.create_topic("t")
     fill(client, 3)

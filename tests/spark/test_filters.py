@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("pyspark", reason="filters are Spark's")
 
 from penstock.spark.filters import EVER, Filters, Moments
-from penstock.spark.offsets import Place, Position
-from penstock.spark.planning import Span
+from penstock.spark.offsets import PartitionKey, Position
+from penstock.spark.planning import PlannedSpan
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,
@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-SPANS = [Span(Place(topic, number), "x", Position(10, 2), 20) for topic in "ab" for number in range(3)]
+SPANS = [PlannedSpan(PartitionKey(topic, number), "x", Position(10, 2), 20) for topic in "ab" for number in range(3)]
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 NOON_US = 1_704_110_400_000_000
 

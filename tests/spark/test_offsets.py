@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from penstock.spark.errors import InvalidOffsets
-from penstock.spark.offsets import NEW, Offsets, Place, Position, Positions, decode, encode
+from penstock.spark.offsets import NEW, PartitionKey, Position, Positions, SourceOffsets, decode, encode
 
 POSITIONS = st.dictionaries(
     st.integers(0, 1023), st.builds(Position, st.integers(0, 1 << 60), st.integers(-1, 1 << 40)), max_size=4
@@ -16,21 +16,21 @@ POSITIONS = st.dictionaries(
 TOPICS = st.dictionaries(st.text(max_size=8), st.builds(Positions, st.just("00" * 16), POSITIONS), max_size=3)
 
 
-def stored(offsets: Offsets) -> str:
+def stored(offsets: SourceOffsets) -> str:
     """As Spark writes them down."""
     return json.dumps(encode(offsets))
 
 
 @given(TOPICS, TOPICS)
 def test_offsets_survive_a_checkpoint(topics, begins):
-    offsets = Offsets(topics, begins)
+    offsets = SourceOffsets(topics, begins)
     assert decode(json.loads(stored(offsets))) == offsets
     assert stored(decode(json.loads(stored(offsets)))) == stored(offsets)
 
 
 def test_the_text_is_a_promise_to_checkpoints():
     positions = Positions("ab" * 16, {10: Position(5, 2), 9: Position(7)})
-    offsets = Offsets({"b": positions, "a": Positions("cd" * 16, {0: Position(0, 0)})}, {"b": positions})
+    offsets = SourceOffsets({"b": positions, "a": Positions("cd" * 16, {0: Position(0, 0)})}, {"b": positions})
     assert stored(offsets) == (
         '{"v": 1, "topics": {"a": {"id": "' + "cd" * 16 + '", "p": {"0": [0, 0]}}, '
         '"b": {"id": "' + "ab" * 16 + '", "p": {"9": [7, -1], "10": [5, 2]}}}, '
@@ -39,8 +39,8 @@ def test_the_text_is_a_promise_to_checkpoints():
 
 
 def test_equal_offsets_have_equal_texts():
-    one = Offsets({"a": Positions("x", {0: Position(1), 1: Position(2)}), "b": Positions("y", {})})
-    other = Offsets({"b": Positions("y", {}), "a": Positions("x", {1: Position(2), 0: Position(1)})})
+    one = SourceOffsets({"a": Positions("x", {0: Position(1), 1: Position(2)}), "b": Positions("y", {})})
+    other = SourceOffsets({"b": Positions("y", {}), "a": Positions("x", {1: Position(2), 0: Position(1)})})
     assert stored(one) == stored(other)
 
 
@@ -68,8 +68,8 @@ def test_what_is_not_ours_is_refused(text, says):
 
 
 def test_a_micro_batch_begins_where_the_one_before_ended_unless_its_own_end_says_otherwise():
-    start = Offsets({"a": Positions("x", {0: Position(5, 1), 1: Position(6, 1)})})
-    end = Offsets(
+    start = SourceOffsets({"a": Positions("x", {0: Position(5, 1), 1: Position(6, 1)})})
+    end = SourceOffsets(
         {"a": Positions("x", {0: Position(9, 1), 1: Position(9, 1), 2: Position(3, 1)})},
         {"a": Positions("x", {1: Position(8), 2: Position(0)})},
     )
@@ -80,17 +80,19 @@ def test_a_micro_batch_begins_where_the_one_before_ended_unless_its_own_end_says
 
 
 def test_a_topic_that_was_made_again_does_not_go_on_where_its_namesake_ended():
-    start = Offsets({"a": Positions("x", {0: Position(5, 1)})})
-    end = Offsets({"a": Positions("y", {0: Position(9, 1)})}, {"a": Positions("y", {0: Position(2)})})
+    start = SourceOffsets({"a": Positions("x", {0: Position(5, 1)})})
+    end = SourceOffsets({"a": Positions("y", {0: Position(9, 1)})}, {"a": Positions("y", {0: Position(2)})})
     assert start.begin_of(end, "a", 0) == Position(2)
-    assert start.begin_of(Offsets({"a": Positions("y", {0: Position(9)})}), "a", 0) is None
+    assert start.begin_of(SourceOffsets({"a": Positions("y", {0: Position(9)})}), "a", 0) is None
 
 
 def test_places_come_in_order():
-    offsets = Offsets({"b": Positions("y", {0: Position(1)}), "a": Positions("x", {10: Position(2), 9: Position(3)})})
+    offsets = SourceOffsets(
+        {"b": Positions("y", {0: Position(1)}), "a": Positions("x", {10: Position(2), 9: Position(3)})}
+    )
     assert [(str(place), position.offset) for place, position in offsets.places()] == [
         ("a-9", 3),
         ("a-10", 2),
         ("b-0", 1),
     ]
-    assert next(offsets.places())[0] == Place("a", 9)
+    assert next(offsets.places())[0] == PartitionKey("a", 9)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from penstock.clients.descriptions import End
-from penstock.spark.offsets import NEW, Offsets, Place, Position, Positions
+from penstock.spark.offsets import NEW, PartitionKey, Position, Positions, SourceOffsets
 from penstock.spark.planning import (
     FEW_ROWS,
-    Span,
-    Topic,
+    PlannedSpan,
+    PlannedTopic,
     beginning,
     clipped,
     divide,
@@ -21,15 +21,15 @@ from penstock.spark.planning import (
     together,
 )
 
-A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)
+A0, A1, B0 = PartitionKey("a", 0), PartitionKey("a", 1), PartitionKey("b", 0)
 
 
-def topic(name: str, *ends: tuple[int, int], id: str = "x", term: int = 3) -> Topic:
-    return Topic(name, id, {number: End(first, end, term) for number, (first, end) in enumerate(ends)})
+def topic(name: str, *ends: tuple[int, int], id: str = "x", term: int = 3) -> PlannedTopic:
+    return PlannedTopic(name, id, {number: End(first, end, term) for number, (first, end) in enumerate(ends)})
 
 
-def at(*positions: tuple[int, int], name: str = "a", id: str = "x") -> Offsets:
-    return Offsets({name: Positions(id, {number: Position(*found) for number, found in enumerate(positions)})})
+def at(*positions: tuple[int, int], name: str = "a", id: str = "x") -> SourceOffsets:
+    return SourceOffsets({name: Positions(id, {number: Position(*found) for number, found in enumerate(positions)})})
 
 
 # -- where a query goes on ----------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_a_topic_that_is_gone_is_missed():
 
 
 def test_losses_come_in_order():
-    start = Offsets({name: Positions("x", {0: Position(5)}) for name in "cab"})
+    start = SourceOffsets({name: Positions("x", {0: Position(5)}) for name in "cab"})
     found = beginning(start, [topic("b", (6, 9)), topic("a", (7, 9))])
     assert [loss.split(" are")[0] for loss in found.losses] == [
         "topic c is gone: it was deleted",
@@ -125,11 +125,11 @@ def test_a_repeated_micro_batch_reads_what_it_read_whatever_happened_since():
 
 def test_partitions_without_anything_new_are_left_out():
     found, losses = spans(at((5, 1), (7, 2)), at((5, 1), (9, 2)), [topic("a", (0, 20), (0, 20))])
-    assert found == [Span(A1, "x", Position(7, 2), 9)]
+    assert found == [PlannedSpan(A1, "x", Position(7, 2), 9)]
     assert losses == []
 
 
-@pytest.mark.parametrize("now", [[], [topic("a", (0, 9), id="other")], [Topic("a", "x", {})]])
+@pytest.mark.parametrize("now", [[], [topic("a", (0, 9), id="other")], [PlannedTopic("a", "x", {})]])
 def test_records_of_a_deleted_topic_are_missed(now):
     found, losses = spans(at((5, 1)), at((9, 1)), now)
     assert found == []
@@ -138,15 +138,15 @@ def test_records_of_a_deleted_topic_are_missed(now):
 
 def test_what_retention_took_or_a_power_cut_is_missed_and_the_rest_is_read():
     found, losses = spans(at((5, 1), (0, 1)), at((9, 1), (9, 1)), [topic("a", (7, 9), (0, 6))])
-    assert found == [Span(A0, "x", Position(7), 9), Span(A1, "x", Position(0, 1), 6)]
+    assert found == [PlannedSpan(A0, "x", Position(7), 9), PlannedSpan(A1, "x", Position(0, 1), 6)]
     assert losses[0] == "records 5 to 6 of a-0 are gone: retention took them, the first one there is 7"
     assert losses[1].startswith("a-1 ends at offset 6, and the query has read up to 9")
 
 
 def test_a_span_of_which_nothing_is_left_is_empty():
     losses: list[str] = []
-    assert clipped(Span(A0, "x", Position(5), 9), End(20, 30, 1), losses).rows == 0
-    assert clipped(Span(A0, "x", Position(5), 9), End(0, 3, 1), losses).rows == 0
+    assert clipped(PlannedSpan(A0, "x", Position(5), 9), End(20, 30, 1), losses).rows == 0
+    assert clipped(PlannedSpan(A0, "x", Position(5), 9), End(0, 3, 1), losses).rows == 0
     assert len(losses) == 2
 
 
@@ -157,7 +157,9 @@ def test_places_come_in_order():
 # -- sharing --------------------------------------------------------------------------------------------------
 
 
-LAGS = st.dictionaries(st.builds(Place, st.sampled_from("abc"), st.integers(0, 3)), st.integers(0, 10_000), min_size=1)
+LAGS = st.dictionaries(
+    st.builds(PartitionKey, st.sampled_from("abc"), st.integers(0, 3)), st.integers(0, 10_000), min_size=1
+)
 
 
 @given(LAGS, st.integers(1, 20_000), st.integers(0, 1 << 40))
@@ -186,7 +188,7 @@ def test_partitions_take_turns_when_there_are_more_than_records():
 
 SPANS = st.lists(
     st.builds(
-        lambda number, begin, rows: Span(Place("a", number), "x", Position(begin, 7), begin + rows),
+        lambda number, begin, rows: PlannedSpan(PartitionKey("a", number), "x", Position(begin, 7), begin + rows),
         st.integers(0, 9),
         st.integers(0, 1 << 40),
         st.integers(1, 5_000),
@@ -205,7 +207,7 @@ def test_pieces_are_the_spans_and_keep_to_the_limits(whole, least, most_rows):
     assert [offset for piece in pieces for offset in (piece.begin.offset, piece.end)] == sorted_bounds(whole, pieces)
 
 
-def sorted_bounds(whole: list[Span], pieces: list[Span]) -> list[int]:
+def sorted_bounds(whole: list[PlannedSpan], pieces: list[PlannedSpan]) -> list[int]:
     """Each piece goes on where the last one of its span ended."""
     found: list[int] = []
     left = iter(pieces)
@@ -221,24 +223,24 @@ def sorted_bounds(whole: list[Span], pieces: list[Span]) -> list[int]:
 
 
 def test_without_options_a_partition_is_one_task():
-    whole = [Span(A0, "x", Position(5, 2), 100_000), Span(A1, "x", Position(0, 1), 1)]
+    whole = [PlannedSpan(A0, "x", Position(5, 2), 100_000), PlannedSpan(A1, "x", Position(0, 1), 1)]
     assert divide(whole, None, None) == whole
     assert divide([], 8, None) == []
 
 
 def test_longer_spans_get_more_pieces_as_even_as_can_be():
-    pieces = divide([Span(A0, "x", Position(0, 2), 900), Span(A1, "x", Position(0, 1), 100)], 10, None)
+    pieces = divide([PlannedSpan(A0, "x", Position(0, 2), 900), PlannedSpan(A1, "x", Position(0, 1), 100)], 10, None)
     assert [piece.rows for piece in pieces] == [100] * 10
 
 
 def test_only_the_first_piece_knows_the_term_before_it():
-    first, second = divide([Span(A0, "x", Position(4, 2), 10)], 2, None)
-    assert first == Span(A0, "x", Position(4, 2), 7)
-    assert second == Span(A0, "x", Position(7), 10)
+    first, second = divide([PlannedSpan(A0, "x", Position(4, 2), 10)], 2, None)
+    assert first == PlannedSpan(A0, "x", Position(4, 2), 7)
+    assert second == PlannedSpan(A0, "x", Position(7), 10)
 
 
-def few(*rows: int) -> list[Span]:
-    return [Span(Place("a", number), "x", Position(0), count) for number, count in enumerate(rows)]
+def few(*rows: int) -> list[PlannedSpan]:
+    return [PlannedSpan(PartitionKey("a", number), "x", Position(0), count) for number, count in enumerate(rows)]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ pytest.importorskip("pyspark", reason="tasks are Spark's")
 
 from penstock.clients import Client
 from penstock.spark.errors import DataLoss, InvalidColumns
-from penstock.spark.offsets import Place, Position
-from penstock.spark.planning import Span
+from penstock.spark.offsets import PartitionKey, Position
+from penstock.spark.planning import PlannedSpan
 from penstock.spark.reading import SpanPartition, SpanReader
 from penstock.spark.source_options import SourceOptions
 from pyspark import cloudpickle
@@ -60,11 +60,11 @@ def fill(client: Client, topic: str, count: int, value: bytes = b"") -> None:
             producer.send(value or b"%d" % number)
 
 
-def span(client: Client, topic: str, begin: int, end: int, term: int = -1) -> Span:
-    return Span(Place(topic, 0), client.topic(topic).id, Position(begin, term), end)
+def span(client: Client, topic: str, begin: int, end: int, term: int = -1) -> PlannedSpan:
+    return PlannedSpan(PartitionKey(topic, 0), client.topic(topic).id, Position(begin, term), end)
 
 
-def offsets(reader: SpanReader, wanted: Span) -> list[int]:
+def offsets(reader: SpanReader, wanted: PlannedSpan) -> list[int]:
     batches = list(reader.read(SpanPartition([wanted])))
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 

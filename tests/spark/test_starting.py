@@ -7,17 +7,17 @@ from collections.abc import Mapping
 import pytest
 from penstock.clients.descriptions import End
 from penstock.spark.errors import InvalidOffsets
-from penstock.spark.offsets import Offsets, Position
-from penstock.spark.planning import Topic
+from penstock.spark.offsets import Position, SourceOffsets
+from penstock.spark.planning import PlannedTopic
 from penstock.spark.source_options import SourceOptions
 from penstock.spark.starting import ending, starting
 
-TOPICS = [Topic("a", "x", {0: End(5, 20, 3), 1: End(0, 0, 0)}), Topic("b", "y", {0: End(1, 9, 2)})]
+TOPICS = [PlannedTopic("a", "x", {0: End(5, 20, 3), 1: End(0, 0, 0)}), PlannedTopic("b", "y", {0: End(1, 9, 2)})]
 APPENDED_MS = {("a", 0): range(0, 2000, 100), ("a", 1): range(0), ("b", 0): range(1000, 1900, 100)}
 """By partition, when each record was appended."""
 
 
-def times(topic: Topic, millis: int) -> Mapping[int, Position]:
+def times(topic: PlannedTopic, millis: int) -> Mapping[int, Position]:
     """As a broker finds them."""
     found = {}
     for number, end in topic.ends.items():
@@ -27,7 +27,7 @@ def times(topic: Topic, millis: int) -> Mapping[int, Position]:
     return found
 
 
-def offsets(found: Offsets) -> dict[str, int]:
+def offsets(found: SourceOffsets) -> dict[str, int]:
     return {str(place): position.offset for place, position in found.places()}
 
 

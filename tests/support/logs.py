@@ -16,7 +16,7 @@ from penstock.storage.header import Stamp, stamp
 from penstock.storage.index import row_of
 from penstock.storage.layout import INDEX_ROW_STRUCT, SegmentName
 from penstock.storage.memory_files import MemoryFiles
-from penstock.storage.recovery import NOTHING, End
+from penstock.storage.recovery import NOTHING, LogEnd
 
 LOG_ID = bytes(range(16, 32))
 TIME = 1_700_000_000_000_000
@@ -32,8 +32,8 @@ class Built:
     batches: dict[int, bytes] = field(default_factory=dict)  # seq -> bytes
     places: dict[int, tuple[SegmentName, int]] = field(default_factory=dict)  # seq -> segment and position
     values: dict[int, bytes] = field(default_factory=dict)  # offset -> value
-    ends: list[End] = field(default_factory=lambda: [NOTHING])  # ends[seq] is the place after that batch
-    end: End = NOTHING
+    ends: list[LogEnd] = field(default_factory=lambda: [NOTHING])  # ends[seq] is the place after that batch
+    end: LogEnd = NOTHING
 
     def segment_path(self, index: int = -1) -> str:
         return f"{self.directory}/{self.names[index].segment_file}"
@@ -100,7 +100,7 @@ def _append(
     built.end = end.after(batch, end.position)
 
 
-def _mark(built: Built, end: End, generation: int, log_id: bytes, clean: bool) -> None:
+def _mark(built: Built, end: LogEnd, generation: int, log_id: bytes, clean: bool) -> None:
     """A mark in the segment that `end` lies in."""
     name = next(name for name in reversed(built.names) if name.base_seq <= max(end.seq, 1))
     file = built.files.open(f"{built.directory}/{name.segment_file}", write=True)

@@ -11,8 +11,8 @@ import pytest
 from penstock.clients import Client
 from penstock.clients.local import forget
 from penstock.spark.micro_batches import MicroBatches
-from penstock.spark.offsets import Offsets, decode, encode
-from penstock.spark.planning import Span
+from penstock.spark.offsets import SourceOffsets, decode, encode
+from penstock.spark.planning import PlannedSpan
 from penstock.spark.source_options import SourceOptions
 
 _numbers = itertools.count(1)
@@ -46,14 +46,14 @@ def fill(client: Client, count: int, partition: int = 0, topic: str = "t", value
             producer.send(value, partition=partition)
 
 
-def kept(offsets: Offsets) -> Offsets:
+def kept(offsets: SourceOffsets) -> SourceOffsets:
     """As they come out of a checkpoint."""
     return decode(json.loads(json.dumps(encode(offsets))))
 
 
-def read(spans: list[Span]) -> dict[str, tuple[int, int]]:
+def read(spans: list[PlannedSpan]) -> dict[str, tuple[int, int]]:
     return {str(span.place): (span.begin.offset, span.end) for span in spans}
 
 
-def ends(offsets: Offsets) -> dict[str, int]:
+def ends(offsets: SourceOffsets) -> dict[str, int]:
     return {str(place): position.offset for place, position in offsets.places()}

@@ -64,7 +64,7 @@ class Awaiting(Protocol):
         ...
 
 
-class Job(NamedTuple):
+class DecidedStage(NamedTuple):
     """A decided stage, and who waits for it."""
 
     key: StageKey
@@ -82,21 +82,21 @@ class Doing(Enum):
     GONE = "was deleted"
 
 
-class Line:
+class PublishingLine:
     """The decided stages of one partition, the first one first."""
 
     __slots__ = ("because", "doing", "jobs", "partition", "wait_s")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.jobs: deque[Job] = deque()
+        self.jobs: deque[DecidedStage] = deque()
         self.doing = Doing.NOTHING
         self.because: Error | None = None
         self.wait_s = 0.0
 
-    def take_published(self) -> list[Job]:
+    def take_published(self) -> list[DecidedStage]:
         """Jobs at the head of the line whose stages the partition has no more."""
-        stages, taken = self.partition.ledger.applied.stages, list[Job]()
+        stages, taken = self.partition.ledger.applied.stages, list[DecidedStage]()
         while self.jobs and self.jobs[0].key[2] not in stages:
             taken.append(self.jobs.popleft())
         return taken
@@ -114,7 +114,7 @@ class Load:
 
     __slots__ = ("batches", "error", "line", "size", "stages")
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: PublishingLine) -> None:
         self.line = line
         self.stages = 0  # how many of them were asked for
         self.batches: list[Batch] = []
@@ -145,8 +145,8 @@ class Publisher:
         self._reader = reader
         self._alarms = alarms
         self._time = time
-        self._lines: dict[Partition, Line] = {}
-        self._turns: deque[Line] = deque()
+        self._lines: dict[Partition, PublishingLine] = {}
+        self._turns: deque[PublishingLine] = deque()
         self._at_work = 0
         self._begun_bytes = 0  # in this turn
         self._going_on = False
@@ -169,8 +169,8 @@ class Publisher:
         elif isinstance(found, Error):
             awaiting.stuck(Unavailable(f"partition {number} of a topic in it cannot be opened: {found.message}"))
         else:
-            line = self._lines.get(found) or self._lines.setdefault(found, Line(found))
-            line.jobs.append(Job(key, awaiting))
+            line = self._lines.get(found) or self._lines.setdefault(found, PublishingLine(found))
+            line.jobs.append(DecidedStage(key, awaiting))
             if line.doing == Doing.STOPPED and line.because is not None:
                 awaiting.stuck(line.because)
             elif line.doing == Doing.NOTHING:
@@ -205,7 +205,7 @@ class Publisher:
 
     # -- turns --------------------------------------------------------------------------------------
 
-    def _queue(self, line: Line) -> None:
+    def _queue(self, line: PublishingLine) -> None:
         line.doing = Doing.WAITS
         self._turns.append(line)
 
@@ -226,7 +226,7 @@ class Publisher:
         self._begun_bytes = 0
         self.go_on()
 
-    def _work(self, line: Line) -> None:
+    def _work(self, line: PublishingLine) -> None:
         """One portion, unless there is nothing left."""
         partition = line.partition
         if not self._house.holds(partition.ledger):  # the node is being closed
@@ -239,11 +239,11 @@ class Publisher:
         if not line.jobs:
             self._leave(line, Doing.NOTHING)
         elif line.unsettled:
-            partition.ledger.barrier(Settled(self, line))
+            partition.ledger.barrier(PortionWaiter(self, line))
         else:
             self._read(Load(line))
 
-    def _leave(self, line: Line, doing: Doing) -> None:
+    def _leave(self, line: PublishingLine, doing: Doing) -> None:
         """A line does not work any more."""
         if line.doing == Doing.WORKS:
             self._at_work -= 1
@@ -270,16 +270,16 @@ class Publisher:
         else:
             self._end(line)
 
-    def _end(self, line: Line) -> None:
+    def _end(self, line: PublishingLine) -> None:
         """Nothing is left of the next stage: it was damaged, and somebody gave it up."""
         partition = line.partition
         try:
             partition.ledger.check_writable()
-            partition.ledger.propose_in_order(fx.StagesDropped([line.jobs[0].key[2]]), Settled(self, line))
+            partition.ledger.propose_in_order(fx.StagesDropped([line.jobs[0].key[2]]), PortionWaiter(self, line))
         except Error as error:
             self._rest(line, error)
 
-    def _append(self, line: Line, batches: list[Batch]) -> None:
+    def _append(self, line: PublishingLine, batches: list[Batch]) -> None:
         self._begun_bytes += sum(batch.batch_bytes for batch in batches)
         if self._begun_bytes >= PORTION_BYTES:
             self._alarms.set(self, 0, self._next_turn)
@@ -292,7 +292,7 @@ class Publisher:
                 break
         portion.ready()
 
-    def over(self, line: Line) -> None:
+    def over(self, line: PublishingLine) -> None:
         """A portion is committed; the others have their turn first."""
         if line.doing != Doing.WORKS:
             return
@@ -303,17 +303,17 @@ class Publisher:
             self._queue(line)
         self.go_on()
 
-    def refused(self, line: Line, error: Error) -> None:
+    def refused(self, line: PublishingLine, error: Error) -> None:
         """A portion, or a part of it, is not in the log."""
         if line.doing == Doing.WORKS:
             self._tell_published(line)
             self._rest(line, error)
 
-    def _tell_published(self, line: Line) -> None:
+    def _tell_published(self, line: PublishingLine) -> None:
         for job in line.take_published():
             job.awaiting.published(job.key)
 
-    def _rest(self, line: Line, error: Error) -> None:
+    def _rest(self, line: PublishingLine, error: Error) -> None:
         """Try again after a while; but a poisoned log takes nothing any more."""
         partition = line.partition
         stopped = partition.log.poisoned is not None
@@ -330,18 +330,18 @@ class Publisher:
                 job.awaiting.waits(error)
         self.go_on()
 
-    def _ring(self, line: Line) -> None:
+    def _ring(self, line: PublishingLine) -> None:
         if line.doing == Doing.RESTS:
             self._queue(line)
             self.go_on()
 
 
-class Settled:
+class PortionWaiter:
     """Waits for what is under way in a partition."""
 
     __slots__ = ("_line", "_publisher")
 
-    def __init__(self, publisher: Publisher, line: Line) -> None:
+    def __init__(self, publisher: Publisher, line: PublishingLine) -> None:
         self._publisher = publisher
         self._line = line
 

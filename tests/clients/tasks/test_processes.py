@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from multiprocessing.context import SpawnProcess
 
 import pytest
-from penstock.clients.tasks.outcome import Done, Failed, Outcome, Refused
+from penstock.clients.tasks.outcome import Failed, Outcome, Refused, Returned
 from penstock.clients.tasks.processes import Processes
 from penstock.clients.tasks.wire import Order
 from penstock.errors import Closed
@@ -40,7 +40,7 @@ def call(processes: Processes, function: str, value: bytes = b"[[],{}]", watched
 
 
 def numbers(outcome: Outcome) -> list[int]:
-    assert isinstance(outcome, Done)
+    assert isinstance(outcome, Returned)
     assert outcome.result is not None
     return task_functions.square.arguments.unpack_result("json", outcome.result)
 
@@ -86,7 +86,7 @@ def test_a_call_that_takes_too_long_is_killed_with_its_process(processes):
 
 
 def test_a_process_hears_that_its_task_was_cancelled(processes):
-    assert call(processes, "until_cancelled", watched=Watched(cancelled=True)) == Done(b'"stopped"')
+    assert call(processes, "until_cancelled", watched=Watched(cancelled=True)) == Returned(b'"stopped"')
 
 
 def test_arguments_that_do_not_fit_are_refused_and_a_missing_function_fails(processes):

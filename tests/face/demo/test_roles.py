@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from penstock.broker.errors import UnknownTopic
 from penstock.demo.errors import RoleFailed
-from penstock.demo.roles import Conductor, Done, Go, Part, Progress, Role, Stop
+from penstock.demo.roles import Conductor, Go, Part, Progress, Role, RoleDone, Stop
 
 Start = Callable[[Part], Role]
 GO = Go("unix:///x", "t", 3, group="g", delivery="mapped", report="/r")
@@ -40,7 +40,7 @@ def test_a_role_goes_says_how_far_it_is_and_is_done(start: Start) -> None:
         assert order == GO
         conductor.progress(1)
         conductor.progress(2)  # too soon after the other to be said
-        conductor.say(Done(3, 0.5))
+        conductor.say(RoleDone(3, 0.5))
 
     role = start(part)
     role.tell(GO)
@@ -55,7 +55,7 @@ def test_a_role_hears_stop_without_waiting_for_it(start: Start) -> None:
         conductor.say(Progress(1))
         while not conductor.should_stop():
             pass
-        conductor.say(Done(1, 0.0))
+        conductor.say(RoleDone(1, 0.0))
 
     role = start(part)
     role.tell(GO)
@@ -82,7 +82,7 @@ def test_a_role_that_ends_early_is_missed(start: Start) -> None:
 def test_roles_end_when_their_conductor_lets_go(start: Start) -> None:
     def part(conductor: Conductor) -> None:
         assert conductor.wait_for_go() is None
-        conductor.say(Done(0, 0.0))
+        conductor.say(RoleDone(0, 0.0))
 
     first, second = start(part), start(part)
     for role in (first, second):
