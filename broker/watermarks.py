@@ -331,7 +331,7 @@ class Watermarks:
             held.publish()  # if we die in the sync, this is what says that it may have failed
             try:
                 held.log.sync(mark=mark)
-            except (StorageFull, Poisoned, OSError) as error:
+            except (Poisoned, OSError) as error:
                 self._sync_failed(held, error)
         held.publish()
 

@@ -13,6 +13,7 @@ Must not know: boards, processes, what a batch means.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -376,7 +377,9 @@ class LogWriter:
             raise self._poisoned_by(error) from error
         if mark and pending.segments:
             active = pending.segments[-1]
-            segments.write_mark(active.file, pending.end.mark(self.log_id, active.ref.generation))
+            # Copy-on-write file systems need room even for it. The batches are durable; the next sync leaves one.
+            with suppress(StorageFull):
+                segments.write_mark(active.file, pending.end.mark(self.log_id, active.ref.generation))
 
     def settle(self, generation: int, seq: int) -> None:
         """A sync of everything up to `seq` succeeded. One that began in another generation says nothing."""

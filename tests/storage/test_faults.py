@@ -52,6 +52,17 @@ def test_a_full_disk_refuses_what_does_not_fit_and_keeps_all_the_rest(kind: str)
     pytest.fail(f"{CALLS_MAX} calls of {kind} in so few steps")
 
 
+def test_a_mark_that_finds_no_room_takes_back_no_sync() -> None:
+    world = World()
+    world.run("append")
+    world.run("sync")
+    world.run("append")
+    world.files.fail("write", 1)
+    world.run("sync")
+    assert world.files.calls["write"] == 1, "the mark is all that a sync writes"
+    assert (world.durable, world.open().durable) == (2, 2)
+
+
 @pytest.mark.parametrize("kind", FULL)
 def test_a_full_disk_that_stays_full_refuses_again_and_again_but_reads_go_on(kind: str) -> None:
     world = World()

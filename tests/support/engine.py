@@ -14,7 +14,7 @@ from typing import Any
 from penstock.broker.engine import COLD, Node, NodeConfig, Now, TopicSettings
 from penstock.storage import runs, snapshots
 from penstock.storage.batch import Batch, batches, encode
-from penstock.storage.errors import InvalidTopic, Poisoned, StorageFull
+from penstock.storage.errors import InvalidTopic, Poisoned
 from penstock.storage.finals import FinalFiles
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
@@ -83,7 +83,7 @@ class MemoryStore:
 
     def hurry(self, log: LogWriter) -> None:
         if not self.hold and log.poisoned is None:
-            with suppress(Poisoned, StorageFull):
+            with suppress(Poisoned):
                 log.sync()
 
     def save_snapshot(self, log: LogWriter, seq: int, term: int, body: bytes) -> None:
@@ -193,7 +193,7 @@ class Rig:
         for _ in range(times):
             for log in self.node.flush(self.now):
                 if not (self.store.hold or self.store.leaves(log)) and log.poisoned is None:
-                    with suppress(Poisoned, StorageFull):  # the log says so itself; a mark may wait
+                    with suppress(Poisoned):  # the log says so itself
                         log.sync()
             self.node.advance(self.now)
             self.node.tick(self.now)
