@@ -85,7 +85,7 @@ class Portions:
                 if not steps:
                     return
                 left -= steps
-            self._jobs[peer] = deque([job])
+            self._jobs.setdefault(peer, deque()).appendleft(job)
         elif len(jobs) >= JOBS_MOST:
             raise LimitReached(
                 f"{JOBS_MOST} requests of this connection are worked on, which is the limit: wait for answers first"
@@ -101,11 +101,11 @@ class Portions:
         """Do a portion. Returns whether there is more to do."""
         left = STEPS - self._owed
         while left > 0 and self._jobs:
-            peer = next(iter(self._jobs))
-            jobs = self._jobs.pop(peer)
-            steps = jobs[0].step()
+            peer, jobs = next(iter(self._jobs.items()))
+            steps = jobs[0].step()  # which may add more for the same peer
             if not steps:
                 jobs.popleft()
+            del self._jobs[peer]
             if jobs:
                 self._jobs[peer] = jobs  # behind the others
             left -= steps or 1

@@ -111,6 +111,7 @@ def test_a_topic_that_grows_is_news():
     rig, topic = filled(2)
     request = ask(rig, m.Known(topic, [2]), wait_ms=5000)
     rig.ask(m.AlterTopic, topic, {}, 2)
+    rig.turn()  # those who wait are answered by portions, after the one who asked
     assert ends(rig, request) == [[(0, 2, 1), (0, 0, 0)]]
 
 
