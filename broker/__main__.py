@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     config = ServeConfig.from_json(options.config)
     ends = {"link": options.link, "doorbell": options.doorbell, "bell_back": options.bell_back}
     if options.role == "keeper":
-        from . import keeper_process
+        from .keeper import process as keeper_process
 
         return keeper_process.main(config, parent_pid=options.parent, **ends)
     from . import broker_process

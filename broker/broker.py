@@ -18,10 +18,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import control
-from . import keeper_messages as messages
 from .engine import Now
 from .intake import Intake
-from .keeper_link import KeeperLink
+from .keeper import messages
+from .keeper.link import KeeperLink
 from .packets import PeerGone
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .cold_reads import Warmer
     from .config import ServeConfig
     from .engine import Node
-    from .errands import Errands
+    from .keeper.jobs import KeeperJobs
     from .packets import PacketSocket
     from .poller import Poller
     from .port import SocketPort
@@ -64,7 +64,7 @@ class Broker:
         servers: list[Server],
         poller: Poller,
         watermarks: Watermarks,
-        errands: Errands,
+        jobs: KeeperJobs,
         warmer: Warmer,
         supervisor: PacketSocket,
         signals: int,
@@ -78,7 +78,7 @@ class Broker:
         self._port = port
         self._poller = poller
         self._watermarks = watermarks
-        self._errands = errands
+        self._jobs = jobs
         self._warmer = warmer
         self._supervisor = supervisor
         self._signals = signals
@@ -209,7 +209,7 @@ class Broker:
             self._watermarks.settle(time.monotonic())
             self._lose_keeper()
         elif link.started and not had_started:
-            self._errands.keeper_started(link)
+            self._jobs.keeper_started(link)
             self._watermarks.keeper_started(link)
 
     def _take(self, report: messages.Report) -> None:
@@ -219,10 +219,10 @@ class Broker:
             log = self._watermarks.log_at(report.row)
             if log is not None:
                 log.adopt_spare(report.path)
-        elif isinstance(report, messages.Refused) and report.errand == 0 and report.row >= 0:
+        elif isinstance(report, messages.Refused) and report.job == 0 and report.row >= 0:
             self._watermarks.refused(report.row, report.message)
         else:
-            self._errands.answered(report)
+            self._jobs.answered(report)
 
     def _lose_keeper(self) -> None:
         """The keeper is gone: what it left open is settled here."""
@@ -233,7 +233,7 @@ class Broker:
             self._poller.remove(fd)
             del self._on_ready[fd]
         link.close()
-        self._errands.keeper_lost()
+        self._jobs.keeper_lost()
         self._watermarks.keeper_lost()
 
     @property
@@ -256,4 +256,4 @@ class Broker:
         self._node.advance(now())
         self._node.close(now())
         self._port.send_answers()
-        self._errands.do_the_rest()
+        self._jobs.do_the_rest()

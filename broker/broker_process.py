@@ -30,11 +30,11 @@ from ..transport.sockets import Sockets
 from . import control
 from .broker import Broker, now
 from .cold_reads import Warmer
-from .doubts import Doubts
 from .engine import Node, NodeConfig
-from .errands import Errands
 from .frugal_files import FrugalFiles, connection_room
-from .keeper_link import KeeperLink
+from .keeper.jobs import KeeperJobs
+from .keeper.link import KeeperLink
+from .keeper.unresolved_syncs import UnresolvedSyncs
 from .packets import PacketSocket
 from .poller import Poller
 from .port import SocketPort
@@ -89,7 +89,7 @@ class Assembly:
         servers = [sockets.server(address, max_bytes=self._frame_bytes()) for address in addresses]
         self.listen = [endpoint for server in servers for endpoint in server.endpoints]
         held.note(msgspec.json.encode(lock.Holder(os.getpid(), self.listen[0], f"{boot_id():032x}")))
-        doubts = Doubts(files, config.data)
+        doubts = UnresolvedSyncs(files, config.data)
         board = open_board(
             files, config.data, rows=config.board_rows, slots=config.mapped_readers, is_owned=_is_another_alive
         )
@@ -99,9 +99,9 @@ class Assembly:
         warmer = Warmer()
         stack.callback(warmer.close)
         port = SocketPort(sockets, servers, wakes, warmer)
-        errands = Errands(files)
-        watermarks = Watermarks(board, errands)
-        store = self._store(watermarks, errands, doubts)
+        jobs = KeeperJobs(files)
+        watermarks = Watermarks(board, jobs)
+        store = self._store(watermarks, jobs, doubts)
         node = Node(store, port, randomness=os.urandom, config=self._node_config(identity, board), now=now())
         for place, reason in node.unavailable.items():
             print(f"penstock: {place} is unavailable, the others serve: {reason}", file=sys.stderr, flush=True)
@@ -111,7 +111,7 @@ class Assembly:
         stack.callback(poller.close)
         broker = Broker(
             config, node=node, port=port, servers=servers, poller=poller, watermarks=watermarks,
-            errands=errands, warmer=warmer, supervisor=supervisor, signals=signals, room=self._room,
+            jobs=jobs, warmer=warmer, supervisor=supervisor, signals=signals, room=self._room,
             lock=held.fileno(),
         )  # fmt: skip
         broker.attach(link)
@@ -138,12 +138,12 @@ class Assembly:
                 self._stack.callback(held.release)
                 return held
 
-    def _store(self, watermarks: Watermarks, errands: Errands, doubts: Doubts) -> DirectoryStore:
+    def _store(self, watermarks: Watermarks, jobs: KeeperJobs, doubts: UnresolvedSyncs) -> DirectoryStore:
         data, files = self._config.data, self._files
         promises = Promises(f"{data}/{layout.PROMISES}", files)
         self._stack.callback(promises.close)
         store = DirectoryStore(
-            data, files, promises=promises, watermarks=watermarks, errands=errands, doubts=doubts,
+            data, files, promises=promises, watermarks=watermarks, jobs=jobs, doubts=doubts,
             max_batch_bytes=self._frame_bytes(),
         )  # fmt: skip
         self._stack.callback(store.close)

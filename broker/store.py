@@ -1,4 +1,4 @@
-"""The store of a broker process: logs in the data directory, rows on the board, errands for the keeper.
+"""The store of a broker process: logs in the data directory, rows on the board, jobs for the keeper.
 
     DATA/metadata/                          the metadata log
     DATA/topics/<topic id>/<partition>/     one log each
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from ..storage.promises import Promises
     from ..storage.segment import SegmentRef
     from ..storage.snapshots import Snapshot
-    from .doubts import Doubts
     from .engine import TopicSettings
-    from .errands import Errands
+    from .keeper.jobs import KeeperJobs
+    from .keeper.unresolved_syncs import UnresolvedSyncs
     from .watermarks import Watermarks
 
 READ_SEGMENTS = 256
@@ -51,16 +51,16 @@ class DirectoryStore:
         *,
         promises: Promises,
         watermarks: Watermarks,
-        errands: Errands,
-        doubts: Doubts,
+        jobs: KeeperJobs,
+        doubts: UnresolvedSyncs,
         max_batch_bytes: int,
     ) -> None:
         self._data = data
         self._files = files
         self._promises = promises
         self._watermarks = watermarks
-        self._errands = errands
-        self._doubts = doubts
+        self._jobs = jobs
+        self._unresolved = doubts
         self._max_batch_bytes = max_batch_bytes
         self._cache = SegmentCache(files, READ_SEGMENTS)
         self._covered: dict[LogWriter, int] = {}
@@ -110,8 +110,8 @@ class DirectoryStore:
         )
 
     def _open(self, path: str, options: LogOptions) -> LogWriter:
-        log_id = self._log_id(path) if self._doubts else b""
-        doubt = self._doubts.about(log_id)
+        log_id = self._log_id(path) if self._unresolved else b""
+        doubt = self._unresolved.about(log_id)
         if doubt is not None and doubt.poisoned:
             opening.poison(self._files, path, "a sync failed before the broker ended", durable=doubt.durable)
         log = LogWriter.open(
@@ -122,7 +122,7 @@ class DirectoryStore:
             suspect=doubt is not None,
             cache=self._cache,
         )
-        self._doubts.settled(log_id)
+        self._unresolved.settled(log_id)
         return self._hold(log)
 
     def _log_id(self, path: str) -> bytes:
@@ -171,19 +171,19 @@ class DirectoryStore:
         try:
             self._files.mkdir(trash)
         except StorageFull:
-            self._errands.remove_tree(source)  # on a full disk, this is what makes room
+            self._jobs.remove_tree(source)  # on a full disk, this is what makes room
             raise
         target = f"{trash}/{topic.hex()}-{uuid.uuid4().hex[:8]}"
         self._files.rename_dir(source, target)
         self._files.sync_dir(f"{self._data}/{TOPICS}")
         self._files.sync_dir(trash)
-        self._errands.remove_tree(target)
+        self._jobs.remove_tree(target)
 
     def empty_trash(self) -> None:
         """What an earlier broker deleted and its keeper did not get to remove."""
         trash = f"{self._data}/{TRASH}"
         for name in self._files.listdir(trash):
-            self._errands.remove_tree(f"{trash}/{name}")
+            self._jobs.remove_tree(f"{trash}/{name}")
 
     # -- snapshots and retention ------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class DirectoryStore:
             self._covered[log] = found
             runs.synced(numbers)
 
-        self._errands.finish_snapshot(log.path, seq, log.log_id, numbers, covered)
+        self._jobs.finish_snapshot(log.path, seq, log.log_id, numbers, covered)
 
     def load_snapshot(self, log: LogWriter, below: int | None = None) -> Snapshot | None:
         """The newest whole one that the log reaches."""
@@ -245,7 +245,7 @@ class DirectoryStore:
                 log.forget(fresh)
 
         names = [name for ref in fresh for name in (ref.name.segment_file, ref.name.index_file)]
-        self._errands.unlink(log.path, names, gone, over)
+        self._jobs.unlink(log.path, names, gone, over)
 
     # -- the end ----------------------------------------------------------------------------------
 

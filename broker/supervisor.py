@@ -34,7 +34,7 @@ from .packets import PacketSocket, PeerGone
 STABLE_S = 10.0
 """A child that lived so long starts over with the shortest pause."""
 
-FAILURES_MOST = 5
+FAILURES_MAX = 5
 """So many starts of the broker in a row without serving, and the supervisor gives up."""
 
 
@@ -130,7 +130,7 @@ class Supervisor:
         while not self._stops:
             self._turn(self._seconds_to_start())
             self._start_due()
-            if self._failures >= FAILURES_MOST:
+            if self._failures >= FAILURES_MAX:
                 raise self._start_error()
             if self._serving is not None and self._keeper is not None:
                 event = self.ready_event()

@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING
 from ..storage.board import Level, Row, split, word
 from ..storage.errors import Poisoned, StorageFull
 from ..storage.layout import log_number
-from . import keeper_messages as messages
 from .errors import LimitReached
+from .keeper import messages
 
 if TYPE_CHECKING:
     from ..storage.board import Board
     from ..storage.log import LogWriter
     from ..storage.segment import SegmentRef
-    from .errands import Errands
-    from .keeper_link import KeeperLink
+    from .keeper.jobs import KeeperJobs
+    from .keeper.link import KeeperLink
 
 BUSY_S = 60.0
 """A log that fills segments faster than this gets spares."""
@@ -74,11 +74,11 @@ class TrackedLog:
 class Watermarks:
     """All open logs of one broker, by identity."""
 
-    def __init__(self, board: Board, errands: Errands) -> None:
+    def __init__(self, board: Board, jobs: KeeperJobs) -> None:
         self.progress_s = 0.0  # when the keeper last had nothing to do or did something
         self.inline_syncs = 0
         self._board = board
-        self._errands = errands
+        self._jobs = jobs
         self._link: KeeperLink | None = None
         self._held: dict[LogWriter, TrackedLog] = {}
         self._by_number: dict[int, TrackedLog] = {}
@@ -312,7 +312,7 @@ class Watermarks:
     def _rolled(self, held: TrackedLog, now_s: float) -> None:
         """The log went on to another segment; if that happens often, have a spare ready for the next time."""
         if now_s - held.rolled_s < BUSY_S:
-            self._errands.prepare_spare(held.number, held.log.path, held.log.options.segment_bytes)
+            self._jobs.prepare_spare(held.number, held.log.path, held.log.options.segment_bytes)
         held.rolls_seen, held.rolled_s = held.rolls, now_s
 
     def _expect(self, held: TrackedLog, now_s: float) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from .client import Client, connect
-from .columnar import Columns
 from .consumer import Consumer
+from .consuming.columnar import Columns
 from .descriptions import End, Group, GroupPartition, Member, Partition, Topic, TopicEnds
 from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut
-from .leases import SettleFuture
 from .producer import Future, Producer
-from .queue_descriptions import DeadTask, Failure, Queue, QueuePartition, Schedule, TaskInfo
+from .queues.descriptions import DeadTask, Failure, Queue, QueuePartition, Schedule, TaskInfo
 from .task import Task
 from .transactions import Stage, Staging, Transaction
 from .worker import Worker
+from .working.leases import SettleFuture
 
 __all__ = [
     "Client", "Consumer", "Future", "Producer", "SettleFuture", "Task", "Worker", "connect",

@@ -17,22 +17,22 @@ from contextlib import ExitStack
 from typing import Any
 
 from ..storage.record import Record
-from .checking import checked, checks
+from .arguments.checking import checked, checks
+from .arguments.quantities import Duration, Size, Start, seconds, size_bytes
+from .connection.driver import Driver
+from .connection.opened import Opened
 from .consumer import Consumer
-from .consumer_core import ConsumerCore
+from .consuming.core import ConsumerCore
 from .descriptions import Group, Topic, group_of, topic_of
-from .driver import Driver
-from .opened import Opened
 from .opening import open_connection
 from .producer import Producer, wall_us
-from .producer_core import ProducerCore
-from .quantities import Duration, Size, Start, seconds, size_bytes
-from .queue_client import QueueClient
-from .range_client import RangeClient
+from .producing.core import ProducerCore
+from .queues.client import QueueClient
+from .ranges.client import RangeClient
 from .transactions.client import TransactionClient
 from .verbs import Delivery, Verbs, consumer_options
 from .worker import Worker
-from .worker_options import worker_options
+from .working.options import worker_options
 
 
 @checked

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..storage.errors import Closed
 from ..storage.record import Record
-from .checking import checks
-from .columnar import Columns, Convert, Format, converter
-from .consumer_core import ConsumerCore
-from .driver import Driver
-from .quantities import Duration, seconds, start_time
-from .steps import FOREVER
+from .arguments.checking import checks
+from .arguments.quantities import Duration, seconds, start_time
+from .connection.driver import Driver
+from .connection.steps import FOREVER
+from .consuming.columnar import Columns, Convert, Format, converter
+from .consuming.core import ConsumerCore
 
 if TYPE_CHECKING:
     import pyarrow as pa

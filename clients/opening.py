@@ -7,8 +7,8 @@ from collections.abc import Callable
 from ..storage.linux import need_linux
 from ..transport.socket_options import MESSAGE_BYTES_MAX
 from ..transport.url import parse
-from .channel import Channel
-from .connection import Connection
+from .connection.channel import Channel
+from .connection.connection import Connection
 
 NAME = "penstock-python"
 
@@ -22,19 +22,19 @@ def open_channel(url: str, *, clock: Callable[[], float]) -> Channel:
     """The channel that serves `url`. The engine, half of what there is to load, and ZeroMQ are when they are needed."""
     found = parse(url)
     if found.scheme == "mem":
-        from .local import memory_broker
+        from .embedded.local import memory_broker
 
         return memory_broker(found.name).connect()
     if found.scheme != "tcp":
         need_linux(f"{found.scheme}://")
     if found.scheme == "file":
-        from .directory import DirectoryChannel
+        from .embedded.directory import DirectoryChannel
 
         return DirectoryChannel(found.path, clock=clock)
     if found.scheme == "unix":
-        from .unix_channel import UnixChannel
+        from .channels.unix import UnixChannel
 
         return UnixChannel(url, max_bytes=MESSAGE_BYTES_MAX, clock=clock)
-    from .zmq_channel import ZmqChannel
+    from .channels.zmq import ZmqChannel
 
     return ZmqChannel(url, max_bytes=MESSAGE_BYTES_MAX)

@@ -13,15 +13,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..storage.errors import Closed
-from .arrow_data import ArrowData
-from .bulk import pieces
-from .checking import checks
-from .driver import Driver
+from .arguments.checking import checks
+from .arguments.quantities import Duration, seconds
+from .connection.driver import Driver
+from .connection.steps import Steps
 from .errors import InvalidArgument
-from .pending import Future, Pending
-from .producer_core import ProducerCore, Sent
-from .quantities import Duration, seconds
-from .steps import Steps
+from .producing.arrow_data import ArrowData
+from .producing.bulk import pieces
+from .producing.core import ProducerCore, Sent
+from .producing.pending import Future, Pending
 
 if TYPE_CHECKING:
     from .transactions.staging import Transaction
@@ -61,7 +61,7 @@ class Producer:
     @property
     def partitions(self) -> int:
         """How many partitions it spreads records over."""
-        return len(self._core.lanes)
+        return len(self._core.senders)
 
     @property
     def closed(self) -> bool:

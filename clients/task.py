@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from ..transport.queue_messages import Verb
-from .checking import checks
-from .leases import Held
-from .quantities import Duration
-from .task_ids import task_id
+from .arguments.checking import checks
+from .arguments.quantities import Duration
+from .queues.task_ids import task_id
+from .working.leases import Held
 
 
 class TaskRecord(msgspec.Struct, frozen=True, eq=False, gc=False):

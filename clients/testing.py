@@ -54,7 +54,7 @@ class MemoryBroker:
     """A broker in this process's memory, under a `mem://` address of its own and a clock that stands still."""
 
     def __init__(self, clock: FakeClock | None = None) -> None:
-        from .local import memory_broker
+        from .embedded.local import memory_broker
 
         self.clock = clock or FakeClock()
         self.name = f"testing-{next(_numbers)}"
@@ -85,7 +85,7 @@ class MemoryBroker:
 
     def close(self) -> None:
         """Drop the broker and all it holds."""
-        from .local import forget
+        from .embedded.local import forget
 
         forget(self.name)
 

@@ -32,13 +32,22 @@ from ..transport.messages import (
     Topic,
     Topics,
 )  # fmt: skip
-from .connection import Connection, Question
+from .arguments.quantities import (
+    Duration,
+    Size,
+    Start,
+    seconds,
+    setting_values,
+    size_bytes,
+    some_seconds,
+    start_time,
+)
+from .connection.connection import Connection, Question
+from .connection.steps import Steps
+from .consuming.session_life import ConsumerOptions
 from .errors import InvalidArgument
-from .mapped import is_local
-from .quantities import Duration, Size, Start, seconds, setting_values, size_bytes, some_seconds, start_time
-from .readable import checked_records, readable
-from .session_life import ConsumerOptions
-from .steps import Steps
+from .reading.mapped import is_local
+from .reading.readable import checked_records, readable
 
 Delivery = Literal["auto", "push", "control", "mapped"]
 

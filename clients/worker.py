@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 from ..storage.errors import Closed
 from ..transport.messages import Topic
 from ..transport.queue_messages import Verb
-from .checking import checks
-from .driver import Driver
-from .leases import SettleFuture
-from .quantities import Duration, seconds
-from .steps import FOREVER, Steps
+from .arguments.checking import checks
+from .arguments.quantities import Duration, seconds
+from .connection.driver import Driver
+from .connection.steps import FOREVER, Steps
 from .task import Task
-from .worker_core import WorkerCore
-from .worker_options import WorkerOptions
+from .working.core import WorkerCore
+from .working.leases import SettleFuture
+from .working.options import WorkerOptions
 
 
 @checks

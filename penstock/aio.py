@@ -6,11 +6,11 @@ async with await aio.connect("unix:///run/penstock/broker.sock") as client: ...
 from __future__ import annotations
 
 from .address import broker_url
-from .clients import aio
-from .clients.aio import AsyncClient, AsyncConsumer, AsyncProducer, AsyncTask, AsyncWorker
-from .clients.quantities import Duration
+from .clients.aio import client as aio
+from .clients.aio.client import AsyncClient, AsyncConsumer, AsyncProducer, AsyncTask, AsyncWorker
+from .clients.aio.staging import AsyncStaging, AsyncTransaction
+from .clients.arguments.quantities import Duration
 from .clients.tasks import AsyncJob
-from .clients.transactions.aio import AsyncStaging, AsyncTransaction
 from .clients.verbs import Delivery
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .address import broker_url
 from .clients import Client, client
-from .clients.quantities import Duration
+from .clients.arguments.quantities import Duration
 from .clients.verbs import Delivery
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from . import address
 from .clients import tasks
-from .clients.quantities import Duration
+from .clients.arguments.quantities import Duration
 from .clients.tasks.app import Keep
 from .clients.tasks.encoding import Encoding
 

@@ -89,7 +89,7 @@ class SpanReader:
             *span.place,
             span.begin.offset,
             span.end,
-            term=span.begin.term,
+            term=None if span.begin.term < 0 else span.begin.term,
             columns=needed(self._names),
             delivery=DELIVERIES[self._options.mapped],
             id=span.id,

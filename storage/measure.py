@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .reader import LogReader
 
 
-PIECES_MOST = 100_000
+PIECES_MAX = 100_000
 """In the answer to one question about any number of spans."""
 
 

@@ -21,15 +21,15 @@ TopicId = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Setting = str | int | float | bool | None
 """Flat, so that no request can nest."""
 
-LIST_MOST = 1 << 14
+LIST_MAX = 1 << 14
 """Entries of one list of a request: what they ask for is work, of which one request may cause so much."""
 
-SETTINGS_MOST = 100
+SETTINGS_MAX = 100
 """Entries of one map of settings, and headers of one schedule."""
 
 T = TypeVar("T")
-Listed = Annotated[list[T], Meta(max_length=LIST_MOST)]
-Settings = Annotated[dict[str, Setting], Meta(max_length=SETTINGS_MOST)]
+Listed = Annotated[list[T], Meta(max_length=LIST_MAX)]
+Settings = Annotated[dict[str, Setting], Meta(max_length=SETTINGS_MAX)]
 
 # The bounds above hold for what is decoded from the wire: whatever passed can be stored in 8 bytes.
 

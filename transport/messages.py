@@ -243,7 +243,7 @@ class Produced(Message, tag=23, frozen=True):
 # -- reading --------------------------------------------------------------------------------------
 
 
-COLUMNS_MOST = 64
+COLUMNS_MAX = 64
 """Columns that one Fetch names."""
 
 
@@ -261,7 +261,7 @@ class Fetch(Message, tag=30, frozen=True):
     term: Int64
     max_bytes: Count
     wait_ms: Count
-    columns: Annotated[list[Count], Meta(max_length=COLUMNS_MOST)] = []  # ids of FORMAT.md; none: all
+    columns: Annotated[list[Count], Meta(max_length=COLUMNS_MAX)] = []  # ids of FORMAT.md; none: all
 
 
 class Fetched(Message, tag=31, frozen=True):

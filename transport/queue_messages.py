@@ -14,7 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from .message import SETTINGS_MOST, Count, Int64, Listed, Message, Setting, Settings, TopicId
+from .message import SETTINGS_MAX, Count, Int64, Listed, Message, Setting, Settings, TopicId
 
 AnyTopic = Annotated[bytes, Meta(max_length=16)]
 """A topic's id, or nothing for all topics."""
@@ -28,14 +28,14 @@ BY_GROUP = -1
 FOREVER_US = 1 << 62
 """A time that never comes: the end of a pause that has none, the next time of a schedule without one."""
 
-PROGRESS_BYTES_MOST = 4096
+PROGRESS_BYTES_MAX = 4096
 """Of what a worker says of one record: it stands in every snapshot while the record is leased."""
 
 
-SETTLES_MOST = 4096
+SETTLES_MAX = 4096
 """Settles of one request."""
 
-Settles = Annotated["list[Settle]", Meta(max_length=SETTLES_MOST)]
+Settles = Annotated["list[Settle]", Meta(max_length=SETTLES_MAX)]
 
 
 class Verb(IntEnum):
@@ -314,7 +314,7 @@ class SetSchedule(Message, tag=89, frozen=True):
     zone: str  # of cron fields, like "Europe/Vienna"
     value: bytes
     key: bytes | None = None
-    headers: Annotated[dict[str, bytes], Meta(max_length=SETTINGS_MOST)] = {}
+    headers: Annotated[dict[str, bytes], Meta(max_length=SETTINGS_MAX)] = {}
     priority: Count = 0
 
 

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from .message import Count, Int64, Listed, Message, TopicId
 
-ENDS_MOST = 100_000
+ENDS_MAX = 100_000
 """Partitions of one topic whose ends an asker may know."""
 
 
@@ -22,7 +22,7 @@ class Known(Struct, array_like=True, frozen=True, gc=False):
     """Of one topic, the ends that the asker knows, by partition; none: it knows nothing."""
 
     topic: TopicId
-    ends: Annotated[list[Count], Meta(max_length=ENDS_MOST)] = []
+    ends: Annotated[list[Count], Meta(max_length=ENDS_MAX)] = []
 
 
 class AskEnds(Message, tag=110, frozen=True):

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from .message import Count, Int64, Message, TopicId, Unsigned
 
-STAGES_MOST = 24_000
+STAGES_MAX = 24_000
 """Stages of one request: so many always fit into its frame."""
 
 
@@ -34,7 +34,7 @@ class CommitTransaction(Message, tag=100, frozen=True):
     request: Count
     transaction: str
     epoch: Count
-    stages: Annotated[list[Stage], Meta(max_length=STAGES_MOST)]
+    stages: Annotated[list[Stage], Meta(max_length=STAGES_MAX)]
 
 
 class TransactionCommitted(Message, tag=101, frozen=True):
@@ -49,7 +49,7 @@ class DropStages(Message, tag=102, frozen=True):
     """Forget staged batches that nobody will commit. Answered by Done; what is not there is no error."""
 
     request: Count
-    stages: Annotated[list[Stage], Meta(max_length=STAGES_MOST)]
+    stages: Annotated[list[Stage], Meta(max_length=STAGES_MAX)]
 
 
 class AskTransaction(Message, tag=103, frozen=True):

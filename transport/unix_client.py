@@ -29,7 +29,7 @@ UNSENT_BYTES_MAX = 32 << 20
 RETRY_MIN_S, RETRY_MAX_S = 0.1, 0.4
 """Between two tries to connect; doubles. A try on one machine costs microseconds."""
 
-_READS_MOST = 8
+_READS_MAX = 8
 """In one look: what comes meanwhile is for the next."""
 
 _FOREVER = float("inf")
@@ -143,7 +143,7 @@ class UnixClient:
 
     def _read(self, connection: Connection) -> None:
         try:
-            for _ in range(_READS_MOST):
+            for _ in range(_READS_MAX):
                 self._inbox.extend(connection.receive())
                 if not connection.more:
                     break

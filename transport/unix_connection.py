@@ -29,10 +29,10 @@ READ_BYTES = 64 << 10
 KERNEL_BYTES = 1 << 20
 """Asked of the kernel for each direction (it gives at most net.core.wmem_max): some batches of 256 KiB on their way."""
 
-_READS_MOST = 16
+_READS_MAX = 16
 """Reads of one connection in a row, for one large message."""
 
-_BUFFERS_MOST = 256
+_BUFFERS_MAX = 256
 """In one call; the kernel takes up to 1024."""
 
 READING = select.EPOLLIN | select.EPOLLRDHUP
@@ -81,7 +81,7 @@ class Connection:
                 if len(out) == 1:
                     self._sent(self._socket.send(out[0]))
                 else:
-                    self._sent(self._socket.sendmsg(list(islice(out, _BUFFERS_MOST))))
+                    self._sent(self._socket.sendmsg(list(islice(out, _BUFFERS_MAX))))
         except BlockingIOError:
             self.stalled = True
         except OSError as error:
@@ -106,7 +106,7 @@ class Connection:
 
     def receive(self) -> list[list[Buffer]]:
         """The messages that have become whole, maybe none. Raises Lost, and ProtocolError for what is no framing."""
-        for _ in range(_READS_MOST):
+        for _ in range(_READS_MAX):
             places = self._inflow.places(self._spare)
             self.more = False
             try:

@@ -44,8 +44,8 @@ SILENCE_S = COMMON["HANDSHAKE_IVL"] / 1000
 ACCEPT_PAUSE_S = 1.0
 """Without descriptors left, nobody is let in for so long."""
 
-_ACCEPTS_MOST = 64
-_EVENTS_MOST = 256
+_ACCEPTS_MAX = 64
+_EVENTS_MAX = 256
 _FOREVER = float("inf")
 
 
@@ -107,7 +107,7 @@ class UnixServer:
 
     def refresh(self) -> None:
         """Find out what has happened: call it when `fd` is readable, and when patience is over."""
-        for fd, event in self._epoll.poll(0, _EVENTS_MOST):
+        for fd, event in self._epoll.poll(0, _EVENTS_MAX):
             if fd == self._listener.fileno():
                 self._accept()
                 continue
@@ -121,7 +121,7 @@ class UnixServer:
             self._expire(self._clock())
 
     def _accept(self) -> None:
-        for _ in range(_ACCEPTS_MOST):
+        for _ in range(_ACCEPTS_MAX):
             try:
                 raw, _ = self._listener.accept()
             except BlockingIOError:

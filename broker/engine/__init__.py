@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from .node import Node
 from .ports import COLD, Cold, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
-from .settings import TopicSettings
+from .tables.settings import TopicSettings
 
 __all__ = [
     "COLD", "Cold", "Node", "NodeConfig", "Now", "Payload", "Peer", "Port", "Randomness", "Store", "TopicSettings",

@@ -17,21 +17,21 @@ from weakref import WeakKeyDictionary
 
 from ...storage import retention
 from ...storage.errors import Error
-from .agenda import take
-from .clock import LogTime
-from .filing import Filing
-from .partition import Partition
+from .logs.clock import LogTime
+from .logs.filing import Filing
+from .logs.partition import Partition
 from .ports import NodeConfig, Now
-from .producers import Place
-from .queues.unfinished import finished_long_ago
-from .settings import TopicSettings
+from .tables.producers import Place
+from .tables.queues.unfinished import finished_long_ago
+from .tables.settings import TopicSettings
+from .turns.agenda import take
 
 if TYPE_CHECKING:
-    from .house import House
-    from .ledger import Ledger
-    from .queues.room import Queues
-    from .topics import Topic
-    from .transactions.room import Transactions
+    from .logs.ledger import Ledger
+    from .logs.log_registry import LogRegistry
+    from .logs.topics import Topic
+    from .queues.service import Queues
+    from .transactions.service import Transactions
 
 
 FOREVER = 1 << 62
@@ -47,10 +47,16 @@ class Housekeeping:
     """Snapshots, retention and expiry of one node."""
 
     def __init__(
-        self, house: House, queues: Queues, transactions: Transactions, config: NodeConfig, time: LogTime, now: Now
+        self,
+        registry: LogRegistry,
+        queues: Queues,
+        transactions: Transactions,
+        config: NodeConfig,
+        time: LogTime,
+        now: Now,
     ) -> None:
-        self._house = house
-        self._filing = Filing(house.store)
+        self._registry = registry
+        self._filing = Filing(registry.store)
         self._queues = queues
         self._transactions = transactions
         self._config = config
@@ -69,7 +75,7 @@ class Housekeeping:
         """More of a log is committed."""
         self._filing.step(ledger)
         config = self._config
-        grown = ledger.applied.seq - ledger.snapshot_seq
+        grown = ledger.committed.seq - ledger.snapshot_seq
         if grown >= config.snapshot_batches or ledger.since_snapshot_bytes >= config.snapshot_bytes:
             self.snapshot(ledger)
         elif ledger.since_snapshot_bytes >= BYTES_BETWEEN:
@@ -79,7 +85,7 @@ class Housekeeping:
 
     def _hold_to_limit(self, ledger: Ledger[Any]) -> None:
         """Look at a log that grows fast: its limit is a promise about the disk, however far passes are apart."""
-        partition = self._house.partitions.get(ledger)
+        partition = self._registry.partitions.get(ledger)
         if partition is None or partition.settings.retention_bytes is None or ledger in self._pending:
             return
         if ledger.since_snapshot_bytes >= SEGMENTS_BETWEEN * partition.settings.segment_bytes:
@@ -91,14 +97,14 @@ class Housekeeping:
 
         While there are large parts to be filed they go first, one at each call.
         """
-        if ledger not in self._pending and ledger.applied.seq > ledger.snapshot_seq and not self._filing.step(ledger):
+        if ledger not in self._pending and ledger.committed.seq > ledger.snapshot_seq and not self._filing.step(ledger):
             self._filing.named(ledger)
             self._pending[ledger] = ledger.snapshot()
             self._save(ledger)
 
     def snapshot_all(self) -> None:
         """Before closing: every log that moved."""
-        for ledger in self._house.ledgers():
+        for ledger in self._registry.ledgers():
             if ledger.idle:
                 while self._filing.step(ledger):
                     pass
@@ -107,7 +113,7 @@ class Housekeeping:
     def tick(self, now: Now) -> float:
         """Do a step of a pass when one is due. Returns when the next one is."""
         for partition in take(self._grown):
-            if partition.log.poisoned is None and self._house.holds(partition.ledger):
+            if partition.log.poisoned is None and self._registry.holds(partition.ledger):
                 self._retain(partition, self._time.read(now))
         if now.monotonic_s >= self._next_s:
             if self._pass is None:
@@ -118,15 +124,15 @@ class Housekeeping:
     def _begin(self) -> None:
         """A pass over everything, spread over half of the time until the next one."""
         for ledger in list(self._pending):
-            if self._house.holds(ledger):
+            if self._registry.holds(ledger):
                 self._save(ledger)
             else:
                 del self._pending[ledger]
         self._pass = self._partitions()
-        self._pause_s = self._config.housekeeping_s / 2 / (1 + len(self._house.partitions) // STEP)
+        self._pause_s = self._config.housekeeping_s / 2 / (1 + len(self._registry.partitions) // STEP)
 
     def _partitions(self) -> Iterator[tuple[Topic, Partition]]:
-        for topic in list(self._house.topics.by_id.values()):
+        for topic in list(self._registry.topics.by_id.values()):
             for partition in list(topic.readable):
                 yield topic, partition
 
@@ -136,7 +142,7 @@ class Housekeeping:
         time_us, count = self._time.read(now), 0
         for topic, partition in islice(self._pass, STEP):
             count += 1
-            if partition.log.poisoned is None and self._house.holds(partition.ledger):
+            if partition.log.poisoned is None and self._registry.holds(partition.ledger):
                 self._expire(topic, partition, time_us)
                 rest = self._retain(partition, time_us)
                 if rest is not None:
@@ -153,7 +159,7 @@ class Housekeeping:
             return
         del self._pending[ledger]
         try:
-            self._house.store.save_snapshot(ledger.log, seq, term, body)
+            self._registry.store.save_snapshot(ledger.log, seq, term, body)
         except (Error, OSError):
             self.failed_snapshots += 1  # a full disk: the older ones hold, and the next is due soon
 
@@ -162,7 +168,7 @@ class Housekeeping:
         needed = set(self._queues.mover.producers.values())
         partition.forget_producers(config.max_producers, round(config.producer_expiry_s * 1e6), time_us, needed)
         oldest = time_us - round(config.group_expiry_s * 1e6)
-        for state in list(partition.ledger.applied.groups.by_name.values()):
+        for state in list(partition.ledger.committed.groups.by_name.values()):
             if state.last_us < oldest and state.group not in topic.memberships:
                 partition.delete_group(state.group)
         self._queues.upkeep.look(topic, partition, time_us)
@@ -171,7 +177,7 @@ class Housekeeping:
     def _retain(self, partition: Partition, time_us: int) -> Rest | None:
         """Decide where the partition may begin and remove what is decided. Returns until when that need not be done."""
         settings = partition.settings
-        finished = finished_long_ago(partition.ledger.applied, time_us)  # only there are times for certain
+        finished = finished_long_ago(partition.ledger.committed, time_us)  # only there are times for certain
         limits = (settings.retention_s, settings.retention_bytes, finished)
         if limits == (None, None, None) and partition.first == 0:
             return None
@@ -190,7 +196,7 @@ class Housekeeping:
         wanted = allowed = decision.first_offset
         if wanted > partition.first:
             allowed = self._queues.carrier.allowed(partition, extents, wanted, time_us)
-        if allowed > partition.ledger.head.first:
+        if allowed > partition.ledger.proposed.first:
             partition.set_first(allowed, Raise(partition))
             self._remove(partition)  # what is committed so far: a log that grows all the time moves at each look
             return None
@@ -210,7 +216,7 @@ class Housekeeping:
 
     def _remove(self, partition: Partition) -> bool:
         """Give the store what is below the committed first offset and covered. Returns whether there is any left."""
-        log, store = partition.log, self._house.store
+        log, store = partition.log, self._registry.store
         below = log.expired(partition.seq)
         if not below:
             return log.durable < partition.seq  # of what is not durable nobody can tell yet
@@ -236,7 +242,7 @@ class Housekeeping:
         Where a commit does not wait for the disk, what is published may be lost, and counts when it is durable.
         """
         log, ledger = partition.log, partition.ledger
-        now = ledger.applied.stages.first_seq
+        now = ledger.committed.stages.first_seq
         if log.durable >= partition.seq:
             return now
         seq, before = self._staged.get(ledger, (0, 0))
@@ -267,7 +273,7 @@ class Raise:
     def committed(self, place: Place) -> None:
         partition = self._partition
         partition.log.set_first(partition.first)
-        queues = partition.ledger.applied.queues.by_name.values()
+        queues = partition.ledger.committed.queues.by_name.values()
         partition.finals.trimmed([queue.group for queue in queues if queue.finals], partition.first)
 
     def failed(self, error: Error) -> None:
@@ -276,5 +282,5 @@ class Raise:
 
 def _cursors(partition: Partition) -> Iterable[int]:
     """The next unread offset of every group."""
-    for state in partition.ledger.applied.groups.by_name.values():
+    for state in partition.ledger.committed.groups.by_name.values():
         yield state.resume(0, partition.end)

@@ -36,36 +36,36 @@ from ...transport.messages import (
     Stats,
 )
 from ..errors import InvalidRequest
-from .administration import Administration
-from .agenda import Agenda, take
-from .beginning import Beginning
-from .clock import LogTime
-from .delivery import Stream
-from .ends import Ends
-from .fetching import Fetching
-from .greeting import Greeting
-from .grouping import Grouping
-from .house import House
 from .housekeeping import Housekeeping
-from .joining import Joining
-from .measuring import Measuring
-from .portions import Portions
+from .logs.clock import LogTime
+from .logs.log_registry import LogRegistry
 from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
-from .producing import Producing
-from .queues.room import Queues
-from .replies import failure
-from .scheduling import Scheduling
-from .sessions import EXPIRY_CHECK_S, Sessions
-from .topic_maker import TopicMaker
-from .transactions.room import Transactions
+from .queues.service import Queues
+from .queues.upkeep.scheduling import Scheduling
+from .streams.beginning import Beginning
+from .streams.delivery import Stream
+from .streams.ends import Ends
+from .streams.fetching import Fetching
+from .streams.grouping import Grouping
+from .streams.joining import Joining
+from .streams.measuring import Measuring
+from .streams.producing import Producing
+from .streams.sessions import EXPIRY_CHECK_S, Sessions
+from .topics.administration import Administration
+from .topics.greeting import Greeting
+from .topics.topic_maker import TopicMaker
+from .transactions.service import Transactions
+from .turns.agenda import Agenda, take
+from .turns.portions import Portions
+from .turns.replies import failure
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Hashable
 
     from ...storage.log import LogWriter
     from ...transport.messages import Request
-    from .partition import Partition
-    from .topics import Topic
+    from .logs.partition import Partition
+    from .logs.topics import Topic
 
 READS = frozenset({
     AskEnds, FindOffsets, ListDead, ListGroups, ListQueues, ListSchedules, ListTopics, Measure, Stats,
@@ -87,23 +87,23 @@ class Node:
         self._port = port
         self._agenda = Agenda()
         self._time = LogTime(now, config.clock_jump_s)
-        self._house = House(store, self._agenda)
-        for ledger in self._house.ledgers():
+        self._registry = LogRegistry(store, self._agenda)
+        for ledger in self._registry.ledgers():
             self._time.reach(ledger.log.last_time_us)
         self._incarnation = int.from_bytes(randomness(8), "little") or 1
         first_session = int.from_bytes(randomness(6), "little") << 14
         self._sessions = Sessions(port, self._agenda, first_session, config.max_sessions)
-        topics = self._house.topics
+        topics = self._registry.topics
         self._portions, self._wakes = Portions(), Portions()
         self._producing = Producing(topics, port, config, self._time, randomness)
         self._fetching = Fetching(topics, port, config, self._wakes)
         self._ends = Ends(topics, port, config, self._wakes)
-        self._queues = Queues(self._house, port, config, self._time, randomness, self._wakes)
-        self._scheduling = Scheduling(self._house, port, config, self._time)
-        maker = TopicMaker(self._house, config, randomness)
+        self._queues = Queues(self._registry, port, config, self._time, randomness, self._wakes)
+        self._scheduling = Scheduling(self._registry, port, config, self._time)
+        maker = TopicMaker(self._registry, config, randomness)
         alarms = self._queues.alarms
-        self._transactions = Transactions(self._house, port, config, self._time, alarms, maker)
-        self._housekeeping = Housekeeping(self._house, self._queues, self._transactions, config, self._time, now)
+        self._transactions = Transactions(self._registry, port, config, self._time, alarms, maker)
+        self._housekeeping = Housekeeping(self._registry, self._queues, self._transactions, config, self._time, now)
         self._handlers: Handlers = {
             **self._queues.handlers,
             **self._producing.handlers,
@@ -113,7 +113,7 @@ class Node:
             **Joining(topics, self._sessions, self._agenda, port, config).handlers,
             **Grouping(topics, self._sessions, port).handlers,
             **Beginning(topics, port).handlers,
-            **Administration(self._house, port, config, maker, self, self._wakes).handlers,
+            **Administration(self._registry, port, config, maker, self, self._wakes).handlers,
             **self._scheduling.handlers,
             **self._transactions.handlers,
             **Greeting(port, config, self._incarnation, self._stats_in_steps).handlers,
@@ -190,7 +190,7 @@ class Node:
                 self._queues.advanced(ledger)
             if not ledger.in_flight:
                 agenda.unsettled.pop(ledger, None)  # the catalogue's may have closed it: its topic is deleted
-        for partition in self._house.take_moved():
+        for partition in self._registry.take_moved():
             self._fetching.end_moved(partition)
             self._ends.end_moved(partition)
             self._queues.end_moved(partition)
@@ -243,10 +243,10 @@ class Node:
 
     def stats(self) -> dict[str, Any]:
         """Counters and sizes by dotted name."""
-        return {**self._numbers(), **self._house.stats()}
+        return {**self._numbers(), **self._registry.stats()}
 
     def _stats_in_steps(self) -> Generator[int | None, None, dict[str, Any]]:
-        census = yield from self._house.census()
+        census = yield from self._registry.census()
         return {**self._numbers(), **census}
 
     def _numbers(self) -> dict[str, Any]:
@@ -273,23 +273,23 @@ class Node:
     @property
     def unavailable(self) -> dict[str, str]:
         """Why partitions could not be opened, by topic and number."""
-        return self._house.unavailable()
+        return self._registry.unavailable()
 
     @property
     def logs(self) -> list[LogWriter]:
         """Every open log, the metadata log first."""
-        return [ledger.log for ledger in self._house.ledgers()]
+        return [ledger.log for ledger in self._registry.ledgers()]
 
     def close(self, now: Now) -> None:
         """Flush, sync, answer, snapshot every log that moved, and close all cleanly. The node is then unusable."""
         self.flush(now)
-        self._house.settle()
+        self._registry.settle()
         self.advance(now)
         self._transactions.end()
         self._housekeeping.snapshot_all()
         for session in list(self._sessions.by_id.values()):
             self._sessions.end(session)
-        self._house.close_all()
+        self._registry.close_all()
 
     # -- what administration tells ------------------------------------------------------------------
 

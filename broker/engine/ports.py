@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...storage.segment import SegmentRef
     from ...storage.snapshots import Snapshot
     from ...transport.messages import Answer, Deliver
-    from .settings import TopicSettings
+    from .tables.settings import TopicSettings
 
 Peer = Hashable
 """Whoever sent a message: opaque, equal for the life of one connection (a ROUTER identity, a channel)."""

@@ -10,13 +10,13 @@ import weakref
 from typing import TYPE_CHECKING
 
 from ...storage import forks
-from ..aio import AsyncClient, AsyncProducer, connect
-from ..task_ids import task_id
+from ..aio.client import AsyncClient, AsyncProducer, connect
+from ..queues.task_ids import task_id
 from . import app
 from .queues import ensure_async
 
 if TYPE_CHECKING:
-    from ..queue_descriptions import Schedule
+    from ..queues.descriptions import Schedule
     from .app import Tasks
     from .function import Message
 

@@ -19,11 +19,11 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
-from ..checking import checked, checks
+from ..arguments.checking import checked, checks
+from ..arguments.quantities import Duration, seconds
 from ..client import Client
 from ..errors import InvalidArgument
-from ..quantities import Duration, seconds
-from ..queue_descriptions import Schedule
+from ..queues.descriptions import Schedule
 from .encoding import Encoding
 from .function import AsyncTaskFunction, BaseFunction, Message, Options, TaskFunction, home
 from .link import Link

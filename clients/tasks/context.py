@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..errors import InvalidArgument
-from ..worker_core import PROGRESS_BYTES_MOST
+from ..working.core import PROGRESS_BYTES_MAX
 from .encoding import Encoding, encode
 
 
@@ -50,8 +50,8 @@ class CurrentTask:
             packed = encode(self._encoding, value)
         except ValueError as error:
             raise InvalidArgument(f"progress {value!r} cannot be sent: {error}") from None
-        if len(packed) > PROGRESS_BYTES_MOST:
-            raise InvalidArgument(f"{len(packed)} bytes are too many for progress, over {PROGRESS_BYTES_MOST}")
+        if len(packed) > PROGRESS_BYTES_MAX:
+            raise InvalidArgument(f"{len(packed)} bytes are too many for progress, over {PROGRESS_BYTES_MAX}")
         self._tell(packed)
 
 

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 from msgspec import Struct
 
 from ...storage.encoding import PRIORITY_MAX
-from ..checking import checks
+from ..arguments.checking import checks
+from ..arguments.quantities import Duration, seconds
 from ..errors import InvalidArgument
-from ..quantities import Duration, seconds
-from ..queue_descriptions import Schedule
+from ..queues.descriptions import Schedule
 from . import jobs
 from .arguments import Arguments
 from .jobs import AsyncJob, Job

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from ..checking import checks
+from ..arguments.checking import checks
+from ..arguments.quantities import Duration
 from ..errors import ClientError, TaskCancelled, TaskFailed, TimedOut
-from ..quantities import Duration
 from .encoding import decode
 
 if TYPE_CHECKING:
-    from ..queue_descriptions import TaskInfo
+    from ..queues.descriptions import TaskInfo
     from .function import BaseFunction
 
 R = TypeVar("R")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from ...storage import forks
 from ..client import Client, connect
-from ..task_ids import task_id
+from ..queues.task_ids import task_id
 from .queues import ensure
 
 if TYPE_CHECKING:
     from ..producer import Producer
-    from ..queue_descriptions import Schedule
+    from ..queues.descriptions import Schedule
     from .app import Tasks
     from .function import Message
 

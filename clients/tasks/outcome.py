@@ -9,7 +9,7 @@ import traceback
 
 from msgspec import Struct
 
-REASON_MOST = 1000
+REASON_MAX = 1000
 """Characters of a reason; the whole traceback is in the worker's log."""
 
 
@@ -49,4 +49,4 @@ def reason_of(error: BaseException) -> str:
     """The last line of its traceback, and nothing that would not fit in a history."""
     lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
     last = lines[-1] if lines else type(error).__name__
-    return last if len(last) <= REASON_MOST else last[: REASON_MOST - 3] + "..."
+    return last if len(last) <= REASON_MAX else last[: REASON_MAX - 3] + "..."

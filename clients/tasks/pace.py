@@ -12,7 +12,7 @@ from collections import deque
 AHEAD_S = 0.1
 """Tasks for so long may be leased before they can begin."""
 
-AHEAD_MOST = 1000
+AHEAD_MAX = 1000
 """They are not more than so many: a worker that is killed has counted an attempt of each."""
 
 
@@ -33,4 +33,4 @@ class Pace:
         ended = self._ended
         while ended and ended[0][0] < now - AHEAD_S:
             self._count -= ended.popleft()[1]
-        return min(self._count, AHEAD_MOST)
+        return min(self._count, AHEAD_MAX)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ..worker_core import RESULT_BYTES_MOST
+from ..working.core import RESULT_BYTES_MAX
 from .arguments import Arguments, Call
 from .context import CurrentTask, working_on
 from .encoding import Encoding
@@ -42,8 +42,8 @@ async def perform_async(
 def _done(arguments: Arguments, encoding: Encoding, result: Any) -> Outcome:
     try:
         packed = arguments.pack_result(encoding, result)
-        if len(packed) > RESULT_BYTES_MOST:
-            raise ValueError(f"{len(packed)} bytes, over {RESULT_BYTES_MOST}: have the function store it elsewhere")
+        if len(packed) > RESULT_BYTES_MAX:
+            raise ValueError(f"{len(packed)} bytes, over {RESULT_BYTES_MAX}: have the function store it elsewhere")
     except ValueError as error:
         return Refused(f"it was done, but its result cannot be kept: {error}")
     return Returned(packed)

@@ -18,7 +18,7 @@ from ...broker.errors import TopicExists, UnknownGroup, UnknownTopic
 from ..errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from ..aio import AsyncClient
+    from ..aio.client import AsyncClient
     from ..client import Client
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..checking import check_fields
+from ..arguments.checking import check_fields
+from ..arguments.quantities import Duration, seconds
 from ..errors import InvalidArgument
-from ..quantities import Duration, seconds
 
 
 class Retry(Struct, frozen=True, kw_only=True):

@@ -36,7 +36,7 @@ from .settling import OutcomeReporter, Task, Worker
 from .slots import Slots
 
 if TYPE_CHECKING:
-    from ..aio import AsyncClient
+    from ..aio.client import AsyncClient
     from .app import Tasks
     from .queues import TaskQueue
 
@@ -129,7 +129,7 @@ class Runner:
 
     async def _open(self, closing: AsyncExitStack) -> list[Worker]:
         """A worker for each queue. Raises what makes working impossible."""
-        from ..aio import connect
+        from ..aio.client import connect
 
         client = await connect(self._app.url, timeout=self._app.timeout_s, name="penstock-worker")
         closing.push_async_callback(lambda: _bounded(client.close()))

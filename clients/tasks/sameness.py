@@ -17,7 +17,7 @@ from typing import Any
 OPEN = frozenset({Any, object, list, dict, tuple, set, frozenset})
 """Hints that say nothing of what is in a value."""
 
-KINDS_MOST = 4
+KINDS_MAX = 4
 """Types of elements that an annotation is made of."""
 
 
@@ -69,7 +69,7 @@ def _union(given: Iterable[Any]) -> Any:
     for each in given:
         if (kind := _hint(each)) not in kinds:
             kinds.append(kind)
-        if len(kinds) > KINDS_MOST:
+        if len(kinds) > KINDS_MAX:
             return Any
     return reduce(or_, kinds)
 

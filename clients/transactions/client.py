@@ -9,16 +9,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ...transport.messages import Stage
+from ..arguments.quantities import Duration, seconds
 from ..producer import wall_us
-from ..quantities import Duration, seconds
 from .staging import Staging, Transaction
 from .staging_core import StagingCore, begin
 from .staging_producer import StagedFuture
 from .verbs import TransactionVerbs, checked_epoch, checked_name, checked_stages
 
 if TYPE_CHECKING:
-    from ..driver import Driver
-    from ..opened import Opened
+    from ..connection.driver import Driver
+    from ..connection.opened import Opened
 
 
 class TransactionClient:

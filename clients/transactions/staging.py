@@ -13,10 +13,10 @@ from typing import Self
 
 from ...transport.messages import Stage
 from .. import producer
-from ..checking import checks
-from ..driver import Driver
+from ..arguments.checking import checks
+from ..arguments.quantities import Duration, Size, seconds, size_bytes
+from ..connection.driver import Driver
 from ..producer import Producer
-from ..quantities import Duration, Size, seconds, size_bytes
 from .staging_core import StagingCore, TransactionCore
 
 

@@ -17,10 +17,10 @@ from typing import Any
 from ...broker.errors import StageLost, UnknownPartition, UnknownTopic
 from ...storage.errors import Closed, Error
 from ...transport.messages import Stage, Topic
-from ..connection import Connection
+from ..connection.connection import Connection
+from ..connection.steps import Steps
 from ..errors import InvalidArgument, TimedOut
-from ..pending import Future
-from ..steps import Steps
+from ..producing.pending import Future
 from .staging_producer import StagingProducer
 from .verbs import TransactionVerbs, checked_epoch, checked_name
 

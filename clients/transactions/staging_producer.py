@@ -2,7 +2,7 @@
 
 Idea: as any other producer, but that its batches are of kind STAGED and that each partition's sequence is a stage,
 whole from its first record to its last. An ordinary producer whose sequence broke goes on under another id; a stage
-that broke has lost records, so its lane ends, and whoever commits it is told that it is not all there.
+that broke has lost records, so its sender ends, and whoever commits it is told that it is not all there.
 
 Contract: nothing has an offset before it is published: sends and futures say -1.
 """
@@ -18,13 +18,13 @@ from ...storage.errors import Error
 from ...transport.messages import Failure, Stage
 from ...transport.producer_session import GAPS, ProducerSession
 from ..errors import InvalidArgument
-from ..lane import Lane
-from ..pending import Future
-from ..producer_core import ProducerCore
+from ..producing.core import ProducerCore
+from ..producing.partition_sender import PartitionSender
+from ..producing.pending import Future
 
 if TYPE_CHECKING:
-    from ..quantities import Duration
-    from ..queued import Queued
+    from ..arguments.quantities import Duration
+    from ..producing.queued import Queued
 
 NO_OFFSET = -1
 
@@ -38,11 +38,11 @@ class StagedFuture(Future, eq=False, gc=False):
         return NO_OFFSET
 
 
-class StagingLane(Lane):
+class StagingLane(PartitionSender):
     """What one stage has on its way. A stage that broke is never taken up again."""
 
     def refusal(self, failure: Failure) -> Error:
-        """See Lane: of a stage that the broker does not have any more, that it is lost."""
+        """See PartitionSender: of a stage that the broker does not have any more, that it is lost."""
         return self._lost(failure) if failure.code in GAPS else super().refusal(failure)
 
     def _failed(self, session: ProducerSession, failure: Failure) -> None:
@@ -70,20 +70,20 @@ class StagingProducer(ProducerCore):
 
     kind = Kind.STAGED
 
-    def new_lane(self, partition: int) -> Lane:
+    def new_lane(self, partition: int) -> PartitionSender:
         """See ProducerCore."""
         return StagingLane(self, partition)
 
     def stages(self) -> list[Stage]:
         """What it has staged, and what is on its way."""
-        found = [lane.stage() for lane in self.lanes if isinstance(lane, StagingLane)]
+        found = [sender.stage() for sender in self.senders if isinstance(sender, StagingLane)]
         return [stage for stage in found if stage is not None]
 
     def check_whole(self) -> None:
-        """Raise what ended a lane: its stage has lost something."""
-        for lane in self.lanes:
-            if lane.ended is not None:
-                raise lane.ended
+        """Raise what ended a sender: its stage has lost something."""
+        for sender in self.senders:
+            if sender.ended is not None:
+                raise sender.ended
 
     def as_task(
         self, delay: Duration | None, at: datetime | None, priority: int | None, dedup: bytes | None

@@ -18,11 +18,11 @@ from ...transport.transaction_messages import (
     TransactionCommitted,
     TransactionState,
 )
-from ..connection import Connection
+from ..connection.connection import Connection
+from ..connection.steps import Pause, Steps
 from ..errors import InvalidArgument
-from ..steps import Pause, Steps
 
-STAGES_MOST = 24_000
+STAGES_MAX = 24_000
 """Of one request: so many always fit into it. A commit is one request."""
 
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
@@ -37,10 +37,10 @@ class TransactionVerbs:
 
     def commit(self, name: str, epoch: int, stages: list[Stage], deadline: float) -> Steps[bool]:
         """Publish stages, all or none. False when that epoch was committed with others, or a later one was."""
-        if len(stages) > STAGES_MOST:
+        if len(stages) > STAGES_MAX:
             raise LimitReached(
                 f"transaction {name} has {len(stages)} stages, one for each producer and partition, and a commit takes "
-                f"{STAGES_MOST}: let fewer producers stage, or each for fewer partitions"
+                f"{STAGES_MAX}: let fewer producers stage, or each for fewer partitions"
             )
         what = (
             f"committing epoch {epoch} of transaction {name}, which may be decided by now "
@@ -65,8 +65,8 @@ class TransactionVerbs:
     def drop(self, stages: Iterable[Stage], deadline: float) -> Steps[None]:
         """Forget stages; those that are decided stay, those that are gone are no error."""
         rest = list(stages)
-        for first in range(0, len(rest), STAGES_MOST):
-            part = rest[first : first + STAGES_MOST]
+        for first in range(0, len(rest), STAGES_MAX):
+            part = rest[first : first + STAGES_MAX]
             yield from self.connection.ask(
                 lambda request, part=part: DropStages(request, part), Done, deadline=deadline, what="dropping stages"
             )

@@ -116,7 +116,7 @@ def discard(
 def _find(client: Client, id_: str, group: str) -> DeadTask:
     """One dead task. Raises UnknownTask, which says how it stands."""
     from ..broker.errors import UnknownTask
-    from ..clients.task_ids import parse_task_id
+    from ..clients.queues.task_ids import parse_task_id
 
     topic, partition, offset = parse_task_id(id_)
     found = client.dead(topic, group, partition=partition, offset=offset, max_records=1)

@@ -30,7 +30,7 @@ FORMATS: tuple[Format, ...] = ("lines", "json", "msgpack", "raw")
 MSGPACK_MOST_BYTES = 80 << 20
 """What is held of a msgpack input at once: a frame of the broker has 64 MiB at most by default."""
 
-HEADERS_MOST = 100_000
+HEADERS_MAX = 100_000
 """Entries of a map of a msgpack input."""
 
 
@@ -175,7 +175,7 @@ def _unpacked(chunks: Iterable[bytes], name: str) -> Iterator[list[Entry]]:
     """Records of concatenated maps. Raises InvalidInput with the record's number and the byte where it begins."""
     import msgpack
 
-    unpacker = msgpack.Unpacker(max_buffer_size=MSGPACK_MOST_BYTES, max_map_len=HEADERS_MOST, max_array_len=0)
+    unpacker = msgpack.Unpacker(max_buffer_size=MSGPACK_MOST_BYTES, max_map_len=HEADERS_MAX, max_array_len=0)
     number, fed, begin = 1, 0, 0
 
     def bad(reason: str) -> InvalidInput:

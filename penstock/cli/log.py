@@ -158,7 +158,7 @@ def _logs(paths: tuple[Path, ...]) -> list[_Log]:
 
 def _topic_names(data: Path) -> dict[str, str]:
     """Names of topics by their directories; none where the catalogue cannot be read, which its own log's row says."""
-    from ..clients.peek import Peek
+    from ..clients.embedded.peek import Peek
     from ..storage.files import Files
 
     peek = Peek(str(data), Files())

@@ -69,7 +69,7 @@ def command(
 def serve_config(config: configuration.Config) -> ServeConfig:
     """What the supervisor is told."""
     from ..broker.config import ServeConfig
-    from ..broker.keeper import KeeperOptions
+    from ..broker.keeper.core import KeeperOptions
 
     return ServeConfig(
         data=str(Path(config.data).absolute()),

@@ -43,7 +43,7 @@ def enqueue(
     moment: datetime | None, priority: int, dedup: str | None, session: Invocation,
 ) -> None:  # fmt: skip
     """Put a task into the queue of TOPIC for each VALUE, or for each line of standard input; writes their ids."""
-    from ..clients.task_ids import task_id
+    from ..clients.queues.task_ids import task_id
 
     if delay_s is not None and moment is not None:
         raise click.UsageError("--delay and --at say the same: give one of them")
@@ -71,7 +71,7 @@ def enqueue(
 @with_session
 def lease(topic: str, count: int, lease_s: float | None, wait_s: float, group: str, session: Invocation) -> None:
     """Lease tasks of TOPIC; nobody extends the lease. Writes ID@TOKEN, attempt and value of each."""
-    from ..clients.by_hand import ByHand
+    from ..clients.working.by_hand import ByHand
 
     with session.connect() as client:
         worker = f"{getpass.getuser()}, by hand"
@@ -129,7 +129,7 @@ def release(names: tuple[str, ...], group: str, session: Invocation) -> None:
 
 
 def _settle(session: Invocation, group: str, names: Sequence[str], verb: str, **how: Any) -> None:
-    from ..clients.by_hand import ByHand
+    from ..clients.working.by_hand import ByHand
     from ..transport.queue_messages import Verb
 
     with session.connect() as client:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-STAYS_MOST = 0.05
+STAYS_MAX = 0.05
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -39,7 +39,7 @@ def drop(files: Sequence[Path]) -> None:
             os.close(file)
     stays = sum(resident_bytes(path) for path in files)
     size = sum(path.stat().st_size for path in files)
-    if stays > STAYS_MOST * size:
+    if stays > STAYS_MAX * size:
         raise StillCached(f"{stays:,} of {size:,} bytes stayed in memory")
 
 

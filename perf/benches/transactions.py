@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import penstock
-from penstock.clients.bulk import pieces
-from penstock.clients.pieces import Shape
+from penstock.clients.producing.bulk import pieces
+from penstock.clients.producing.pieces import Shape
 
 from ..lab.harness import Lab
 from ..lab.rows import Row

@@ -21,7 +21,7 @@ SECONDS, SHORTEST_S = 1.0, 0.2
 """Of a try."""
 TRIES_MAX = 32
 P99_MOST_US = 100_000.0
-GROWTH_MOST = 0.02
+GROWTH_MAX = 0.02
 """Seconds of latency per second: at this, the system does 2 % less than what is offered."""
 
 
@@ -33,7 +33,7 @@ def rate_of(system: System, address: str, size: int = 100, precision: float = 0.
 
 def keeps_up(outcome: Outcome) -> bool:
     """Whether the system did all that was offered."""
-    return not outcome.missing and outcome.growth <= GROWTH_MOST and outcome.percentiles.p99 <= P99_MOST_US
+    return not outcome.missing and outcome.growth <= GROWTH_MAX and outcome.percentiles.p99 <= P99_MOST_US
 
 
 def sustained(run: Callable[[int], Outcome], first: int, precision: float = 0.1) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ...clients.quantities import Duration, seconds
+from ...clients.arguments.quantities import Duration, seconds
 from ..local_session import PLAIN
 from . import durable
 from .progress import OnProgress, Progress, after, ignore

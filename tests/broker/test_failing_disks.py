@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from penstock.broker.doubts import doubts_of
 from penstock.broker.engine import NodeConfig
+from penstock.broker.keeper.unresolved_syncs import doubts_of
 from penstock.storage.batch import batches, encode
 from penstock.storage.board import word
 from penstock.storage.segment import reference
@@ -114,7 +114,7 @@ def test_a_keeper_that_dies_in_a_sync_delays_its_acks_and_loses_none():
     core._deliver()
     core.keeper.begin(core.now_s)
     core.link.gone = True
-    core.errands.keeper_lost()
+    core.jobs.keeper_lost()
     core.watermarks.keeper_lost()
     core.node.advance(core.now)
     assert isinstance(core.answer(request), m.Produced)
@@ -209,12 +209,12 @@ def test_a_topic_may_be_deleted_while_its_segments_are_being_unlinked():
     assert len(log.segments()) > 1
     core.store.retire(log, [reference(log.path, name) for name in log._names[:1]])
     core.store.retire(log, [reference(log.path, name) for name in log._names[:1]])  # asked again before it is done
-    assert len(core.errands._open) == 1
+    assert len(core.jobs._open) == 1
     core.idle_hands = True
     assert isinstance(core.ask(lambda request: m.DeleteTopic(request, topic)), m.Done)
     core.idle_hands = False
     core.turn()
-    assert core.errands._open == {}
+    assert core.jobs._open == {}
     assert isinstance(produce(core, core.create_topic("t"), 0), m.Produced)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from penstock.broker import keeper_messages as messages
 from penstock.broker.engine import NodeConfig
+from penstock.broker.keeper import messages
 from penstock.storage.batch import encode
 from penstock.storage.board import split
 from penstock.storage.errors import StorageFull
 from penstock.storage.log import LogWriter
+from penstock.storage.repair import repair
 from penstock.transport import messages as m
 from support.core import DATA, Core
 from support.engine import Rig
@@ -101,7 +102,7 @@ def test_a_topic_is_deleted_from_a_disk_too_full_for_the_trash_and_forgotten_at_
     produce(core, topic)
     files.full = True
     assert isinstance(core.ask(lambda request: m.DeleteTopic(request, topic)), m.Done)
-    assert core.errands._trees == [f"{DATA}/topics/{topic.hex()}"]
+    assert core.jobs._trees == [f"{DATA}/topics/{topic.hex()}"]
     again = Core(files)  # the removal did not happen, and there is no more room than before: it starts all the same
     assert again.ask(lambda request: m.ListTopics(request, [])).topics == []
     files.full = False
@@ -137,13 +138,14 @@ def test_a_snapshot_of_batches_that_were_given_up_does_not_come_back_when_others
     core.close()  # with a snapshot of all 14
     last = max(name for name in core.files.listdir(log.path) if name.endswith(".segment"))
     core.files.rename(f"{log.path}/{last}", f"{log.path}/{last}.lost")
+    repair(core.files, log.path, now_us=1, accept_loss=True)
     core = Core(core.files, config=config)
     for number in range(3):
         send(core, 6, number)
-    (before,) = core.node._house.partitions
-    (after,) = Core(core.files.power_cut(), config=config).node._house.partitions
+    (before,) = core.node._registry.partitions
+    (after,) = Core(core.files.power_cut(), config=config).node._registry.partitions
     assert before.log.written == 15
-    assert after.applied.encode() == before.applied.encode()
+    assert after.committed.encode() == before.committed.encode()
 
 
 def test_segments_that_could_not_be_unlinked_are_tried_again():
@@ -163,10 +165,10 @@ def test_segments_that_could_not_be_unlinked_are_tried_again():
         core.now_s += 1.0
         batch = encode([bytes(9000)], producer_id=5, first_sequence=number)
         assert isinstance(core.ask(lambda request: m.Produce(request, topic, 0), bytes(batch)), m.Produced)
-        for errand in [errand for errand, *_ in core.errands._open.values()]:
+        for job in [job for job, *_ in core.jobs._open.values()]:
             try:
-                core.errands._done(errand.errand, core.errands._do(errand))
+                core.jobs._done(job.job, core.jobs._do(job))
             except OSError as error:
-                core.errands.answered(messages.Refused(-1, errand.errand, str(error)))
+                core.jobs.answered(messages.Refused(-1, job.job, str(error)))
     assert len(refused) == 3
     assert len(core.node.logs[1].segments()) <= 3

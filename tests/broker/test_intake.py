@@ -11,7 +11,7 @@ from penstock.broker.intake import ALONE_S, CALM_S, SHARE_S, TURN_MESSAGES, TURN
 from penstock.broker.port import SocketPeer
 from penstock.transport import codec
 from penstock.transport import messages as m
-from penstock.transport.message import LIST_MOST
+from penstock.transport.message import LIST_MAX
 
 AT = Now(0, 0.0)
 STEP_S = SHARE_S / 4
@@ -96,7 +96,7 @@ def test_a_turn_has_an_end_however_many_connections_there_are(monkeypatch: pytes
 
 def test_what_asks_for_too_much_is_answered_and_nonsense_cut_off():
     parts = Parts()
-    parts.waiting.append((1, [codec.encode(m.ListTopics(5, ["t"] * (LIST_MOST + 1)))]))
+    parts.waiting.append((1, [codec.encode(m.ListTopics(5, ["t"] * (LIST_MAX + 1)))]))
     parts.waiting.append((1, [b"nonsense"]))
     parts.gone = [7]
     assert parts.turn() == 0

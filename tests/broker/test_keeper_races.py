@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from penstock.broker.config import KeeperOptions
-from penstock.broker.doubts import Doubts, doubts_of
+from penstock.broker.keeper.unresolved_syncs import UnresolvedSyncs, doubts_of
 from penstock.storage.batch import encode
 from penstock.storage.board import Board, word
 from penstock.storage.errors import Poisoned
@@ -210,13 +210,13 @@ def test_a_doubt_survives_a_crash_in_the_middle_of_the_next_start(tmp_path):
     row.assign(7, generation=1, level=1)
     row.sync_started = row.written = word(1, 5)
     log_id = (7).to_bytes(16, "little")
-    assert Doubts(files, data).about(log_id) is not None
+    assert UnresolvedSyncs(files, data).about(log_id) is not None
     open_board(files, data, rows=4, slots=64).close()  # set up anew: it says nothing any more, and the broker dies
-    second = Doubts(files, data)
+    second = UnresolvedSyncs(files, data)
     assert second.about(log_id) is not None
     second.settled(log_id)
     second.save()
-    assert not Doubts(files, data)
+    assert not UnresolvedSyncs(files, data)
 
 
 # -- EIO ----------------------------------------------------------------------------------------------

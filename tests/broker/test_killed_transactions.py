@@ -22,7 +22,7 @@ from support.raw_client import RawClient
 from support.transaction_load import TOPICS, key_of, values_of
 
 NAMES = ["shared", "shared", "own"]
-EPOCHS_LEAST = 3
+EPOCHS_MIN = 3
 """Committed under each name before the end, so that the run has something to show."""
 
 
@@ -90,7 +90,7 @@ class Scene:
 
     def rest(self) -> None:
         """Let each name have some epochs, end the programs, and have everything published."""
-        some = until(lambda: all(len(self.committed(name)) >= EPOCHS_LEAST for name in set(NAMES)), self.serving, 60.0)
+        some = until(lambda: all(len(self.committed(name)) >= EPOCHS_MIN for name in set(NAMES)), self.serving, 60.0)
         assert some, self.complaints()
         for program in self.programs:
             assert program.finish() in (0, -signal.SIGTERM), program.complaints()

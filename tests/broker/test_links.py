@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from penstock.broker import keeper_messages as messages
 from penstock.broker.config import KeeperOptions
-from penstock.broker.keeper_link import KeeperLink
-from penstock.broker.keeper_process import KeeperProcess
+from penstock.broker.keeper import messages
+from penstock.broker.keeper.link import KeeperLink
+from penstock.broker.keeper.process import KeeperProcess
 from penstock.broker.packets import PacketSocket, PeerGone
 
 
@@ -121,4 +121,4 @@ def test_a_spare_that_could_not_be_made_is_not_told_as_a_partition_that_cannot_b
     assert received is not None
     (report,) = messages.decode_reports(received[0])
     assert isinstance(report, messages.Refused)
-    assert (report.row, report.errand) == (-1, 0)
+    assert (report.row, report.job) == (-1, 0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from penstock.broker import keeper_messages as messages
-from penstock.broker.doubts import doubts_of
+from penstock.broker.keeper import messages
+from penstock.broker.keeper.unresolved_syncs import doubts_of
 from penstock.storage.board import split
 from penstock.storage.errors import StorageFull
 from penstock.storage.files import File

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from penstock.broker import ServeConfig
 from penstock.clients import Client, connect, verbs
-from penstock.clients.local import LocalChannel
+from penstock.clients.embedded.local import LocalChannel
 from penstock.clients.testing import MemoryBroker, penstock_broker, penstock_client
 from support.awaited import connect_awaited
 from support.processes import Serving

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from penstock.clients import local
+from penstock.clients.embedded import local
 from penstock.errors import BadChecksum, Corrupt, Error, MissingCodec
 from support.unjudged import hidden_codec
 

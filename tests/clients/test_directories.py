@@ -9,8 +9,8 @@ import sys
 import pytest
 from penstock.broker import ServeConfig
 from penstock.clients import TimedOut, connect
-from penstock.clients.local_store import LocalStore
-from penstock.clients.peek import Peek
+from penstock.clients.embedded.peek import Peek
+from penstock.clients.embedded.store import LocalStore
 from penstock.storage import Files, LogWriter
 from penstock.storage.errors import (
     AlreadyOpen,

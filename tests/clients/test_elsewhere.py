@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from penstock.clients.readiness import EpollFront, EventBell, SelectFront, SocketBell, waiting
+from penstock.clients.connection.readiness import EpollFront, EventBell, SelectFront, SocketBell, waiting
 from support.processes import TESTS
 
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import penstock
-from penstock.clients import aio, connect
+from penstock.clients import connect
+from penstock.clients.aio import client as aio
 from penstock.storage import Log
 from penstock.storage.errors import Error
 from penstock.storage.files import Files

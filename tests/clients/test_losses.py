@@ -7,8 +7,11 @@ import threading
 import pytest
 from penstock.broker import ServeConfig
 from penstock.broker.errors import Fenced, SessionReplaced, UnknownTopic
-from penstock.clients import TimedOut, connect, connection, driver, lane, session_life
-from penstock.clients.zmq_channel import ZmqChannel
+from penstock.clients import TimedOut, connect
+from penstock.clients.channels.zmq import ZmqChannel
+from penstock.clients.connection import connection, driver
+from penstock.clients.consuming import session_life
+from penstock.clients.producing import partition_sender as sender
 from penstock.storage.errors import BatchTooLarge, StorageFull
 from penstock.transport.errors import CannotListen
 from penstock.transport.messages import Deliver, Failure, Joined, Produced
@@ -103,7 +106,7 @@ def test_a_client_outlives_a_broker_that_comes_back(tmp_path, address):
 
 
 def test_a_batch_whose_answer_was_lost_is_sent_again_and_stands_once(penstock_client, losing, monkeypatch):
-    monkeypatch.setattr(lane, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(sender, "PATIENCE_S", 0.02)
     monkeypatch.setattr(connection, "LOOK_PERIOD_S", 0.01)
     monkeypatch.setattr(driver, "WAIT_MAX_S", 0.01)
     penstock_client.create_topic("t")

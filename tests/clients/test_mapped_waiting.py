@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from penstock.clients.mapped import SlotWaiter
-from penstock.clients.watch import Watch, watch
+from penstock.clients.reading.mapped import SlotWaiter
+from penstock.clients.reading.watch import Watch, watch
 from penstock.storage.board import Board
 from penstock.storage.futex import WORD_BYTES, Futex
 

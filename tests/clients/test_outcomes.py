@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 from penstock.clients import connect
-from penstock.clients.aio import connect as aio_connect
-from penstock.clients.steps import Pause, Steps
+from penstock.clients.aio.client import connect as aio_connect
+from penstock.clients.connection.steps import Pause, Steps
 from penstock.storage.errors import Closed
 
 T = TypeVar("T")

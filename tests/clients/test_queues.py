@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from penstock.broker.errors import InvalidRequest, InvalidSettings, UnknownGroup, UnknownSchedule
 from penstock.clients import InvalidArgument, TimedOut
-from penstock.clients.queue_descriptions import Queue, QueuePartition, dead_of, moment, schedule_of
+from penstock.clients.queues.descriptions import Queue, QueuePartition, dead_of, moment, schedule_of
 from penstock.storage.batch import Stamp, encode, stamp
 from penstock.transport import messages
 from penstock.transport.queue_messages import FOREVER_US

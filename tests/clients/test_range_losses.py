@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from penstock.broker import ServeConfig
 from penstock.broker.errors import UnknownTopic
-from penstock.clients import connect, fetched_range, mapped_range
+from penstock.clients import connect
+from penstock.clients.ranges import fetched as fetched_range
+from penstock.clients.ranges import mapped as mapped_range
 from penstock.storage.batch import encode
 from penstock.storage.errors import BadChecksum, Corrupt, Diverged, OutOfBounds
 from penstock.storage.record import records

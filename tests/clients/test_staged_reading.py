@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from penstock.clients import Client, connect
-from penstock.clients.connection import Question
-from penstock.clients.peek import Peek
+from penstock.clients.connection.connection import Question
+from penstock.clients.embedded.peek import Peek
 from penstock.storage import Files
 from penstock.storage.embedded import Log
 from penstock.transport.messages import Produce, Produced

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from penstock.clients.worker_core import WorkerCore
+from penstock.clients.working.core import WorkerCore
 from penstock.storage.batch import ColumnId, Kind, assemble
 from penstock.storage.columns import pieces
 from penstock.storage.errors import MissingCodec

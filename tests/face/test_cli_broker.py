@@ -91,7 +91,7 @@ def test_json_lines_carry_keys_headers_times_and_any_bytes_from_topic_to_topic(o
     lines = (
         b'{"value": "plain"}\n'
         b'{"value_base64": "//4=", "key_base64": "/w==", "headers": {"a": "x"}, "headers_base64": {"b": "/w=="}}\n'
-        b'{"value": "\xc3\xa9", "key": "k", "timestamp": 1234567}\n'
+        b'{"value": "\xc3\xa9", "key": "k", "timestamp": 1600000000123456}\n'
     )
     assert on("produce", topic, "--format", "json", stdin=lines).code == exits.OK
     read = on("consume", topic, "--until-end", "--json")
@@ -102,7 +102,7 @@ def test_json_lines_carry_keys_headers_times_and_any_bytes_from_topic_to_topic(o
     assert (copied[1]["headers"], copied[1]["headers_base64"], copied[1]["key_base64"]) == (
         {"a": "x"}, {"b": "/w=="}, "/w==",
     )  # fmt: skip
-    assert (copied[2]["key"], copied[2]["timestamp"], copied[2]["offset"]) == ("k", 1234567, 2)
+    assert (copied[2]["key"], copied[2]["timestamp"], copied[2]["offset"]) == ("k", 1600000000123456, 2)
 
 
 def test_msgpack_carries_records_from_topic_to_topic(on: Cli, topic: str) -> None:

@@ -23,7 +23,7 @@ SEQUENCES += [
 SHARDS = 8
 HOWS = ("none", "all", "some")
 AFTERWARDS = (("append",), ("append", "sync"), ("roll", "append_big"), ("close", "append"))
-IMAGES_LEAST = 5000
+IMAGES_MIN = 5000
 counted: dict[str, int] = {}
 
 
@@ -118,4 +118,4 @@ def crash_again(survivor: Survivor, history: list[bytes], promised: Truth, choos
 def test_enough_images_were_tried() -> None:
     if len(counted) < 2 * SHARDS:
         pytest.skip("only meaningful after all shards ran")
-    assert sum(counted.values()) >= IMAGES_LEAST, counted
+    assert sum(counted.values()) >= IMAGES_MIN, counted

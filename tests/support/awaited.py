@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from penstock.clients.aio import (
+from penstock.clients.aio.client import (
     AsyncClient,
     AsyncConsumer,
     AsyncFuture,
@@ -22,7 +22,7 @@ from penstock.clients.aio import (
     AsyncWorker,
     connect,
 )
-from penstock.clients.aio_worker import AsyncSettleFuture
+from penstock.clients.aio.worker import AsyncSettleFuture
 
 WRAPPED = (
     AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer, AsyncSettleFuture, AsyncStaging, AsyncTask, AsyncWorker,

@@ -15,11 +15,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from penstock.broker import keeper_messages as messages
-from penstock.broker.doubts import Doubts
 from penstock.broker.engine import Node, NodeConfig, Now
-from penstock.broker.errands import Errands
-from penstock.broker.keeper import Keeper
+from penstock.broker.keeper import messages
+from penstock.broker.keeper.core import Keeper
+from penstock.broker.keeper.jobs import KeeperJobs
+from penstock.broker.keeper.unresolved_syncs import UnresolvedSyncs
 from penstock.broker.store import DirectoryStore
 from penstock.broker.watermarks import Watermarks
 from penstock.storage.board import Board
@@ -39,18 +39,18 @@ class Core:
         self.files = files
         self.hold = False
         self.idle = False  # whether turns are those of an idle broker, which syncs inline
-        self.idle_hands = False  # the keeper syncs, and does no errands
+        self.idle_hands = False  # the keeper syncs, and does no jobs
         self.now_s = 1000.0
         files.mkdir(f"{DATA}/topics")
         self.port = MemoryPort()
         self.board = Board.private(64)
-        self.errands = Errands(files)
-        self.watermarks = Watermarks(self.board, self.errands)
+        self.jobs = KeeperJobs(files)
+        self.watermarks = Watermarks(self.board, self.jobs)
         self.warnings: list[str] = []
-        doubts = Doubts(files, DATA)
+        doubts = UnresolvedSyncs(files, DATA)
         self.store = DirectoryStore(
             DATA, files, promises=Promises(f"{DATA}/promises", files), watermarks=self.watermarks,
-            errands=self.errands, doubts=doubts, max_batch_bytes=1 << 20,
+            jobs=self.jobs, doubts=doubts, max_batch_bytes=1 << 20,
         )  # fmt: skip
         self.node = Node(
             self.store, self.port, randomness=random.Random(7).randbytes, config=config or NodeConfig(), now=self.now
@@ -67,7 +67,7 @@ class Core:
     def start_keeper(self) -> None:
         self.link: Any = ListLink()
         self.keeper = Keeper(self.board, self.files, sync_all=self.files.sync_all, warn=self.warnings.append)
-        self.errands.keeper_started(self.link)
+        self.jobs.keeper_started(self.link)
         self.watermarks.keeper_started(self.link)
 
     def turn(self) -> None:
@@ -93,7 +93,7 @@ class Core:
                 self.keeper.forget(command.row)
                 self.watermarks.forgotten(command.row)
         if not self.idle_hands:
-            self.errands.do_the_rest()
+            self.jobs.do_the_rest()
 
     def send(self, make: Callable[[int], Any], payload: bytes = b"") -> int:
         """One request, unanswered so far. Returns its number."""
@@ -127,4 +127,4 @@ class Core:
         self.watermarks.keeper_lost()
         self.watermarks.sync_all()
         self.node.close(self.now)
-        self.errands.do_the_rest()
+        self.jobs.do_the_rest()

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.broker.engine import effects as fx
-from penstock.broker.engine.ledger import Ledger
-from penstock.broker.engine.queues.queue import Queue
-from penstock.broker.engine.queues.settings import parse
-from penstock.broker.engine.state import PartitionState
+from penstock.broker.engine.logs.ledger import Ledger
+from penstock.broker.engine.tables import effects as fx
+from penstock.broker.engine.tables.queues.queue import Queue
+from penstock.broker.engine.tables.queues.settings import parse
+from penstock.broker.engine.tables.state import PartitionState
 from penstock.storage.batch import Batch, batches
 from support.engine import Rig
 
 
 def ledger(rig: Rig, topic: bytes, partition: int = 0) -> Ledger[PartitionState]:
     """The ledger of a partition."""
-    return rig.node._house.topics.get(topic).partition(partition).ledger
+    return rig.node._registry.topics.get(topic).partition(partition).ledger
 
 
 def queue(rig: Rig, topic: bytes, group: str = "g", partition: int = 0) -> Queue:
     """A queue group as committed."""
-    return ledger(rig, topic, partition).applied.queues.by_name[group]
+    return ledger(rig, topic, partition).committed.queues.by_name[group]
 
 
 def set_queue(rig: Rig, topic: bytes, group: str = "g", partition: int = 0, start: int = 0, **settings: Any) -> None:
@@ -32,7 +32,7 @@ def set_queue(rig: Rig, topic: bytes, group: str = "g", partition: int = 0, star
 def lease(rig: Rig, topic: bytes, runs: list[tuple[int, int]], group: str = "g", partition: int = 0) -> int:
     """Runs of records (first offset, how many) in one lease for an hour, everything before them taken."""
     books = ledger(rig, topic, partition)
-    known = books.head.queues.by_name[group]
+    known = books.proposed.queues.by_name[group]
     token = known.last_token + 1
     frontier = max([known.frontier, *(first + count for first, count in runs)])
     until_us = rig.now.wall_us + 3_600_000_000

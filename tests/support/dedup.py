@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.broker.engine.replay import replay
-from penstock.broker.engine.state import PartitionState
+from penstock.broker.engine.logs.replay import replay
+from penstock.broker.engine.tables.state import PartitionState
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.engine import Rig
@@ -30,11 +30,11 @@ def repeats(rig: Rig, topic: bytes, *keys: bytes, **how: Any) -> list[tuple[int,
 
 
 def ledger(rig: Rig) -> Any:
-    return next(iter(rig.node._house.partitions))
+    return next(iter(rig.node._registry.partitions))
 
 
 def void(rig: Rig) -> list[int]:
-    return ledger(rig).applied.voids.between(0, 1 << 40)
+    return ledger(rig).committed.voids.between(0, 1 << 40)
 
 
 def failure(answer: Any) -> str:
@@ -48,6 +48,6 @@ class NoSnapshots:
 
 
 def assert_replays(rig: Rig) -> None:
-    live = ledger(rig).applied.encode()
+    live = ledger(rig).committed.encode()
     for store in (NoSnapshots(), rig.store):
-        assert replay(ledger(rig).log, PartitionState, store, lambda _: None).applied.encode() == live
+        assert replay(ledger(rig).log, PartitionState, store, lambda _: None).committed.encode() == live

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import penstock
 import pytest
 from penstock.clients import Client
-from penstock.clients.local import forget
+from penstock.clients.embedded.local import forget
 from penstock.spark.micro_batches import MicroBatches
 from penstock.spark.offsets import SourceOffsets, decode, encode
 from penstock.spark.planning import PlannedSpan

@@ -16,10 +16,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from penstock.broker import keeper_messages as messages
 from penstock.broker.config import KeeperOptions
-from penstock.broker.errands import Errands
-from penstock.broker.keeper import Keeper
+from penstock.broker.keeper import messages
+from penstock.broker.keeper.core import Keeper
+from penstock.broker.keeper.jobs import KeeperJobs
 from penstock.broker.watermarks import Watermarks
 from penstock.storage.batch import encode
 from penstock.storage.board import Board
@@ -55,8 +55,8 @@ class Pair:
         self.board = board or Board.private(8)
         self.options = options or KeeperOptions(mark_s=0.0)
         self.warnings: list[str] = []
-        self.errands = Errands(files)
-        self.watermarks = Watermarks(self.board, self.errands)
+        self.jobs = KeeperJobs(files)
+        self.watermarks = Watermarks(self.board, self.jobs)
         files.mkdir("/")
         self.promises = Promises("/promises", files)
         self.start_keeper()
@@ -67,14 +67,14 @@ class Pair:
         self.keeper = Keeper(
             self.board, self.files, sync_all=self.files.sync_all, options=self.options, warn=self.warnings.append
         )
-        self.errands.keeper_started(self.link)
+        self.jobs.keeper_started(self.link)
         self.watermarks.keeper_started(self.link)
         self.deliver()
 
     def kill_keeper(self) -> Keeper:
         """The keeper is gone, and the broker noticed. Returns it: a test may wake it late."""
         self.link.gone = True
-        self.errands.keeper_lost()
+        self.jobs.keeper_lost()
         self.watermarks.keeper_lost()
         return self.keeper
 

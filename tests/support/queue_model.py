@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.broker.engine.queues.settings import QueueSettings
+from penstock.broker.engine.tables.queues.settings import QueueSettings
 
 ACK, NACK, REJECT, RELEASE = range(4)
 RAN_OUT = "the lease ran out"

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from penstock.broker.engine.queues.settings import QueueSettings, altered
+from penstock.broker.engine.tables.queues.settings import QueueSettings, altered
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.engine import Rig
@@ -63,11 +63,11 @@ class Requests:
         self.steps[-1] += f" {text}"
 
     def ledger(self, partition: int) -> Any:
-        return self.rig.node._house.topics.by_id[self.topic].readable[partition].ledger
+        return self.rig.node._registry.topics.by_id[self.topic].readable[partition].ledger
 
     def now_us(self, partition: int) -> int:
         """Log time there."""
-        return max(self.rig.node._time.last_us, self.ledger(partition).head.time_us)
+        return max(self.rig.node._time.last_us, self.ledger(partition).proposed.time_us)
 
     def send(self, message: Any, payload: bytes = b"", peer: str = "c") -> int:
         self.rig.send(message, payload, peer=peer)
@@ -232,7 +232,7 @@ class Requests:
     def _adopt_times(self, partition: int, name: str, chance: list[int], now_us: int) -> None:
         """Back-off is partly chance: within its bounds, what the engine chose stands."""
         group = self.shelves[partition].groups[name]
-        queue = self.ledger(partition).head.queues.by_name[name]
+        queue = self.ledger(partition).proposed.queues.by_name[name]
         settings = group.settings
         for offset in chance:
             task, waiting = group.tasks[offset], queue.waiting.get(offset)

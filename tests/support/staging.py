@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.broker.engine.partition import Partition
-from penstock.broker.engine.producers import Place
+from penstock.broker.engine.logs.partition import Partition
+from penstock.broker.engine.tables.producers import Place
+from penstock.broker.engine.tables.stages import Stage
 from penstock.broker.engine.transactions.reading import Portion, StageReader
-from penstock.broker.engine.transactions.stages import Stage
 from penstock.storage.batch import Kind, encode, of_kind
 from penstock.storage.errors import Error
 from penstock.transport import messages as m
@@ -29,12 +29,12 @@ def stage(
 
 
 def partition_of(rig: Rig, topic: bytes, partition: int = 0) -> Partition:
-    return rig.node._house.topics.get(topic).partition(partition)
+    return rig.node._registry.topics.get(topic).partition(partition)
 
 
 def stage_of(rig: Rig, topic: bytes, stage: int = STAGE, partition: int = 0) -> Stage | None:
     """A stage as committed."""
-    return partition_of(rig, topic, partition).ledger.applied.stages.get(stage)
+    return partition_of(rig, topic, partition).ledger.committed.stages.get(stage)
 
 
 class Told:

@@ -109,7 +109,7 @@ class Life:
         self.steps[-1] += f" {text}"
 
     def _topic(self, name: str) -> bytes:
-        return self.rig.node._house.topics.by_name[name].id
+        return self.rig.node._registry.topics.by_name[name].id
 
     def _send(self, make: Callable[[int], Any], payload: bytes, then: Callable[[Any], None]) -> None:
         request = self.rig.next_request()
@@ -355,7 +355,7 @@ class Life:
             assert not strays, f"{place} has {strays}, which nobody committed"
 
     def _decided_once(self) -> bool:
-        return TXN in self.rig.node._house.topics.by_name
+        return TXN in self.rig.node._registry.topics.by_name
 
     def _is_there(self, wish: Wish, there: dict[Place, list[bytes]]) -> bool:
         """Whether a wish was granted. Raises when it was in part, or in another order."""

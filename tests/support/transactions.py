@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.broker.engine.partition import Partition
-from penstock.broker.engine.transactions.room import Transactions
+from penstock.broker.engine.logs.partition import Partition
+from penstock.broker.engine.transactions.service import Transactions
 from penstock.transport import messages as m
 from penstock.transport.partitioner import partition_of
 from support.engine import Rig
@@ -57,12 +57,12 @@ def state(rig: Rig, name: str) -> tuple[int, bool]:
 
 def home(rig: Rig, name: str) -> Partition:
     """The partition of `__txn` where a transaction is decided."""
-    topic = rig.node._house.topics.by_name[TXN]
+    topic = rig.node._registry.topics.by_name[TXN]
     return topic.partition(partition_of(name.encode(), len(topic.partitions)))
 
 
 def partition(rig: Rig, topic: bytes, number: int = 0) -> Partition:
-    return rig.node._house.topics.get(topic).partition(number)
+    return rig.node._registry.topics.get(topic).partition(number)
 
 
 def transactions(rig: Rig) -> Transactions:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.broker.engine.partition import Partition
+from penstock.broker.engine.logs.partition import Partition
 from penstock.clients.testing import MemoryBroker
 from penstock.storage import codecs
 from penstock.storage.batch import Codec, ColumnId, Kind, assemble, parse
@@ -50,7 +50,7 @@ def append_to(broker: MemoryBroker, topic: str, batch: bytes, partition: int = 0
     """The same over a broker in memory, committed."""
     local = broker._broker
     with local.lock:
-        append(local._node._house.topics.by_name[topic].partition(partition), batch)
+        append(local._node._registry.topics.by_name[topic].partition(partition), batch)
         local._pending = True
     local.drive(None)
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.clients.connection import Connection
-from penstock.clients.leases import SettleFuture
+from penstock.clients.connection.connection import Connection
+from penstock.clients.connection.steps import Steps
 from penstock.clients.opening import open_connection
-from penstock.clients.steps import Steps
 from penstock.clients.task import Task
-from penstock.clients.worker_core import WorkerCore
-from penstock.clients.worker_options import worker_options
+from penstock.clients.working.core import WorkerCore
+from penstock.clients.working.leases import SettleFuture
+from penstock.clients.working.options import worker_options
 
 LEASE_S = 30.0
 
-TURNS_MOST = 200
+TURNS_MAX = 200
 """Far more than any verb needs when nothing has to be waited for."""
 
 
@@ -50,14 +50,14 @@ class Bench:
     def run(self, steps: Steps[Any]) -> Any:
         """Drive steps to their end; one that has to wait for time to pass is a mistake of the test."""
         try:
-            for _ in range(TURNS_MOST):
+            for _ in range(TURNS_MAX):
                 next(steps)
                 self.connection.turn()
         except StopIteration as done:
             return done.value
         finally:
             steps.close()
-        raise AssertionError(f"still waiting after {TURNS_MOST} turns; sent: {self.sent[-5:]}")
+        raise AssertionError(f"still waiting after {TURNS_MAX} turns; sent: {self.sent[-5:]}")
 
     def worker(self, **how: Any) -> WorkerCore:
         found = self.run(self.connection.find_topic("t", self.connection.deadline()))

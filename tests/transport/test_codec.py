@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from penstock.transport import codec, messages
 from penstock.transport.errors import MessageTooLarge, ProtocolError, TooMuchAsked
-from penstock.transport.message import LIST_MOST
+from penstock.transport.message import LIST_MAX
 from support.samples import ANSWERS, BATCH, REQUESTS, TOPIC
 
 DIRECTIONS = [(codec.decode_request, *sample) for sample in REQUESTS] + [
@@ -66,9 +66,9 @@ def test_an_older_peer_may_leave_out_fields_with_defaults():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: messages.ListTopics(7, ["t"] * (LIST_MOST + 1)), "names of a ListTopics has more than 16384 entries"),
+        (lambda: messages.ListTopics(7, ["t"] * (LIST_MAX + 1)), "names of a ListTopics has more than 16384 entries"),
         (lambda: messages.CreateTopic(7, "t", 1, {str(n): n for n in range(101)}), "settings of a CreateTopic has"),
-        (lambda: messages.SettleTasks(7, TOPIC, "g", [messages.Settle(0, 1, 1, [(0, 1)] * (LIST_MOST + 1))]),
+        (lambda: messages.SettleTasks(7, TOPIC, "g", [messages.Settle(0, 1, 1, [(0, 1)] * (LIST_MAX + 1))]),
          r"settles\[0\]\[3\] of a SettleTasks has"),
     ],
 )  # fmt: skip
@@ -80,7 +80,7 @@ def test_a_request_that_asks_for_too_much_is_refused_by_its_number(make, message
         with pytest.raises(TooMuchAsked) as caught:
             codec.decode_request([codec.encode(msgspec.structs.replace(make(), request=request))])
         assert caught.value.request == request
-    release = codec.encode(messages.Release(7, [0] * (LIST_MOST + 1)))
+    release = codec.encode(messages.Release(7, [0] * (LIST_MAX + 1)))
     with pytest.raises(ProtocolError) as refused:
         codec.decode_request([release])
     assert not isinstance(refused.value, TooMuchAsked), "it has no number to answer to"

@@ -12,10 +12,12 @@ import penstock.broker.errors
 import penstock.storage.errors
 import penstock.transport.errors
 import pytest
-from penstock.broker.engine import NodeConfig, ends, fetching, parked, portions
-from penstock.broker.engine.producers import RECENT
-from penstock.broker.engine.queues import dead
-from penstock.broker.engine.queues import settings as queue_settings
+from penstock.broker.engine import NodeConfig
+from penstock.broker.engine.queues.requests import dead
+from penstock.broker.engine.streams import ends, fetching
+from penstock.broker.engine.tables.producers import RECENT
+from penstock.broker.engine.tables.queues import settings as queue_settings
+from penstock.broker.engine.turns import parked, portions
 from penstock.storage.errors import Error
 from penstock.transport import (
     codec,
@@ -149,18 +151,18 @@ def test_the_limits_are_those_of_the_code():
     assert f"| connections of a broker | {socket_options.SOCKETS_MAX}, and half of the files" in table
     assert f"no message within {unix_server.SILENCE_S:g} s, and one whose peer leaves over {unread} MiB unread" in TEXT
     assert (
-        f"| entries of a list of a request | {message.LIST_MOST:,}; settles {queue_messages.SETTLES_MOST}, known ends "
-        f"of a topic {range_messages.ENDS_MOST:,}, columns {messages.COLUMNS_MOST}, "
-        f"stages {transaction_messages.STAGES_MOST:,} |"
+        f"| entries of a list of a request | {message.LIST_MAX:,}; settles {queue_messages.SETTLES_MAX}, known ends "
+        f"of a topic {range_messages.ENDS_MAX:,}, columns {messages.COLUMNS_MAX}, "
+        f"stages {transaction_messages.STAGES_MAX:,} |"
     ) in table
-    assert f"| bytes of one Fetched | {fetching.BYTES_MOST // mib} MiB, but for one batch that is longer |" in table
+    assert f"| bytes of one Fetched | {fetching.BYTES_MAX // mib} MiB, but for one batch that is longer |" in table
     assert (
-        f"of each | {parked.EACH_MOST} for one connection, {parked.ALL_MOST:,} in all; AskEnds about "
-        f"{ends.TOPICS_MOST:,} topics together for one connection |"
+        f"of each | {parked.EACH_MAX} for one connection, {parked.ALL_MAX:,} in all; AskEnds about "
+        f"{ends.TOPICS_MAX:,} topics together for one connection |"
     ) in table
-    assert f"of the broker, begun or not | {portions.JOBS_MOST} |" in table
-    assert f"At most {dead.LIST_MOST} and about {dead.LIST_BYTES // mib} MiB of records are in one answer" in TEXT
-    assert f"| entries of a map of settings, or of headers | {message.SETTINGS_MOST} |" in table
+    assert f"of the broker, begun or not | {portions.JOBS_MAX} |" in table
+    assert f"At most {dead.LIST_MAX} and about {dead.LIST_BYTES // mib} MiB of records are in one answer" in TEXT
+    assert f"| entries of a map of settings, or of headers | {message.SETTINGS_MAX} |" in table
     assert f"| batches of one producer in flight, per partition | {WINDOW_BATCHES_MAX} |" in table
 
 

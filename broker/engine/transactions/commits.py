@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from ....storage.errors import Error, Poisoned, StorageFull
 from ...errors import Unavailable
-from .. import effects as fx
-from ..partition import Partition
-from ..producers import Place
-from ..replies import Gather
+from ..logs.partition import Partition
+from ..tables import effects as fx
+from ..tables.producers import Place
+from ..turns.replies import Gather
 
 if TYPE_CHECKING:
-    from ..house import House
-    from ..queues.alarms import Alarms
-    from .decisions import StageKey
+    from ..logs.log_registry import LogRegistry
+    from ..tables.decisions import StageKey
+    from ..turns.alarms import Alarms
     from .home import Home
     from .publishing import Publisher
 
@@ -97,9 +97,9 @@ class Commit:
 class Commits:
     """Those of one node."""
 
-    def __init__(self, house: House, home: Home, publisher: Publisher, alarms: Alarms) -> None:
+    def __init__(self, registry: LogRegistry, home: Home, publisher: Publisher, alarms: Alarms) -> None:
         """Takes up what the logs say is decided and not published. Nothing is handled before it is sealed."""
-        self._house = house
+        self._registry = registry
         self._home = home
         self._publisher = publisher
         self._alarms = alarms
@@ -137,7 +137,7 @@ class Commits:
                 partition.sealed.discard(key[2])
 
     def _partition(self, key: StageKey) -> Partition | None:
-        topic = self._house.topics.by_id.get(key[0])
+        topic = self._registry.topics.by_id.get(key[0])
         found = topic.partitions[key[1]] if topic is not None and key[1] < len(topic.partitions) else None
         return found if isinstance(found, Partition) else None
 
@@ -168,7 +168,7 @@ class Commits:
 
     def log_finished(self, home: Partition) -> None:
         """Say what could not be said before: a disk was full, or nothing for good."""
-        for name, decision in home.ledger.head.transactions.unfinished():
+        for name, decision in home.ledger.proposed.transactions.unfinished():
             if decision.epoch not in self.of(name):
                 self._log_finished(home, name, decision.epoch, decision.stages)
 
@@ -180,7 +180,7 @@ class Commits:
     def _is_for_good(self, place: tuple[Partition, int]) -> bool:
         """Whether a power cut cannot take it: on topics with commit=written that comes after it can be read."""
         partition, seq = place
-        return partition.log.durable >= seq or not self._house.holds(partition.ledger)
+        return partition.log.durable >= seq or not self._registry.holds(partition.ledger)
 
     def _forget(self, commit: Commit) -> None:
         epochs = self._under_way[commit.name]
@@ -196,7 +196,7 @@ class Commits:
         found = [
             (decision.time_us, home, name, decision)
             for home in ([] if topic is None else topic.readable)
-            for name, decision in home.ledger.head.transactions.unfinished()
+            for name, decision in home.ledger.proposed.transactions.unfinished()
         ]
         for _, home, name, decision in sorted(found, key=lambda each: each[0]):
             commit = self._sealed(home, name, decision.epoch, decision.stages)

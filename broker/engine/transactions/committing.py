@@ -20,21 +20,21 @@ from ....transport.messages import (
     TransactionState,
 )  # fmt: skip
 from ...errors import InvalidRequest, StageLost, Unavailable
-from ..names import check_name
-from ..portions import spread
-from ..replies import Gather, failure
-from .decisions import FLEETING
+from ..tables.decisions import FLEETING
+from ..tables.names import check_name
+from ..turns.portions import spread
+from ..turns.replies import Gather, failure
 
 if TYPE_CHECKING:
     from ....transport.messages import Stage
-    from ..clock import LogTime
-    from ..house import House
-    from ..partition import Partition
+    from ..logs.clock import LogTime
+    from ..logs.log_registry import LogRegistry
+    from ..logs.partition import Partition
+    from ..logs.topics import Topic
     from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
-    from ..queues.alarms import Alarms
-    from ..topics import Topic
+    from ..tables.decisions import StageKey
+    from ..turns.alarms import Alarms
     from .commits import Commit, Commits
-    from .decisions import StageKey
     from .forgetting import Forgetting
     from .home import Home
 
@@ -51,7 +51,7 @@ class Committing:
 
     def __init__(
         self,
-        house: House,
+        registry: LogRegistry,
         port: Port,
         config: NodeConfig,
         time: LogTime,
@@ -64,7 +64,7 @@ class Committing:
             CommitTransaction: self.commit, AskTransaction: self.ask, DropStages: self.drop,
         }  # fmt: skip
         self.decided = 0
-        self._house = house
+        self._registry = registry
         self._port = port
         self._config = config
         self._time = time
@@ -99,7 +99,7 @@ class Committing:
         if topic is None:
             self._home.check_whole()
         else:
-            known = self._settled(topic, name).ledger.applied.transactions.by_name.get(name)
+            known = self._settled(topic, name).ledger.committed.transactions.by_name.get(name)
         if known is None:
             self._port.reply(peer, TransactionState(message.request, -1, True, 0))
         else:
@@ -121,8 +121,8 @@ class Committing:
         self._home.check_whole()
         dropped: dict[Partition, list[int]] = {}
         for looks, stage in enumerate(message.stages, 1):
-            if stage.topic in self._house.topics.by_id:  # with a topic, all of its stages went
-                partition = self._house.topics.partition(stage.topic, stage.partition)
+            if stage.topic in self._registry.topics.by_id:  # with a topic, all of its stages went
+                partition = self._registry.topics.partition(stage.topic, stage.partition)
                 dropped.setdefault(partition, []).append(stage.stage)
             if looks % LOOKS == 0:
                 yield
@@ -141,7 +141,7 @@ class Committing:
 
     def _commit(self, topic: Topic, peer: Peer, message: CommitTransaction, keys: Sequence[StageKey]) -> None:
         home = self._home.partition(topic, message.transaction)
-        if home.ledger.head.transactions.last_epoch(message.transaction) >= message.epoch:
+        if home.ledger.proposed.transactions.last_epoch(message.transaction) >= message.epoch:
             self._repeat(home, peer, message, keys)
             return
         if not self._are_durable([self._check(stage) for stage in message.stages]):
@@ -161,7 +161,7 @@ class Committing:
         if same is not None and same.stages == frozenset(keys):
             self._wait(home, peer, message, [same], repeated=False)
         else:
-            own = home.ledger.head.transactions.is_last(name, epoch, keys)
+            own = home.ledger.proposed.transactions.is_last(name, epoch, keys)
             self._wait(home, peer, message, self._before(home, message), repeated=not own)
 
     def _wait(
@@ -170,7 +170,7 @@ class Committing:
         """Answer when these have come to their end."""
 
         def answer() -> TransactionCommitted:
-            last = home.ledger.applied.transactions.last_epoch(message.transaction)
+            last = home.ledger.committed.transactions.last_epoch(message.transaction)
             return TransactionCommitted(message.request, max(last, message.epoch), repeated)
 
         gather = Gather.answering(self._port, peer, message.request, answer)
@@ -182,7 +182,7 @@ class Committing:
         """What a request waits for that comes too late: its epoch, those before, and the decision that overtook it."""
         under_way, asked = self._commits.of(message.transaction), message.epoch
         waits = [commit for epoch, commit in under_way.items() if epoch <= asked]
-        last = home.ledger.applied.transactions.last_epoch(message.transaction)
+        last = home.ledger.committed.transactions.last_epoch(message.transaction)
         if last < asked and asked not in under_way:
             waits.append(under_way[min(epoch for epoch in under_way if epoch > asked)])
         return waits
@@ -190,17 +190,17 @@ class Committing:
     def _are_durable(self, places: Sequence[tuple[Partition, int]]) -> bool:
         """Whether what is to be decided cannot be lost; if it can, whoever syncs is asked to hurry."""
         for partition in dict.fromkeys(partition for partition, seq in places if partition.log.durable < seq):
-            self._house.store.hurry(partition.log)
+            self._registry.store.hurry(partition.log)
         return all(partition.log.durable >= seq for partition, seq in places)
 
     def _check(self, stage: Stage) -> tuple[Partition, int]:
         """Raise what keeps a stage from being decided about. Returns its partition and its last batch there."""
-        partition = self._house.topics.partition(stage.topic, stage.partition)
+        partition = self._registry.topics.partition(stage.topic, stage.partition)
         ledger = partition.ledger
         ledger.check_writable()
         if ledger.damaged:
             raise Unavailable(f"{partition!r} is damaged and may have lost staged records: run penstock log repair")
-        there, ahead = ledger.applied.stages.get(stage.stage), ledger.head.stages.get(stage.stage)
+        there, ahead = ledger.committed.stages.get(stage.stage), ledger.proposed.stages.get(stage.stage)
         if there is None or ahead is None:
             raise StageLost(
                 f"stage {stage.stage:x} of {partition!r} is not there: it was dropped, expired after "

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from ....storage.errors import Error
 from ...errors import LimitReached, Unavailable
-from .. import effects as fx
+from ..tables import effects as fx
 from .home import NAME
 
 if TYPE_CHECKING:
-    from ..clock import LogTime
-    from ..partition import Partition
+    from ..logs.clock import LogTime
+    from ..logs.partition import Partition
     from ..ports import NodeConfig
-    from ..producers import Place
+    from ..tables.producers import Place
     from .commits import Commits
     from .home import Home
 
@@ -47,7 +47,7 @@ class Forgetting:
 
     def look(self, partition: Partition, time_us: int) -> None:
         """At one partition that takes writes."""
-        if partition.ledger.applied.stages:
+        if partition.ledger.committed.stages:
             self._drop_old(partition, time_us)
         if partition.topic == NAME and not partition.ledger.damaged:
             self._commits.log_finished(partition)
@@ -55,7 +55,7 @@ class Forgetting:
 
     def make_room(self, home: Partition, name: str) -> None:
         """Let there be room for one more transaction. Raises LimitReached."""
-        table = home.ledger.head.transactions
+        table = home.ledger.proposed.transactions
         if name in table.by_name or len(table) < self._most:
             return
         names = self._outlived(home, self._time.last_us) or table.oldest_fleeting(PORTION)
@@ -71,8 +71,8 @@ class Forgetting:
             self._home.check_whole()
         except Unavailable:
             return
-        old = [each.stage for each in partition.ledger.applied.stages if each.last_us + self._stage_us <= time_us]
-        head, sealed = partition.ledger.head.stages, partition.sealed
+        old = [each.stage for each in partition.ledger.committed.stages if each.last_us + self._stage_us <= time_us]
+        head, sealed = partition.ledger.proposed.stages, partition.sealed
         gone = [stage for stage in old if stage in head and stage not in sealed][:PORTION]
         if gone:
             self.dropped += len(gone)
@@ -80,7 +80,7 @@ class Forgetting:
 
     def _outlived(self, home: Partition, time_us: int) -> list[str]:
         """Names that are due, as committed, where times are certain, and not decided anew or forgotten since."""
-        there, ahead = home.ledger.applied.transactions, home.ledger.head.transactions
+        there, ahead = home.ledger.committed.transactions, home.ledger.proposed.transactions
         found = there.outlived(time_us - self._lasting_us, time_us - self._fleeting_us, PORTION)
         return [name for name in found if ahead.last_epoch(name) == there.last_epoch(name)]
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 from ....storage.errors import Error
 from ....transport.partitioner import partition_of
 from ...errors import Unavailable
-from ..portions import finished
-from ..settings import MIB, TopicSettings
+from ..tables.settings import MIB, TopicSettings
+from ..turns.portions import finished
 
 if TYPE_CHECKING:
-    from ..house import House
-    from ..partition import Partition
+    from ..logs.log_registry import LogRegistry
+    from ..logs.partition import Partition
+    from ..logs.topics import Topic
     from ..ports import NodeConfig, Now
-    from ..topic_maker import TopicMaker
-    from ..topics import Topic
+    from ..topics.topic_maker import TopicMaker
 
 NAME = "__txn"
 PARTITIONS = 4
@@ -32,8 +32,8 @@ SETTINGS = TopicSettings(segment_bytes=16 * MIB, retention_s=3600.0)
 class Home:
     """Where the decisions of a node are."""
 
-    def __init__(self, house: House, maker: TopicMaker, config: NodeConfig) -> None:
-        self._house = house
+    def __init__(self, registry: LogRegistry, maker: TopicMaker, config: NodeConfig) -> None:
+        self._registry = registry
         self._maker = maker
         self._count = min(PARTITIONS, config.max_partitions)
         self._asking: list[tuple[Callable[[Topic], None], Callable[[Error], None]]] = []
@@ -41,7 +41,7 @@ class Home:
     @property
     def topic(self) -> Topic | None:
         """None before the first transaction."""
-        return self._house.topics.by_name.get(NAME)
+        return self._registry.topics.by_name.get(NAME)
 
     def make(self, now: Now, made: Callable[[Topic], None], refused: Callable[[Error], None]) -> None:
         """Have the topic made; whoever asks meanwhile waits with the first. Raises what is known at once."""
@@ -71,7 +71,7 @@ class Home:
 
     def check_whole(self) -> None:
         """Raise Unavailable when a decision may be missing: then any stage might be decided."""
-        if self._house.catalogue.damaged and self.topic is None:
+        if self._registry.catalogue.damaged and self.topic is None:
             raise Unavailable(
                 "the metadata log is damaged, so whether there were transactions is not known: run penstock log repair"
             )

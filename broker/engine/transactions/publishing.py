@@ -20,24 +20,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ....storage.errors import Error
 from ...errors import Unavailable
-from .. import effects as fx
-from ..replies import Gather
+from ..tables import effects as fx
+from ..turns.replies import Gather
 from .reading import Portion, StageReader
 
 if TYPE_CHECKING:
     from ....storage.batch import Batch
-    from ..clock import LogTime
-    from ..house import House
-    from ..partition import Partition
-    from ..producers import Place
-    from ..queues.alarms import Alarms
-    from ..topics import Topic
-    from .decisions import StageKey
+    from ..logs.clock import LogTime
+    from ..logs.log_registry import LogRegistry
+    from ..logs.partition import Partition
+    from ..logs.topics import Topic
+    from ..tables.decisions import StageKey
+    from ..tables.producers import Place
+    from ..turns.alarms import Alarms
 
 PORTION_BYTES = 4 << 20
 """Appended at once to one partition; one batch at least."""
 
-STAGES_MOST = 64
+STAGES_MAX = 64
 """Small stages that are published together."""
 
 AT_ONCE = 4
@@ -96,7 +96,7 @@ class PublishingLine:
 
     def take_published(self) -> list[DecidedStage]:
         """Jobs at the head of the line whose stages the partition has no more."""
-        stages, taken = self.partition.ledger.applied.stages, list[DecidedStage]()
+        stages, taken = self.partition.ledger.committed.stages, list[DecidedStage]()
         while self.jobs and self.jobs[0].key[2] not in stages:
             taken.append(self.jobs.popleft())
         return taken
@@ -105,7 +105,7 @@ class PublishingLine:
     def unsettled(self) -> bool:
         """Whether something of the next stage is in the log and not yet committed."""
         stage_id, ledger = self.jobs[0].key[2], self.partition.ledger
-        applied, head = ledger.applied.stages.get(stage_id), ledger.head.stages.get(stage_id)
+        applied, head = ledger.committed.stages.get(stage_id), ledger.proposed.stages.get(stage_id)
         return head is not None and (applied is None or applied.next_sequence != head.next_sequence)
 
 
@@ -134,14 +134,14 @@ class Load:
         self.error = portion.error
         if portion.error is not None or portion.left or self.size >= PORTION_BYTES:
             return False
-        return self.stages < min(len(self.line.jobs), STAGES_MOST)
+        return self.stages < min(len(self.line.jobs), STAGES_MAX)
 
 
 class Publisher:
     """Publishes the stages of all partitions of a node."""
 
-    def __init__(self, house: House, reader: StageReader, alarms: Alarms, time: LogTime) -> None:
-        self._house = house
+    def __init__(self, registry: LogRegistry, reader: StageReader, alarms: Alarms, time: LogTime) -> None:
+        self._registry = registry
         self._reader = reader
         self._alarms = alarms
         self._time = time
@@ -162,7 +162,7 @@ class Publisher:
             self._line_up(key, awaiting)
 
     def _line_up(self, key: StageKey, awaiting: Awaiting) -> None:
-        topic, number = self._house.topics.by_id.get(key[0]), key[1]
+        topic, number = self._registry.topics.by_id.get(key[0]), key[1]
         found = topic.partitions[number] if topic is not None and number < len(topic.partitions) else None
         if found is None:
             awaiting.published(key)
@@ -229,7 +229,7 @@ class Publisher:
     def _work(self, line: PublishingLine) -> None:
         """One portion, unless there is nothing left."""
         partition = line.partition
-        if not self._house.holds(partition.ledger):  # the node is being closed
+        if not self._registry.holds(partition.ledger):  # the node is being closed
             self._leave(line, Doing.GONE)
             return
         if partition.ledger.damaged:  # then the state says neither what is there nor what is published

@@ -19,7 +19,7 @@ from ..ports import COLD, Cold, Port
 
 if TYPE_CHECKING:
     from ....storage.reader import Chunk, Cursor
-    from ..partition import Partition
+    from ..logs.partition import Partition
 
 
 class Portion:
@@ -29,7 +29,7 @@ class Portion:
 
     def __init__(self, partition: Partition, stage: int, max_bytes: int, done: Callable[[Portion], None]) -> None:
         """Of what is not published yet, as committed; nothing when there is no such stage."""
-        found = partition.ledger.applied.stages.get(stage)
+        found = partition.ledger.committed.stages.get(stage)
         self.partition = partition
         self.stage = stage
         self.max_bytes = max_bytes

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from penstock.broker.engine.replay import replay
-from penstock.broker.engine.state import PartitionState
+from penstock.broker.engine.logs.replay import replay
+from penstock.broker.engine.tables.state import PartitionState
 from penstock.storage.batch import ColumnId, Kind, assemble
 from penstock.storage.columns import pieces
 from penstock.storage.errors import StorageError
@@ -27,9 +27,9 @@ TIMES = [START_US, START_US + 1, START_US + 10**6, START_US - 10**9]
 
 
 def assert_replays(rig: Rig) -> None:
-    for ledger in rig.node._house.partitions:
+    for ledger in rig.node._registry.partitions:
         again = replay(ledger.log, PartitionState, rig.store, lambda _: None)
-        assert again.applied.encode() == ledger.applied.encode()
+        assert again.committed.encode() == ledger.committed.encode()
 
 
 # -- columns --------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ def test_odd_staged_batches_are_taken_or_refused_and_published_as_they_are(seed:
         name = answer.code if isinstance(answer, m.Failure) else "taken"
         outcomes[name] = outcomes.get(name, 0) + 1
         if number % 20 == 0:
-            for stage in partition_of(rig, topic).ledger.applied.stages.dump()[:2]:
+            for stage in partition_of(rig, topic).ledger.committed.stages.dump()[:2]:
                 publish(rig, topic, stage.stage)
             rig.pass_time(chance.choice([0, 2]), step=1)
     usual = {"taken", "invalid_batch", "unknown_producer", "sequence_gap", "limit_reached"}

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from penstock.broker.engine import effects
-from penstock.broker.engine.catalogue import CatalogueBody
-from penstock.broker.engine.state import SnapshotBody
+from penstock.broker.engine.logs.catalogue import CatalogueBody
+from penstock.broker.engine.tables import effects
+from penstock.broker.engine.tables.state import SnapshotBody
 from support.generated import plain, values
 
 

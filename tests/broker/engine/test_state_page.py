@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from penstock.broker.engine import catalogue, dedup, effects, groups, producers, state, voids
-from penstock.broker.engine.queues import kept, leases, outbox, queue, shelf_bodies, timetable
-from penstock.broker.engine.transactions import decisions, stages
+from penstock.broker.engine.logs import catalogue
+from penstock.broker.engine.tables import decisions, dedup, effects, groups, producers, stages, state, timetable
+from penstock.broker.engine.tables.queues import kept, leases, outbox, queue, shelf_bodies, voids
 
 PAGE = Path(effects.__file__).with_name("STATE.md").read_text()
 EFFECTS = [

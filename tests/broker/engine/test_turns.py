@@ -15,15 +15,15 @@ import pytest
 from msgspec.structs import replace
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
-from penstock.transport.message import LIST_MOST
-from penstock.transport.queue_messages import SETTLES_MOST
-from penstock.transport.transaction_messages import STAGES_MOST
+from penstock.transport.message import LIST_MAX
+from penstock.transport.queue_messages import SETTLES_MAX
+from penstock.transport.transaction_messages import STAGES_MAX
 from support.engine import Rig
 
 PARTITIONS = 300
 WAITING = 1000
-LINES_MOST = 60_000
-BYTES_MOST = 8 << 20
+LINES_MAX = 60_000
+BYTES_MAX = 8 << 20
 PATIENT = 60_000
 
 GONE = b"g" * 16
@@ -74,10 +74,10 @@ class Place:
     def requests(self) -> dict[type, list[m.Request]]:
         """By type, as much as one may ask for."""
         wide, narrow, work, every = self.wide, self.narrow, self.work, range(PARTITIONS)
-        many = [(0, number) for number in range(LIST_MOST)]
+        many = [(0, number) for number in range(LIST_MAX)]
         positions = [m.Position(number, 0, 0) for number in every]
-        settles = [m.Settle(0, self.lease.token, 3, [(number, 1)]) for number in range(SETTLES_MOST)]
-        stages = [m.Stage(narrow, 0, number, 1) for number in range(STAGES_MOST)]
+        settles = [m.Settle(0, self.lease.token, 3, [(number, 1)]) for number in range(SETTLES_MAX)]
+        stages = [m.Stage(narrow, 0, number, 1) for number in range(STAGES_MAX)]
         return {
             m.Hello: [m.Hello(1, 1, 1, "x" * 1000)],
             m.Ping: [m.Ping(1), m.Ping(1, self.session)],
@@ -85,8 +85,8 @@ class Place:
             m.AlterTopic: [m.AlterTopic(1, wide, {"retention_s": 1e6}), m.AlterTopic(1, narrow, {}, PARTITIONS)],
             m.DeleteTopic: [m.DeleteTopic(1, GONE)],
             m.ListTopics: [
-                m.ListTopics(1, []), m.ListTopics(1, ["wide"]), m.ListTopics(1, ["wide"] * LIST_MOST),
-                m.ListTopics(1, [str(number) for number in range(LIST_MOST)]),
+                m.ListTopics(1, []), m.ListTopics(1, ["wide"]), m.ListTopics(1, ["wide"] * LIST_MAX),
+                m.ListTopics(1, [str(number) for number in range(LIST_MAX)]),
             ],
             m.FindOffsets: [m.FindOffsets(1, wide, 1), m.FindOffsets(1, wide, -2)],
             m.OpenProducer: [m.OpenProducer(1, narrow, 0, "me")],
@@ -97,12 +97,12 @@ class Place:
                 m.Join(1, wide, "members", "m", "control", -1, [], 300_000, 0, 0),
                 m.Join(1, narrow, "", "", "control", -1, many, 300_000, 0, 0),
             ],
-            m.Release: [m.Release(self.session, list(range(LIST_MOST)))],
+            m.Release: [m.Release(self.session, list(range(LIST_MAX)))],
             m.Credit: [m.Credit(self.session, 0, 0)],
             m.SeekTo: [m.SeekTo(1, self.session, 0, 0)],
             m.Leave: [m.Leave(1, 1)],
             m.Commit: [
-                m.Commit(1, 0, wide, "c", positions), m.Commit(1, 0, narrow, "d", [m.Position(0, 0, 0)] * LIST_MOST),
+                m.Commit(1, 0, wide, "c", positions), m.Commit(1, 0, narrow, "d", [m.Position(0, 0, 0)] * LIST_MAX),
             ],
             m.ListGroups: [m.ListGroups(1), m.ListGroups(1, wide)],
             m.ResetGroup: [m.ResetGroup(1, wide, "c", 1, []), m.ResetGroup(1, wide, "c", 1, many)],
@@ -117,7 +117,7 @@ class Place:
             ],
             m.ExtendLeases: [
                 m.ExtendLeases(1, work, "q", many), m.ExtendLeases(1, work, "q", [(0, self.lease.token)], 0,
-                                                                   [(0, number, b"") for number in range(LIST_MOST)]),
+                                                                   [(0, number, b"") for number in range(LIST_MAX)]),
             ],
             m.SetQueue: [m.SetQueue(1, wide, "q", {"lease_s": 60}), m.SetQueue(1, wide, "new", {})],
             m.ListQueues: [m.ListQueues(1), m.ListQueues(1, wide, "q")],
@@ -136,10 +136,10 @@ class Place:
             m.AskTransaction: [m.AskTransaction(1, "tx")],
             m.AskEnds: [
                 m.AskEnds(1, [m.Known(wide)]), m.AskEnds(1, [m.Known(wide, [0] * PARTITIONS)], PATIENT),
-                m.AskEnds(1, [m.Known(number.to_bytes(16, "big")) for number in range(LIST_MOST)]),
+                m.AskEnds(1, [m.Known(number.to_bytes(16, "big")) for number in range(LIST_MAX)]),
             ],
             m.Measure: [
-                m.Measure(1, wide, [m.Span(0, 0, 0)] * LIST_MOST, 0), m.Measure(1, narrow, [m.Span(0, 0, 3000)], 0),
+                m.Measure(1, wide, [m.Span(0, 0, 0)] * LIST_MAX, 0), m.Measure(1, narrow, [m.Span(0, 0, 3000)], 0),
             ],
             m.BeginGroup: [m.BeginGroup(1, wide, "fresh", [(number, 0) for number in every])],
         }  # fmt: skip
@@ -158,8 +158,8 @@ class Place:
                 rig.node.advance(rig.now)
                 rig.node.tick(rig.now)
         assert [type(rig.answers(number)[0]) for number in (ping, produce)] == [m.Done, m.Produced]
-        assert count.lines <= LINES_MOST
-        assert sum(len(payload) for _, _, payload in rig.port.sent[sent:]) <= BYTES_MOST
+        assert count.lines <= LINES_MAX
+        assert sum(len(payload) for _, _, payload in rig.port.sent[sent:]) <= BYTES_MAX
 
 
 @pytest.fixture(scope="module")

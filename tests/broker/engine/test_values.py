@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from penstock.broker.engine import Now, TopicSettings, effects, settings
-from penstock.broker.engine.clock import LogTime
-from penstock.broker.engine.names import check_name, check_topic_name
+from penstock.broker.engine import Now, TopicSettings
+from penstock.broker.engine.logs.clock import LogTime
+from penstock.broker.engine.tables import effects, settings
+from penstock.broker.engine.tables.names import check_name, check_topic_name
 from penstock.broker.errors import InvalidRequest, InvalidSettings, UnknownEffect
 from penstock.storage.errors import InvalidTopic
 

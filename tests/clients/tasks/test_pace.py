@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.clients.tasks.pace import AHEAD_MOST, AHEAD_S, Pace
+from penstock.clients.tasks.pace import AHEAD_MAX, AHEAD_S, Pace
 
 
 def test_as_many_as_ended_within_a_moment_are_leased_ahead():
@@ -17,5 +17,5 @@ def test_as_many_as_ended_within_a_moment_are_leased_ahead():
 
 def test_there_is_a_limit():
     pace = Pace()
-    pace.note(3 * AHEAD_MOST, 1.0)
-    assert pace.ahead(1.0) == AHEAD_MOST
+    pace.note(3 * AHEAD_MAX, 1.0)
+    assert pace.ahead(1.0) == AHEAD_MAX

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from penstock import Retry
-from penstock.broker.engine.queues.settings import QueueSettings, parse
+from penstock.broker.engine.tables.queues.settings import QueueSettings, parse
 from penstock.errors import InvalidArgument
 
 

@@ -10,7 +10,9 @@ import msgspec
 import pytest
 from penstock.broker import ServeConfig
 from penstock.broker.errors import LimitReached, StageLost, Unavailable
-from penstock.clients import TimedOut, connect, connection, driver, lane
+from penstock.clients import TimedOut, connect
+from penstock.clients.connection import connection, driver
+from penstock.clients.producing import partition_sender as sender
 from penstock.clients.transactions import verbs
 from penstock.storage.errors import Closed, StorageFull
 from penstock.transport import codec
@@ -117,7 +119,7 @@ def test_what_a_killed_process_had_told_of_can_be_committed_and_nothing_else(own
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(lane, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(sender, "PATIENCE_S", 0.02)
     monkeypatch.setattr(connection, "LOOK_PERIOD_S", 0.01)
     monkeypatch.setattr(driver, "WAIT_MAX_S", 0.01)
 
@@ -178,10 +180,10 @@ def test_a_commit_without_room_says_so_when_patience_ends(penstock_client, losin
 
 def test_as_many_stages_as_a_commit_takes_fit_into_its_frame(penstock_client):
     largest = Stage(bytes(16), 2**31, 2**64 - 1, 2**62)
-    codec.encode(CommitTransaction(2**31, "x" * 200, 2**62, [largest] * verbs.STAGES_MOST))
+    codec.encode(CommitTransaction(2**31, "x" * 200, 2**62, [largest] * verbs.STAGES_MAX))
     with pytest.raises(LimitReached, match=r"24001 stages, .* and a commit takes 24000: let fewer producers stage"):
-        penstock_client.commit_stages("load", 1, [largest] * (verbs.STAGES_MOST + 1))
-    penstock_client.drop_stages([largest] * (verbs.STAGES_MOST + 1))
+        penstock_client.commit_stages("load", 1, [largest] * (verbs.STAGES_MAX + 1))
+    penstock_client.drop_stages([largest] * (verbs.STAGES_MAX + 1))
 
 
 def test_a_drop_that_failed_can_be_repeated(penstock_client, losing):

@@ -7,7 +7,8 @@ import multiprocessing
 import pyarrow as pa
 import pytest
 from penstock.broker.errors import InvalidRequest, StageLost
-from penstock.clients import InvalidArgument, lane
+from penstock.clients import InvalidArgument
+from penstock.clients.producing import partition_sender as sender
 from penstock.storage.errors import Closed, InvalidBatch
 from penstock.transport.messages import Stage
 from penstock.transport.partitioner import partition_of
@@ -260,7 +261,7 @@ def test_a_record_that_cannot_be_sent_and_that_nobody_was_told_of_stops_the_comm
     producer = transaction.producer(topic)
     producer.send(b"fine")
     with monkeypatch.context() as failing:
-        failing.setattr(lane, "encode", refuse)
+        failing.setattr(sender, "encode", refuse)
         producer.send_nowait(b"x")
     with pytest.raises(InvalidBatch, match="could not be encoded"):
         transaction.commit()

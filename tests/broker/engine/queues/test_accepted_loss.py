@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.broker.engine import effects as fx
-from penstock.broker.engine.queues.settings import parse
-from penstock.broker.engine.state import PartitionState
+from penstock.broker.engine.tables import effects as fx
+from penstock.broker.engine.tables.queues.settings import parse
+from penstock.broker.engine.tables.state import PartitionState
 from penstock.storage.batch import Kind
 from penstock.storage.repair import repair
 from penstock.storage.scan import Good, scan

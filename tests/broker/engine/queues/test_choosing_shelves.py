@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from penstock.broker.engine import effects as fx
-from penstock.broker.engine.queues import choosing, offsets, shelves, timers
-from penstock.broker.engine.queues.choosing import Choice, Source, choose, next_timer_us, on_shelves
-from penstock.broker.engine.queues.intake import Placed
-from penstock.broker.engine.queues.queue import Queue
-from penstock.broker.engine.queues.settings import QueueSettings
-from penstock.broker.engine.queues.shelves import Shelves
+from penstock.broker.engine.queues.choosing import choosing
+from penstock.broker.engine.queues.choosing.choosing import Choice, Source, choose, next_timer_us, on_shelves
+from penstock.broker.engine.tables import effects as fx
+from penstock.broker.engine.tables.queues import offsets, shelves, timers
+from penstock.broker.engine.tables.queues.placing import Placed
+from penstock.broker.engine.tables.queues.queue import Queue
+from penstock.broker.engine.tables.queues.settings import QueueSettings
+from penstock.broker.engine.tables.queues.shelves import Shelves
 
 
 @dataclass

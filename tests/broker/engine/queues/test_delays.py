@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from penstock.broker.engine import Now
-from penstock.broker.engine.queues import timers
+from penstock.broker.engine.tables.queues import timers
 from penstock.storage import snapshots
 from penstock.transport import messages as m
 from support.engine import Rig

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from penstock.broker.engine import effects as fx
-from penstock.broker.engine.replay import replay
-from penstock.broker.engine.state import PartitionState
+from penstock.broker.engine.logs.replay import replay
+from penstock.broker.engine.tables import effects as fx
+from penstock.broker.engine.tables.state import PartitionState
 from penstock.transport import queue_messages as q
 from support.dead import die, lease, ledger, queue, set_queue
 from support.engine import Rig
@@ -125,10 +125,10 @@ def test_a_restart_does_not_begin_the_time_anew_and_replay_gives_the_same():
     rig, topic = filled()
     finish(rig, topic, 0, 30)
     pass_time(rig, KEEP_S - 120)
-    applied = ledger(rig, topic).applied
+    applied = ledger(rig, topic).committed
     assert applied.queues.by_name["g"].endings.entries
     assert PartitionState.decode(applied.encode()).encode() == applied.encode()
-    assert replay(rig.node.logs[1], PartitionState, rig.store, lambda _: None).applied.encode() == applied.encode()
+    assert replay(rig.node.logs[1], PartitionState, rig.store, lambda _: None).committed.encode() == applied.encode()
     rig.restart()
     pass_time(rig, 300)
     assert rig.partition(topic).first > 0

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from penstock.broker.engine import effects
-from penstock.broker.engine.replay import replay
-from penstock.broker.engine.state import PartitionState
+from penstock.broker.engine.logs.replay import replay
+from penstock.broker.engine.tables import effects
+from penstock.broker.engine.tables.state import PartitionState
 from support.queue_life import Life
 
 STEPS = 30
@@ -39,11 +39,13 @@ def test_a_random_life_is_what_the_model_says_at_every_step(seed: int):
 
 def check_replay(life: Life) -> None:
     """The log adds up to what is there, with snapshots and without."""
-    for ledger in life.rig.node._house.partitions:
-        live = ledger.applied.encode()
+    for ledger in life.rig.node._registry.partitions:
+        live = ledger.committed.encode()
         for store in (life.rig.store, NoSnapshots()):
             again = replay(ledger.log, PartitionState, store, lambda _: None)  # pyright: ignore[reportArgumentType]
-            assert again.applied.encode() == live, f"seed {life.seed}: replay of {ledger.log.path} gives another state"
+            assert again.committed.encode() == live, (
+                f"seed {life.seed}: replay of {ledger.log.path} gives another state"
+            )
 
 
 def test_equal_seeds_live_equal_lives():
@@ -91,9 +93,9 @@ def fails(monkeypatch: pytest.MonkeyPatch, target: str, wrong: Any) -> bool:
     return False
 
 
-QUEUE = "penstock.broker.engine.queues.queue.Queue"
-WORKING = "penstock.broker.engine.queues.working"
-OUTCOMES = "penstock.broker.engine.queues.outcomes"
+QUEUE = "penstock.broker.engine.tables.queues.queue.Queue"
+WORKING = "penstock.broker.engine.queues.verbs"
+OUTCOMES = "penstock.broker.engine.tables.queues.outcomes"
 
 
 def test_an_ack_that_is_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch):
@@ -101,7 +103,7 @@ def test_an_ack_that_is_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_lease_that_never_ends_is_noticed(monkeypatch: pytest.MonkeyPatch):
-    assert fails(monkeypatch, f"{WORKING}.Working.expire", lambda *_: None)
+    assert fails(monkeypatch, f"{WORKING}.QueueVerbs.expire", lambda *_: None)
 
 
 def test_an_attempt_too_many_is_noticed(monkeypatch: pytest.MonkeyPatch):

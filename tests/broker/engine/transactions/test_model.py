@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from penstock.broker.engine.replay import replay
-from penstock.broker.engine.state import PartitionState
+from penstock.broker.engine.logs.replay import replay
+from penstock.broker.engine.tables.state import PartitionState
 from support.transaction_life import Life
 
 STEPS = 60
@@ -37,11 +37,13 @@ def test_whatever_happens_a_transaction_is_there_once_and_whole_or_not_at_all(
 
 def check_replay(life: Life) -> None:
     """The log adds up to what is there, with snapshots, and without where it still has its beginning."""
-    for ledger in life.rig.node._house.partitions:
-        live = ledger.applied.encode()
+    for ledger in life.rig.node._registry.partitions:
+        live = ledger.committed.encode()
         for store in (life.rig.store, NoSnapshots())[: 2 if ledger.log.segments()[0].base_seq == 1 else 1]:
             again = replay(ledger.log, PartitionState, store, lambda _: None)  # pyright: ignore[reportArgumentType]
-            assert again.applied.encode() == live, f"seed {life.seed}: replay of {ledger.log.path} gives another state"
+            assert again.committed.encode() == live, (
+                f"seed {life.seed}: replay of {ledger.log.path} gives another state"
+            )
 
 
 def test_equal_seeds_live_equal_lives():

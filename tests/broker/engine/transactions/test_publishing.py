@@ -100,7 +100,7 @@ def test_many_small_stages_share_an_append():
     seq = partition(rig, topic).seq
     rig.turn(1)  # decided
     rig.turn(1)
-    assert partition(rig, topic).seq == seq + publishing.STAGES_MOST
+    assert partition(rig, topic).seq == seq + publishing.STAGES_MAX
     rig.turn(1)
     assert answer_to(rig, request).repeated is False
     assert rig.read(topic) == [b"%d" % number for number in range(1, 101)]
@@ -242,9 +242,9 @@ def test_a_finish_that_could_not_be_logged_is_logged_by_a_later_pass():
 
     log.append = full
     assert commit(rig, "etl", 2, only).repeated is False
-    assert len(home(rig, "etl").ledger.applied.transactions.unfinished()) == 1
+    assert len(home(rig, "etl").ledger.committed.transactions.unfinished()) == 1
     rig.pass_time(3)
-    assert len(home(rig, "etl").ledger.applied.transactions.unfinished()) == 0
+    assert len(home(rig, "etl").ledger.committed.transactions.unfinished()) == 0
 
 
 # -- failed syncs and damage ---------------------------------------------------------------------------
@@ -400,7 +400,7 @@ def test_a_node_that_is_closed_in_the_middle_goes_on_at_its_next_start(turns: in
     read = rig.port.read
 
     def reads_what_is_open(cursor: Any, max_bytes: int, limit_seq: int, token: Any) -> Any:
-        assert cursor.path in [ledger.log.path for ledger in rig.node._house.partitions]
+        assert cursor.path in [ledger.log.path for ledger in rig.node._registry.partitions]
         return read(cursor, max_bytes, limit_seq, token)
 
     rig.port.read = reads_what_is_open

@@ -1,0 +1,1 @@
+"""Choosing: which records a lease gets next, and reading them."""

@@ -1,0 +1,163 @@
+"""Answering: the records of a lease, read once it is committed.
+
+Idea: a lease is a few runs of offsets; the batches that hold them are read through the port (reading.py). Where a
+group's last lease ended is remembered with what was read ahead, so that following a log costs no search.
+
+Contract: COLD leaves a reading where it is. A record that was carried forward is read where it stands now. Memory: one
+bounded piece of log per remembered place.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from .....storage.batch import Kind
+from .....storage.errors import OutOfBounds
+from ...ports import COLD, Port
+
+if TYPE_CHECKING:
+    from .....storage.batch import Batch
+    from .....storage.reader import Cursor
+    from ...logs.partition import Partition
+    from .reading import Reading
+
+SPOTS = 256
+"""Places remembered where a group's last lease ended."""
+
+FIRST_READ_BYTES = 8192
+"""Read at once while nothing is known of how large records are."""
+
+AHEAD_BYTES = 64 << 10
+"""Read at once by whoever follows a log: the next leases find theirs in memory."""
+
+SPOT_BYTES = 256 << 10
+"""Of batches that were read and not needed yet: more is not remembered."""
+
+
+class Spot:
+    """A place in a partition: batches that were read, and the cursor behind them."""
+
+    __slots__ = ("at", "batches", "cursor", "record_bytes")
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.batches: list[Batch] = []
+        self.at = 0  # the batch that was used last
+        self.record_bytes = 0.0  # of the records that were read last
+
+    def holding(self, offset: int) -> Batch | None:
+        """The batch that holds a record, if it was read and not passed yet."""
+        batches, at = self.batches, self.at
+        while at < len(batches) and batches[at].end_offset <= offset:
+            at += 1
+        if at == len(batches) or batches[at].base_offset > offset:
+            return None
+        self.at = at
+        return batches[at]
+
+    def leads_to(self, offset: int) -> bool:
+        """Whether reading on from here comes to a record at once."""
+        return self.cursor.offset == offset
+
+    @property
+    def read_bytes(self) -> int:
+        """What it keeps in memory."""
+        return sum([batch.batch_bytes for batch in self.batches])
+
+
+class Answering:
+    """Reads leases, and remembers where the last one of each group ended."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._spots: OrderedDict[tuple[Partition, str], Spot] = OrderedDict()
+
+    def read(self, reading: Reading, group: str, token: object) -> bool:
+        """Read on. False: pages are on their way, and `token` will be warmed. Raises Corrupt, OutOfBounds."""
+        if reading.spot is None:
+            reading.spot = self._spots.pop((reading.partition, group), None)
+        while reading.rest:
+            batch = self._batch(reading, reading.rest[-1][0], token)
+            if batch is None:
+                return False
+            if not reading.take(batch):
+                break
+        self._remember(reading, group)
+        return True
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is gone."""
+        for key in [key for key in self._spots if key[0] is partition]:
+            del self._spots[key]
+
+    def record_bytes(self, partition: Partition, group: str) -> float:
+        """How large a group's records were lately; 0 when that is not known."""
+        spot = self._spots.get((partition, group))
+        return 0.0 if spot is None else spot.record_bytes
+
+    def _batch(self, reading: Reading, offset: int, token: object) -> Batch | None:
+        kept = reading.partition.ledger.committed.kept
+        if kept and (seq := kept.seq(offset)):
+            return self._kept(reading, seq, token)
+        spot = reading.spot
+        while spot is None or (batch := spot.holding(offset)) is None:
+            if spot is None or not spot.leads_to(offset):
+                spot = self._find(reading, offset)
+            if not self._read_on(reading, spot, offset, token):
+                return None
+            if spot.cursor.offset > offset and spot.holding(offset) is None:
+                raise OutOfBounds(f"offset {offset} of {reading.partition!r} stands in no batch of records")
+        return batch
+
+    def _kept(self, reading: Reading, seq: int, token: object) -> Batch | None:
+        """The batch that a record was carried forward to."""
+        if reading.kept is None or reading.kept.seq != seq:
+            cursor = reading.partition.reader.cursor_after(seq - 1)
+            chunk = self._port.read(cursor, FIRST_READ_BYTES, seq, token)
+            if chunk is COLD:
+                return None
+            if chunk is None:
+                raise OutOfBounds(
+                    f"batch {seq} of {reading.partition!r} is not there to be read, though it is committed"
+                )
+            reading.kept = chunk.batches[0]
+        return reading.kept
+
+    def _find(self, reading: Reading, offset: int) -> Spot:
+        before, spot = reading.spot, Spot(reading.partition.cursor(offset))
+        spot.record_bytes = 0.0 if before is None else before.record_bytes
+        reading.spot = spot
+        return spot
+
+    def _read_on(self, reading: Reading, spot: Spot, offset: int, token: object) -> bool:
+        partition = reading.partition
+        size = self._guess(reading, spot)
+        chunk = self._port.read(spot.cursor, size, partition.seq, token)
+        if chunk is COLD:
+            return False
+        if chunk is None:
+            raise OutOfBounds(f"offset {offset} of {partition!r} is not there to be read, though it is committed")
+        spot.batches = [batch for batch in chunk.batches if batch.kind == Kind.RECORDS]
+        spot.at = 0
+        count = sum([batch.record_count for batch in spot.batches])
+        if count:
+            spot.record_bytes = spot.read_bytes / count
+        return True
+
+    def _guess(self, reading: Reading, spot: Spot) -> int:
+        """How much to read for what is left, and more where the next lease will follow."""
+        wanted = sum([count for _, count in reading.rest]) * spot.record_bytes
+        least = AHEAD_BYTES if spot.batches else FIRST_READ_BYTES
+        return max(least, min(round(wanted), reading.max_bytes - reading.size))
+
+    def _remember(self, reading: Reading, group: str) -> None:
+        spot = reading.spot
+        if spot is None:
+            return
+        if spot.read_bytes > SPOT_BYTES:
+            spot.batches = spot.batches[spot.at : spot.at + 1]
+            spot.at = 0
+        self._spots[reading.partition, group] = spot
+        if len(self._spots) > SPOTS:
+            self._spots.popitem(last=False)

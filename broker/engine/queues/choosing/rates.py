@@ -1,0 +1,52 @@
+"""How often records of one key may be leased: a bucket of tokens for each.
+
+Idea: a bucket is one number, the time at which it would be full again: a lease moves it by one interval, and may
+go when it is at most the depth of the bucket ahead. A bucket that is full is no bucket.
+
+Contract: `rate` leases in a second, and a tenth of a second's worth, at least one, on top at once: in any span of
+T seconds at most `rate * T + max(1, rate / 10)`. Known to one node only: after a restart buckets are full. Time is
+log time and comes as an argument; one that does not move gives nothing. Pure.
+"""
+
+from __future__ import annotations
+
+_SECOND = 1_000_000_000_000  # picoseconds: the highest rate has whole intervals
+_US = 1_000_000
+BURST_S = 0.1
+"""How much of a second's worth may go at once."""
+
+BUCKETS_MAX = 4096
+"""Buckets that are kept before full ones are thrown away."""
+
+
+class Rates:
+    """Buckets by key."""
+
+    def __init__(self) -> None:
+        self._full: dict[int, int] = {}  # by key, when its bucket is full again, in picoseconds
+
+    def take(self, key: int, rate: float, now_us: int) -> int:
+        """Take a token: 0 when there was one, else the time (us) at which there will be."""
+        full, again_us = self._next(key, rate, now_us)
+        if again_us <= now_us:
+            self._full[key] = full
+            if len(self._full) > BUCKETS_MAX:
+                self._forget(now_us * _US)
+            return 0
+        return again_us
+
+    def again_us(self, key: int, rate: float, now_us: int) -> int:
+        """When there is a token: 0 when there is one now."""
+        again_us = self._next(key, rate, now_us)[1]
+        return again_us if again_us > now_us else 0
+
+    def _next(self, key: int, rate: float, now_us: int) -> tuple[int, int]:
+        """When the bucket is full again after one more token, and when that may be taken."""
+        interval = round(_SECOND / rate)
+        depth = max(round(rate * BURST_S), 1) * interval
+        full = max(self._full.get(key, 0), now_us * _US) + interval
+        return full, -(-(full - depth) // _US)
+
+    def _forget(self, now: int) -> None:
+        """Drop buckets that are full; where each key is busy, they stay: as many as keys in a bucket's time."""
+        self._full = {key: full for key, full in self._full.items() if full > now}

@@ -1,0 +1,1 @@
+"""The requests of queues: lease, settle, tasks by id, dead letters, administration."""

@@ -1,0 +1,64 @@
+"""Counting: what a partition has for a queue group, for people.
+
+Contract: exact, of what is committed; every record is counted once, finished ones not at all. Costs what is open, not
+what is behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .....storage.errors import Corrupt, OutOfBounds
+from .....transport.messages import QueuePartition
+from .....transport.queue_messages import FOREVER_US
+from ...tables.queues.queue import Cursor, Queue
+from ...tables.queues.unfinished import shelved
+from ..choosing.choosing import lowest_on_shelves, on_shelves
+
+if TYPE_CHECKING:
+    from ...logs.partition import Partition
+
+
+def counted(partition: Partition, queue: Queue, now_us: int) -> QueuePartition:
+    """How a group stands on a partition."""
+    applied = partition.ledger.committed
+    low = applied.voids.beyond(max(queue.frontier, partition.first))
+    plain = max(0, partition.end - low) - applied.shelves.between(low, partition.end)
+    shelved, delayed = on_shelves(queue, applied.shelves, now_us)
+    later = sum([waiting.ready_us > now_us for waiting in queue.waiting.values()])
+    ready = plain + shelved + len(queue.waiting) - later + len(queue.held) - _nobodys(partition, queue, low, -1, now_us)
+    delayed -= _nobodys(partition, queue, FOREVER_US, now_us, FOREVER_US)
+    paused_us = queue.paused_until_us if queue.paused_until_us > now_us else 0
+    oldest_us = _oldest(partition, queue, low, now_us)
+    return QueuePartition(
+        partition.number, ready, queue.in_flight, delayed, later, len(queue.dead), oldest_us, paused_us
+    )
+
+
+def _nobodys(partition: Partition, queue: Queue, low: int, after_us: int, until_us: int) -> int:
+    """How many untouched records nobody will get: plain ones from `low` on, and those on shelves of some times."""
+    shelves, voids = partition.ledger.committed.shelves, partition.ledger.committed.voids
+    known = {*voids.between(low, partition.end), *queue.cancelled}
+    if voids and shelves:
+        known.update(voids.among(shelved(queue, shelves, low)).tolist())
+    count = 0
+    for offset in known:
+        if not shelves.between(offset, offset + 1):
+            count += offset >= low
+        elif after_us < (time_us := shelves.time_of(offset)) <= until_us and offset >= queue.start:
+            count += not queue.cursors.get(shelves.level_of(offset), Cursor()).passed(time_us, offset)
+    return count
+
+
+def _oldest(partition: Partition, queue: Queue, low: int, now_us: int) -> int:
+    """When the oldest record was appended that is ready, waiting or in flight; -1 without one."""
+    leased = [first for lease in queue.leases.values() for first, _, _ in lease.runs()]
+    shelves = partition.ledger.committed.shelves
+    open_ = [*leased, *queue.waiting, *queue.held, *lowest_on_shelves(queue, shelves, now_us)]
+    low = shelves.beyond(low)
+    if low < partition.end:
+        open_.append(low)
+    try:
+        return partition.time_at(min(open_)) if open_ else -1
+    except (OutOfBounds, Corrupt):
+        return -1  # retention or damage took it

@@ -1,0 +1,217 @@
+"""Dead records as requests: list them, try them again, give them up.
+
+Idea: dead is a state of a record in a group, so listing reads the log where the record stands, and trying again is
+an effect. Many at once are worked through in portions, each in a state batch of its own, so that a million dead
+records hold up nobody and no batch grows large.
+
+Contract: what is counted is committed. When it fails half-way, what was done until then holds and the answer is a
+Failure: asking again goes on with the rest. Must not know how records are chosen for workers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Generator, Iterator
+from itertools import count
+from typing import TYPE_CHECKING
+
+from .....storage.errors import Error
+from .....transport.queue_messages import Counted, DeadTask, DeadTasks, DiscardDead, ListDead, RedriveDead
+from ....errors import InvalidRequest
+from ...logs.topics import Topic, Topics
+from ...ports import Handlers, Now, Payload, Peer, Port, Work
+from ...tables import effects as fx
+from ...tables.producers import Place
+from ...turns.replies import failure
+from ..choosing.picking import Pick, Picker
+from ..topic_queues import committed, unknown
+
+if TYPE_CHECKING:
+    from ...logs.clock import LogTime
+    from ...logs.partition import Partition
+    from ...tables.queues.queue import Queue
+    from ..wakeups import Watching
+
+PORTION = 2000
+"""Records of one effect: a millisecond or two."""
+
+LOOKS = 32
+"""Dead records that are looked at in one step."""
+
+LIST_MAX = 100
+LIST_BYTES = 1 << 20
+"""Of one answer; one record at least."""
+
+Make = Callable[[list[int]], fx.TasksRedriven | fx.TasksDiscarded]
+"""The effect on a portion of offsets."""
+
+
+class DeadRecords:
+    """Handlers of ListDead, RedriveDead and DiscardDead."""
+
+    def __init__(self, topics: Topics, port: Port, picker: Picker, time: LogTime, watching: Watching) -> None:
+        self.handlers: Handlers = {ListDead: self.list, RedriveDead: self.redrive, DiscardDead: self.discard}
+        self._topics = topics
+        self._port = port
+        self._picker = picker
+        self._time = time
+        self._watching = watching
+
+    def list(self, peer: Peer, message: ListDead, payload: Payload, now: Now) -> Work:
+        """Some dead records of one partition, with what they hold. Raises UnknownGroup, InvalidRequest."""
+        if message.max_records == 0:
+            raise InvalidRequest("max_records=0 lists nothing: ask for one at least")
+        topic = self._topics.get(message.topic)
+        partition = topic.partition(message.partition)
+        dead = committed(partition, message.group).dead
+        most = min(message.max_records, LIST_MAX)
+        found: list[int] = []
+        for looks, at in enumerate(list(dead), 1):
+            each = dead.get(at)
+            if each is not None and at >= message.offset and message.reason in each.reason:
+                found.append(at)
+            if looks % LOOKS == 0:
+                found = heapq.nsmallest(most + 1, found)
+                yield
+        found = heapq.nsmallest(most + 1, [at for at in found if at in dead])
+        tasks = [_described(at, dead[at].attempt, dead[at].time_us, dead[at].reason, dead[at].history) for at in found]
+
+        def done(pick: Pick) -> None:
+            following = found[pick.next] if pick.next < len(found) else -1
+            records = b"".join(batch.buffer for batch in pick.batches)
+            self._port.reply(peer, DeadTasks(message.request, following, tasks[: pick.next]), records)
+
+        self._picker.pick(Pick(partition, found[:most], LIST_BYTES, done))
+
+    def redrive(self, peer: Peer, message: RedriveDead, payload: Payload, now: Now) -> Work:
+        """Dead records wait to be tried again. Raises UnknownGroup, InvalidRequest, Poisoned, Unavailable."""
+        if message.per_s and not 1e-6 <= message.per_s <= 1e9:
+            raise InvalidRequest(f"per_s={message.per_s} is no rate: 0 for all at once, or 1e-6 to 1e9 a second")
+        start_us, numbers = self._time.read(now), count()
+        step_us = 1e6 / message.per_s if message.per_s else 0.0
+
+        def make(offsets: list[int]) -> fx.TasksRedriven:
+            times = [start_us + round(next(numbers) * step_us) for _ in offsets]
+            return fx.TasksRedriven(message.group, _timed(offsets, times))
+
+        yield from self._work_through(peer, message, make)
+
+    def discard(self, peer: Peer, message: DiscardDead, payload: Payload, now: Now) -> Work:
+        """Dead records are given up. Raises UnknownGroup, Poisoned, Unavailable."""
+
+        def make(offsets: list[int]) -> fx.TasksDiscarded:
+            return fx.TasksDiscarded(message.group, ranges(offsets))
+
+        yield from self._work_through(peer, message, make)
+
+    def _work_through(self, peer: Peer, message: RedriveDead | DiscardDead, make: Make) -> Work:
+        topic = self._topics.get(message.topic)
+        chosen = yield from _chosen(topic, message)
+        for partition, _ in chosen:
+            partition.work.check()
+
+        def finish(counted: int) -> None:
+            self._port.reply(peer, Counted(message.request, counted))
+
+        def refuse(error: Error) -> None:
+            self._port.reply(peer, failure(message.request, error))
+
+        Portions(message.group, chosen, make, self._watching, finish, refuse).go_on()
+
+
+class Portions:
+    """One request over dead records, portion by portion: the next one follows the commit of the one before."""
+
+    def __init__(
+        self,
+        group: str,
+        chosen: list[tuple[Partition, list[int]]],
+        make: Make,
+        watching: Watching,
+        finish: Callable[[int], None],
+        refuse: Callable[[Error], None],
+    ) -> None:
+        self._group = group
+        self._portions = _cut(chosen)
+        self._make = make
+        self._watching = watching
+        self._finish = finish
+        self._refuse = refuse
+        self._count = 0
+
+    def go_on(self) -> None:
+        """Propose the next portion, as far as it is still dead; answer after the last one."""
+        for partition, offsets in self._portions:
+            queue = partition.work.find(self._group)
+            still = [offset for offset in offsets if offset in queue.dead] if queue is not None else []
+            if still:
+                self._count += len(still)
+                partition.ledger.propose(self._make(still), self)
+                self._watching.watch(partition, self._group)
+                return
+        self._finish(self._count)
+
+    def committed(self, place: Place) -> None:
+        self.go_on()
+
+    def failed(self, error: Error) -> None:
+        self._refuse(error)
+
+
+def ranges(offsets: list[int]) -> list[tuple[int, int]]:
+    """Ascending offsets as (first, how many)."""
+    return [(first, many) for first, many, _ in _timed(offsets, [0] * len(offsets))]
+
+
+def _timed(offsets: list[int], times: list[int]) -> list[tuple[int, int, int]]:
+    """Ascending offsets as (first, how many, time), those of one time and without a gap together."""
+    runs: list[list[int]] = []
+    for offset, time_us in zip(offsets, times, strict=True):
+        if runs and runs[-1][0] + runs[-1][1] == offset and runs[-1][2] == time_us:
+            runs[-1][1] += 1
+        else:
+            runs.append([offset, 1, time_us])
+    return [(first, many, time_us) for first, many, time_us in runs]
+
+
+def _chosen(
+    topic: Topic, message: RedriveDead | DiscardDead
+) -> Generator[int | None, None, list[tuple[Partition, list[int]]]]:
+    """What a request is about, by partition. Raises UnknownGroup, UnknownPartition, Unavailable."""
+    named: dict[int, set[int]] = {}
+    for looks, (number, offset) in enumerate(message.offsets, 1):
+        named.setdefault(number, set()).add(offset)
+        if looks % LOOKS == 0:
+            yield
+    partitions = [topic.partition(number) for number in sorted(named)] if named else topic.readable
+    found: list[tuple[Partition, list[int]]] = []
+    known = False
+    for partition in partitions:
+        queue = partition.work.find(message.group)
+        if queue is not None:
+            known = True
+            wanted = list[int]()
+            for looks, at in enumerate(list(named.get(partition.number, queue.dead)), 1):
+                if _matches(queue, at, message.reason):
+                    wanted.append(at)
+                if looks % LOOKS == 0:
+                    yield
+            found.append((partition, sorted(wanted)))
+    if not known:
+        raise unknown(f"topic {topic.name}", message.group)
+    return found
+
+
+def _matches(queue: Queue, offset: int, reason: str) -> bool:
+    dead = queue.dead.get(offset)
+    return dead is not None and reason in dead.reason
+
+
+def _cut(chosen: list[tuple[Partition, list[int]]]) -> Iterator[tuple[Partition, list[int]]]:
+    for partition, offsets in chosen:
+        for first in range(0, len(offsets), PORTION):
+            yield partition, offsets[first : first + PORTION]
+
+
+def _described(offset: int, attempt: int, time_us: int, reason: str, history: list[tuple[int, str, str]]) -> DeadTask:
+    return DeadTask(offset, attempt, time_us, reason, list(history))

@@ -1,0 +1,405 @@
+"""Leasing: requests for work, answered at once or when something comes.
+
+Idea: a request that finds records is a lease; one that finds none stands in its group's line until records come, may be
+tried again, or its time is up. Whenever a partition has proposals to append, those who wait are offered what is there,
+so that a record and the lease of who waited for it share one write.
+
+Contract: a lease leaves the broker when it is committed, with its records, once. What cannot be handed out (the peer is
+gone, no room in the frame) goes back and its attempt does not count. What damage made unreadable dies, and the request
+goes on with the others. Memory: one entry per waiting request, up to a limit.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from .....storage.errors import Corrupt, Error, InvalidBatch
+from .....transport.messages import Lease, Leased
+from .....transport.queue_messages import FOREVER_US
+from ....errors import GroupActive, InvalidRequest, LimitReached
+from ...logs.partition import Partition, check_time
+from ...tables.names import check_name
+from ...turns.parked import Parked
+from ...turns.replies import Gather, failure
+from ..choosing.key_scheduler import KeySchedulers
+from ..choosing.reading import Reading
+from ..topic_queues import check_length, check_no_stream, queue_settings, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .....transport.messages import Refusal
+    from ...logs.clock import LogTime
+    from ...logs.topics import Topic, Topics
+    from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
+    from ...tables.queues.leases import Range, Run
+    from ..choosing.answering import Answering
+    from ..verbs import Granted
+    from ..wakeups import Watching
+    from .settling import Settling
+
+RECORDS_MAX = 100_000
+"""Records of one lease."""
+
+PORTION = 16
+"""Leases that are given to requests that wait, of one partition and at once."""
+
+WARMING_S = 1.0
+"""How long a request waits for keys that have to be read from the disk, whatever it says."""
+
+WORKER_MAX = 200
+"""Characters of a worker's name."""
+
+
+class Demand:
+    """One Lease that was not answered yet."""
+
+    __slots__ = (
+        "deadline_s",
+        "gather",
+        "granted",
+        "message",
+        "number",
+        "partition",
+        "peer",
+        "reading",
+        "refused",
+        "topic",
+    )
+
+    def __init__(self, number: int, peer: Peer, topic: Topic, message: Lease, deadline_s: float) -> None:
+        self.number = number
+        self.peer = peer
+        self.topic = topic
+        self.message = message
+        self.deadline_s = deadline_s
+        self.gather: Gather
+        self.refused: list[Refusal] = []
+        self.partition: Partition | None = None  # that of the lease
+        self.granted: Granted | None = None
+        self.reading: Reading | None = None
+
+
+class Line:
+    """Who waits for records of one group of a topic."""
+
+    __slots__ = ("asked_us", "demands", "prepared", "turn")
+
+    def __init__(self) -> None:
+        self.asked_us = 0  # when somebody asked last
+        self.demands: dict[int, Demand] = {}  # by number, the first come first
+        self.prepared = 0  # partitions of which it is known that they have the group
+        self.turn = 0  # the partition that is looked at next
+
+
+class Leasing:
+    """Handler of Lease, and the requests that wait."""
+
+    def __init__(self, topics: Topics, port: Port, config: NodeConfig, time: LogTime, answering: Answering) -> None:
+        self.handlers: Handlers = {Lease: self.lease}
+        self.settling: Settling
+        self.watching: Watching
+        self._topics = topics
+        self._port = port
+        self._config = config
+        self._time = time
+        self._answering = answering
+        self._numbers = count(1)
+        self.schedulers = KeySchedulers(port)
+        self._lines: dict[Topic, dict[str, Line]] = {}
+        self._parked = Parked[Demand]("requests for leases")
+        self._more: dict[Partition, None] = {}  # has more to lease than one portion gave
+
+    # -- a request ----------------------------------------------------------------------------------
+
+    def lease(self, peer: Peer, message: Lease, payload: Payload, now: Now) -> Work:
+        """Settle, then answer or wait. Raises InvalidRequest, LimitReached, UnknownPartition, Unavailable, Poisoned."""
+        topic = self._topics.get(message.topic)
+        self._check(topic, message)
+        if message.wait_ms:
+            self._parked.check(peer)
+        line = self._lines.setdefault(topic, {}).setdefault(message.group, Line())
+        wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
+        demand = Demand(next(self._numbers), peer, topic, message, now.monotonic_s + wait_s)
+        demand.gather = self._gather(demand)
+        self._prepare(topic, line, message, demand.gather)
+        now_us = line.asked_us = self._time.read(now)
+        demand.refused = yield from self.settling.propose(topic, message.group, message.settles, now, demand.gather)
+        if not any(self._try(demand, partition, now_us) for partition in self._in_turn(topic, line, message.partition)):
+            if self._is_cold(demand, line):
+                demand.deadline_s = max(demand.deadline_s, now.monotonic_s + WARMING_S)
+            self._wait(demand, line, now)
+
+    def _gather(self, demand: Demand) -> Gather:
+        return Gather(
+            lambda: self._finish(demand),
+            lambda error: self._refuse(demand, error),
+            lambda: self._wait_no_more(demand),
+        )
+
+    def _is_cold(self, demand: Demand, line: Line) -> bool:
+        """Whether there may be something, but its keys are not in memory."""
+        group, partitions = demand.message.group, self._in_turn(demand.topic, line, demand.message.partition)
+        return any(self.schedulers.is_cold(partition, group) for partition in partitions)
+
+    def _check(self, topic: Topic, message: Lease) -> None:
+        check_name("group", message.group)
+        check_time("start", message.start)
+        if len(message.worker) > WORKER_MAX:
+            raise InvalidRequest(
+                f"a worker's name of {len(message.worker)} characters is not allowed: {WORKER_MAX} at most"
+            )
+        if not message.max_records:
+            raise InvalidRequest("max_records 0 is not allowed: ask for 1 or more; to settle only there is SettleTasks")
+        if message.max_records > RECORDS_MAX:
+            raise LimitReached(f"max_records {message.max_records} is too many: {RECORDS_MAX} at most in one lease")
+        if message.partition != -1:
+            topic.partition(message.partition).work.check()
+        elif not any(partition.work.serves for partition in topic.readable):
+            (topic.readable[0] if topic.readable else topic.partition(0)).work.check()
+        if message.lease_ms:
+            check_length(topic, message.group, message.lease_ms)
+
+    def _prepare(self, topic: Topic, line: Line, message: Lease, gather: Gather) -> None:
+        """See that every partition has the group: a later one would begin later."""
+        if line.prepared == len(topic.readable):
+            return
+        check_no_stream(topic, message.group)
+        settings = queue_settings(topic, message.group)
+        for partition in serving(topic):
+            if partition.work.find(message.group) is None:
+                partition.work.set(message.group, settings, message.start, gather.one())
+        line.prepared = len(topic.readable)
+
+    def _in_turn(self, topic: Topic, line: Line, number: int) -> Iterator[Partition]:
+        """The partitions that a request may take from, the one whose turn it is first."""
+        if number != -1:
+            yield topic.partition(number)
+            return
+        count = len(topic.readable)
+        for index in range(line.turn, line.turn + count):
+            yield topic.readable[index % count]
+
+    def _try(self, demand: Demand, partition: Partition, now_us: int) -> bool:
+        """Lease from a partition if it has something. Whoever gets something waits for its commit."""
+        message, work = demand.message, partition.work
+        queue = work.find(message.group)
+        if queue is None or not work.serves or work.is_dry(queue):
+            return False
+        limit = self._limit(partition, message)
+        lease_us = message.lease_ms * 1000 or round(queue.settings.lease_s * 1e6)
+        granted = work.lease(message.group, message.worker, limit, lease_us, now_us, demand.gather, self.schedulers)
+        if granted is None:
+            again_us = self.schedulers.next_us(partition, message.group)
+            if again_us < FOREVER_US:
+                self.watching.ring_at(partition, message.group, again_us)
+            return False
+        demand.partition, demand.granted = partition, granted
+        line = self._lines[demand.topic][message.group]
+        line.turn = partition.number + 1
+        self.watching.watch(partition, message.group)
+        return True
+
+    def _limit(self, partition: Partition, message: Lease) -> int:
+        """How many records will fit, as far as can be told from those before."""
+        record_bytes = self._answering.record_bytes(partition, message.group)
+        if not record_bytes:
+            return message.max_records
+        return min(message.max_records, max(1, int(self._most_bytes(message) / record_bytes)))
+
+    def _most_bytes(self, message: Lease) -> int:
+        return min(message.max_bytes, self._config.max_frame_bytes)
+
+    # -- waiting ------------------------------------------------------------------------------------
+
+    def _wait(self, demand: Demand, line: Line, now: Now) -> None:
+        if demand.deadline_s <= now.monotonic_s:
+            demand.gather.ready()
+            return
+        self._stand(demand, line)
+
+    def _stand(self, demand: Demand, line: Line) -> None:
+        """Stand in line."""
+        line.demands[demand.number] = demand
+        self._parked.add(demand)
+        for partition in self._in_turn(demand.topic, line, demand.message.partition):
+            self.watching.watch(partition, demand.message.group)
+
+    def wanted(self, partition: Partition, group: str) -> bool:
+        """Whether somebody waits for records of a group."""
+        topic = self._topics.by_name.get(partition.topic)
+        line = None if topic is None else self._lines.get(topic, {}).get(group)
+        return line is not None and bool(line.demands)
+
+    def offer(self, partition: Partition, now_us: int) -> None:
+        """There may be something to lease: give it to who waits."""
+        topic = self._topics.by_name.get(partition.topic)
+        granted = 0
+        for line in list(self._lines.get(topic, {}).values()) if topic is not None else ():
+            for demand in list(line.demands.values()):
+                if demand.message.partition in (-1, partition.number):
+                    if granted == PORTION:
+                        self._more[partition] = None
+                        return
+                    if not self._try(demand, partition, now_us):
+                        break
+                    self._leave(demand)
+                    granted += 1
+
+    def asked_us(self, topic: Topic, group: str, now_us: int) -> int:
+        """When somebody asked for records of a group last: now, while somebody waits; 0: not since the node opened."""
+        line = self._lines.get(topic, {}).get(group)
+        if line is None:
+            return 0
+        return now_us if line.demands else line.asked_us
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return len(self._parked)
+
+    def tick(self, now: Now) -> float | None:
+        """Answer those whose time is up, and lease what a portion left. Returns the next deadline."""
+        for demand in self._parked.due(now.monotonic_s):
+            self._leave(demand)
+            demand.gather.ready()
+        more, self._more = self._more, {}
+        for partition in more:
+            self.offer(partition, self._time.last_us)
+        return self._parked.next_s
+
+    def _wait_no_more(self, demand: Demand) -> None:
+        """What came with a request has failed: whoever stands in line is told so now, and not with their records."""
+        if demand in self._parked:
+            self._leave(demand)
+            demand.gather.ready()
+
+    def _leave(self, demand: Demand) -> None:
+        self._parked.remove(demand)
+        del self._lines[demand.topic][demand.message.group].demands[demand.number]
+
+    # -- the answer ---------------------------------------------------------------------------------
+
+    def _finish(self, demand: Demand) -> None:
+        """Everything is committed: read, and answer."""
+        if demand.granted is None or demand.partition is None:
+            number = max(demand.message.partition, 0)
+            self._port.reply(demand.peer, Leased(demand.message.request, number, 0, 0, 0, [], demand.refused))
+            return
+        demand.reading = Reading(demand.partition, demand.granted.runs, self._most_bytes(demand.message))
+        self._read(demand)
+
+    def _read(self, demand: Demand) -> None:
+        reading = demand.reading
+        assert reading is not None
+        try:
+            if self._answering.read(reading, demand.message.group, demand):
+                self._hand_out(demand, reading)
+        except Error as error:
+            self._unreadable(demand, error)
+        except OSError as error:
+            self._unreadable(demand, Corrupt(f"{demand.partition!r} cannot be read: {error}"))
+
+    def warmed(self, demand: Demand) -> None:
+        """Pages are in memory now."""
+        self._read(demand)
+
+    def _hand_out(self, demand: Demand, reading: Reading) -> None:
+        granted, partition, message = demand.granted, demand.partition, demand.message
+        assert granted is not None
+        assert partition is not None
+        if reading.rest:
+            partition.work.release(message.group, granted.token, reading.rest, self._time.last_us)
+        left_us = max(0, granted.until_us - self._time.last_us)
+        runs = without(granted.runs, reading.rest)
+        answer = Leased(
+            message.request, partition.number, granted.token, granted.until_us, left_us // 1000, runs, demand.refused
+        )
+        if not self._port.reply(demand.peer, answer, reading.payload):
+            self._take_back(demand)
+
+    def _take_back(self, demand: Demand) -> None:
+        """Nobody gets the lease: its records go to the next one."""
+        granted, partition = demand.granted, demand.partition
+        if granted is not None and partition is not None:
+            partition.work.release(demand.message.group, granted.token, [], self._time.last_us)
+
+    def _unreadable(self, demand: Demand, error: Error) -> None:
+        """Records behind damage die with that reason, and the request goes on with what else there is."""
+        partition, granted, reading = demand.partition, demand.granted, demand.reading
+        assert partition is not None
+        if not isinstance(error, Corrupt | InvalidBatch) or granted is None or reading is None or not reading.rest:
+            self._refuse(demand, error)
+            return
+        partition.damaged = True
+        first, group = reading.rest[-1][0], demand.message.group
+        beyond = error.next_offset if isinstance(error, Corrupt) else None
+        end = beyond if beyond is not None and beyond > first else first + 1
+        try:
+            partition.work.bury(group, granted.token, first, end, f"it cannot be read: {error.message}")
+            self._take_back(demand)
+            self._try_again(demand)
+        except Error as refused:
+            self._refuse(demand, refused)
+
+    def _try_again(self, demand: Demand) -> None:
+        """Lease something else, or stand in line: for no time, when that is over."""
+        topic, message = demand.topic, demand.message
+        line = self._lines.setdefault(topic, {}).setdefault(message.group, Line())
+        demand.partition = demand.granted = demand.reading = None
+        demand.gather = self._gather(demand)
+        now_us = self._time.last_us
+        if not any(self._try(demand, partition, now_us) for partition in self._in_turn(topic, line, message.partition)):
+            self._stand(demand, line)
+
+    def _refuse(self, demand: Demand, error: Error) -> None:
+        message = demand.message
+        self._take_back(demand)
+        if demand.partition is not None:
+            self.watching.watch(demand.partition, message.group)
+        self.settling.failed(demand.topic, message.group, message.settles)
+        line = self._lines.get(demand.topic, {}).get(message.group)
+        if line is not None:
+            line.prepared = 0  # that may be what failed
+        self._port.reply(demand.peer, failure(message.request, error))
+
+    # -- what ends ----------------------------------------------------------------------------------
+
+    def disconnect(self, peer: Peer) -> None:
+        """Drop what a peer waits for."""
+        for demand in self._parked.of(peer):
+            self._leave(demand)
+
+    def topic_deleted(self, topic: Topic, error: Error) -> None:
+        """Fail who waits for records of a topic that is gone."""
+        for line in self._lines.pop(topic, {}).values():
+            for demand in line.demands.values():
+                self._parked.remove(demand)
+                self._port.reply(demand.peer, failure(demand.message.request, error))
+        for partition in topic.readable:
+            self._more.pop(partition, None)
+            self._answering.forget(partition)
+            self.schedulers.forget(partition)
+            self.watching.forget(partition)
+
+    def leave(self, topic: Topic, group: str) -> None:
+        """A group is about to be deleted. Raises GroupActive while somebody waits for its records."""
+        line = self._lines.get(topic, {}).get(group)
+        if line is not None and line.demands:
+            workers = ", ".join(sorted({demand.message.worker or "unnamed" for demand in line.demands.values()}))
+            raise GroupActive(
+                f"workers of group {group} of topic {topic.name} wait for records ({workers}): stop them first"
+            )
+        self._lines.get(topic, {}).pop(group, None)
+        for partition in topic.readable:
+            self.schedulers.leave(partition, group)
+
+
+def without(runs: list[Run], rest: list[Range]) -> list[Run]:
+    """Runs without what is left of them; `rest` holds the end of one and whole ones."""
+    if not rest:
+        return runs
+    gone = {first + count: count for first, count in rest}
+    kept = [(first, count - gone.get(first + count, 0), attempt) for first, count, attempt in runs]
+    return [run for run in kept if run[1] > 0]

@@ -1,0 +1,151 @@
+"""Queue groups as requests: create and set, list, pause, delete.
+
+Contract: a group stands on all partitions of its topic or, refused, nothing changed. Counts are exact.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .....transport.messages import DeleteQueue, Done, ListQueues, PauseQueue, SetQueue
+from .....transport.messages import Queue as QueueEntry
+from .....transport.messages import Queues as QueuesReply
+from ....errors import InvalidRequest, InvalidSettings
+from ...logs.partition import Partition, check_time
+from ...tables.names import check_name, check_topic_name
+from ...tables.queues.settings import altered
+from ...turns.portions import spread
+from ...turns.replies import Gather, failure
+from ..topic_queues import check_no_stream, having, queue_settings
+from .counting import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from .....storage.errors import Error
+    from .....transport.messages import QueuePartition
+    from ...logs.clock import LogTime
+    from ...logs.topics import Topic, Topics
+    from ...ports import Handlers, Now, Payload, Peer, Port, Work
+    from ...turns.portions import Portions
+    from ..wakeups import Watching
+    from .leasing import Leasing
+
+
+class QueueAdmin:
+    """Handlers of what concerns a queue group as a whole."""
+
+    def __init__(
+        self, topics: Topics, port: Port, time: LogTime, leasing: Leasing, watching: Watching, later: Portions
+    ) -> None:
+        """`later` describes groups that were set."""
+        self.handlers: Handlers = {
+            SetQueue: self.set, ListQueues: self.list, PauseQueue: self.pause, DeleteQueue: self.delete,
+        }  # fmt: skip
+        self._topics = topics
+        self._port = port
+        self._time = time
+        self._leasing = leasing
+        self._watching = watching
+        self._later = later
+
+    def set(self, peer: Peer, message: SetQueue, payload: Payload, now: Now) -> Work:
+        """Create a group or change its settings. Raises InvalidSettings, InvalidRequest, Unavailable, Poisoned."""
+        topic, group = self._topics.get(message.topic), message.group
+        check_name("group", group)
+        check_time("start", message.start)
+        check_no_stream(topic, group)
+        settings = altered(queue_settings(topic, group), message.settings)
+        _check_dead_topic(topic, group, settings.dead_topic)
+        for partition in topic.readable:
+            partition.work.check()
+        gather = Gather(
+            lambda: self._later.add(peer, self._tell(peer, message.request, topic, group)),
+            lambda error: self._refuse(peer, message.request, error),
+        )
+        yield from spread(
+            list(topic.readable),
+            gather,
+            lambda partition: partition.work.set(group, settings, message.start, gather.one()),
+        )
+
+    def _tell(self, peer: Peer, request: int, topic: Topic, group: str) -> Work:
+        self._port.reply(peer, QueuesReply(request, [(yield from describe(topic, group, self._time.last_us))]))
+
+    def _refuse(self, peer: Peer, request: int, error: Error) -> None:
+        self._port.reply(peer, failure(request, error))
+
+    def list(self, peer: Peer, message: ListQueues, payload: Payload, now: Now) -> Work:
+        """Every queue group, with what each partition has for it."""
+        topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
+        now_us = self._time.read(now)
+        found: list[QueueEntry] = []
+        for topic in topics:
+            for name in queue_names(topic):
+                if message.group in ("", name):
+                    found.append((yield from describe(topic, name, now_us)))
+            yield
+        self._port.reply(peer, QueuesReply(message.request, found))
+
+    def pause(self, peer: Peer, message: PauseQueue, payload: Payload, now: Now) -> Work:
+        """Lease nothing until a time. Raises UnknownGroup, InvalidRequest, Unavailable, Poisoned."""
+        if message.until_us < 0:
+            raise InvalidRequest(
+                f"until_us {message.until_us} is before 1970: 0 resumes, a time in microseconds pauses"
+            )
+        topic = self._topics.get(message.topic)
+        known = having(topic, message.group)
+        gather = self._all(peer, message.request, known)
+
+        def pause(partition: Partition) -> None:
+            partition.work.pause(message.group, message.until_us, gather.one())
+            self._watching.watch(partition, message.group)
+
+        yield from spread(known, gather, pause)
+
+    def delete(self, peer: Peer, message: DeleteQueue, payload: Payload, now: Now) -> Work:
+        """Forget a group. Raises UnknownGroup, GroupActive, Unavailable, Poisoned."""
+        topic = self._topics.get(message.topic)
+        known = having(topic, message.group)
+        gather = self._all(peer, message.request, known)
+        self._leasing.leave(topic, message.group)
+        yield from spread(known, gather, lambda partition: partition.work.delete(message.group, gather.one()))
+
+    def _all(self, peer: Peer, request: int, partitions: Sequence[Partition]) -> Gather:
+        """Answers Done once all is committed. Raises Unavailable, Poisoned before anything is proposed."""
+        for partition in partitions:
+            partition.work.check()
+        return Gather.reply(self._port, peer, request, Done(request))
+
+    def topic_grown(self, topic: Topic, partition: Partition) -> None:
+        """A partition was added: every group of the topic works on it, from its first record on."""
+        names = {name for each in topic.readable for name in each.ledger.proposed.queues.by_name}
+        for group in sorted(names - set(partition.ledger.proposed.queues.by_name)):
+            partition.work.set(group, queue_settings(topic, group), -1)
+
+
+def _check_dead_topic(topic: Topic, group: str, name: str) -> None:
+    """Raise InvalidSettings, InvalidTopic unless copies of what dies may go to a topic, which need not exist yet."""
+    if not name:
+        return
+    check_topic_name(name)
+    if name == topic.name:
+        raise InvalidSettings(
+            f"queue setting dead_topic={name} is the topic that group {group} works on: name another one, or none"
+        )
+
+
+def queue_names(topic: Topic) -> list[str]:
+    """All queue groups of a topic, sorted."""
+    return sorted({name for each in topic.readable for name in each.ledger.committed.queues.by_name})
+
+
+def describe(topic: Topic, group: str, now_us: int) -> Generator[int | None, None, QueueEntry]:
+    """A group as it stands."""
+    partitions: list[QueuePartition] = []
+    for partition in list(topic.readable):
+        queue = partition.ledger.committed.queues.by_name.get(group)
+        if queue is not None:
+            partitions.append(counted(partition, queue, now_us))
+            yield
+    return QueueEntry(topic.id, topic.name, group, queue_settings(topic, group).named(), partitions)

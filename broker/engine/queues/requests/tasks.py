@@ -1,0 +1,380 @@
+"""Tasks by id: what became of a record in a group, waiting for that, and cancelling.
+
+Idea: the tables say where a record stands; what is done and has more to tell has a word beside the log, and the batch
+that it names is read. A question with `wait_ms` stands with its partition until the record is final.
+
+Contract: answers say what is committed, exactly once per question. Reads do not wait for the disk: a question whose
+pages are cold goes on when they are warm. Memory: one small entry per waiting question, up to a limit.
+Must not know how records are chosen.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, count, repeat
+from typing import TYPE_CHECKING
+
+from .....storage.batch import Kind
+from .....storage.errors import Corrupt, Error, OutOfBounds
+from .....storage.finals import Final, Outcome
+from .....transport.queue_messages import AskTask, CancelTask, TaskState
+from ....errors import TaskForgotten, UnknownTask
+from ...logs.ledger import entry_of
+from ...ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port, Work
+from ...tables import effects as fx
+from ...tables.queues.keys import UNKNOWN, hash_of
+from ...tables.queues.status import CANCELLED, COMPLETED, DISCARDED, FINAL, PENDING, RecordStatus, standing, stands_for
+from ...turns.parked import Parked
+from ...turns.replies import Gather, failure
+from ..choosing.keyed import looks_at_keys
+from ..topic_queues import committed
+from .why import Facts, key_of, why
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .....storage.batch import Batch
+    from .....storage.reader import Cursor
+    from ...logs.clock import LogTime
+    from ...logs.partition import Partition
+    from ...logs.topics import Topics
+    from ...tables.queues.queue import Queue
+    from ...turns.portions import Portions
+    from ..wakeups import Watching
+    from .leasing import Leasing
+
+LOOKS = 8
+"""Questions that are looked at in one step when something is committed."""
+
+READ_BYTES = 64 << 10
+"""What is read at once; a longer batch is read whole."""
+
+STATES = {Outcome.RESULT: COMPLETED, Outcome.DISCARDED: DISCARDED, Outcome.CANCELLED: CANCELLED}
+SENTENCES = {
+    Outcome.RESULT: "completed with a result",
+    Outcome.DISCARDED: "given up when it was dead",
+    Outcome.CANCELLED: "cancelled",
+}
+
+
+class Question:
+    """One AskTask or CancelTask that was not answered yet."""
+
+    __slots__ = ("batch", "cold", "cursor", "deadline_s", "message", "number", "partition", "peer", "token", "waits")
+
+    def __init__(self, number: int, peer: Peer, message: AskTask | CancelTask, partition: Partition) -> None:
+        self.number = number
+        self.peer = peer
+        self.message = message
+        self.partition = partition
+        self.deadline_s = 0.0
+        self.waits = False  # for a final state
+        self.token = 0  # of the lease that holds the record
+        self.cold = False
+        self.cursor: Cursor | None = None
+        self.batch: Batch | None = None
+
+
+class Tasks:
+    """Handlers of AskTask and CancelTask, and the questions that wait."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        port: Port,
+        config: NodeConfig,
+        time: LogTime,
+        leasing: Leasing,
+        watching: Watching,
+        wakes: Portions,
+    ) -> None:
+        """`wakes` answers questions that wait, in portions."""
+        self.handlers: Handlers = {AskTask: self.ask, CancelTask: self.cancel}
+        self._topics = topics
+        self._port = port
+        self._config = config
+        self._time = time
+        self._leasing = leasing
+        self._watching = watching
+        self._numbers = count(1)
+        self._wakes = wakes
+        self._parked = Parked[Question]("questions after tasks")
+        self._by_partition: dict[Partition, dict[Peer, dict[int, Question]]] = {}
+        self._telling: dict[tuple[Partition, Peer], bool] = {}  # and whether more is committed since
+
+    # -- requests -----------------------------------------------------------------------------------
+
+    def ask(self, peer: Peer, message: AskTask, payload: Payload, now: Now) -> None:
+        """Answer, or wait. Raises UnknownGroup, UnknownTask, OutOfBounds, LimitReached, Unavailable."""
+        question = self._question(peer, message)
+        self._time.read(now)
+        if message.wait_ms:
+            self._parked.check(peer)
+        question.waits = message.wait_ms > 0
+        question.deadline_s = now.monotonic_s + min(message.wait_ms / 1000, self._config.wait_max_s)
+        self._begin(question)
+
+    def cancel(self, peer: Peer, message: CancelTask, payload: Payload, now: Now) -> None:
+        """Cancel what is not final; answer how it stands then. Raises as `ask` does, and Poisoned."""
+        question = self._question(peer, message)
+        partition, group = question.partition, message.group
+        partition.work.check()
+        queue, now_us = partition.work.get(group), self._time.read(now)
+        offset = self._offset(question, queue)
+
+        def refuse(error: Error) -> None:
+            self._fail(question, error)
+
+        gather = Gather(lambda: self._begin(question), refuse)
+        found = standing(queue, partition.ledger.proposed.shelves, offset, now_us)
+        if found.state not in FINAL and not found.cancelling:
+            partition.ledger.propose(fx.TasksCancelled(group, [offset]))
+            self._watching.watch(partition, group)
+        partition.ledger.barrier(gather.one())
+        gather.ready()
+
+    def _question(self, peer: Peer, message: AskTask | CancelTask) -> Question:
+        partition = self._topics.partition(message.topic, message.partition)
+        if partition.ledger.damaged:
+            partition.work.check()
+        question = Question(next(self._numbers), peer, message, partition)
+        self._offset(question, committed(partition, message.group))
+        return question
+
+    # -- waiting ------------------------------------------------------------------------------------
+
+    def _begin(self, question: Question) -> None:
+        """Answer, or let it wait."""
+        if not self._try(question):
+            self._parked.add(question)
+            self._by_partition.setdefault(question.partition, {}).setdefault(question.peer, {})[question.number] = (
+                question
+            )
+
+    def advanced(self, partition: Partition) -> None:
+        """More is committed: answer what that made final, connections in turn."""
+        for peer in self._by_partition.get(partition, ()):
+            if (partition, peer) not in self._telling:
+                self._wakes.add(peer, self._tell(partition, peer))
+            self._telling[partition, peer] = True
+
+    def _tell(self, partition: Partition, peer: Peer) -> Work:
+        """Answer what is final of what one connection waits for in one partition, until nothing more is committed."""
+        while self._telling[partition, peer]:
+            self._telling[partition, peer] = False
+            questions = list(self._by_partition.get(partition, {}).get(peer, {}).values())
+            for looks, question in enumerate(questions, 1):
+                answered = question in self._parked and not question.cold and self._look(question)
+                if answered or looks % LOOKS == 0:
+                    yield
+        del self._telling[partition, peer]
+
+    def _look(self, question: Question) -> bool:
+        """Answer it if the record has come to its end."""
+        if self._still_leased(question) or not self._try(question):
+            return False
+        self._forget(question)
+        return True
+
+    def _still_leased(self, question: Question) -> bool:
+        """Whether the lease of before still holds the record: the usual case, and cheap to see."""
+        if not question.token:
+            return False
+        message = question.message
+        queue = question.partition.ledger.committed.queues.by_name.get(message.group)
+        lease = None if queue is None else queue.leases.get(question.token)
+        return lease is not None and lease.attempt(message.offset) > 0
+
+    def warmed(self, question: Question) -> None:
+        """Pages are in memory now."""
+        if question.cold and question in self._parked:
+            question.cold = False
+            if self._try(question):
+                self._forget(question)
+
+    def tick(self, now: Now) -> float | None:
+        """Answer those whose time is up. Returns the next deadline."""
+        for question in self._parked.due(now.monotonic_s):
+            question.waits = False
+            if not question.cold and self._try(question):
+                self._forget(question)
+        return self._parked.next_s
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._parked)
+
+    def disconnect(self, peer: Peer) -> None:
+        """Drop what a peer waits for."""
+        for key in [key for key in self._telling if key[1] == peer]:
+            del self._telling[key]
+        for question in self._parked.of(peer):
+            self._forget(question)
+
+    def topic_deleted(self, partition: Partition, error: Error) -> None:
+        """Fail who asks after a partition that is gone."""
+        for of_peer in list(self._by_partition.get(partition, {}).values()):
+            for question in list(of_peer.values()):
+                self._forget(question)
+                self._fail(question, error)
+
+    def _forget(self, question: Question) -> None:
+        self._parked.remove(question)
+        of_partition = self._by_partition[question.partition]
+        known = of_partition[question.peer]
+        del known[question.number]
+        if not known:
+            del of_partition[question.peer]
+        if not of_partition:
+            del self._by_partition[question.partition]
+
+    # -- the answer ---------------------------------------------------------------------------------
+
+    def _try(self, question: Question) -> bool:
+        """Whether it was answered."""
+        try:
+            return self._answer(question)
+        except Error as error:
+            return self._fail(question, error)
+        except OSError as error:
+            return self._fail(question, Corrupt(f"{question.partition!r} cannot be read: {error}"))
+
+    def _fail(self, question: Question, error: Error) -> bool:
+        if isinstance(error, Corrupt):
+            question.partition.damaged = True
+        self._port.reply(question.peer, failure(question.message.request, error))
+        return True
+
+    def _answer(self, question: Question) -> bool:
+        partition, now_us = question.partition, self._time.last_us
+        queue = committed(partition, question.message.group)
+        offset = self._offset(question, queue)
+        found = standing(queue, partition.ledger.committed.shelves, offset, now_us)
+        question.token = found.token
+        if question.waits and found.state not in FINAL:
+            return False
+        final = _final(partition, queue.group, offset, found) if found.state in (COMPLETED, CANCELLED) else None
+        if not self._read(question, queue, offset, found, final):
+            question.cold = True
+            return False
+        self._reply(question, queue, offset, found, final)
+        return True
+
+    def _offset(self, question: Question, queue: Queue) -> int:
+        """The record that is asked after, or the one that stands for it. Raises OutOfBounds, UnknownTask."""
+        partition, offset = question.partition, question.message.offset
+        if offset >= partition.end:
+            raise OutOfBounds(f"record {offset} of {partition!r} is not there yet: it ends at {partition.end}")
+        offset = stands_for(partition.ledger.committed, offset)
+        if offset < partition.first and not partition.ledger.committed.kept.seq(offset):
+            raise TaskForgotten(
+                f"record {offset} of {partition!r} was finished and is forgotten, its result too: retention "
+                f"(keep_finished_s of the queue, or the topic's) removed all below {partition.first}"
+            )
+        if offset < queue.start:
+            raise UnknownTask(
+                f"record {offset} of {partition!r} is no task of group {queue.group}, which began at {queue.start}"
+            )
+        return offset
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    def _read(self, question: Question, queue: Queue, offset: int, found: RecordStatus, final: Final | None) -> bool:
+        """Have the batch at hand that tells more, where there is one. False: its pages are on their way."""
+        if final is not None:
+            return self._read_batch(question, final.seq)
+        if found.state == PENDING and looks_at_keys(queue.settings) and offset not in queue.held:
+            kept = question.partition.ledger.committed.kept.seq(offset)
+            return self._read_batch(question, kept or question.partition.cursor(offset).seq)
+        question.batch = None
+        return True
+
+    def _read_batch(self, question: Question, seq: int) -> bool:
+        if question.batch is not None and question.batch.seq == seq:
+            return True
+        if question.cursor is None or question.cursor.seq != seq:
+            question.cursor = question.partition.reader.cursor_after(seq - 1)
+        chunk = self._port.read(question.cursor, READ_BYTES, seq, question)
+        if chunk is COLD:
+            return False
+        question.batch = None if chunk is None else chunk.batches[0]
+        return True
+
+    # -- what it says -------------------------------------------------------------------------------
+
+    def _reply(self, question: Question, queue: Queue, offset: int, found: RecordStatus, final: Final | None) -> None:
+        message, partition, batch = question.message, question.partition, question.batch
+        asking = int(self._leasing.wanted(partition, queue.group))
+        shelves = partition.ledger.committed.shelves
+        facts = Facts(shelves.time_of(offset), shelves.level_of(offset), asking=asking)
+        state, attempt, time_us, result = found.state, found.attempt, found.time_us, None
+        if state == COMPLETED:
+            facts = Facts(final=COMPLETED)
+        if final is not None and batch is not None and _agrees(batch, queue.group, offset, final):
+            state, time_us = STATES[final.outcome], batch.append_time_us
+            result, attempt = _result(batch, queue.group, offset)
+            facts = Facts(final="completed" if result == b"" else SENTENCES[final.outcome], final_us=time_us)
+        elif state == PENDING and batch is not None:
+            facts = facts._replace(key=_key(batch, offset))
+        now_us, key = self._time.last_us, key_of(queue, offset, facts)
+        facts = facts._replace(rate_us=self._leasing.schedulers.again_us(partition, queue, key, now_us))
+        sentence = why(queue, offset, now_us, facts)
+        if offset != message.offset:
+            sentence = f"record {offset} stands for it: {sentence}"
+        self._port.reply(
+            question.peer,
+            TaskState(
+                message.request, state, attempt, sentence, found.worker, time_us, found.reason, result,
+                found.progress, found.cancelling, list(found.history),
+            ),
+        )  # fmt: skip
+
+
+def _final(partition: Partition, group: str, offset: int, found: RecordStatus) -> Final | None:
+    """The word of a record; not one of a batch that the log has lost since."""
+    final = partition.finals.look(group, offset)
+    if final is None or final.seq > partition.seq:
+        return None
+    in_vain = final.outcome is Outcome.CANCELLED and found.state == COMPLETED  # its worker had it and finished
+    return None if in_vain else final
+
+
+def _effects(batch: Batch) -> Sequence[fx.AnyEffect]:
+    return entry_of(batch).effects if batch.kind == Kind.STATE else ()
+
+
+def _agrees(batch: Batch, group: str, offset: int, final: Final) -> bool:
+    """Whether a batch says of a record what its word says."""
+    for effect in _effects(batch):
+        match effect:
+            case fx.TasksFinished() if final.outcome is Outcome.RESULT and effect.group == group:
+                if any(known == offset for known, _ in effect.results):
+                    return True
+            case fx.TasksDiscarded() if final.outcome is Outcome.DISCARDED and effect.group == group:
+                if any(first <= offset < first + many for first, many in effect.ranges):
+                    return True
+            case fx.TasksCancelled() if final.outcome is Outcome.CANCELLED and effect.group == group:
+                if offset in effect.offsets:
+                    return True
+            case _:
+                pass
+    return False
+
+
+def _result(batch: Batch, group: str, offset: int) -> tuple[bytes | None, int]:
+    """The result of a record, and the attempt that reached it; None and 0 where there is none."""
+    for effect in _effects(batch):
+        if isinstance(effect, fx.TasksFinished) and effect.group == group:
+            for (known, result), attempt in zip(effect.results, chain(effect.attempts, repeat(0)), strict=False):
+                if known == offset:
+                    return result, attempt
+    return None, 0
+
+
+def _key(batch: Batch, offset: int) -> int:
+    """What stands for the key of a record."""
+    at = batch.first_at(offset)
+    if at >= batch.record_count:
+        return UNKNOWN
+    keys = batch.keys()
+    return hash_of(None if keys is None else keys[at])

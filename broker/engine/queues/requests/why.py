@@ -1,0 +1,191 @@
+"""Why: one sentence that says what holds a record back, or what became of it.
+
+Idea: the reasons are asked in the order in which they bind: who has it, what it waits for itself, what stops the
+whole group, what stops its key, and at last its place in the line.
+
+Contract: reads state and changes none. Each sentence names the thing, its number and the time that ends it, for
+people; programs read the state beside it. Pure: times are log time, and come as arguments.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from .....transport.queue_messages import FOREVER_US
+from ...tables.queues.keys import OWN, UNKNOWN
+from ...tables.queues.leases import Lease
+from ...tables.queues.queue import Queue
+from ...tables.queues.retrying import RetryingRecord
+from ..choosing.keyed import looks_at_keys
+
+LAST_US = 253_402_300_799_999_999
+"""The last moment that a calendar has."""
+
+
+class Facts(NamedTuple):
+    """What is known of a record and its group besides the state of the group.
+
+    Each has a default that leaves its sentence out, so that a caller gives what it has.
+    """
+
+    not_before_us: int = 0  # column NOT_BEFORE, where that is later than the record was appended
+    level: int = 0  # column PRIORITY
+    key: int = UNKNOWN  # keys.hash_of its key, for groups that look at keys; held and waiting records know theirs
+    rate_us: int = 0  # when the rate of its key lets the next one go (KeySchedulers.again_us); 0: at once
+    asking: int = 1  # requests for a lease that wait for records of this partition
+    final: str = ""  # what became of it, where it is done: "completed", "discarded"
+    final_us: int = 0  # and when
+
+
+NOTHING = Facts()
+
+
+def why(queue: Queue, offset: int, now_us: int, facts: Facts = NOTHING) -> str:
+    """The sentence.
+
+    Args:
+        queue: the group's state on the partition: what is committed, or `head` to see what is about to be.
+        offset: a record of the partition, below its end.
+        now_us: log time.
+    """
+    lease = queue.lease_of(offset)
+    if lease is not None:
+        return _leased(queue, lease, offset, now_us)
+    waiting = queue.waiting.get(offset)
+    if waiting is not None and waiting.ready_us > now_us:
+        return _waits(queue, waiting, now_us)
+    return (
+        _ended(queue, offset, facts, now_us)
+        or _delayed(facts, now_us)
+        or _paused(queue, now_us)
+        or _keyed(queue, offset, facts, now_us)
+        or _in_line(queue, offset, facts)
+    )
+
+
+def _leased(queue: Queue, lease: Lease, offset: int, now_us: int) -> str:
+    told = "; it is cancelled, and ends with this lease" if offset in queue.cancelling else ""
+    attempt, most = lease.attempt(offset), queue.settings.max_attempts
+    return (
+        f"leased by {_quoted(lease.worker)} until {_moment(lease.until_us, now_us)}, attempt {attempt} of {most}{told}"
+    )
+
+
+def _waits(queue: Queue, waiting: RetryingRecord, now_us: int) -> str:
+    if not waiting.attempt:
+        return f"to be tried again from {_moment(waiting.ready_us, now_us)}"
+    reason = f": {waiting.history[-1][2]}" if waiting.history else ""
+    most = queue.settings.max_attempts
+    return f"attempt {waiting.attempt} of {most} failed{reason}; tried again from {_moment(waiting.ready_us, now_us)}"
+
+
+def _ended(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:
+    dead = queue.dead.get(offset)
+    if dead is not None:
+        reason = f": {dead.reason}" if dead.reason else ""
+        attempts = _counted(dead.attempt, "attempt")
+        return f"dead since {_moment(dead.time_us, now_us)}, after {attempts}{reason}; redrive it to try again"
+    if offset in queue.cancelled:
+        return "cancelled: nobody gets it"
+    if facts.final:
+        return facts.final + (f" {_moment(facts.final_us, now_us)}" if facts.final_us else "")
+    return "the group began behind it" if offset < queue.start else ""
+
+
+def _delayed(facts: Facts, now_us: int) -> str:
+    if facts.not_before_us <= now_us:
+        return ""
+    return f"delayed by its producer until {_moment(facts.not_before_us, now_us)}"
+
+
+def _paused(queue: Queue, now_us: int) -> str:
+    until_us = queue.paused_until_us
+    if until_us <= now_us:
+        return ""
+    until = "it is resumed" if until_us >= FOREVER_US else _moment(until_us, now_us)
+    return f"the group is paused until {until}"
+
+
+def _keyed(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:
+    settings = queue.settings
+    if not looks_at_keys(settings):
+        return ""
+    key = key_of(queue, offset, facts)
+    if key not in (OWN, UNKNOWN):
+        reason = _ordered(queue, offset, key) if settings.order == "key" else _limited(queue, key)
+        if reason or facts.rate_us > now_us:
+            return reason or f"the rate of its key lets the next one go at {_moment(facts.rate_us, now_us)}"
+    if offset >= queue.frontier and offset not in queue.waiting and len(queue.held) >= settings.look_ahead:
+        return (
+            f"{len(queue.held)} records before it wait for their keys, and no more than {settings.look_ahead} are "
+            "looked past (look_ahead)"
+        )
+    return ""
+
+
+def _ordered(queue: Queue, offset: int, key: int) -> str:
+    """What a group with an order by key waits for before this record."""
+    for lease in queue.leases.values():
+        for busy, other in lease.keys.items():
+            if other == key:
+                return f"its key is busy: record {busy} is leased by {_quoted(lease.worker)}"
+    before = [busy for busy, waiting in queue.waiting.items() if waiting.key == key and busy < offset]
+    if before:
+        return f"its key is busy: record {min(before)} waits to be tried again"
+    before = [busy for busy, other in queue.held.items() if other == key and busy < offset]
+    return f"its key is busy: {_counted(len(before), 'record')} before it, first {min(before)}" if before else ""
+
+
+def _limited(queue: Queue, key: int) -> str:
+    most = queue.settings.key_concurrency
+    if most is None:
+        return ""
+    out = sum(other == key for lease in queue.leases.values() for other in lease.keys.values())
+    if out < most:
+        return ""
+    return f"{_counted(out, 'record')} of its key leased, and no more than {most} may be (key_concurrency)"
+
+
+def key_of(queue: Queue, offset: int, facts: Facts) -> int:
+    """The hash of a record's key, as far as it is known."""
+    waiting = queue.waiting.get(offset)
+    known = waiting.key if waiting is not None else queue.held.get(offset, UNKNOWN)
+    return known or facts.key
+
+
+def _in_line(queue: Queue, offset: int, facts: Facts) -> str:
+    """Its place among those that could go."""
+    special = bool(facts.level or facts.not_before_us)
+    if offset < queue.frontier and not special and offset not in queue.waiting and offset not in queue.held:
+        return "done"
+    if special and offset not in queue.waiting:
+        place = f"in line with priority {facts.level}"
+    else:
+        before = sum(other < offset for other in (*queue.waiting, *queue.held)) + max(offset - queue.frontier, 0)
+        place = f"behind {_counted(before, 'record')}" if before else "next: the coming lease takes it"
+    return place if facts.asking else f"no worker asks for records of this group; {place}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _quoted(worker: str) -> str:
+    return f"worker {worker!r}" if worker else "a worker without a name"
+
+
+def _moment(time_us: int, now_us: int) -> str:
+    """A time for people: absolute, and how far away."""
+    if time_us > LAST_US:
+        return "after the year 9999"
+    moment = datetime.fromtimestamp(time_us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    distance = _span(abs(time_us - now_us) / 1e6)
+    return f"{moment} (in {distance})" if time_us >= now_us else f"{moment} ({distance} ago)"
+
+
+def _span(seconds: float) -> str:
+    for unit, length_s in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {unit}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,132 @@
+"""The queues of a node: their handlers, put together, and what the node passes on to them.
+
+Contract: as the node's: `before_flush` may propose more, `end_moved` follows a commit, `tick` says when it is needed
+again. The rules live in the modules of each area.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..turns.alarms import Alarms
+from .choosing.answering import Answering
+from .choosing.key_scheduler import KeyScheduler
+from .choosing.picking import Pick, Picker
+from .requests.dead import DeadRecords
+from .requests.leasing import Demand, Leasing
+from .requests.queue_admin import QueueAdmin
+from .requests.settling import Settling
+from .requests.tasks import Question, Tasks
+from .upkeep.carrying import Carrier
+from .upkeep.moving import Mover
+from .upkeep.upkeep import Upkeep
+from .wakeups import Watching
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from ....storage.errors import Error
+    from ..logs.clock import LogTime
+    from ..logs.ledger import Ledger
+    from ..logs.log_registry import LogRegistry
+    from ..logs.partition import Partition
+    from ..logs.topics import Topic
+    from ..ports import Handlers, NodeConfig, Now, Peer, Port, Randomness
+    from ..turns.portions import Portions
+
+
+class Queues:
+    """Everything about queue groups in one node."""
+
+    def __init__(
+        self,
+        registry: LogRegistry,
+        port: Port,
+        config: NodeConfig,
+        time: LogTime,
+        randomness: Randomness,
+        wakes: Portions,
+    ) -> None:
+        """Sets the alarms of what the logs say."""
+        topics = registry.topics
+        self.alarms = Alarms()
+        self.leasing = Leasing(topics, port, config, time, Answering(port))
+        watching = Watching(registry, self.alarms, time, self.leasing.wanted, self.leasing.offer)
+        settling = Settling(topics, port, time, randomness, watching)
+        self.leasing.watching, self.leasing.settling = watching, settling
+        self.admin = QueueAdmin(topics, port, time, self.leasing, watching, wakes)
+        self.picker = Picker(port)
+        self.carrier = Carrier(registry, self.picker)
+        self.mover = Mover(registry, self.picker, self.alarms, time)
+        self.upkeep = Upkeep(self.leasing, config.group_expiry_s)
+        dead = DeadRecords(topics, port, self.picker, time, watching)
+        self.tasks = Tasks(topics, port, config, time, self.leasing, watching, wakes)
+        self.handlers: Handlers = {
+            **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
+            **self.tasks.handlers,
+        }  # fmt: skip
+        self._registry = registry
+        self._time = time
+        self._watching = watching
+        for partition in registry.partitions.values():
+            watching.watch_all(partition)
+
+    def before_flush(self, dirty: Iterable[Ledger[Any]], time_us: int) -> None:
+        """These have proposals to append: whoever waits for what they bring gets it in the same write."""
+        if not self.leasing.waiting:
+            return
+        for ledger in dirty:
+            partition = self._registry.partitions.get(ledger)
+            if partition is not None:
+                self.leasing.offer(partition, time_us)
+
+    def end_moved(self, partition: Partition) -> None:
+        """There are new records."""
+        self.leasing.offer(partition, self._time.last_us)
+        if partition.ledger.committed.shelves and self.leasing.waiting:
+            self._watching.watch_all(partition)
+
+    def tick(self, now: Now) -> float:
+        """Do what is due. Returns in how many seconds that is needed again."""
+        now_us = self._time.read(now)
+        self.alarms.ring(now_us)
+        dues = [due_s for due_s in (self.leasing.tick(now), self.tasks.tick(now)) if due_s is not None]
+        wait, due_us = min(dues, default=math.inf) - now.monotonic_s, self.alarms.next_us()
+        return wait if due_us is None else min(wait, max(0.0, (due_us - now_us) / 1e6))
+
+    def advanced(self, ledger: Ledger[Any]) -> None:
+        """More of a log is committed."""
+        partition = self._registry.partitions.get(ledger)
+        if partition is None:
+            return
+        if self.tasks.waiting:
+            self.tasks.advanced(partition)
+        if partition.ledger.committed.outbox.entries:
+            self.mover.look(partition)
+
+    def warmed(self, token: Hashable) -> bool:
+        """Pages are in memory; whether a read of queues waited for them."""
+        if isinstance(token, Demand):
+            self.leasing.warmed(token)
+        elif isinstance(token, KeyScheduler):
+            self.leasing.offer(token.partition, self._time.last_us)
+        elif isinstance(token, Pick):
+            self.picker.warmed(token)
+        elif isinstance(token, Question):
+            self.tasks.warmed(token)
+        else:
+            return False
+        return True
+
+    def disconnect(self, peer: Peer) -> None:
+        """Drop what a peer waits for."""
+        self.leasing.disconnect(peer)
+        self.tasks.disconnect(peer)
+
+    def topic_deleted(self, topic: Topic, error: Error) -> None:
+        """Fail who waits for something of a topic that is gone."""
+        self.leasing.topic_deleted(topic, error)
+        for partition in topic.readable:
+            self.tasks.topic_deleted(partition, error)
+            self.upkeep.forget(partition)

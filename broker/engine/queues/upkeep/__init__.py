@@ -1,0 +1,1 @@
+"""Upkeep of queues: what happens because time passes: leases end, copies cross, schedules come due."""

@@ -1,0 +1,157 @@
+"""Carrying: a few unfinished records must not hold back a whole log.
+
+Idea: retention wants to move the beginning of a log. What queue groups have yet to begin with stops it. What they have
+begun with and is open for long (dead, waiting, leased, on its way to another topic), and what waits for its time, is
+copied into a batch of kind KEPT at the end of the log, some of it per pass, and then stops nothing. When the segment
+with that batch is to go in turn, what is still open is carried again.
+
+Contract: nothing unfinished is ever out of reach: the log begins later only when what lies before is finished or
+carried and committed, and a segment goes only when nothing that stands in it is open. Time is log time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .....storage.batch import parse
+from .....storage.kept import keep_all
+from ...tables.queues.settings import DAY_S
+from ...tables.queues.unfinished import delayed, most_delayed, on_the_way, open_in, unfinished, untouched
+from ..choosing.picking import Pick
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .....storage.batch import Batch
+    from .....storage.errors import Error
+    from .....storage.retention import Extent
+    from ...logs.log_registry import LogRegistry
+    from ...logs.partition import Partition
+    from ...tables.producers import Place
+    from ..choosing.picking import Picker
+
+PORTION = 4096
+PORTION_BYTES = 1 << 20
+"""Carried at once, one record at least: per partition and pass."""
+
+DELAYED_MAX = 100_000
+"""Delayed records that are carried; more are left where they are, and the log with them."""
+
+OUTBOX_CARRY_S = DAY_S
+"""What is on its way to another topic for longer than that is carried, too."""
+
+NO_SEQ = 1 << 62
+
+
+class Carrier:
+    """Carries for all partitions of a node."""
+
+    def __init__(self, registry: LogRegistry, picker: Picker) -> None:
+        self._registry = registry
+        self._picker = picker
+        self._busy: set[Partition] = set()
+
+    def allowed(self, partition: Partition, extents: Sequence[Extent], wanted: int, time_us: int) -> int:
+        """How far the log may begin, at most at `wanted`. Begins to carry what alone stops it."""
+        ledger = partition.ledger
+        head = ledger.proposed
+        if not head.queues.by_name and not head.outbox.entries:
+            return wanted
+        if ledger.damaged:
+            return partition.first  # what its groups have done is not known for certain
+        limit = self._passable(partition, untouched(head.queues, head.shelves, wanted))
+        waits = [delayed(queue, head.shelves, head.voids, limit) for queue in head.queues.by_name.values()]
+        pending = ledger.committed.kept.missing(np.unique(np.concatenate([unfinished(head), *waits])))
+        if len(pending) and pending[0] < limit:
+            self._carry(partition, _overdue(partition, extents, limit, time_us))
+            limit = int(pending[0])
+        return _beginning(extents, limit)
+
+    def _passable(self, partition: Partition, limit: int) -> int:
+        """As far as there are not too many delayed records to be carried: more of them keep their place in the log."""
+        head = partition.ledger.proposed
+        while limit > partition.first and most_delayed(head.queues, head.shelves, limit) > DELAYED_MAX:
+            limit = partition.first + (limit - partition.first) // 2
+        return limit
+
+    def bound(self, partition: Partition) -> int:
+        """Up to which seq segments may go: nothing open stands in a kept batch there."""
+        _, seqs = self._standing(partition)
+        return int(seqs.min()) - 1 if len(seqs) else NO_SEQ
+
+    def carry_again(self, partition: Partition, last_seq: int) -> None:
+        """Carry what is open and stands in kept batches up to `last_seq`."""
+        offsets, seqs = self._standing(partition)
+        self._carry(partition, offsets[seqs <= last_seq])
+
+    def _standing(self, partition: Partition) -> tuple[np.ndarray, np.ndarray]:
+        """What was carried and is open, and where it stands."""
+        kept = partition.ledger.committed.kept
+        return kept.standing(unfinished(partition.ledger.proposed) if kept else np.empty(0, np.int64))
+
+    def _carry(self, partition: Partition, offsets: np.ndarray) -> None:
+        if len(offsets) and partition not in self._busy:
+            self._busy.add(partition)
+            self._picker.pick(Pick(partition, offsets[:PORTION].tolist(), PORTION_BYTES, self._picked))
+
+    def _picked(self, pick: Pick) -> None:
+        partition, log = pick.partition, pick.partition.log
+        batch = _together(pick.batches)
+        alive = self._registry.holds(partition.ledger) and log.poisoned is None
+        if alive and batch is not None and batch.batch_bytes <= log.options.max_batch_bytes:
+            partition.ledger.propose_kept(batch, Carried(self._busy, partition))
+        else:
+            self._busy.discard(partition)
+
+
+class Carried:
+    """Waits for kept records to be committed; the next pass goes on, or tries again."""
+
+    __slots__ = ("_busy", "_partition")
+
+    def __init__(self, busy: set[Partition], partition: Partition) -> None:
+        self._busy = busy
+        self._partition = partition
+
+    def committed(self, place: Place) -> None:
+        self._busy.discard(self._partition)
+
+    def failed(self, error: Error) -> None:
+        self._busy.discard(self._partition)
+
+
+def _together(batches: list[Batch]) -> Batch | None:
+    """All records as one batch."""
+    if not batches:
+        return None
+    return parse(keep_all([(batch, [(0, batch.record_count)]) for batch in batches]))
+
+
+def _beginning(extents: Sequence[Extent], limit: int) -> int:
+    """The last beginning of a segment that is not above `limit`."""
+    place = bisect_right(extents, limit, key=lambda extent: extent.base_offset)
+    return extents[max(place - 1, 0)].base_offset
+
+
+def _overdue(partition: Partition, extents: Sequence[Extent], limit: int, time_us: int) -> np.ndarray:
+    """What is open for long and was not carried yet, in segments that end before `limit`."""
+    head = partition.ledger.proposed
+    found = [
+        (open_in(queue), queue.settings.carry_after_s) for queue in head.queues.by_name.values()
+    ]  # fmt: skip
+    found += [
+        (delayed(queue, head.shelves, head.voids, limit), queue.settings.carry_after_s)
+        for queue in head.queues.by_name.values()
+    ]
+    found.append((on_the_way(head.outbox), OUTBOX_CARRY_S))
+    due = [offsets[offsets < _old(extents, limit, time_us - round(after_s * 1e6))] for offsets, after_s in found]
+    return partition.ledger.committed.kept.missing(np.unique(np.concatenate(due)))
+
+
+def _old(extents: Sequence[Extent], limit: int, oldest_us: int) -> int:
+    """Where the segments end that end before `limit` and were last written before a time."""
+    ends = [each.end_offset for each in extents[:-1] if each.end_offset <= limit and each.last_time_us <= oldest_us]
+    return max(ends, default=0)

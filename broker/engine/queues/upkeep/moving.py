@@ -1,0 +1,122 @@
+"""Moving: what stands in a partition's outbox is appended to the topic that is to have it, exactly once.
+
+Idea: entries are moved in rounds (rounds.py). Whenever more of a log is committed its outbox is looked at, and what
+could not be moved rests for a while.
+
+Contract: one round of a partition at a time, and to one partition of a target copies go in the order of their
+numbers; both are what makes the highest number there say everything. What cannot be moved (no such topic, a full disk)
+stays and is tried again after a while, no later entry for the same topic passes it, and `stats` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .rounds import Round, producer_of
+
+if TYPE_CHECKING:
+    from .....storage.errors import Error
+    from ...logs.clock import LogTime
+    from ...logs.log_registry import LogRegistry
+    from ...logs.partition import Partition
+    from ...turns.alarms import Alarms
+    from ..choosing.picking import Picker
+
+PORTION = 200
+"""Entries of one round."""
+
+RETRY_S = 1.0
+RETRY_MOST_S = 60.0
+"""Until what could not be moved is tried again: doubled each time."""
+
+
+class Rest(NamedTuple):
+    """Why one partition's entries for one topic wait, until when, and for how long the next time."""
+
+    until_us: int
+    wait_s: float
+    error: Error
+
+
+class Mover:
+    """Moves the outboxes of all partitions of a node."""
+
+    def __init__(self, registry: LogRegistry, picker: Picker, alarms: Alarms, time: LogTime) -> None:
+        """Looks at what the logs say as soon as time passes."""
+        self.registry = registry
+        self.picker = picker
+        self.producers: dict[Partition, int] = {}  # of the partitions that have something to move
+        self._alarms = alarms
+        self._time = time
+        self._busy: set[Partition] = set()
+        self._resting: dict[Partition, dict[str, Rest]] = {}
+        self._looked: dict[Partition, int] = {}  # the last number when there was nothing but what rests
+        for partition in registry.partitions.values():
+            if partition.ledger.committed.outbox.entries:
+                self.producers[partition] = producer_of(partition.log.log_id)
+                self._look_at(partition, 0)
+
+    def look(self, source: Partition) -> None:
+        """Begin a round when there is something to move and none is under way."""
+        outbox = source.ledger.committed.outbox
+        if not outbox.entries:
+            self._forget(source)
+            return
+        self.producers[source] = producer_of(source.log.log_id)
+        if source in self._busy or source.ledger.damaged or self._looked.get(source) == outbox.last:
+            return
+        now_us = self._time.last_us
+        resting = {target for target, rest in self._resting.get(source, {}).items() if rest.until_us > now_us}
+        some = list(islice((each for each in outbox.entries.values() if each.target not in resting), PORTION))
+        if some:
+            self._busy.add(source)
+            Round(self, source, some).begin()
+        else:
+            self._looked[source] = outbox.last
+
+    def over(self, source: Partition, moved: Iterable[str] = ()) -> None:
+        """A round is over; entries for these topics were moved."""
+        self._busy.discard(source)
+        for target in moved:
+            self._resting.get(source, {}).pop(target, None)
+        self._look_again(source)
+
+    def rest(self, source: Partition, target: str, error: Error) -> None:
+        """Entries for a topic cannot be moved for now."""
+        known = self._resting.setdefault(source, {}).get(target)
+        wait_s = RETRY_S if known is None else min(2 * known.wait_s, RETRY_MOST_S)
+        until_us = self._time.last_us + round(wait_s * 1e6)
+        self._resting[source][target] = Rest(until_us, wait_s, error)
+        self._look_at(source, until_us)
+
+    def _look_at(self, source: Partition, time_us: int) -> None:
+        self._alarms.set((self, source), time_us, lambda now_us: self._ring(source, now_us))
+
+    def _ring(self, source: Partition, now_us: int) -> None:
+        self._look_again(source)
+        later = [rest.until_us for rest in self._resting.get(source, {}).values() if rest.until_us > now_us]
+        if later:
+            self._look_at(source, min(later))
+
+    def _look_again(self, source: Partition) -> None:
+        self._looked.pop(source, None)
+        if self.registry.holds(source.ledger) and source.log.poisoned is None:
+            self.look(source)
+        else:
+            self._forget(source)
+
+    def _forget(self, source: Partition) -> None:
+        self.producers.pop(source, None)
+        self._resting.pop(source, None)
+        self._looked.pop(source, None)
+
+    def stats(self) -> dict[str, Any]:
+        """Numbers for people, and why something does not move."""
+        rests = [rest for found in self._resting.values() for rest in found.values()]
+        return {
+            "outbox.waiting": sum(len(source.ledger.committed.outbox.entries) for source in self.producers),
+            "outbox.stuck": len(rests),
+            "outbox.stuck_because": rests[0].error.message if rests else "",
+        }

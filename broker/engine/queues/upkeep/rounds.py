@@ -1,0 +1,254 @@
+"""A round: some entries of one outbox on their way.
+
+Idea: it decides where each goes and logs that; then it appends the copies there, numbered by their entries under a
+producer of their own; then it logs that they are there. After a crash the round begins anew, and what the targets have
+of that producer says which copies stand already.
+
+Contract: tells its mover once when it is over, and what cannot be moved for now. Each step follows the commit of the
+one before. Must not know when rounds begin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from xxhash import xxh3_64_intdigest
+
+from .....storage.batch import encode
+from .....storage.errors import BatchTooLarge, Error, InvalidBatch
+from .....transport.partitioner import partition_of
+from ....errors import Unavailable, UnknownTopic
+from ...logs.ledger import Entry
+from ...tables import effects as fx
+from ...tables.producers import Place
+from ...turns.replies import Gather
+from ..choosing.picking import Pick
+from ..requests.dead import ranges
+
+if TYPE_CHECKING:
+    from .....storage.batch import Batch
+    from ...logs.partition import Partition
+    from ...tables.producers import Producer
+    from ...tables.queues.outbox import OutboxEntry
+    from .moving import Mover
+
+PORTION_BYTES = 1 << 20
+"""Of what is copied in one round; one entry at least."""
+
+
+class Record(NamedTuple):
+    """What is copied of a record."""
+
+    value: bytes
+    key: bytes | None
+    headers: dict[str, bytes]
+    event_time: int
+
+
+def producer_of(log_id: bytes) -> int:
+    """The producer id of the copies that come from a log."""
+    return xxh3_64_intdigest(log_id + b"dead") or 1
+
+
+class Round:
+    """Some entries of one partition on their way."""
+
+    def __init__(self, mover: Mover, source: Partition, entries: list[OutboxEntry]) -> None:
+        self._mover = mover
+        self._source = source
+        self._entries = entries
+        self._records: dict[int, Record] = {}
+        self._there: list[OutboxEntry] = []
+        self._waiting = 0
+
+    def begin(self) -> None:
+        """Read what is to be copied."""
+        offsets = sorted({entry.offset for entry in self._entries})
+        self._mover.picker.pick(Pick(self._source, offsets, PORTION_BYTES, self._read))
+
+    def _read(self, pick: Pick) -> None:
+        """Go on with the first entries whose records were read, so that none passes another."""
+        if pick.missing is not None:
+            self._stay(pick.missing)
+            return
+        for batch in pick.batches:
+            self._records |= records_of(batch)
+        seen = set(pick.offsets[: pick.next].tolist())
+        entries = self._entries
+        count = next((at for at, entry in enumerate(entries) if entry.offset not in seen), len(entries))
+        self._entries = entries[: max(count, 1)]
+        if count:
+            self._route()
+        else:
+            self.begin()
+
+    # -- where --------------------------------------------------------------------------------------
+
+    def _route(self) -> None:
+        """Decide where those go of which it is not decided, and log that first."""
+        topics, ledger = self._mover.registry.topics, self._source.ledger
+        routes: dict[tuple[bytes, int], list[int]] = {}
+        for target in sorted({entry.target for entry in self._entries if entry.topic not in topics.by_id}):
+            topic = topics.by_name.get(target)
+            if topic is None:
+                self._put_off(target, UnknownTopic(f"the dead topic {target} does not exist: create it"))
+                continue
+            for entry in self._entries:
+                if entry.target == target and entry.topic not in topics.by_id:
+                    place = (topic.id, self._partition(entry, len(topic.partitions)))
+                    routes.setdefault(place, []).append(entry.number)
+        gather = Gather(self._routed, self._stay)
+        for (topic_id, number), numbers in routes.items():
+            ledger.propose(fx.OutboxRouted(topic_id, number, ranges(numbers)), gather.one())
+        gather.ready()
+
+    def _partition(self, entry: OutboxEntry, count: int) -> int:
+        record = self._records.get(entry.offset)
+        if record is None or record.key is None:
+            return partition_of(entry.offset.to_bytes(8, "little"), count)
+        return partition_of(record.key, count)
+
+    def _routed(self) -> None:
+        standing = self._source.ledger.committed.outbox.entries
+        self._entries = [standing[entry.number] for entry in self._entries if entry.number in standing]
+        self._append()
+
+    # -- there --------------------------------------------------------------------------------------
+
+    def _append(self) -> None:
+        """Append what is not there yet."""
+        places: dict[tuple[bytes, int], list[OutboxEntry]] = {}
+        for entry in self._entries:
+            places.setdefault((entry.topic, entry.partition), []).append(entry)
+        self._waiting = 1
+        for (topic_id, number), entries in places.items():
+            try:
+                self._append_to(self._mover.registry.topics.get(topic_id).partition(number), entries)
+            except Error as error:
+                self._mover.rest(self._source, entries[0].target, error)
+        self.settled()
+
+    def _append_to(self, target: Partition, entries: list[OutboxEntry]) -> None:
+        """Raises what keeps a partition from taking them."""
+        ledger, producer_id = target.ledger, producer_of(self._source.log.log_id)
+        ledger.check_writable()
+        if ledger.damaged:
+            raise Unavailable(f"{target!r} is damaged, so which copies it has is not certain: run penstock log repair")
+        standing, proposed = (
+            _next(each.producers.by_id.get(producer_id)) for each in (ledger.committed, ledger.proposed)
+        )
+        if any(standing <= entry.number < proposed for entry in entries):
+            raise Unavailable(f"{target!r} has yet to make copies durable that were sent before")
+        self._there += [entry for entry in entries if entry.number < standing]
+        fresh = [entry for entry in entries if entry.number >= standing]
+        if fresh:
+            first = fresh[-1].number + 1 - len(fresh)  # so that the last record has the number of its entry
+            batch = self._batch(fresh, producer_id, first, target.log.options.max_batch_bytes)
+            self._waiting += 1
+            place = Place(first, len(fresh))
+            ledger.propose_records(Entry(batch, place, producer_id, waiters=[Copies(self, fresh)]))
+
+    def _batch(self, entries: list[OutboxEntry], producer_id: int, first: int, most: int) -> bytes | bytearray:
+        copies = [copy_of(entry, self._records.get(entry.offset), self._source) for entry in entries]
+        batch = encode(
+            [copy.value for copy in copies],
+            keys=[copy.key for copy in copies],
+            headers=[copy.headers for copy in copies],
+            event_times=[copy.event_time for copy in copies],
+            producer_id=producer_id,
+            first_sequence=first,
+        )
+        if len(batch) > most:
+            raise BatchTooLarge(f"copies of dead records take {len(batch)} bytes, a batch may have {most}")
+        return batch
+
+    def committed(self, entries: list[OutboxEntry]) -> None:
+        """These are there."""
+        self._there += entries
+        self.settled()
+
+    def refused(self, entries: list[OutboxEntry], error: Error) -> None:
+        """These are not."""
+        self._mover.rest(self._source, entries[0].target, error)
+        self.settled()
+
+    # -- done ---------------------------------------------------------------------------------------
+
+    def settled(self) -> None:
+        """One target less to wait for; after the last one, log what is there."""
+        self._waiting -= 1
+        if self._waiting:
+            return
+        self._entries = sorted(self._there, key=_number)
+        gather = Gather(self._moved, self._stay)
+        if self._entries and self._mover.registry.holds(self._source.ledger):
+            numbers = [entry.number for entry in self._entries]
+            self._source.ledger.propose(fx.OutboxMoved(ranges(numbers)), gather.one())
+        gather.ready()
+
+    def _moved(self) -> None:
+        self._mover.over(self._source, {entry.target for entry in self._entries})
+
+    def _stay(self, error: Error) -> None:
+        """The partition itself cannot log what is decided."""
+        for target in {entry.target for entry in self._entries}:
+            self._mover.rest(self._source, target, error)
+        self._mover.over(self._source)
+
+    def _put_off(self, target: str, error: Error) -> None:
+        self._mover.rest(self._source, target, error)
+        self._entries = [entry for entry in self._entries if entry.target != target]
+
+
+class Copies:
+    """Waits for the copies that go to one partition."""
+
+    __slots__ = ("_entries", "_round")
+
+    def __init__(self, round_: Round, entries: list[OutboxEntry]) -> None:
+        self._round = round_
+        self._entries = entries
+
+    def committed(self, place: Place) -> None:
+        self._round.committed(self._entries)
+
+    def failed(self, error: Error) -> None:
+        self._round.refused(self._entries, error)
+
+
+def records_of(batch: Batch) -> dict[int, Record]:
+    """The records of a batch by offset, without those whose headers cannot be read."""
+    values, count = batch.values(), batch.record_count
+    keys = batch.keys() or [None] * count
+    times = batch.event_times()
+    event_times = [batch.append_time_us] * count if times is None else times.tolist()
+    rows = zip(batch.offsets().tolist(), values, keys, batch.headers_of_each(), event_times, strict=True)
+    return {
+        offset: Record(value, key, headers, time_us)
+        for offset, value, key, headers, time_us in rows
+        if not isinstance(headers, InvalidBatch)
+    }
+
+
+def copy_of(entry: OutboxEntry, record: Record | None, source: Partition) -> Record:
+    """The record with what became of it in its headers. One that damage made unreadable has nothing but those."""
+    about: dict[str, bytes] = {
+        "penstock-dead-reason": entry.reason.encode(),
+        "penstock-dead-group": entry.group.encode(),
+        "penstock-dead-topic": source.topic.encode(),
+        "penstock-dead-partition": b"%d" % source.number,
+        "penstock-dead-offset": b"%d" % entry.offset,
+        "penstock-dead-attempts": b"%d" % entry.attempt,
+        "penstock-dead-time": b"%d" % entry.time_us,
+    }
+    if record is None:
+        return Record(b"", None, {**about, "penstock-dead-unreadable": b"1"}, entry.time_us)
+    return record._replace(headers={**record.headers, **about})
+
+
+def _next(producer: Producer | None) -> int:
+    return 0 if producer is None else producer.next_sequence
+
+
+def _number(entry: OutboxEntry) -> int:
+    return entry.number

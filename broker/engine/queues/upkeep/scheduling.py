@@ -1,0 +1,238 @@
+"""Scheduling: records that are appended at stated times, each once.
+
+Idea: a schedule lives in one partition of its topic, which its name chose when it was set; there it stays when the
+topic grows. Firing is one batch, the record with ScheduleFired beside it, so a crash leaves both or neither. What was
+due while nobody ran is fired once, and then the next time after now.
+
+Contract: times are log time, never before the partition's last batch: a clock that goes back fires nothing again.
+A partition that can take no record now is asked again in a while; a poisoned or damaged one is left alone. Setting a
+schedule anew with the times it has leaves it due when it was.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from .....storage.encoding import PRIORITY_MAX
+from .....storage.errors import Error
+from .....transport.messages import DeleteSchedule, Done, ListSchedules, Schedule, Schedules, SetSchedule
+from .....transport.partitioner import partition_of
+from .....transport.queue_messages import FOREVER_US
+from ....errors import InvalidRequest, LimitReached, Unavailable, UnknownSchedule
+from ...logs.partition import Partition
+from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
+from ...tables import effects as fx
+from ...tables.names import check_name
+from ...tables.producers import Place
+from ...tables.queues import schedules
+from ...tables.timetable import ScheduleBody
+from ...turns.replies import Gather
+
+if TYPE_CHECKING:
+    from ...logs.clock import LogTime
+    from ...logs.log_registry import LogRegistry
+    from ...logs.topics import Topic
+
+RECORD_BYTES_MAX = 64 << 10
+"""Of the record of a schedule: value, key and headers together stand in the state of the partition."""
+
+LISTED = 32
+"""Partitions or schedules that are looked at in one step."""
+
+RETRY_US = 1_000_000
+"""How soon a partition is asked again that could not take a record, or a schedule whose next time cannot be told."""
+
+
+class Scheduling:
+    """Handlers of schedules, and what fires them."""
+
+    def __init__(self, registry: LogRegistry, port: Port, config: NodeConfig, time: LogTime) -> None:
+        self.handlers: Handlers = {
+            SetSchedule: self.set, DeleteSchedule: self.delete, ListSchedules: self.list,
+        }  # fmt: skip
+        self.fired = 0
+        self._registry = registry
+        self._port = port
+        self._config = config
+        self._time = time
+        self._due: dict[Partition, int] = {}  # when each that has schedules is looked at
+        self._order: list[tuple[int, int, Partition]] = []  # heap of those, and of some that hold no more
+        self._number = 0
+        for partition in registry.partitions.values():
+            self.arm(partition)
+
+    # -- requests -----------------------------------------------------------------------------------
+
+    def set(self, peer: Peer, message: SetSchedule, payload: Payload, now: Now) -> None:
+        """Set a schedule. Raises InvalidRequest, LimitReached, Unavailable, Poisoned."""
+        topic = self._registry.topics.get(message.topic)
+        check_name("schedule", message.name)
+        partition = _home(topic, message.name)
+        _check_record(message, partition)
+        _check_usable(partition)
+        known = partition.ledger.proposed.schedules.by_name.get(message.name)
+        if known is None and len(partition.ledger.proposed.schedules.by_name) >= self._config.max_schedules:
+            raise LimitReached(
+                f"{partition!r} has {self._config.max_schedules} schedules, which is the limit: delete some, "
+                "raise max_schedules, or use another topic"
+            )
+        next_us = schedules.check(message.spec, message.zone, self._time_us(partition, now))
+        if known is not None and (known.spec, known.zone) == (message.spec, message.zone):
+            next_us = known.next_us
+        effect = fx.ScheduleSet(
+            message.name, message.spec, message.zone, message.value, message.key, message.headers, message.priority,
+            next_us,
+        )  # fmt: skip
+
+        def stands() -> Schedules:
+            schedule = partition.ledger.committed.schedules.by_name[message.name]
+            return Schedules(message.request, [_describe(topic, partition, schedule)])
+
+        gather = Gather.answering(self._port, peer, message.request, stands)
+        partition.ledger.propose_in_order(effect, gather.one())
+        gather.ready()
+        self.arm(partition)
+
+    def delete(self, peer: Peer, message: DeleteSchedule, payload: Payload, now: Now) -> None:
+        """Forget a schedule. Raises UnknownSchedule, Unavailable, Poisoned."""
+        topic = self._registry.topics.get(message.topic)
+        partition = _home(topic, message.name)
+        _check_usable(partition)
+        if message.name not in partition.ledger.proposed.schedules.by_name:
+            raise UnknownSchedule(f"topic {topic.name} has no schedule {message.name!r}: list those that it has")
+        gather = Gather.reply(self._port, peer, message.request, Done(message.request))
+        partition.ledger.propose_in_order(fx.ScheduleDeleted(message.name), gather.one())
+        gather.ready()
+        self.arm(partition)
+
+    def list(self, peer: Peer, message: ListSchedules, payload: Payload, now: Now) -> Work:
+        """Schedules as they are committed, by topic and name."""
+        topics = self._registry.topics
+        found = [topics.get(message.topic)] if message.topic else [topics.by_name[n] for n in sorted(topics.by_name)]
+        listed: list[Schedule] = []
+        places = [(topic, partition) for topic in found for partition in topic.readable]
+        for looks, (topic, partition) in enumerate(places, 1):
+            schedules_there = list(partition.ledger.committed.schedules.by_name.values())
+            for at in range(0, len(schedules_there), LISTED):
+                listed += [_describe(topic, partition, each) for each in schedules_there[at : at + LISTED]]
+                yield
+            if looks % LISTED == 0:
+                yield
+        listed.sort(key=lambda each: (each.topic_name, each.name))
+        self._port.reply(peer, Schedules(message.request, listed))
+
+    # -- firing -------------------------------------------------------------------------------------
+
+    def tick(self, now: Now) -> float | None:
+        """Fire what is due. Returns when the next is, in monotonic seconds; None when nothing is planned."""
+        if not self._order:
+            return None
+        time_us = self._time.read(now)
+        while self._order and self._order[0][0] <= time_us:
+            due_us, _, partition = heapq.heappop(self._order)
+            if self._due.get(partition) == due_us:
+                self._fire(partition, self._time_us(partition, now))
+        return now.monotonic_s + (self._order[0][0] - time_us) / 1e6 if self._order else None
+
+    def arm(self, partition: Partition) -> None:
+        """Look at a partition when its next schedule is due."""
+        self._look_at(partition, partition.ledger.proposed.schedules.due_us)
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is closed."""
+        self._due.pop(partition, None)
+
+    def again(self, partition: Partition, time_us: int) -> None:
+        """What was due at a time could not be appended: try again soon."""
+        self._look_at(partition, time_us + RETRY_US)
+
+    def _fire(self, partition: Partition, time_us: int) -> None:
+        """Append what is due in a partition, one record for each schedule."""
+        del self._due[partition]
+        if not partition.work.serves or not self._registry.holds(partition.ledger):
+            return
+        for schedule in partition.ledger.proposed.schedules.due(time_us):
+            try:
+                next_us = schedules.next_us(schedule.spec, schedule.zone, time_us, schedule.next_us)
+                partition.fire(schedule, time_us, next_us, Fired(self, partition, time_us))
+            except Error:
+                self.again(partition, time_us)
+                return
+            self.fired += 1
+        self.arm(partition)
+
+    def _look_at(self, partition: Partition, due_us: int) -> None:
+        if due_us >= FOREVER_US:
+            self._due.pop(partition, None)
+        elif self._due.get(partition) != due_us:
+            self._due[partition] = due_us
+            self._push(partition, due_us)
+        if len(self._order) > 2 * len(self._due) + 64:
+            self._order = []
+            for each, at_us in self._due.items():
+                self._push(each, at_us)
+
+    def _push(self, partition: Partition, due_us: int) -> None:
+        self._number += 1
+        heapq.heappush(self._order, (due_us, self._number, partition))
+
+    def _time_us(self, partition: Partition, now: Now) -> int:
+        return max(self._time.read(now), partition.log.last_time_us)
+
+
+class Fired:
+    """Waits for the record of a schedule."""
+
+    def __init__(self, scheduling: Scheduling, partition: Partition, time_us: int) -> None:
+        self._scheduling = scheduling
+        self._partition = partition
+        self._time_us = time_us
+
+    def committed(self, place: Place) -> None:
+        """It fired."""
+
+    def failed(self, error: Error) -> None:
+        self._scheduling.again(self._partition, self._time_us)
+
+
+def _home(topic: Topic, name: str) -> Partition:
+    """Where a schedule lives, or would. Raises Unavailable."""
+    for partition in topic.readable:
+        if name in partition.ledger.proposed.schedules.by_name:
+            return partition
+    if len(topic.readable) < len(topic.partitions):
+        raise Unavailable(
+            f"some partitions of topic {topic.name} cannot be opened, and schedule {name!r} may be in one of them: "
+            "repair them first"
+        )
+    return topic.partition(partition_of(name.encode(), len(topic.partitions)))
+
+
+def _check_usable(partition: Partition) -> None:
+    partition.ledger.check_writable()
+    if partition.ledger.damaged:
+        raise Unavailable(
+            f"{partition!r} is damaged and may have lost schedules: none fires or changes there until it is "
+            "repaired (penstock log repair)"
+        )
+
+
+def _check_record(message: SetSchedule, partition: Partition) -> None:
+    if message.priority > PRIORITY_MAX:
+        raise InvalidRequest(f"priority {message.priority} is out of range: 0 to {PRIORITY_MAX}")
+    size = len(message.value) + len(message.key or b"")
+    size += sum(len(name) + len(value) for name, value in message.headers.items())
+    limit = min(RECORD_BYTES_MAX, partition.settings.max_record_bytes)
+    if size > limit:
+        raise InvalidRequest(
+            f"the record of schedule {message.name} has {size} bytes with key and headers, the limit is {limit}: "
+            "let it say where the rest is"
+        )
+
+
+def _describe(topic: Topic, partition: Partition, schedule: ScheduleBody) -> Schedule:
+    return Schedule(
+        topic.id, topic.name, schedule.name, schedule.spec, schedule.zone, schedule.value, schedule.key,
+        schedule.next_us, schedule.last_us, partition.number,
+    )  # fmt: skip

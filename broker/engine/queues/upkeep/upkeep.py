@@ -1,0 +1,73 @@
+"""Upkeep: what happens to queue groups because time passes and nobody does anything.
+
+Idea: dead records are discarded after `dead_retention_s`. A group that nobody has leased from, settled in or asked for
+long is abandoned and deleted, as groups of streams are; one that is only asked is renewed in the log now and then, so
+that a restart does not take it for abandoned.
+
+Contract: every decision is an effect, in bounded portions. Time is log time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...tables import effects as fx
+from ..requests.dead import PORTION, ranges
+
+if TYPE_CHECKING:
+    from ...logs.partition import Partition
+    from ...logs.topics import Topic
+    from ...tables.queues.queue import Queue
+    from ..requests.leasing import Leasing
+
+
+class Upkeep:
+    """Of all queue groups of a node."""
+
+    def __init__(self, leasing: Leasing, expiry_s: float) -> None:
+        self._leasing = leasing
+        self._expiry_us = round(expiry_s * 1e6)
+        self._due: dict[tuple[Partition, str], tuple[float, int]] = {}  # of what retention, when to look again
+
+    def look(self, topic: Topic, partition: Partition, time_us: int) -> None:
+        """At every group of a partition."""
+        if partition.ledger.damaged:
+            return
+        for queue in list(partition.ledger.committed.queues.by_name.values()):  # only there are times for certain
+            self._discard(partition, queue, time_us)
+            self._renew_or_delete(topic, partition, queue, time_us)
+
+    def _discard(self, partition: Partition, queue: Queue, time_us: int) -> None:
+        """Give up what is dead for long. As log time does not go back, nothing dies with an earlier time."""
+        key, after_s = (partition, queue.group), queue.settings.dead_retention_s
+        retention, due_us = self._due.get(key, (after_s, 0))
+        if not queue.dead or (retention == after_s and time_us < due_us):
+            return
+        after_us = round(after_s * 1e6)
+        old = sorted(offset for offset, dead in queue.dead.items() if dead.time_us + after_us <= time_us)
+        if old:
+            partition.ledger.propose(fx.TasksDiscarded(queue.group, ranges(old[:PORTION])))
+            self._due.pop(key, None)
+        else:
+            self._due[key] = (after_s, min(dead.time_us for dead in queue.dead.values()) + after_us)
+
+    def _renew_or_delete(self, topic: Topic, partition: Partition, queue: Queue, time_us: int) -> None:
+        last_us = max(each.last_us for each in _everywhere(topic, queue.group))
+        asked_us = self._leasing.asked_us(topic, queue.group, time_us)
+        if max(last_us, asked_us, queue.paused_until_us) < time_us - self._expiry_us:
+            self._leasing.leave(topic, queue.group)
+            partition.ledger.propose(fx.QueueDeleted(queue.group))
+            self._due.pop((partition, queue.group), None)
+        elif last_us < time_us - self._expiry_us // 2 and last_us < asked_us:
+            partition.ledger.propose(fx.QueueSet(queue.group, queue.settings.named(), queue.start))
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is gone."""
+        for key in [key for key in self._due if key[0] is partition]:
+            del self._due[key]
+
+
+def _everywhere(topic: Topic, group: str) -> list[Queue]:
+    """A group on all partitions of its topic."""
+    found = (partition.ledger.committed.queues.by_name.get(group) for partition in topic.readable)
+    return [queue for queue in found if queue is not None]

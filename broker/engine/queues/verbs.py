@@ -1,0 +1,273 @@
+"""The verbs of queue groups on one partition.
+
+Idea: every verb judges what it is asked against the head of the ledger (the state as if all proposals stood) and
+proposes an effect that carries the decision.
+
+Contract: a method that raises has changed nothing. What it returns holds once its waiter is told so, and never
+leaves the broker before. Times are log time. Must not know peers or messages' answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....transport.queue_messages import Settle, Verb
+from ...errors import LeaseLost, Unavailable, UnknownLease
+from ..tables import effects as fx
+from ..tables.queues.outcomes import LIMIT_FELL, check_granted, check_settle, failed, ready_at, returned, settled
+from ..tables.queues.unfinished import next_plain
+from .choosing.choosing import Choice, Source, choose, joined, next_timer_us
+from .choosing.keyed import is_keyed
+from .topic_queues import unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from ..logs.ledger import Waiter
+    from ..logs.partition import Partition
+    from ..tables.queues.backoff import Chance
+    from ..tables.queues.leases import Lease, Range, Run
+    from ..tables.queues.queue import Queue
+    from ..tables.queues.settings import QueueSettings
+    from .choosing.key_scheduler import KeySchedulers
+
+TERM_SHIFT = 40
+"""A token is the term of the log, shifted by so many bits, and a number that rises."""
+
+RAN_OUT = "the lease ran out"
+"""Why a record is tried again whose worker was not heard of."""
+
+Progress = tuple[int, bytes]
+"""An offset, and what its worker says."""
+
+PASSED_MAX = 1000
+"""Untouched records that are nobody's work and are passed over again at each lease."""
+
+PASSED_AGAIN_US = 1_000_000
+"""How often a group's place on the shelves is logged without a lease."""
+
+
+class Granted(NamedTuple):
+    """A lease that is proposed."""
+
+    token: int
+    until_us: int
+    runs: list[Run]
+
+
+class Extension(NamedTuple):
+    """What became of an extension."""
+
+    lost: list[int]  # tokens
+    cancelled: list[int]  # offsets of records that are still held, and that somebody cancelled
+
+
+class QueueVerbs:
+    """The queue groups of one partition at work."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._number = 0  # of the last lease that was given here since the log was opened
+
+    # -- what stands --------------------------------------------------------------------------------
+
+    @property
+    def serves(self) -> bool:
+        """Whether queue groups can work here."""
+        partition = self._partition
+        return not (partition.ledger.damaged or partition.log.poisoned)
+
+    def check(self) -> None:
+        """Raise Unavailable or Poisoned unless queue groups can work here."""
+        partition = self._partition
+        if partition.ledger.damaged:
+            raise Unavailable(
+                f"{partition!r} is damaged, so that what its queue groups have done is not known for certain: stop the "
+                "broker and run penstock log repair; reading as a stream goes on"
+            )
+        partition.ledger.check_writable()
+
+    def find(self, group: str) -> Queue | None:
+        """A queue group as if all proposals stood."""
+        return self._partition.ledger.proposed.queues.by_name.get(group)
+
+    def get(self, group: str) -> Queue:
+        """The same. Raises UnknownGroup."""
+        queue = self.find(group)
+        if queue is None:
+            raise unknown(self._partition, group)
+        return queue
+
+    def time(self, now_us: int) -> int:
+        """`now_us`, or the time of the last batch where a restart put the clock before it."""
+        return max(now_us, self._partition.ledger.proposed.time_us)
+
+    # -- groups -------------------------------------------------------------------------------------
+
+    def set(self, group: str, settings: QueueSettings, start: int, waiter: Waiter | None = None) -> None:
+        """Create a group, or change its settings; `start` counts when it is new. Raises Corrupt."""
+        queue, ledger = self.find(group), self._partition.ledger
+        offset = self._partition.find(start) if queue is None else queue.start
+        ledger.propose(fx.QueueSet(group, settings.named(), offset), waiter)
+        if queue is not None:
+            self._give_up(queue)
+
+    def _give_up(self, queue: Queue) -> None:
+        """The limit of attempts may be lower now: what has had so many waits for nothing."""
+        most = queue.settings.max_attempts
+        tried = sorted([(at, each.attempt) for at, each in queue.waiting.items() if each.attempt >= most])
+        if tried:
+            reason = f"{LIMIT_FELL} to {most}"
+            self._partition.ledger.propose(fx.TasksDied(queue.group, 0, list(joined(tried)), reason))
+
+    def pause(self, group: str, until_us: int, waiter: Waiter) -> None:
+        """Lease nothing until a time."""
+        self._partition.ledger.propose(fx.QueuePaused(group, until_us), waiter)
+
+    def delete(self, group: str, waiter: Waiter) -> None:
+        """Forget a group."""
+        self._partition.ledger.propose(fx.QueueDeleted(group), waiter)
+
+    # -- leases -------------------------------------------------------------------------------------
+
+    def lease(
+        self, group: str, worker: str, limit: int, lease_us: int, now_us: int, waiter: Waiter, schedulers: KeySchedulers
+    ) -> Granted | None:
+        """Give up to `limit` records to a worker; None when there is none for it now. `schedulers` choose by keys."""
+        queue, partition = self.get(group), self._partition
+        now_us = self.time(now_us)
+        if queue.paused_until_us > now_us:
+            return None
+        source = self._source(queue)
+        if is_keyed(queue):
+            choice = schedulers.choose(partition, queue, source, limit, now_us)
+        else:
+            choice = choose(queue, source, limit, now_us)
+        if not choice.runs:
+            self._move_on(queue, source, choice, now_us)
+            return None
+        token, until_us = self._next_token(), now_us + lease_us
+        effect = fx.LeaseGranted(group, token, worker, until_us, *choice)
+        partition.ledger.propose(effect, waiter, above=max(choice.frontier, partition.ledger.decided_end))
+        return Granted(token, until_us, choice.runs)
+
+    def _move_on(self, queue: Queue, source: Source, choice: Choice, now_us: int) -> None:
+        """Nothing to lease, but much that is nobody's work: log how far that goes, and look at it no more."""
+        far = source.first - queue.frontier >= PASSED_MAX
+        if (far or (choice.cursors and now_us - queue.last_us >= PASSED_AGAIN_US)) and not choice.held:
+            effect = fx.FrontierMoved(queue.group, max(queue.frontier, source.first), choice.cursors)
+            ledger = self._partition.ledger
+            ledger.propose(effect, above=max(effect.frontier, ledger.decided_end))
+
+    def is_dry(self, queue: Queue) -> bool:
+        """Whether a group has certainly nothing to lease, by a glance: most who ask find what came before taken."""
+        ledger = self._partition.ledger
+        return queue.frontier >= ledger.predicted_end and not (queue.waiting or queue.held or ledger.committed.shelves)
+
+    def _source(self, queue: Queue) -> Source:
+        """Records up to those proposed: their lease stands behind them in the log, so that one sync serves both."""
+        ledger, applied = self._partition.ledger, self._partition.ledger.committed
+        voids, shelves = ledger.proposed.voids, applied.shelves
+        first = next_plain(queue, shelves, voids, max(queue.frontier, self._partition.first))
+        if ledger.unshelved:  # what is special about these records is known once they are committed
+            return Source(first, applied.end, voids.between, shelves, applied.time_us)
+        return Source(first, ledger.predicted_end, voids.between, shelves)
+
+    def next_timer_us(self, queue: Queue, now_us: int) -> int | None:
+        """When the next delayed record of a group is due, after `now_us`; None without one."""
+        return next_timer_us(queue, self._partition.ledger.committed.shelves, now_us)
+
+    def _next_token(self) -> int:
+        self._number += 1
+        return self._partition.log.next_term << TERM_SHIFT | self._number
+
+    def release(self, group: str, token: int, ranges: Sequence[Range], now_us: int) -> None:
+        """Take records of a lease back that never reached a worker: the attempt does not count."""
+        queue = self.find(group)
+        lease = None if queue is None else queue.leases.get(token)
+        left = [] if lease is None else lease.among(ranges)
+        if queue is not None and left and self._partition.log.poisoned is None:
+            for effect in returned(queue, token, left, self.time(now_us), ended=False):
+                self._partition.ledger.propose(effect)
+
+    def bury(self, group: str, token: int, first: int, end: int, reason: str) -> None:
+        """Leased records from `first` on and below `end` cannot be read: nobody can work on them."""
+        queue = self.find(group)
+        lease = None if queue is None else queue.leases.get(token)
+        left = [] if lease is None else lease.among([(first, end - first)])
+        if left and self.serves:
+            self._partition.ledger.propose(fx.TasksDied(group, token, left, reason, ended=False))
+
+    def expire(self, group: str, now_us: int, waiter: Waiter) -> None:
+        """End the leases whose time is up."""
+        queue = self.find(group)
+        if queue is None or not self.serves:
+            return
+        while (lease := queue.leases.next_end()) is not None and lease.until_us <= now_us:
+            for effect in failed(queue, lease, list(lease.runs()), RAN_OUT, ready_at(now_us), ended=False):
+                self._partition.ledger.propose(effect, waiter)
+
+    def extend(
+        self, group: str, tokens: Sequence[int], until_us: int, progress: Sequence[Progress], own: Collection[int]
+    ) -> Extension:
+        """Propose to keep leases until a time. Those that are over are lost, but not those that the worker settled.
+
+        `progress` counts where it is of a record of a lease of `own`.
+        """
+        queue = self.find(group) if self.serves else None
+        if queue is None:
+            return Extension(list(tokens), [])
+        leases = [queue.leases[token] for token in tokens if token in queue.leases]
+        lost = [token for token in tokens if token not in queue.leases and token not in queue.ended]
+        holding = [(offset, value, queue.lease_of(offset)) for offset, value in progress]
+        said = [(offset, value) for offset, value, lease in holding if lease is not None and lease.token in own]
+        if not leases and not said:
+            return Extension(lost, [])
+        effect = fx.LeasesExtended(group, [lease.token for lease in leases], until_us, said)
+        self._partition.ledger.propose(effect)
+        return Extension(lost, _cancelled(queue, leases) if queue.cancelling else [])
+
+    # -- settling -----------------------------------------------------------------------------------
+
+    def settle(self, group: str, settle: Settle, now_us: int, chance: Chance) -> None:
+        """Say what became of leased records; what was settled before changes nothing.
+
+        Raises Unavailable, Poisoned, UnknownGroup, LeaseLost, UnknownLease, InvalidRequest.
+        """
+        self.check()
+        queue = self.get(group)
+        check_settle(settle)
+        lease = self._held(queue, settle)
+        if lease is None:
+            return
+        if settle.verb == Verb.ACK and not (settle.ranges or settle.results):
+            self._partition.ledger.propose(fx.TasksFinished(group, lease.token))
+            return
+        left = lease.among(settle.ranges)
+        if left:
+            for effect in settled(queue, lease, left, settle, self.time(now_us), chance):
+                self._partition.ledger.propose(effect)
+
+    def _held(self, queue: Queue, settle: Settle) -> Lease | None:
+        """The lease that a worker settles; None when it settled all of it before."""
+        token = settle.token
+        lease = queue.leases.get(token)
+        if lease is not None:
+            check_granted(lease, settle)
+            return lease
+        if token in queue.ended:
+            return None
+        if token <= queue.last_token:
+            raise LeaseLost(
+                f"lease {token} of group {queue.group} on {self._partition!r} is over: it ran out or was taken back; "
+                "what was done under it does not count"
+            )
+        raise UnknownLease(
+            f"group {queue.group} on {self._partition!r} has no lease {token}: settle under the token of Leased"
+        )
+
+
+def _cancelled(queue: Queue, leases: Sequence[Lease]) -> list[int]:
+    """What these leases hold and somebody cancelled."""
+    runs = [run for lease in leases for run in lease.runs()]
+    return sorted({offset for first, count, _ in runs for offset in range(first, first + count)} & queue.cancelling)

@@ -1,0 +1,111 @@
+"""Watching: which queue group has to be looked at when.
+
+Idea: a queue group is looked at when a lease ends; and, while somebody waits for records, when a record may be tried
+again, when a delayed one is due, and when a pause is over. One alarm per group and partition is set at the earliest of
+these.
+
+Contract: `watch` may be called at any time and sets what follows from the state. After a failed write it is called
+again, because what was proposed does not stand. Must not know peers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ....storage.errors import Error
+    from ..logs.clock import LogTime
+    from ..logs.log_registry import LogRegistry
+    from ..logs.partition import Partition
+    from ..tables.producers import Place
+    from ..tables.queues.queue import Queue
+    from ..turns.alarms import Alarms
+
+RETRY_US = 1_000_000
+"""How soon what could not be written is proposed again."""
+
+
+class Watching:
+    """The alarms of all queue groups. `wanted` says whether somebody waits for records of a group here, `offer` that
+    there may be some."""
+
+    def __init__(
+        self,
+        registry: LogRegistry,
+        alarms: Alarms,
+        time: LogTime,
+        wanted: Callable[[Partition, str], bool],
+        offer: Callable[[Partition, int], None],
+    ) -> None:
+        self._registry = registry
+        self._alarms = alarms
+        self._time = time
+        self._wanted = wanted
+        self._offer = offer
+
+    def watch(self, partition: Partition, group: str) -> None:
+        """Set the alarm of a group."""
+        queue = partition.work.find(group)
+        if queue is None or not partition.work.serves or not self._registry.holds(partition.ledger):
+            return
+        lease = queue.leases.next_end()
+        if lease is not None:
+            self._set(partition, group, lease.until_us)
+        if self._wanted(partition, group):
+            now_us = partition.work.time(self._time.last_us)
+            for chance_us in (next_chance(queue, now_us), partition.work.next_timer_us(queue, now_us)):
+                if chance_us is not None:
+                    self._set(partition, group, chance_us)
+
+    def watch_all(self, partition: Partition) -> None:
+        """Set the alarms of all groups of a partition."""
+        for group in list(partition.ledger.proposed.queues.by_name):
+            self.watch(partition, group)
+
+    def ring_at(self, partition: Partition, group: str, time_us: int) -> None:
+        """Look at a group at a time that does not follow from the state."""
+        self._set(partition, group, time_us)
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is gone."""
+        for group in list(partition.ledger.proposed.queues.by_name):
+            self._alarms.cancel((partition, group))
+
+    def _set(self, partition: Partition, group: str, time_us: int) -> None:
+        self._alarms.set((partition, group), time_us, partial(self._ring, partition, group))
+
+    def _ring(self, partition: Partition, group: str, now_us: int) -> None:
+        partition.work.expire(group, now_us, Again(self, partition, group, now_us))
+        self._offer(partition, now_us)
+        self.watch(partition, group)
+
+    def again(self, partition: Partition, group: str, time_us: int) -> None:
+        """Look at a group in a while: something of it could not be written."""
+        self._set(partition, group, time_us + RETRY_US)
+
+
+def next_chance(queue: Queue, now_us: int) -> int | None:
+    """When a group may have something that it does not have at `now_us`, because time passed alone."""
+    if queue.paused_until_us > now_us:
+        return queue.paused_until_us
+    return queue.waiting.next_us(now_us)
+
+
+class Again:
+    """Waits for leases that ran out to be taken back, and sees that it is tried again."""
+
+    __slots__ = ("_group", "_partition", "_time_us", "_watching")
+
+    def __init__(self, watching: Watching, partition: Partition, group: str, time_us: int) -> None:
+        self._watching = watching
+        self._partition = partition
+        self._group = group
+        self._time_us = time_us
+
+    def committed(self, place: Place) -> None:
+        """It stands."""
+
+    def failed(self, error: Error) -> None:
+        self._watching.again(self._partition, self._group, self._time_us)

@@ -1,0 +1,193 @@
+"""Delivery: what is sent next to which session, under its credit.
+
+Idea: the log is the only queue. A session has streams, one per partition it reads, and credit in absolute
+totals; `pump` reads one chunk, sends it, and goes on while there is credit, data and a peer to take it. Streams
+that may have something to read are marked, so that a session of a thousand partitions looks at those that moved.
+
+Contract: nothing is read without credit, so a consumer that does not read costs one chunk at most. Chunks are
+whole batches: credit in bytes is overdrawn by one batch at most, credit in records by one chunk. Deliveries
+are numbered 1, 2, 3 ... per session, and each number is sent once. What a stream has not sent when it is
+closed or moved was never numbered. Must not know groups, or how bytes travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ....storage.errors import Corrupt, OutOfBounds, StorageError
+from ....transport.messages import Deliver
+from ..ports import COLD, Payload, Port
+
+if TYPE_CHECKING:
+    from ....storage.reader import Chunk, Cursor
+    from ..logs.partition import Partition
+
+TURN = 16
+"""Chunks per session and turn: one fast reader with much credit does not keep the others waiting."""
+
+
+class Stream:
+    """One partition being read by one session, from `position` on."""
+
+    __slots__ = ("cold", "cursor", "damage", "epoch", "outlet", "partition", "position", "revoked", "stopped")
+
+    def __init__(self, outlet: Outlet, partition: Partition, epoch: int, position: int) -> None:
+        self.outlet = outlet
+        self.partition = partition
+        self.epoch = epoch
+        self.position = position
+        self.cursor: Cursor | None = None
+        self.cold = False  # waits for pages
+        self.revoked = False  # to be released: nothing more is sent
+        self.stopped = False  # nothing readable follows
+        self.damage = ""  # what is wrong with the records before `position`, until the reader is told
+
+    def move(self, epoch: int, position: int) -> None:
+        """Go on elsewhere, under a new epoch."""
+        self.epoch, self.position = epoch, position
+        self.cursor, self.cold, self.stopped, self.damage = None, False, False, ""
+
+    def warmed(self) -> None:
+        """The pages it waited for are in memory."""
+        self.cold = False
+        self.outlet.moved(self.partition.number)
+
+    def read(self, port: Port, max_bytes: int) -> tuple[Chunk, int] | None:
+        """The next chunk that has records for the reader, and its first offset; None when there is nothing now."""
+        partition = self.partition
+        while not (self.revoked or self.stopped or self.cold) and self.position < partition.end:
+            try:
+                chunk = self._next(port, max_bytes)
+            except OutOfBounds:
+                self.cursor, self.position = None, max(self.position, partition.first)
+                self.stopped = self.position < partition.first
+                continue
+            except Corrupt as damage:
+                self._around(damage)
+                continue
+            except (StorageError, OSError):
+                self.stopped = partition.damaged = True  # the partition says so; its other readers try for themselves
+                return None
+            if chunk is None:
+                return None
+            offset, self.position = self.position, max(self.position, chunk.next_offset)
+            if self.position > offset:
+                return chunk, max(offset, chunk.offset)
+        return None
+
+    def _next(self, port: Port, max_bytes: int) -> Chunk | None:
+        if self.position < self.partition.first:
+            self.cursor, self.position = None, self.partition.first
+        if self.cursor is None:
+            self.cursor = self.partition.cursor(self.position)
+        chunk = port.read(self.cursor, max_bytes, self.partition.seq, self)
+        if chunk is COLD:
+            self.cold = True
+            return None
+        return chunk
+
+    def _around(self, damage: Corrupt) -> None:
+        beyond = self.partition.around(damage, self.position)
+        self.cursor = None
+        if beyond is None:
+            self.stopped = True
+        else:
+            self.position, self.damage = beyond, damage.message
+
+
+class Outlet:
+    """The delivering side of one session: credit, numbering, and whose turn it is."""
+
+    def __init__(self, session: int, chunk_bytes: int, credit_bytes: int, credit_records: int) -> None:
+        self.session = session
+        self.credit_bytes = credit_bytes
+        self.credit_records = credit_records
+        self.sent_bytes = 0
+        self.sent_records = 0
+        self.number = 0
+        self.blocked = False  # the peer could not take the last chunk
+        self.streams: dict[int, Stream] = {}
+        self._chunk_bytes = chunk_bytes
+        self._ready: dict[int, None] = {}  # partitions that may have something to read, each in its turn
+        self._held: tuple[Deliver, Payload] | None = None  # what the peer could not take yet
+
+    def open(self, partition: Partition, epoch: int, position: int) -> Stream:
+        """Begin to read a partition; one read before is replaced."""
+        self.close(partition.number)
+        stream = self.streams[partition.number] = Stream(self, partition, epoch, position)
+        self._ready[partition.number] = None
+        return stream
+
+    def close(self, partition: int) -> Stream | None:
+        """Stop reading a partition."""
+        self._drop(partition)
+        self._ready.pop(partition, None)
+        return self.streams.pop(partition, None)
+
+    def stop(self, partition: int) -> None:
+        """Send nothing more of a partition that is to be released."""
+        self._drop(partition)
+        if partition in self.streams:
+            self.streams[partition].revoked = True
+
+    def move(self, partition: int, epoch: int, position: int) -> None:
+        """Go on elsewhere in a partition, under a new epoch."""
+        self._drop(partition)
+        self.streams[partition].move(epoch, position)
+        self._ready[partition] = None
+
+    def moved(self, partition: int) -> None:
+        """There may be more to read of a partition than before."""
+        self._ready[partition] = None
+
+    def grant(self, total_bytes: int, total_records: int) -> None:
+        """New totals; older ones that arrive late change nothing."""
+        self.credit_bytes = max(self.credit_bytes, total_bytes)
+        self.credit_records = max(self.credit_records, total_records)
+
+    def pump(self, port: Port, send: Callable[[Port, Deliver, Payload], bool]) -> bool:
+        """Send what may be sent. Returns True when there may be more to send in the next turn."""
+        self.blocked = False
+        for _ in range(TURN):
+            held = self._held
+            if held is None:
+                if self.sent_bytes >= self.credit_bytes or self.sent_records >= self.credit_records:
+                    return False
+                held = self._next(port)
+                if held is None:
+                    return False
+            message, payload = held
+            if not send(port, message, payload):
+                self._held, self.blocked = held, True
+                return False
+            self._held = None
+            self.sent_bytes += len(payload)
+            self.sent_records += message.records
+            self.number = message.number
+        return True
+
+    def _next(self, port: Port) -> tuple[Deliver, Payload] | None:
+        ready = self._ready
+        size = min(self._chunk_bytes, self.credit_bytes - self.sent_bytes)
+        while ready:
+            number = next(iter(ready))
+            del ready[number]
+            stream = self.streams[number]
+            found = stream.read(port, size)
+            if found is not None:
+                chunk, offset = found
+                position, end = stream.position, stream.partition.end
+                if position < end:
+                    ready[number] = None  # the others come first
+                message = Deliver(
+                    self.session, self.number + 1, number, stream.epoch, offset, position, end, position - offset,
+                    stream.damage,
+                )  # fmt: skip
+                stream.damage = ""
+                return message, chunk.buffer
+        return None
+
+    def _drop(self, partition: int) -> None:
+        if self._held is not None and self._held[0].partition == partition:
+            self._held = None

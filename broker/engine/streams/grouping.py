@@ -1,0 +1,165 @@
+"""Groups as requests: commit cursors, and list, reset, delete groups.
+
+Contract: a commit moves all its cursors or, refused, none. Lag is exact and never missing. What needs a group
+to be idle is refused while it has members.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....transport.messages import (
+    Commit,
+    DeleteGroup,
+    Done,
+    Group,
+    GroupPartition,
+    Groups,
+    ListGroups,
+    ResetGroup,
+)  # fmt: skip
+from ...errors import GroupActive, UnknownGroup, UnknownSession
+from ..logs.partition import check_time
+from ..logs.topics import Topic, Topics
+from ..ports import Handlers, Now, Payload, Peer, Port, Work
+from ..queues.topic_queues import check_no_queue
+from ..tables.names import check_name
+from ..turns.portions import spread
+from ..turns.replies import Gather
+from .sessions import Session, Sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ..logs.partition import Partition
+
+FOUND = 4
+"""Steps that it takes to find an offset: a file may have to be opened."""
+
+LOOKS = 16
+"""Partitions that are looked at in one step."""
+
+
+class Grouping:
+    """Handlers of everything that concerns one group."""
+
+    def __init__(self, topics: Topics, sessions: Sessions, port: Port) -> None:
+        self.handlers: Handlers = {
+            Commit: self.commit, ListGroups: self.list, ResetGroup: self.reset, DeleteGroup: self.delete,
+        }  # fmt: skip
+        self._topics = topics
+        self._sessions = sessions
+        self._port = port
+
+    def commit(self, peer: Peer, message: Commit, payload: Payload, now: Now) -> Work:
+        """Move cursors. Raises Fenced, OutOfBounds, GroupActive."""
+        topic = self._topics.get(message.topic)
+        if message.session:
+            session = self._session(peer, message, topic, now)
+            for looks, position in enumerate(message.positions, 1):
+                topic.partition(position.partition).check_owner(session.group, session.member, position.epoch)
+                if looks % LOOKS == 0:
+                    yield
+        else:
+            check_name("group", message.group)
+            check_idle(topic, message.group)
+            check_no_queue(topic, message.group)
+        wanted = {p.partition: p.offset for p in message.positions}
+        yield from self._move(peer, message.request, topic, message.group, wanted)
+
+    def list(self, peer: Peer, message: ListGroups, payload: Payload, now: Now) -> Work:
+        """Every group with its members, cursors and lag."""
+        topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
+        found: list[Group] = []
+        for topic in topics:
+            names = yield from group_names(topic)
+            for name in names:
+                found.append((yield from describe(topic, name, now)))
+            yield
+        self._port.reply(peer, Groups(message.request, found))
+
+    def reset(self, peer: Peer, message: ResetGroup, payload: Payload, now: Now) -> Work:
+        """Move all cursors of an idle group. Raises GroupActive, UnknownGroup, OutOfBounds."""
+        topic = yield from self._known(message.topic, message.group)
+        check_time("time_us", message.time_us)
+        wanted = dict(message.positions)
+        for looks, (number, offset) in enumerate(message.positions, 1):
+            topic.partition(number).check_offset(offset)
+            if looks % LOOKS == 0:
+                yield
+        if not wanted:
+            for partition in list(topic.readable):
+                wanted[partition.number] = partition.find(message.time_us)
+                yield FOUND
+                self._topics.get(message.topic)
+        check_idle(topic, message.group)
+        yield from self._move(peer, message.request, topic, message.group, wanted)
+
+    def delete(self, peer: Peer, message: DeleteGroup, payload: Payload, now: Now) -> Work:
+        """Forget an idle group. Raises GroupActive, UnknownGroup."""
+        topic = yield from self._known(message.topic, message.group)
+        known = [p for p in topic.readable if message.group in p.ledger.proposed.groups.by_name]
+        for partition in known:
+            partition.ledger.check_writable()
+        gather = Gather.reply(self._port, peer, message.request, Done(message.request))
+        yield from spread(known, gather, lambda partition: partition.delete_group(message.group, gather.one()))
+
+    def _move(self, peer: Peer, request: int, topic: Topic, group: str, wanted: dict[int, int]) -> Work:
+        targets: list[tuple[Partition, int]] = [(topic.partition(number), to) for number, to in wanted.items()]
+        for partition, offset in targets:
+            partition.check_cursor(offset)
+        gather = Gather.reply(self._port, peer, request, Done(request))
+        yield from spread(targets, gather, lambda target: target[0].move_cursor(group, target[1], gather.one()))
+
+    def _session(self, peer: Peer, message: Commit, topic: Topic, now: Now) -> Session:
+        session = self._sessions.get(message.session, peer, now)
+        if session.topic is not topic or session.group != message.group or not session.group:
+            raise UnknownSession(f"session {session.id:x} is not a member of group {message.group!r} on {topic.name}")
+        return session
+
+    def _known(self, topic_id: bytes, group: str) -> Generator[int | None, None, Topic]:
+        topic = self._topics.get(topic_id)
+        names = yield from group_names(topic)
+        if group not in names:
+            raise UnknownGroup(f"topic {topic.name} has no group {group!r}: list groups to see which it has")
+        check_idle(topic, group)
+        return topic
+
+
+def check_idle(topic: Topic, group: str) -> None:
+    """Raise GroupActive while a group has members."""
+    membership = topic.memberships.get(group)
+    if membership is not None and membership.members:
+        members = ", ".join(sorted(membership.members))
+        raise GroupActive(f"group {group} of topic {topic.name} has members ({members}): stop them first")
+
+
+def group_names(topic: Topic) -> Generator[int | None, None, list[str]]:
+    """All groups of a topic, with a cursor, an owner or a member, sorted."""
+    names = set(topic.memberships)
+    for looks, partition in enumerate(list(topic.readable), 1):
+        names.update(partition.ledger.committed.groups.by_name)
+        if looks % LOOKS == 0:
+            yield
+    return sorted(names)
+
+
+def describe(topic: Topic, name: str, now: Now) -> Generator[int | None, None, Group]:
+    """One group as it stands."""
+    membership = topic.memberships.get(name)
+    members: list[tuple[str, int]] = []
+    readers: dict[int, str] = {}
+    if membership is not None:
+        for session in membership.members.values():
+            assert isinstance(session, Session)
+            members.append((session.member, round(max(0.0, now.monotonic_s - session.seen_s) * 1000)))
+        readers = {number: claim.session.member for number, claim in membership.claims.items()}
+    partitions: list[GroupPartition] = []
+    for partition in list(topic.readable):
+        state = partition.group(name)
+        lag = state.lag(partition.first, partition.end)
+        reader = readers.get(partition.number, "")
+        partitions.append(GroupPartition(partition.number, state.cursor, partition.end, lag, reader, state.epoch))
+        if len(partitions) % LOOKS == 0:
+            yield
+    return Group(topic.id, topic.name, name, sorted(members), partitions)

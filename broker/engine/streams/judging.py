@@ -1,0 +1,211 @@
+"""Judging: what a client's batch must be to be acknowledged.
+
+Idea: the broker answers for whatever it has acknowledged, so it checks everything that a reader relies on: the layout,
+every checksum, what compressed columns hold, the shape of headers. A batch that passes can be decoded by every reader.
+
+Contract: raises and has changed nothing, or returns a batch of records that claims nothing only a broker may write.
+Bounded work: a batch inflates to INFLATED_BYTES_MAX at most, and has HEADERS_BYTES_MAX of headers. A batch of plain
+values costs a few comparisons beside its checksums. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from ....storage import columns
+from ....storage.batch import ALIGNMENT, HEADER_DECODER, Batch, Codec, Column, ColumnId, Kind, parse
+from ....storage.codecs import inflate
+from ....storage.errors import BatchTooLarge, InvalidBatch, MissingCodec, RecordTooLarge
+from ....storage.header import CRITICAL, EVENT_TIMES, HEADER_BYTES, RESERVED_POSITION, aligned
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from ..ports import Now, Payload
+
+ALLOWED = frozenset({
+    ColumnId.VALUE, ColumnId.KEY, ColumnId.HEADERS, ColumnId.EVENT_TIME, ColumnId.KEY_VALIDITY, ColumnId.PRIORITY,
+    ColumnId.NOT_BEFORE, ColumnId.DEDUP,
+})  # fmt: skip
+"""Columns a producer may send. The others are the broker's, or reserved until a reader knows what they mean."""
+
+KINDS = frozenset({Kind.RECORDS, Kind.STAGED})
+"""Kinds a producer may send."""
+
+_KEY, _HEADERS, _DEDUP = int(ColumnId.KEY), int(ColumnId.HEADERS), int(ColumnId.DEDUP)
+_KEY_VALIDITY, _EVENT_TIME, _NOT_BEFORE = map(int, (ColumnId.KEY_VALIDITY, ColumnId.EVENT_TIME, ColumnId.NOT_BEFORE))
+
+SIZED = {int(ColumnId.VALUE): "a value", _KEY: "a key", _HEADERS: "headers"}
+"""What `max_record_bytes` limits, each by itself."""
+
+INFLATED_BYTES_MAX = 32 << 20
+"""What the compressed columns of one batch may inflate to, together: the broker inflates them to judge them."""
+
+HEADERS_BYTES_MAX = 4 << 20
+"""Of headers in one batch: the broker decodes each, which takes longer than any other check."""
+
+DELAY_MAX_S = 10 * 366 * 86400
+"""How far ahead a record may be delayed: a later time is in another unit than microseconds."""
+
+_RESERVED = bytes(HEADER_BYTES - RESERVED_POSITION)
+
+
+def judge(payload: Payload, max_frame_bytes: int, max_record_bytes: int, now: Now) -> Batch:
+    """The batch of a Produce. Raises InvalidBatch, BatchTooLarge, RecordTooLarge, BadChecksum, MissingCodec."""
+    size = len(payload)
+    if size > max_frame_bytes:
+        raise BatchTooLarge(f"the batch has {size} bytes, the limit is {max_frame_bytes}: send it in smaller ones")
+    batch = parse(payload)
+    if batch.batch_bytes != size:
+        raise InvalidBatch(f"{size} bytes were sent for one batch of {batch.batch_bytes}: send one batch per request")
+    _check_header(batch)
+    batch.check()
+    _check_layout(batch)
+    if batch.column_count > 1 or batch.directory()[0].codec or size > max_record_bytes:
+        _check_columns(batch, max_frame_bytes, max_record_bytes, now)
+    return batch
+
+
+def _check_header(batch: Batch) -> None:
+    """What a producer fills in of the header."""
+    if batch.kind not in KINDS or batch.flags:
+        raise InvalidBatch(f"a batch of kind {batch.kind} with flags {batch.flags} cannot be produced: only records")
+    if batch.first_sequence < 0:
+        raise InvalidBatch(f"the first sequence {batch.first_sequence} is below 0")
+    if not batch.producer_id and (batch.first_sequence or batch.producer_epoch):
+        raise InvalidBatch(
+            f"a batch without a producer id has first sequence {batch.first_sequence} and epoch "
+            f"{batch.producer_epoch}: leave both 0"
+        )
+    if batch.buffer[RESERVED_POSITION:HEADER_BYTES] != _RESERVED:
+        raise InvalidBatch(f"bytes {RESERVED_POSITION} to {HEADER_BYTES - 1} of the header are reserved: leave them 0")
+
+
+def _check_layout(batch: Batch) -> None:
+    """Allowed columns, one behind the other from the directory to the end of the batch."""
+    end = batch.header_bytes
+    for column in batch.directory():
+        if column.id not in ALLOWED:
+            raise InvalidBatch(f"column {column.id} cannot be produced")
+        if column.flags & ~CRITICAL:
+            raise InvalidBatch(f"column {column.id} has flags {column.flags}, of which only {CRITICAL} is defined")
+        if column.position != end:
+            raise InvalidBatch(
+                f"column {column.id} begins at {column.position} instead of {end}: lay columns out in the order "
+                f"of the directory, each on the next multiple of {ALIGNMENT}"
+            )
+        end = aligned(end + column.stored_bytes)
+    if end != batch.batch_bytes:
+        raise InvalidBatch(f"the columns end at {end}, the batch at {batch.batch_bytes}: leave nothing behind them")
+
+
+def _check_columns(batch: Batch, max_frame_bytes: int, max_record_bytes: int, now: Now) -> None:
+    """What the columns hold."""
+    found = {column.id: column for column in batch.directory()}
+    if _DEDUP in found and batch.kind == Kind.STAGED:
+        raise InvalidBatch("staged records cannot have dedup keys: a transaction is committed once anyway")
+    _check_work(found, min(INFLATED_BYTES_MAX, max_frame_bytes))
+    present = _present_keys(batch, found) if _KEY_VALIDITY in found else None
+    for id_, what in SIZED.items():
+        column = found.get(id_)
+        if column is None:
+            continue
+        partial = present if id_ == _KEY else None
+        # Of any other column, `Batch.check` has seen all there is.
+        if column.codec or column.raw_bytes > max_record_bytes or id_ == _HEADERS or partial is not None:
+            raw = _raw(batch, column)
+            _check_records(what, raw, batch.record_count, max_record_bytes, partial)
+            if id_ == _HEADERS:
+                _check_headers(raw, batch.record_count)
+    if _EVENT_TIME in found:
+        _check_event_times(batch)
+    if _NOT_BEFORE in found:
+        _check_delays(batch, now)
+
+
+def _check_work(found: dict[int, Column], inflated_most: int) -> None:
+    """The limits on what is inflated and decoded, before any of it is."""
+    inflated = sum([column.raw_bytes for column in found.values() if column.codec])
+    if inflated > inflated_most:
+        raise BatchTooLarge(
+            f"the compressed columns have {inflated} bytes when inflated, the limit is {inflated_most}: send smaller "
+            "batches"
+        )
+    headers = found.get(_HEADERS)
+    if headers is not None and headers.raw_bytes > HEADERS_BYTES_MAX:
+        raise BatchTooLarge(
+            f"the headers of the batch have {headers.raw_bytes} bytes, the limit is {HEADERS_BYTES_MAX}: send smaller "
+            "batches, and what is large as values"
+        )
+
+
+def _raw(batch: Batch, column: Column) -> Buffer:
+    """The inflated bytes of a column. Raises InvalidBatch, MissingCodec."""
+    stored = batch.stored(column)
+    try:
+        return inflate(column.codec, stored, column.raw_bytes) if column.codec else stored
+    except MissingCodec:
+        raise MissingCodec(
+            f"the broker cannot check a batch that is compressed with {Codec(column.codec).name.lower()}: "
+            "pip install 'penstock[codecs]' where the broker runs, or produce with codec='none'"
+        ) from None
+
+
+def _check_records(what: str, raw: Buffer, count: int, most: int, present: np.ndarray | None) -> None:
+    """No record is over the limit of its topic, and those that are not `present` have no bytes."""
+    columns.check_variable(raw, count)
+    lengths = np.diff(columns.offsets_of(raw, count))
+    largest = int(lengths.max())
+    if largest > most:
+        raise RecordTooLarge(
+            f"a record with {what} of {largest} bytes is over the topic's max_record_bytes={most}: "
+            "raise the setting or split the record"
+        )
+    if present is not None and lengths[~present].any():
+        raise InvalidBatch("a record without a key has bytes in the column of keys: leave them out")
+
+
+def _check_headers(raw: Buffer, count: int) -> None:
+    """One map of text to bytes for each record, or nothing."""
+    packed = filter(None, columns.decode_variable(raw, count))
+    try:
+        deque(map(HEADER_DECODER.decode, packed), maxlen=0)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidBatch(f"the headers of a record must be a msgpack map of text to bytes ({error})") from None
+
+
+def _present_keys(batch: Batch, found: dict[int, Column]) -> np.ndarray:
+    """Which records have a key."""
+    if _KEY not in found:
+        raise InvalidBatch("a batch without keys says which of them are there: leave column 11 out")
+    bitmap, count = batch.stored(found[_KEY_VALIDITY]), batch.record_count
+    if count % 8 and bitmap[-1] >> count % 8:
+        raise InvalidBatch(f"the validity of {count} keys has bits behind the last one: fill its last byte with 0")
+    return columns.decode_validity(bitmap, count)
+
+
+def _check_event_times(batch: Batch) -> None:
+    """Refuse times that no calendar has."""
+    times = batch.event_times()
+    assert times is not None, "the directory has the column"
+    for time_us in (int(times.min()), int(times.max())):
+        if not EVENT_TIMES[0] <= time_us <= EVENT_TIMES[1]:
+            raise InvalidBatch(f"event time {time_us} is outside the years 1 to 9999: give microseconds since 1970 UTC")
+
+
+def _check_delays(batch: Batch, now: Now) -> None:
+    """Refuse delays that cannot be meant."""
+    times = batch.not_before()
+    assert times is not None, "the directory has the column"
+    earliest, latest = int(times.min()), int(times.max())
+    if earliest < 0:
+        raise InvalidBatch(f"not_before={earliest} is negative: give microseconds since 1970 UTC, or 0 for at once")
+    if latest > now.wall_us + DELAY_MAX_S * 1_000_000:
+        raise InvalidBatch(
+            f"not_before={latest} is more than 10 years after the broker's time {now.wall_us}: "
+            "give microseconds since 1970 UTC, or a shorter delay"
+        )

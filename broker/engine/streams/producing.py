@@ -1,0 +1,66 @@
+"""Producing: batches of records that are appended or staged, and the claim of a named producer.
+
+Contract: nothing of a client is believed before judging.py has checked it. What is refused changed nothing.
+"""
+
+from __future__ import annotations
+
+from ....storage.batch import Kind
+from ....transport.messages import OpenProducer, Produce, ProducerOpened
+from ..logs.clock import LogTime
+from ..logs.topics import Topics
+from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness
+from ..tables.dedup import Keys, digests
+from ..tables.names import check_name
+from ..turns.replies import Gather, KeyedReply, ProduceReply
+from .judging import judge
+
+
+class Producing:
+    """Handlers of Produce and OpenProducer."""
+
+    def __init__(self, topics: Topics, port: Port, config: NodeConfig, time: LogTime, randomness: Randomness) -> None:
+        self.handlers: Handlers = {Produce: self.produce, OpenProducer: self.open_producer}
+        self.batches = 0
+        self.records = 0
+        self.bytes = 0
+        self._topics = topics
+        self._port = port
+        self._config = config
+        self._time = time
+        self._randomness = randomness
+
+    def produce(self, peer: Peer, message: Produce, payload: Payload, now: Now) -> None:
+        """Propose one batch."""
+        partition = self._topics.partition(message.topic, message.partition)
+        batch = judge(payload, self._config.max_frame_bytes, partition.settings.max_record_bytes, now)
+        reply = ProduceReply(self._port, peer, message.request)
+        found = digests(batch)
+        if batch.kind == Kind.STAGED:
+            partition.stage(batch, reply, self._config.max_stages)
+        elif found is None:
+            partition.produce(batch, reply)
+        else:
+            time_us = max(self._time.read(now), partition.log.last_time_us)
+            keys = Keys(found, time_us, self._config.max_dedup_keys)
+            partition.produce(batch, KeyedReply(reply, len(found), partition.ledger.committed), keys)
+        self.batches += 1
+        self.records += batch.record_count
+        self.bytes += batch.batch_bytes
+
+    def open_producer(self, peer: Peer, message: OpenProducer, payload: Payload, now: Now) -> None:
+        """Claim a name."""
+        check_name("producer", message.name)
+        partition = self._topics.partition(message.topic, message.partition)
+        new_id = int.from_bytes(self._randomness(8), "little") or 1
+        claims: list[tuple[int, int]] = []
+
+        def opened() -> ProducerOpened:
+            # As committed: what was under way when the name was claimed may have been refused since.
+            producer_id, epoch = claims[0]
+            sequence = partition.ledger.committed.producers.by_id[producer_id].next_sequence
+            return ProducerOpened(message.request, producer_id, epoch, sequence)
+
+        gather = Gather.answering(self._port, peer, message.request, opened)
+        claims.append(partition.open_producer(message.name, new_id, self._config.max_producers, gather.one()))
+        gather.ready()

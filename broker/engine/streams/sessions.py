@@ -1,0 +1,209 @@
+"""Sessions: who reads, since when, and what they are told.
+
+Idea: a session is one member of a group, or one reader on its own, on one topic. It collects news (given and
+revoked partitions, answers that must come after them) and is told once per turn. Everything that names a
+session is a sign of life; one that is silent for longer than its timeout is over, and its partitions go on.
+
+Contract: ids are never used twice, also not by another start of the broker. What is sent to a session is in
+order: Joined, then Assigned, then answers. Ending a session closes everything it opened.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....storage.errors import Error
+from ....transport.messages import Answer, Assigned, Assignment, Deliver, Evicted, Failure, Joined  # fmt: skip
+from ...errors import LimitReached, SessionExpired, UnknownSession
+from ..ports import Now, Payload, Peer, Port
+from .delivery import Outlet
+
+if TYPE_CHECKING:
+    from ..logs.partition import Partition
+    from ..logs.topics import Topic
+    from ..turns.agenda import Agenda
+    from .coordinator import Membership
+
+PUSH, CONTROL, MAPPED = "push", "control", "mapped"
+EXPIRY_CHECK_S = 0.25
+
+
+class Session:
+    """One session. `peer` is where it was last heard from."""
+
+    def __init__(self, id_: int, peer: Peer, topic: Topic, outlet: Outlet, agenda: Agenda, *, delivery: str) -> None:
+        self.id = id_
+        self.peer = peer
+        self.topic = topic
+        self.outlet = outlet
+        self.delivery = delivery
+        self.group = ""
+        self.member = ""
+        self.start = 0
+        self.awaited = 0
+        self.timeout_s = 0.0
+        self.seen_s = 0.0
+        self.joining: Joined | None = None  # to be sent with the first assignments
+        self.membership: Membership | None = None
+        self._agenda = agenda
+        self._given: dict[int, Assignment] = {}
+        self._revoked: dict[int, None] = {}
+        self._answers: list[tuple[Peer, Answer]] = []
+
+    # -- what the coordinator does with a member ----------------------------------------------------
+
+    def give(self, partition: Partition, epoch: int, offset: int) -> None:
+        """Read `partition` from now on."""
+        self.outlet.open(partition, epoch, offset)
+        partition.readers[self.id] = self
+        self._given[partition.number] = Assignment(partition.number, epoch, offset, partition.term_at(offset))
+        self._revoked.pop(partition.number, None)
+        self.tell()
+
+    def ask_back(self, partition: int) -> None:
+        """Send nothing more of `partition`, and ask for its release: what it was not told of it could not give back."""
+        self.outlet.stop(partition)
+        self._revoked[partition] = None
+        self.tell()
+
+    def take(self, partition: int) -> None:
+        """Do not read `partition` any more."""
+        stream = self.outlet.close(partition)
+        if stream is not None:
+            stream.partition.readers.pop(self.id, None)
+        self._given.pop(partition, None)
+
+    def tell(self) -> None:
+        """There is news, or what it waits for is decided."""
+        self._agenda.mail[self] = None
+
+    # -- what a turn does ---------------------------------------------------------------------------
+
+    def move(self, partition: Partition, epoch: int, offset: int) -> None:
+        """Go on at `offset` of a partition that it reads, under a new epoch."""
+        self.outlet.move(partition.number, epoch, offset)
+        if self.outlet.streams[partition.number].revoked:
+            self._revoked[partition.number] = None  # still asked back: say so together with the new epoch
+        self._given[partition.number] = Assignment(partition.number, epoch, offset, partition.term_at(offset))
+        self.tell()
+
+    def answer(self, peer: Peer, message: Answer) -> None:
+        """An answer that must not overtake the news."""
+        self._answers.append((peer, message))
+        self.tell()
+
+    def end_moved(self, port: Port, partition: int) -> None:
+        """There are new records in a partition that it reads."""
+        if self.delivery == MAPPED:
+            port.wake(self.id)
+        else:
+            self.outlet.moved(partition)
+            self._agenda.ready[self] = None
+
+    def send_news(self, port: Port) -> None:
+        """Tell the peer what happened since the last time, in order."""
+        given, revoked = list(self._given.values()), list(self._revoked)
+        if self.joining is not None:
+            if self.awaited:
+                return
+            joined, self.joining = self.joining, None
+            port.reply(self.peer, Joined(joined.request, self.id, joined.endpoint, joined.slot, given))
+            given = []
+        if given or revoked:
+            port.reply(self.peer, Assigned(self.id, given, revoked))
+        self._given, self._revoked = {}, {}
+        answers, self._answers = self._answers, []
+        for peer, message in answers:
+            port.reply(peer, message)
+        if self.outlet.streams:
+            self._agenda.ready[self] = None
+
+    def pump(self, port: Port) -> bool:
+        """Deliver. Returns whether to come again in the next turn."""
+        if self.joining is not None or self.delivery == MAPPED:
+            return False  # a mapped one reads by itself; to others send_news comes first, and marks them ready
+        return self.outlet.pump(port, self._send)
+
+    def _send(self, port: Port, message: Deliver, payload: Payload) -> bool:
+        if self.delivery == PUSH:
+            return port.deliver(self.id, message, payload)
+        return port.reply(self.peer, message, payload)
+
+    def abort(self, port: Port, error: Error) -> None:
+        """Fail what it still waits for."""
+        if self.joining is not None:
+            port.reply(self.peer, Failure(self.joining.request, error.code, error.message, error.retry))
+        for peer, message in self._answers:
+            port.reply(peer, message)
+
+
+class Sessions:
+    """All sessions of a node."""
+
+    def __init__(self, port: Port, agenda: Agenda, first_id: int, limit: int) -> None:
+        self.by_id: dict[int, Session] = {}
+        self.expired = 0
+        self._port = port
+        self._agenda = agenda
+        self._next_id = first_id
+        self._limit = limit
+        self._checked_s = 0.0
+
+    def new_id(self) -> int:
+        """The id of the next session. Raises LimitReached."""
+        if len(self.by_id) >= self._limit:
+            raise LimitReached(f"{self._limit} sessions are open, which is the limit: close some or raise it")
+        self._next_id += 1
+        return self._next_id
+
+    def get(self, id_: int, peer: Peer, now: Now) -> Session:
+        """A session by id, which counts as a sign of life. Raises UnknownSession."""
+        session = self.by_id.get(id_)
+        if session is None:
+            raise UnknownSession(f"session {id_:x} is over or was opened at an earlier start of the broker: join again")
+        session.peer, session.seen_s = peer, now.monotonic_s
+        return session
+
+    def end(self, session: Session) -> None:
+        """Close everything the session opened."""
+        del self.by_id[session.id]
+        for number in list(session.outlet.streams):
+            session.take(number)
+        if session.membership is not None:
+            session.membership.leave(session)
+            if not session.membership.members:
+                session.topic.memberships.pop(session.group, None)
+        if session.delivery == PUSH:
+            self._port.close_delivery(session.id)
+        elif session.delivery == MAPPED:
+            self._port.close_wake(session.id)
+        self._agenda.mail.pop(session, None)
+        self._agenda.ready.pop(session, None)
+
+    def evict(self, session: Session, error: Error) -> None:
+        """End a session that did not ask for it, and tell it why."""
+        session.abort(self._port, error)
+        self.end(session)
+        self._port.reply(session.peer, Evicted(session.id, error.code, error.message))
+
+    def expire(self, now: Now) -> bool:
+        """Evict what was silent for too long. Returns False when it is too early to look again.
+
+        Silence of our own (stopped, overloaded) is not held against anybody.
+        """
+        since = now.monotonic_s - self._checked_s
+        if since < EXPIRY_CHECK_S:
+            return False
+        excused = since - 4 * EXPIRY_CHECK_S
+        self._checked_s = now.monotonic_s
+        for session in list(self.by_id.values()):
+            if excused > 0:
+                session.seen_s = max(session.seen_s, min(session.seen_s + excused, now.monotonic_s))
+            silent = now.monotonic_s - session.seen_s
+            if silent > session.timeout_s:
+                self.expired += 1
+                message = (
+                    f"nothing was heard of session {session.id:x} for {silent:.1f} s, over its {session.timeout_s:g} s"
+                )
+                self.evict(session, SessionExpired(message))
+        return True

@@ -1,0 +1,327 @@
+"""Effects: decisions as they stand in a log. STATE.md describes them in words.
+
+Idea: the leader decides, the log holds decisions. An effect carries everything needed to apply it; it is
+never a request to be judged again, so replay needs no configuration, clock or randomness.
+
+Contract: tags never change their meaning; fields are only added at the end, with a default. An unknown tag
+is UnknownEffect: applying the rest without it would be guessing. One EFFECTS column holds a msgpack list of
+effects, each [tag, field, ...], applied in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ...errors import UnknownEffect
+
+
+class Effect(Struct, array_like=True, frozen=True, gc=False):
+    """Base of all effects."""
+
+
+# -- in the log of a partition ---------------------------------------------------------------------
+
+
+class FirstOffset(Effect, tag=1, frozen=True):
+    """Retention: offsets below `offset` are gone, for every reader."""
+
+    offset: int
+
+
+class ProducerOpened(Effect, tag=2, frozen=True):
+    """`name` is claimed: `producer_id` goes on under `epoch`, older epochs are fenced."""
+
+    name: str
+    producer_id: int
+    epoch: int
+
+
+class ProducersExpired(Effect, tag=3, frozen=True):
+    """These producers are forgotten."""
+
+    producer_ids: list[int]
+
+
+class CursorMoved(Effect, tag=4, frozen=True):
+    """`group` has finished everything below `offset`."""
+
+    group: str
+    offset: int
+
+
+class OwnerSet(Effect, tag=5, frozen=True):
+    """From here on `member` reads this partition for `group` under `epoch`; commits of older epochs are refused.
+
+    `start` is where reading begins while the group has no cursor.
+    """
+
+    group: str
+    member: str
+    epoch: int
+    start: int
+
+
+class GroupDeleted(Effect, tag=6, frozen=True):
+    """`group` is forgotten here: cursor, owner and epoch."""
+
+    group: str
+
+
+# -- of queues, in the log of a partition ----------------------------------------------------------
+
+
+class QueueEffect(Effect, frozen=True):
+    """Base of those that concern one queue group; STATE.md says what each does to it."""
+
+    group: str
+
+
+class QueueSet(QueueEffect, tag=16, frozen=True):
+    """A queue group stands, with all its settings. Records below `start`, which counts when it is new, are not its."""
+
+    settings: dict[str, Any]
+    start: int
+
+
+class QueueDeleted(QueueEffect, tag=17, frozen=True):
+    """A queue group is forgotten here."""
+
+
+class LeaseGranted(QueueEffect, tag=18, frozen=True):
+    """`worker` has these records until `until_us`, under `token`.
+
+    `runs` are (first offset, how many, attempt). `frontier` and `cursors` (level, offset, time of timer, offset of
+    timer) are where the group is afterwards; `held` are (offset, key hash) that the frontier passed and left for later;
+    `keys` are the key hashes of the leased records, in order, where the group looks at keys.
+    """
+
+    token: int
+    worker: str
+    until_us: int
+    runs: list[tuple[int, int, int]]
+    frontier: int
+    cursors: list[tuple[int, int, int, int]] = []
+    held: list[tuple[int, int]] = []
+    keys: list[int] = []
+
+
+class LeasesExtended(QueueEffect, tag=19, frozen=True):
+    """These leases end at `until_us`. `progress` is (offset, value) of records that they hold."""
+
+    tokens: list[int]
+    until_us: int
+    progress: list[tuple[int, bytes]] = []
+
+
+class TasksFinished(QueueEffect, tag=20, frozen=True):
+    """Acked: `ranges` (first offset, how many) of a lease are done, all it holds when there are none.
+
+    `attempts`: under which one each of `results` was reached, in the same order; none in logs of before.
+    """
+
+    token: int
+    ranges: list[tuple[int, int]] = []
+    results: list[tuple[int, bytes]] = []
+    attempts: list[int] = []
+
+
+class TasksReturned(QueueEffect, tag=21, frozen=True):
+    """Out of a lease and to be tried again: `runs` are (first offset, how many, attempts so far, ready at).
+
+    `ended`: the worker settled the lease itself; else it was lost. Without a `reason` it is no failure.
+    """
+
+    token: int
+    runs: list[tuple[int, int, int, int]]
+    reason: str = ""
+    ended: bool = True
+
+
+class TasksDied(QueueEffect, tag=22, frozen=True):
+    """Dead: `runs` are (first offset, how many, attempts). Token 0: they were waiting, not leased."""
+
+    token: int
+    runs: list[tuple[int, int, int]]
+    reason: str
+    ended: bool = True
+
+
+class TasksRedriven(QueueEffect, tag=23, frozen=True):
+    """Dead no more, to be tried again from attempt 1: `runs` are (first offset, how many, ready at)."""
+
+    runs: list[tuple[int, int, int]]
+
+
+class TasksDiscarded(QueueEffect, tag=24, frozen=True):
+    """Dead and given up: `ranges` are (first offset, how many)."""
+
+    ranges: list[tuple[int, int]]
+
+
+class TasksCancelled(QueueEffect, tag=25, frozen=True):
+    """Nobody gets these any more; those that are leased end with their lease, whatever their worker says."""
+
+    offsets: list[int]
+
+
+class QueuePaused(QueueEffect, tag=26, frozen=True):
+    """Nothing is leased until `until_us`; 0 goes on."""
+
+    until_us: int
+
+
+class KeysSeen(Effect, tag=27, frozen=True):
+    """What dedup keys did to a records batch, beside it.
+
+    `digests` are 16 bytes of hash of each key that stands for the task at the same place of `offsets`, until
+    `until_us`. `void` are (offset, offset of the task that stands for it): nobody's work from now on.
+    """
+
+    offsets: list[int]
+    digests: list[bytes]
+    until_us: int
+    void: list[tuple[int, int]] = []
+
+
+class ScheduleSet(Effect, tag=28, frozen=True):
+    """A schedule stands. `spec` and `zone` as given; what it appends; when it is due next."""
+
+    name: str
+    spec: str
+    zone: str
+    value: bytes
+    key: bytes | None
+    headers: dict[str, bytes]
+    priority: int
+    next_us: int
+
+
+class ScheduleDeleted(Effect, tag=29, frozen=True):
+    """A schedule is forgotten."""
+
+    name: str
+
+
+class ScheduleFired(Effect, tag=30, frozen=True):
+    """Beside the record that it appended: so it fired once."""
+
+    name: str
+    fired_us: int
+    next_us: int
+
+
+class OutboxMoved(Effect, tag=31, frozen=True):
+    """Copies that stand where they should: `ranges` of their numbers are (first, how many)."""
+
+    ranges: list[tuple[int, int]]
+
+
+class OutboxRouted(Effect, tag=32, frozen=True):
+    """Copies whose numbers lie in `ranges` go to this partition of this topic."""
+
+    topic: bytes
+    partition: int
+    ranges: list[tuple[int, int]]
+
+
+class FrontierMoved(QueueEffect, tag=33, frozen=True):
+    """A group is past records that are nobody's work, without a lease. `frontier` and `cursors` as in LeaseGranted."""
+
+    frontier: int
+    cursors: list[tuple[int, int, int, int]] = []
+
+
+# -- of transactions, in the log of a partition ------------------------------------------------------
+
+
+class StagesDropped(Effect, tag=34, frozen=True):
+    """These stages will not be published; their batches mean nothing any more."""
+
+    stages: list[int]
+
+
+class TransactionDecided(Effect, tag=35, frozen=True):
+    """In a partition of `__txn`: these stages (topic, partition, stage) will be published. There is no way back."""
+
+    transaction: str
+    epoch: int
+    stages: list[tuple[bytes, int, int]]
+
+
+class TransactionFinished(Effect, tag=36, frozen=True):
+    """In a partition of `__txn`: all stages of that epoch are published."""
+
+    transaction: str
+    epoch: int
+
+
+class TransactionsForgotten(Effect, tag=37, frozen=True):
+    """In a partition of `__txn`: which epochs of these were decided is not known any more."""
+
+    transactions: list[str]
+
+
+# -- in the metadata log ---------------------------------------------------------------------------
+
+
+class TopicCreated(Effect, tag=64, frozen=True):
+    """A topic exists, with `partitions` logs that were made before this was written."""
+
+    name: str
+    topic: bytes
+    partitions: int
+    settings: dict[str, Any]
+    time_us: int
+
+
+class TopicAltered(Effect, tag=65, frozen=True):
+    """All settings of a topic, and how many partitions it has now."""
+
+    topic: bytes
+    partitions: int
+    settings: dict[str, Any]
+
+
+class TopicDeleted(Effect, tag=66, frozen=True):
+    """The tombstone: only this allows a topic's files to be removed."""
+
+    topic: bytes
+
+
+class TopicErased(Effect, tag=67, frozen=True):
+    """The files of a deleted topic are gone; the tombstone is done with."""
+
+    topic: bytes
+
+
+PartitionEffect = (
+    FirstOffset | ProducerOpened | ProducersExpired | CursorMoved | OwnerSet | GroupDeleted
+    | QueueSet | QueueDeleted | LeaseGranted | LeasesExtended | TasksFinished | TasksReturned | TasksDied
+    | TasksRedriven | TasksDiscarded | TasksCancelled | QueuePaused | FrontierMoved
+    | KeysSeen | ScheduleSet | ScheduleDeleted | ScheduleFired | OutboxMoved | OutboxRouted
+    | StagesDropped | TransactionDecided | TransactionFinished | TransactionsForgotten
+)  # fmt: skip
+MetadataEffect = TopicCreated | TopicAltered | TopicDeleted | TopicErased
+AnyEffect = PartitionEffect | MetadataEffect
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[AnyEffect])
+
+
+def encode(effects: Sequence[AnyEffect]) -> bytes:
+    """The bytes of an EFFECTS column."""
+    return _encoder.encode(effects)
+
+
+def decode(column: bytes) -> list[AnyEffect]:
+    """The effects of a column. Raises UnknownEffect for a tag this version does not know, or other bytes."""
+    try:
+        return _decoder.decode(column)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UnknownEffect(
+            f"an effect in the log is unknown to this version of penstock: {error}; upgrade it"
+        ) from None

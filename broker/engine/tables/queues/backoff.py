@@ -1,0 +1,42 @@
+"""Back-off: when a record may be tried again.
+
+Idea: the pause doubles with each attempt up to a limit, and is shortened by a random part, so that what failed together
+does not come back together.
+
+Contract: gives times and changes nothing. Times are log time; randomness comes as an argument. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .leases import Run
+    from .settings import QueueSettings
+
+Chance = Callable[[], float]
+"""A random number from 0 up to 1."""
+
+TimedRun = tuple[int, int, int, int]
+"""First offset, how many, attempts so far, ready at."""
+
+DOUBLINGS_MAX = 64
+"""Beyond so many every pause is at its limit."""
+
+
+def backed_off(settings: QueueSettings, now_us: int, chance: Chance, run: Run) -> list[TimedRun]:
+    """When each record of a run that failed may be tried again."""
+    first, count, attempt = run
+    pause_us = 1e6 * min(settings.backoff_max_s, settings.backoff_s * 2.0 ** min(attempt - 1, DOUBLINGS_MAX))
+    if not settings.jitter or not pause_us:
+        return [(first, count, attempt, now_us + round(pause_us))]
+    return [
+        (offset, 1, attempt, now_us + round(pause_us * (1 - settings.jitter * chance())))
+        for offset in range(first, first + count)
+    ]
+
+
+def untried(runs: Iterable[Run], now_us: int) -> list[TimedRun]:
+    """Records that were leased and not tried: ready at once, and the attempt does not count."""
+    return [(first, count, attempt - 1, now_us) for first, count, attempt in runs]

@@ -1,0 +1,43 @@
+"""Keys as queues see them: 64 bits each.
+
+Idea: who has to compare keys, count them and write them down needs no bytes: xxh3_64 of the key stands for it, and
+two keys with one hash only wait for each other without need. A record without a key is a key of its own: nothing
+about it depends on others.
+
+Contract: 0 is no key's hash (in state it says "not known"), and OWN only says that the record has none. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xxhash import xxh3_64_intdigest
+
+if TYPE_CHECKING:
+    from .....storage.batch import Batch
+
+UNKNOWN = 0
+"""In state: the group did not look at keys when it met the record."""
+
+OWN = 1
+"""The record has no key."""
+
+_LEAST = 2
+_SPREAD = 0x9E3779B97F4A7C15  # 2**64 by the golden ratio: following numbers end up far from each other
+_MASK = (1 << 64) - 1
+
+
+def hash_of(key: bytes | None) -> int:
+    """What stands for a key."""
+    return OWN if key is None else max(xxh3_64_intdigest(key), _LEAST)
+
+
+def hashes(batch: Batch) -> list[int]:
+    """What stands for the keys of a batch's records, in order. Raises InvalidBatch."""
+    keys = batch.keys()
+    return [OWN] * batch.record_count if keys is None else [hash_of(key) for key in keys]
+
+
+def turn_of(offset: int, key: int) -> int:
+    """Where a record stands on the ring of turns: that of its key; one without a key has a place of its own."""
+    return key if key != OWN else (offset * _SPREAD) & _MASK

@@ -1,0 +1,137 @@
+"""Outcomes: what becomes of leased records when they are settled, or when their lease ends.
+
+Idea: an outcome is an effect with the decision in it: done, to be tried again at a time, or dead. Which of the latter
+two a failure is, the attempt says, and the group's limit at that time.
+
+Contract: `check_*` raise before anything is proposed; the others decide and change nothing. Times are log time. Must
+not know logs, peers, or how a lease was found. Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from .....transport.queue_messages import BY_GROUP, Settle, Verb
+from ....errors import InvalidRequest, UnknownLease
+from .. import effects as fx
+from .backoff import Chance, backed_off, untried
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from .backoff import TimedRun
+    from .leases import Lease, Run
+    from .queue import Queue
+
+LIMIT_FELL = "max_attempts was lowered"
+"""Why a record is dead that waited when its group's limit fell."""
+
+REASON_MAX = 4096
+"""Characters of a reason."""
+
+RESULT_MAX = 1_000_000
+"""Bytes of a result: with the rest of its message it fits into a request."""
+
+DELAY_MOST_MS = 366 * 86_400_000
+"""The longest delay of a nack."""
+
+Outcome = fx.TasksFinished | fx.TasksReturned | fx.TasksDied
+
+VERBS = frozenset(Verb)
+
+Retry = Callable[["Run"], "Sequence[TimedRun]"]
+"""When a run of records may be tried again."""
+
+
+def check_settle(settle: Settle) -> None:
+    """Raise InvalidRequest for a settle that cannot be."""
+    if settle.verb not in VERBS:
+        known = ", ".join(f"{verb.value} {verb.name.lower()}" for verb in Verb)
+        raise InvalidRequest(f"verb {settle.verb} is not known: {known} are")
+    if settle.delay_ms < BY_GROUP:
+        raise InvalidRequest(
+            f"a delay of {settle.delay_ms} ms is not allowed: 0 or more, or -1 for the group's back-off"
+        )
+    if settle.delay_ms > DELAY_MOST_MS:
+        raise InvalidRequest(f"a delay of {settle.delay_ms} ms is not allowed: {DELAY_MOST_MS} at most")
+    if len(settle.reason) > REASON_MAX:
+        raise InvalidRequest(f"a reason of {len(settle.reason)} characters is not allowed: {REASON_MAX} at most")
+    for offset, result in settle.results:
+        if len(result) > RESULT_MAX:
+            raise InvalidRequest(
+                f"the result of record {offset} has {len(result)} bytes, {RESULT_MAX} are allowed: store it elsewhere "
+                "and say where as the result"
+            )
+
+
+def check_granted(lease: Lease, settle: Settle) -> None:
+    """Raise UnknownLease for records that a lease never had."""
+    for first, count in (*settle.ranges, *((offset, 1) for offset, _ in settle.results)):
+        if not lease.granted(first, count):
+            raise UnknownLease(
+                f"lease {lease.token} was never given all of offsets {first} to {first + count - 1}: settle what came "
+                "with Leased"
+            )
+
+
+def _attempts(runs: Iterable[Run], offsets: Iterable[int]) -> list[int]:
+    """The attempts of records, 0 where one is not among the runs."""
+    in_order, found = sorted(runs), list[int]()
+    for offset in offsets:
+        at = bisect_right(in_order, offset, key=itemgetter(0)) - 1
+        first, count, attempt = in_order[at] if at >= 0 else (0, 0, 0)
+        found.append(attempt if first <= offset < first + count else 0)
+    return found
+
+
+def settled(
+    queue: Queue, lease: Lease, left: list[Run], settle: Settle, now_us: int, chance: Chance
+) -> Iterator[Outcome]:
+    """What the worker says became of what is left of its lease."""
+    match settle.verb:
+        case Verb.ACK:
+            ranges = [(first, count) for first, count, _ in left] if settle.ranges else []
+            attempts = _attempts(left, [at for at, _ in settle.results])
+            results = [result for result, attempt in zip(settle.results, attempts, strict=True) if attempt]
+            yield fx.TasksFinished(queue.group, lease.token, ranges, results, [each for each in attempts if each])
+        case Verb.NACK:
+            if settle.delay_ms == BY_GROUP:
+                retry = partial(backed_off, queue.settings, now_us, chance)
+            else:
+                retry = ready_at(now_us + settle.delay_ms * 1000)
+            yield from failed(queue, lease, left, settle.reason, retry, ended=True)
+        case Verb.REJECT:
+            yield fx.TasksDied(queue.group, lease.token, left, settle.reason)
+        case _:
+            yield from returned(queue, lease.token, left, now_us, ended=True)
+
+
+def failed(queue: Queue, lease: Lease, runs: list[Run], reason: str, retry: Retry, *, ended: bool) -> Iterator[Outcome]:
+    """An attempt failed: what may be tried again waits, the rest is dead."""
+    most = queue.settings.max_attempts
+    again = [timed for run in runs if run[2] < most for timed in retry(run)]
+    dead = [run for run in runs if run[2] >= most]
+    if again:
+        yield fx.TasksReturned(queue.group, lease.token, again, reason, ended)
+    if dead:
+        yield fx.TasksDied(queue.group, lease.token, dead, reason, ended)
+
+
+def returned(queue: Queue, token: int, runs: list[Run], now_us: int, *, ended: bool) -> Iterator[Outcome]:
+    """Back without a try: what has had all its attempts before, by a limit that is lower now, is dead."""
+    most = queue.settings.max_attempts
+    again = [run for run in runs if run[2] <= most]
+    over = [(first, count, attempt - 1) for first, count, attempt in runs if attempt > most]
+    if again:
+        yield fx.TasksReturned(queue.group, token, untried(again, now_us), ended=ended)
+    if over:
+        yield fx.TasksDied(queue.group, token, over, f"{LIMIT_FELL} to {most}", ended)
+
+
+def ready_at(time_us: int) -> Retry:
+    """All at one time."""
+    return lambda run: [(*run, time_us)]

@@ -1,0 +1,331 @@
+"""A queue group on one partition: what its effects add up to.
+
+Invariant: every record from `start` on is in exactly one place. At or above the frontier: untouched. Below it: in a
+lease, waiting to be tried again, held (passed over because of its key), dead, or done; done is in no table. Records
+with a priority or a delay of their own are passed by the frontier; `cursors` say how far each shelf was taken.
+
+Contract: applying decides nothing and never fails on what was logged; replay gives the same tables. Memory is
+O(what is open), never O(backlog). Must not know clocks, workers' connections, or how records are chosen. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from .. import effects as fx
+from .endings import Endings
+from .leases import Failure, Lease, LeaseBody, LeaseTable
+from .retrying import RetryingRecord, WaitingTable
+from .settings import QueueSettings, parse
+
+if TYPE_CHECKING:
+    from .kept import Kept
+    from .shelves import Shelves
+
+ENDED_MAX = 4096
+"""Leases that were settled by their own worker and are remembered, so that settling again is no error."""
+
+HISTORY_MAX = 20
+"""Failures that are remembered of one record, the latest."""
+
+
+class Dead(Struct, array_like=True):
+    """A record that nobody tries again unless it is redriven."""
+
+    attempt: int
+    time_us: int
+    reason: str
+    history: list[Failure] = []
+    key: int = 0  # hash, where the group looks at keys
+
+
+class Cursor(Struct, array_like=True):
+    """How far the shelf of one priority was taken: records without a delay, and timers."""
+
+    offset: int = 0  # of those without a delay, this one is next
+    time_us: int = 0  # of the last timer that was taken
+    timer: int = -1  # its offset
+
+    def passed(self, time_us: int, offset: int) -> bool:
+        """Whether a record was taken; `time_us` is 0 without a delay."""
+        return (time_us, offset) <= (self.time_us, self.timer) if time_us else offset < self.offset
+
+
+class QueueBody(Struct, array_like=True):
+    """A queue group in a snapshot."""
+
+    group: str
+    settings: dict[str, Any]
+    start: int
+    frontier: int
+    last_token: int
+    paused_until_us: int
+    last_us: int
+    cursors: list[tuple[int, Cursor]]
+    leases: list[LeaseBody]
+    waiting: list[tuple[int, RetryingRecord]]
+    held: list[tuple[int, int]]
+    dead: list[tuple[int, Dead]]
+    cancelling: list[int]
+    cancelled: list[int]
+    ended: list[int]
+    progress: list[tuple[int, bytes]]
+    finals: int = 0
+    endings: list[tuple[int, int]] = []
+
+
+class Queue:
+    """One queue group on one partition."""
+
+    def __init__(self, group: str, settings: QueueSettings, start: int) -> None:
+        self.group = group
+        self.settings = settings
+        self.start = start
+        self.frontier = start
+        self.last_token = 0
+        self.paused_until_us = 0
+        self.last_us = 0  # append time of its last effect
+        self.cursors: dict[int, Cursor] = {}  # by priority
+        self.leases = LeaseTable()  # by token
+        self.waiting = WaitingTable()  # by offset
+        self.held: dict[int, int] = {}  # key hash by offset
+        self.dead: dict[int, Dead] = {}  # by offset
+        self.cancelling: set[int] = set()  # leased, and nobody gets them again
+        self.cancelled: set[int] = set()  # done without being tried; passed over where they were untouched
+        self.ended: dict[int, None] = {}  # tokens, oldest first
+        self.progress: dict[int, bytes] = {}  # by offset, of leased records
+        self.finals = 0  # how often a record ended with something to tell (finals.py)
+        self.endings = Endings()  # of a group that keeps what is finished for a time
+
+    # -- applying -----------------------------------------------------------------------------------
+
+    def granted(self, effect: fx.LeaseGranted) -> None:
+        """Records went into a lease."""
+        lease = Lease.of(effect.token, effect.worker, effect.until_us, effect.runs)
+        if effect.keys:
+            offsets = [offset for first, count, _ in effect.runs for offset in range(first, first + count)]
+            lease.keys = dict(zip(offsets, effect.keys, strict=True))
+        if self.waiting or self.held:
+            self._taken(lease, effect.runs)
+        self.held.update(effect.held)
+        self.leases.add(lease)
+        self.last_token = effect.token
+        self.moved(effect)
+
+    def moved(self, effect: fx.LeaseGranted | fx.FrontierMoved) -> None:
+        """Records behind these places were taken, or are nobody's work."""
+        self.frontier = max(self.frontier, effect.frontier)
+        for level, offset, time_us, timer in effect.cursors:
+            self.cursors[level] = Cursor(offset, time_us, timer)
+
+    def _taken(self, lease: Lease, runs: Iterable[tuple[int, int, int]]) -> None:
+        for first, count, _ in runs:
+            for offset in self._known(first, count):
+                waited = self.waiting.pop(offset, None)
+                if waited is None:
+                    self.held.pop(offset, None)
+                elif waited.history:
+                    lease.history[offset] = waited.history
+
+    def _known(self, first: int, count: int) -> Iterable[int]:
+        """Records of a range that may be waiting or held: looked for in whichever is shorter."""
+        if count <= len(self.waiting) + len(self.held):
+            return range(first, first + count)
+        return [offset for offset in (*self.waiting, *self.held) if first <= offset < first + count]
+
+    def extended(self, tokens: Iterable[int], until_us: int, progress: Iterable[tuple[int, bytes]]) -> None:
+        """Leases end at another time."""
+        for token in tokens:
+            if token in self.leases:
+                self.leases.extend(token, until_us)
+        self.progress.update(progress)
+
+    def set(self, settings: QueueSettings, time_us: int) -> None:
+        """Other settings. When it begins to keep what is finished for a time, that counts from now for what is."""
+        if settings.keep_finished_s is None:
+            self.endings.entries.clear()
+        elif self.settings.keep_finished_s is None:
+            self.endings.note(time_us, self.endings.first, 1)
+        self.settings = settings
+
+    def _over(self, ranges: Iterable[tuple[int, int]], time_us: int) -> None:
+        """Records (first offset, how many) are over for good."""
+        if self.settings.keep_finished_s is not None:
+            for first, count in ranges:
+                self.endings.note(time_us, first, count)
+
+    def finished(self, token: int, ranges: Iterable[tuple[int, int]], time_us: int) -> None:
+        """Records of a lease are done."""
+        lease = self.leases.get(token)
+        if lease is None:
+            return
+        self._over(ranges or [(extent.offset, extent.count) for extent in lease.extents], time_us)
+        if not (ranges or self._remembers(lease)):
+            lease.finish()
+        else:
+            for first, count in ranges or [(offset, count) for offset, count, _ in lease.runs()]:
+                self._out(lease, first, count)
+        self._settled(lease, ended=True)
+
+    def returned(self, effect: fx.TasksReturned, time_us: int) -> None:
+        """Records went from a lease to waiting."""
+        lease = self.leases.get(effect.token)
+        if lease is None:
+            return
+        for first, count, attempt, ready_us in effect.runs:
+            for offset in range(first, first + count):
+                if offset in self.cancelling:
+                    self.cancelled.add(offset)
+                    self._over([(offset, 1)], time_us)
+                    continue
+                history = self._history(lease, offset, time_us, effect.reason)
+                self.waiting[offset] = RetryingRecord(attempt, ready_us, lease.keys.get(offset, 0), history)
+            self._out(lease, first, count)
+        self._settled(lease, ended=effect.ended)
+
+    def died(self, effect: fx.TasksDied, time_us: int) -> None:
+        """Records went from a lease, or from waiting, to dead."""
+        lease = self.leases.get(effect.token)
+        for first, count, attempt in effect.runs:
+            for offset in range(first, first + count):
+                if effect.token and lease is None and offset >= self.frontier:
+                    continue  # its lease was lost with a damaged batch: here it is untouched, and will be tried
+                waited = self.waiting.pop(offset, None)
+                if offset in self.cancelling:
+                    self.cancelled.add(offset)
+                    self._over([(offset, 1)], time_us)
+                    continue
+                if lease is not None:
+                    history, key = self._history(lease, offset, time_us, effect.reason), lease.keys.get(offset, 0)
+                else:
+                    history, key = (waited.history, waited.key) if waited is not None else ([], 0)
+                self.dead[offset] = Dead(attempt, time_us, effect.reason, history, key)
+            if lease is not None:
+                self._out(lease, first, count)
+        if lease is not None:
+            self._settled(lease, ended=effect.ended)
+
+    def redriven(self, runs: Iterable[tuple[int, int, int]]) -> None:
+        """Dead records wait to be tried again; what failed before stays in their history."""
+        for first, count, ready_us in runs:
+            for offset in range(first, first + count):
+                dead = self.dead.pop(offset, None)
+                if dead is not None:
+                    self.waiting[offset] = RetryingRecord(0, ready_us, dead.key, dead.history)
+
+    def discarded(self, ranges: Sequence[tuple[int, int]], time_us: int) -> None:
+        """Dead records are done."""
+        self._over(ranges, time_us)
+        for first, count in ranges:
+            for offset in range(first, first + count):
+                self.dead.pop(offset, None)
+
+    def cancel(self, offsets: Iterable[int], time_us: int) -> None:
+        """Nobody gets these: what is leased ends with its lease."""
+        for offset in offsets:
+            if self.lease_of(offset) is not None:
+                self.cancelling.add(offset)
+            else:
+                self._over([(offset, 1)], time_us)
+                self.waiting.pop(offset, None)
+                self.held.pop(offset, None)
+                self.cancelled.add(offset)
+
+    def forget_below(self, first: int, kept: Kept) -> None:
+        """The log begins later: of records that are gone, and that no shelf has, nobody asks whether they are work."""
+        self.endings.forget_below(first)
+        if self.cancelled and min(self.cancelled) < first:
+            self.cancelled = {offset for offset in self.cancelled if offset >= first or kept.seq(offset)}
+
+    def passed_over(self, offset: int) -> None:
+        """Another record stands for this one: it waits for nobody any more."""
+        self.waiting.pop(offset, None)
+        self.held.pop(offset, None)
+
+    def _history(self, lease: Lease, offset: int, time_us: int, reason: str) -> list[Failure]:
+        before = lease.history.get(offset, [])
+        return [*before, (time_us, lease.worker, reason)][-HISTORY_MAX:] if reason else before
+
+    def _out(self, lease: Lease, first: int, count: int) -> None:
+        """Records leave their lease."""
+        lease.clear(first, count)
+        if self._remembers(lease):
+            for offset in range(first, first + count):
+                self.cancelling.discard(offset)
+                self.progress.pop(offset, None)
+                lease.history.pop(offset, None)
+                lease.keys.pop(offset, None)
+
+    def _remembers(self, lease: Lease) -> bool:
+        """Whether anything is known of single records of a lease."""
+        return bool(self.cancelling or self.progress or lease.history or lease.keys)
+
+    def _settled(self, lease: Lease, *, ended: bool) -> None:
+        """A lease that holds nothing any more is over."""
+        if lease.left or lease.token not in self.leases:
+            return
+        self.leases.remove(lease)
+        if ended:
+            self.ended[lease.token] = None
+            if len(self.ended) > ENDED_MAX:
+                del self.ended[next(iter(self.ended))]
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def lease_of(self, offset: int) -> Lease | None:
+        """The lease that holds a record."""
+        return self.leases.holding(offset)
+
+    def begun(self, offset: int, shelves: Shelves) -> bool:
+        """Whether a record is leased or over: done, dead or cancelled."""
+        if offset < self.start or offset in self.waiting or offset in self.held:
+            return False
+        if offset in self.dead or offset in self.cancelled or self.lease_of(offset) is not None:
+            return True
+        if shelves.between(offset, offset + 1):
+            cursor = self.cursors.get(shelves.level_of(offset), Cursor())
+            return cursor.passed(shelves.time_of(offset), offset)
+        return offset < self.frontier
+
+    @property
+    def in_flight(self) -> int:
+        """How many records are leased."""
+        return sum(lease.left for lease in self.leases.values())
+
+    # -- snapshots ----------------------------------------------------------------------------------
+
+    def dump(self) -> QueueBody:
+        """For a snapshot, in a fixed order."""
+        return QueueBody(
+            self.group, self.settings.named(), self.start, self.frontier, self.last_token, self.paused_until_us,
+            self.last_us, sorted(self.cursors.items(), key=_first), [lease.dump() for lease in self.leases.values()],
+            sorted(self.waiting.items(), key=_first), sorted(self.held.items()), sorted(self.dead.items(), key=_first),
+            sorted(self.cancelling), sorted(self.cancelled), list(self.ended), sorted(self.progress.items()),
+            self.finals, self.endings.entries[:],
+        )  # fmt: skip
+
+    @classmethod
+    def load(cls, body: QueueBody, first: int) -> Queue:
+        """From a snapshot of a log that begins at `first`."""
+        queue = cls(body.group, parse(body.settings), body.start)
+        queue.frontier, queue.last_token = body.frontier, body.last_token
+        queue.paused_until_us, queue.last_us = body.paused_until_us, body.last_us
+        queue.cursors = dict(body.cursors)
+        for each in body.leases:
+            queue.leases.add(Lease.load(each))
+        for offset, waiting in body.waiting:
+            queue.waiting[offset] = waiting
+        queue.held, queue.dead = dict(body.held), dict(body.dead)
+        queue.cancelling, queue.cancelled = set(body.cancelling), set(body.cancelled)
+        queue.ended = dict.fromkeys(body.ended)
+        queue.progress = dict(body.progress)
+        queue.finals = body.finals
+        queue.endings = Endings(body.endings, first)
+        return queue
+
+
+def _first(item: tuple[int, Any]) -> int:
+    return item[0]

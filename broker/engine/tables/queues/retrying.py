@@ -1,0 +1,106 @@
+"""Records to be tried again: by offset, and by when they may be.
+
+Idea: a heap of (ready time, offset) says what becomes ready next; what is ready stands in a sorted list of offsets, of
+which a lease takes the lowest. Entries of records that left are dropped when they are met.
+
+Invariant: every record of the table is in the heap or in the list of ready ones under its present time.
+Contract: a table by offset like any other; times are given. Memory: a few numbers per record that waits. Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from heapq import heapify, heappop, heappush
+
+from msgspec import Struct
+
+from .leases import Failure
+
+SLACK = 64
+"""Entries of records that left are cleared away once they are more than those of the present ones and this."""
+
+
+class RetryingRecord(Struct, array_like=True):
+    """A record to be tried again from `ready_us` on. `attempt`: of the lease before, 0 when none counts."""
+
+    attempt: int
+    ready_us: int
+    key: int = 0
+    history: list[Failure] = []
+
+
+class WaitingTable(dict[int, RetryingRecord]):
+    """Waiting records by offset. Set and removed like the entries of any table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._timed: list[tuple[int, int]] = []
+        self._ready: list[int] = []
+
+    def __setitem__(self, offset: int, waiting: RetryingRecord) -> None:
+        super().__setitem__(offset, waiting)
+        heappush(self._timed, (waiting.ready_us, offset))
+        if len(self._timed) > 2 * len(self) + SLACK:
+            self._tidy()
+
+    def ready(self, now_us: int, limit: int) -> list[int]:
+        """The lowest offsets that are ready, at most `limit`."""
+        if not self:
+            self._timed, self._ready = [], []
+            return []
+        self._ripen(now_us)
+        found, passed = list[int](), 0
+        for offset in self._ready:
+            if len(found) == limit:
+                break
+            if self._stands(offset, now_us):
+                found.append(offset)
+            else:
+                passed += 1
+        if passed:
+            self._drop(found, passed)
+        return found
+
+    def next_us(self, now_us: int) -> int | None:
+        """When the next one becomes ready that is not ready at `now_us`; None without any."""
+        self._ripen(now_us)
+        timed = self._timed
+        while timed:
+            ready_us, offset = timed[0]
+            known = self.get(offset)
+            if known is not None and known.ready_us == ready_us:
+                return ready_us
+            heappop(timed)
+        return None
+
+    def _ripen(self, now_us: int) -> None:
+        """Move what is ready by now to the ready ones."""
+        timed, ripe = self._timed, set[int]()  # one that left and came back within a microsecond is there twice
+        while timed and timed[0][0] <= now_us:
+            ready_us, offset = heappop(timed)
+            known = self.get(offset)
+            if known is not None and known.ready_us == ready_us and not self._is_ready(offset):
+                ripe.add(offset)
+        if len(ripe) > SLACK:
+            self._ready = sorted([*self._ready, *ripe])
+            return
+        for offset in ripe:
+            insort(self._ready, offset)
+
+    def _drop(self, found: list[int], passed: int) -> None:
+        """Forget entries that were passed because their records left; they lead the list as a rule."""
+        seen = len(found) + passed
+        self._ready[:seen] = found
+
+    def _is_ready(self, offset: int) -> bool:
+        at = bisect_left(self._ready, offset)
+        return at < len(self._ready) and self._ready[at] == offset
+
+    def _stands(self, offset: int, now_us: int) -> bool:
+        known = self.get(offset)
+        return known is not None and known.ready_us <= now_us
+
+    def _tidy(self) -> None:
+        self._timed = [(waiting.ready_us, offset) for offset, waiting in self.items()]
+        self._ready = []
+        heapify(self._timed)

@@ -1,0 +1,196 @@
+"""Shelves: records of a partition that are not taken in the order of the log, because of a priority or a delay.
+
+Idea: what is special about a record is the same for all groups, so it is kept once. Each priority has a shelf: offsets
+of records without a delay, and timers. The offsets of all special records are kept as well, so that a group's frontier
+passes them by. A group remembers, for each shelf, how far it took from it.
+
+Contract: changed only by what is committed, in the order of the log; nothing is removed but what the log lost at its
+beginning. A partition without special records has none of this and pays nothing. Pure.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from .leases import Range
+from .offsets import Offsets
+from .placing import Placed
+from .timers import NO_OFFSETS, TimerRun, Timers
+
+LARGE = 1 << 17
+"""Offsets of records without a delay that are put into one run."""
+
+WINDOW = 256
+"""Special records that are looked at in one go while the frontier passes them."""
+
+
+class Filed(Struct, frozen=True, gc=False):
+    """A run that holds offsets of a shelf up to `last`."""
+
+    last: int
+    number: int
+    checksum: int
+
+
+class Large(Struct, frozen=True, gc=False, eq=False):
+    """A part of the shelves that will not change and should not stand in each snapshot. No times: without a delay."""
+
+    level: int
+    times: np.ndarray
+    offsets: np.ndarray
+    run: TimerRun | None
+
+
+class Shelf:
+    """Records of one priority: `offsets` may be worked on at once, `timers` later. `filed` are runs of the former."""
+
+    __slots__ = ("filed", "offsets", "timers")
+
+    def __init__(self) -> None:
+        self.offsets = Offsets()
+        self.timers = Timers()
+        self.filed: list[Filed] = []
+
+    def unfiled_from(self) -> int:
+        """Index of the first of the offsets that is in no run."""
+        return self.offsets.below(self.filed[-1].last + 1) if self.filed else 0
+
+    def numbers(self) -> set[int]:
+        """The runs of it."""
+        return {filed.number for filed in self.filed} | {run.number for run in self.timers.filed()}
+
+
+class Shelves:
+    """All special records of a partition."""
+
+    def __init__(self) -> None:
+        self.first = 0  # nothing below is remembered
+        self.by_level: dict[int, Shelf] = {}
+        self.special = Offsets()
+        self.last_run = 0  # the highest number that was given to a run
+        self._levels = bytearray()  # of each special record, in order
+        self._carried: dict[int, int] = {}  # priorities of records below `first` that were carried forward
+
+    def __bool__(self) -> bool:
+        return bool(self.by_level)
+
+    def add(self, found: Placed) -> None:
+        """Special records of one batch, behind all that were added before."""
+        self.special.add(found.offsets)
+        self._levels += found.levels.tobytes()
+        for level in np.unique(found.levels).tolist():
+            mine = found.levels == level
+            self._shelve(self.by_level.setdefault(level, Shelf()), found.offsets[mine], found.times[mine])
+
+    def _shelve(self, shelf: Shelf, offsets: np.ndarray, times: np.ndarray) -> None:
+        later = times > 0
+        shelf.timers.add(times[later], offsets[later])
+        shelf.offsets.add(offsets[~later])
+
+    def drop_below(self, first: int, keep: np.ndarray = NO_OFFSETS) -> None:
+        """The log begins at `first`. Of what is below, the timers of `keep` stay: those that were carried forward."""
+        if first <= self.first:
+            return
+        carried = keep[: np.searchsorted(keep, first)].tolist()
+        self._carried = {offset: self.level_of(offset) for offset in carried}
+        self.first = first
+        del self._levels[: self.special.below(first)]
+        self.special.drop_below(first)
+        for level, shelf in list(self.by_level.items()):
+            shelf.offsets.drop_below(first)
+            shelf.timers.drop_below(first, keep)
+            shelf.filed = [filed for filed in shelf.filed if filed.last >= first]
+            if not (len(shelf.offsets) or len(shelf.timers)):
+                del self.by_level[level]
+
+    def restore(self, found: Placed) -> None:
+        """Of records that are on their shelves already: which there are."""
+        self.special.add(found.offsets)
+        self._levels += found.levels.tobytes()
+
+    # -- runs ---------------------------------------------------------------------------------------
+
+    def large(self) -> Large | None:
+        """A large part that is in no run yet; None without one."""
+        for level, shelf in self.by_level.items():
+            run = shelf.timers.large()
+            if run is not None:
+                return Large(level, run.times, run.offsets(0, len(run)), run)
+            first = shelf.unfiled_from()
+            if len(shelf.offsets) - first >= LARGE:
+                return Large(level, np.zeros(0, np.int64), shelf.offsets.slice(first, first + LARGE), None)
+        return None
+
+    def file(self, large: Large, checksum: int) -> None:
+        """A large part is in a run now, the one after the last."""
+        self.last_run += 1
+        shelf = self.by_level[large.level]
+        if large.run is not None:
+            shelf.timers.file(large.run, self.last_run, checksum)
+        else:
+            shelf.filed.append(Filed(int(large.offsets[-1]), self.last_run, checksum))
+
+    def numbers(self) -> set[int]:
+        """The runs that are still of use."""
+        return {number for shelf in self.by_level.values() for number in shelf.numbers()}
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def levels(self) -> list[int]:
+        """The priorities of which there are records, the highest first; 0 is always among them."""
+        return sorted({0, *self.by_level}, reverse=True)
+
+    def level_of(self, offset: int) -> int:
+        """The priority of a record."""
+        if offset < self.first:
+            return self._carried.get(offset, 0)
+        at = self.special.below(offset)
+        return self._levels[at] if self.special.slice(at, at + 1).tolist() == [offset] else 0
+
+    def time_of(self, offset: int) -> int:
+        """When a delayed record may be worked on; 0 for one without a delay."""
+        shelf = self.by_level.get(self.level_of(offset))
+        return 0 if shelf is None else shelf.timers.time_of(offset)
+
+    def plain(self, low: int, end: int, limit: int) -> tuple[list[Range], int]:
+        """Ranges of records that are not special, from `low` on, at most `limit` records of them.
+
+        Returns them with the offset behind the last record that was passed or taken.
+        """
+        special, found = self.special, list[Range]()
+        at = special.below(low)
+        while low < end and limit > 0:
+            near = special.slice(at, at + WINDOW)
+            near = near[near < end]
+            if not len(near):
+                count = min(end - low, limit)
+                found.append((low, count))
+                return found, low + count
+            if near[0] == low:
+                beyond = special.run_end(at)
+                low, at = min(low + beyond - at, end), beyond
+                continue
+            low, limit = _between(near, low, limit, found)
+            at = special.below(low)
+        return found, low
+
+    def beyond(self, low: int) -> int:
+        """The first offset from `low` on that is not special."""
+        at = self.special.below(low)
+        return low + self.special.run_end(at) - at if self.special.slice(at, at + 1).tolist() == [low] else low
+
+    def between(self, low: int, high: int) -> int:
+        """How many special records there are from `low` on and below `high`."""
+        return max(self.special.below(high) - self.special.below(low), 0)
+
+
+def _between(special: np.ndarray, low: int, limit: int, found: list[Range]) -> tuple[int, int]:
+    """Add the ranges from `low` up to the last of some special records. Returns how far that is, and what is left."""
+    starts = np.concatenate(([low], special[:-1] + 1))
+    counts = special - starts
+    taken = np.minimum(counts, np.maximum(limit - (np.cumsum(counts) - counts), 0))
+    some = np.flatnonzero(taken)
+    found.extend(zip(starts[some].tolist(), taken[some].tolist(), strict=True))
+    left = limit - int(taken.sum())
+    return (sum(found[-1]) if not left else int(special[-1]) + 1), left

@@ -1,0 +1,90 @@
+"""The status of a record: in which state a record is for a queue group, as far as the group's tables say.
+
+Contract: reads state and changes none. What is done is COMPLETED here: whether there is more to tell (a result, a
+cancellation) is in the finals. A void record stands where the one stands that took its place. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from .leases import Failure
+from .queue import Cursor
+
+if TYPE_CHECKING:
+    from ..state import PartitionState
+    from .leases import Lease
+    from .queue import Queue
+    from .shelves import Shelves
+
+PENDING: Final = "pending"
+DELAYED: Final = "delayed"
+LEASED: Final = "leased"
+WAITING: Final = "waiting"
+COMPLETED: Final = "completed"
+DEAD: Final = "dead"
+DISCARDED: Final = "discarded"
+CANCELLED: Final = "cancelled"
+
+FINAL = frozenset({COMPLETED, DEAD, DISCARDED, CANCELLED})
+"""States that a record leaves by redriving only, or never."""
+
+
+class RecordStatus(Struct, frozen=True):
+    """One record as a group has it; fields as in TaskState."""
+
+    state: str
+    attempt: int = 0
+    worker: str = ""
+    time_us: int = -1
+    reason: str = ""
+    progress: bytes | None = None
+    cancelling: bool = False
+    history: list[Failure] = []
+    token: int = 0  # leased: under which lease
+
+
+def stands_for(state: PartitionState, offset: int) -> int:
+    """The record that stands for a void one; the record itself when it is not void."""
+    seen: set[int] = set()
+    while (other := state.voids.task_of(offset)) >= 0 and other not in seen:
+        seen.add(offset)
+        offset = other
+    return offset
+
+
+def standing(queue: Queue, shelves: Shelves, offset: int, now_us: int) -> RecordStatus:
+    """Where a record stands that is not void. `now_us` is log time."""
+    lease = queue.lease_of(offset)
+    if lease is not None:
+        return _leased(queue, lease, offset)
+    dead = queue.dead.get(offset)
+    if dead is not None:
+        return RecordStatus(DEAD, dead.attempt, "", dead.time_us, dead.reason, history=dead.history)
+    waiting = queue.waiting.get(offset)
+    if waiting is not None:
+        reason = waiting.history[-1][2] if waiting.history else ""
+        return RecordStatus(WAITING, waiting.attempt, "", waiting.ready_us, reason, history=waiting.history)
+    if offset in queue.cancelled:
+        return RecordStatus(CANCELLED)
+    due_us, level = shelves.time_of(offset), shelves.level_of(offset)
+    shelved = bool(due_us or level)
+    taken = queue.cursors.get(level, Cursor()).passed(due_us, offset) if shelved else offset < queue.frontier
+    if taken and offset not in queue.held:
+        return RecordStatus(COMPLETED)
+    return RecordStatus(DELAYED, time_us=due_us) if due_us > now_us else RecordStatus(PENDING)
+
+
+def _leased(queue: Queue, lease: Lease, offset: int) -> RecordStatus:
+    return RecordStatus(
+        LEASED,
+        lease.attempt(offset),
+        lease.worker,
+        lease.until_us,
+        progress=queue.progress.get(offset),
+        cancelling=offset in queue.cancelling,
+        history=lease.history.get(offset, []),
+        token=lease.token,
+    )

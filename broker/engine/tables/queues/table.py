@@ -1,0 +1,129 @@
+"""All queue groups of one partition: where the effects of queues are applied.
+
+Contract: applies what stands in the log, decides nothing, fails on nothing. An effect on a group that is gone
+changes nothing. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...logs.finals import ended
+from .. import effects as fx
+from .queue import Queue, QueueBody
+from .settings import parse
+from .voids import Voids
+
+if TYPE_CHECKING:
+    from ...logs.finals import Finals
+    from .shelves import Shelves
+
+
+class QueueTable:
+    """Queue groups by name. `finals`, where what is applied is committed, is told of records that end."""
+
+    def __init__(self, voids: Voids | None = None) -> None:
+        self.voids = Voids() if voids is None else voids  # nobody's work in any group
+        self.by_name: dict[str, Queue] = {}
+        self.finals: Finals | None = None
+
+    def apply(self, effect: fx.QueueEffect, time_us: int) -> None:
+        """One effect."""
+        if isinstance(effect, fx.QueueSet):
+            self._set(effect, time_us)
+        elif isinstance(effect, fx.QueueDeleted):
+            self._deleted(effect.group)
+        queue = self.by_name.get(effect.group)
+        if queue is not None:
+            queue.last_us = time_us
+            _apply(queue, effect, time_us)
+            if self.voids:
+                self._leave_out(queue, effect)
+            self._ended(queue, effect)
+
+    def batch_applied(self, seq: int) -> None:
+        """Every effect of batch `seq` is applied."""
+        if self.finals is not None:
+            self.finals.batch_applied(seq)
+
+    def _ended(self, queue: Queue, effect: fx.QueueEffect) -> None:
+        found = ended(effect)
+        if found:
+            queue.finals += sum(count for _, _, count in found)
+            if self.finals is not None:
+                self.finals.noted(queue.group, found)
+
+    def _deleted(self, group: str) -> None:
+        if self.by_name.pop(group, None) is not None and self.finals is not None:
+            self.finals.dropped(group)
+
+    def _set(self, effect: fx.QueueSet, time_us: int) -> None:
+        settings = parse(effect.settings)
+        known = self.by_name.get(effect.group)
+        if known is None:
+            self.by_name[effect.group] = Queue(effect.group, settings, effect.start)
+        else:
+            known.set(settings, time_us)
+
+    def passed_over(self, offset: int) -> None:
+        """A record is void."""
+        for queue in self.by_name.values():
+            queue.passed_over(offset)
+
+    def begun(self, offset: int, shelves: Shelves) -> bool:
+        """Whether a group has, or had, a record as its work."""
+        return any(queue.begun(offset, shelves) for queue in self.by_name.values())
+
+    def _leave_out(self, queue: Queue, effect: fx.QueueEffect) -> None:
+        """What comes back to a group while it is void. It was decided before it was void, and stands behind it."""
+        for first, count in _coming(effect):
+            for offset in self.voids.between(first, first + count):
+                queue.passed_over(offset)
+
+    def dump(self) -> list[QueueBody]:
+        """For a snapshot, in a fixed order."""
+        return [self.by_name[name].dump() for name in sorted(self.by_name)]
+
+    @classmethod
+    def load(cls, bodies: list[QueueBody], voids: Voids, first: int) -> QueueTable:
+        """From a snapshot of a log that begins at `first`."""
+        table = cls(voids)
+        table.by_name = {body.group: Queue.load(body, first) for body in bodies}
+        return table
+
+
+def _coming(effect: fx.QueueEffect) -> list[tuple[int, int]]:
+    """(first offset, how many) of records that an effect makes wait."""
+    match effect:
+        case fx.LeaseGranted():
+            return [(offset, 1) for offset, _ in effect.held]
+        case fx.TasksReturned() | fx.TasksRedriven():
+            return [(run[0], run[1]) for run in effect.runs]
+        case _:
+            return []
+
+
+def _apply(queue: Queue, effect: fx.QueueEffect, time_us: int) -> None:
+    match effect:
+        case fx.LeaseGranted():
+            queue.granted(effect)
+        case fx.TasksFinished():
+            queue.finished(effect.token, effect.ranges, time_us)
+        case fx.LeasesExtended():
+            queue.extended(effect.tokens, effect.until_us, effect.progress)
+        case fx.TasksReturned():
+            queue.returned(effect, time_us)
+        case fx.TasksDied():
+            queue.died(effect, time_us)
+        case fx.TasksRedriven():
+            queue.redriven(effect.runs)
+        case fx.TasksDiscarded():
+            queue.discarded(effect.ranges, time_us)
+        case fx.TasksCancelled():
+            queue.cancel(effect.offsets, time_us)
+        case fx.FrontierMoved():
+            queue.moved(effect)
+        case fx.QueuePaused():
+            queue.paused_until_us = effect.until_us
+        case _:
+            pass  # QueueSet and QueueDeleted concern the table

@@ -1,0 +1,134 @@
+"""What queue groups still need of a partition's log: so far retention may go, and no further.
+
+Idea: untouched records are one number, the lowest frontier; nothing passes it. Below it, what is open (leased,
+waiting, held, dead, or on its way to another topic) stands in tables, and may be carried forward instead.
+
+Contract: looks and changes nothing. Arrays are sorted, each offset once. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .queue import Cursor
+
+if TYPE_CHECKING:
+    from ..state import PartitionState
+    from .outbox import Outbox
+    from .queue import Queue
+    from .shelves import Shelves
+    from .table import QueueTable
+    from .voids import Voids
+
+NOTHING_TAKEN = Cursor()
+
+
+class Finished(NamedTuple):
+    """What all groups of a partition are done with for longer than they want to keep it."""
+
+    below: int  # nothing below this offset ended later than that
+    is_all: bool  # it is everything, and nothing is open
+    next_us: int  # when that may change by itself
+
+
+NEVER_US = 1 << 62
+
+LOOK = 1000
+"""So many stretches of records that are nobody's work are passed at once, or such records of a priority."""
+
+
+def next_plain(queue: Queue, shelves: Shelves, voids: Voids, offset: int) -> int:
+    """The first record from `offset` on that is on no shelf, neither void nor cancelled, or a later look finds it."""
+    for _ in range(LOOK):
+        low = shelves.beyond(voids.beyond(offset))
+        while low in queue.cancelled:
+            low += 1
+        if low == offset:
+            break
+        offset = low
+    return offset
+
+
+def untouched(queues: QueueTable, shelves: Shelves, end: int) -> int:
+    """The lowest record that some group could have begun with; `end` without one. Delayed records are passed by."""
+    low = [end]
+    for queue in queues.by_name.values():
+        low.append(next_plain(queue, shelves, queues.voids, queue.frontier))
+        for level, shelf in shelves.by_level.items():
+            at = shelf.offsets.below(max(queue.start, queue.cursors.get(level, NOTHING_TAKEN).offset))
+            offsets = shelf.offsets.slice(at, at + LOOK).tolist()
+            work = (each for each in offsets if each not in queue.cancelled and each not in queues.voids)
+            low += [next(work, offsets[-1])] if offsets else []
+    return min(low)
+
+
+def open_in(queue: Queue) -> np.ndarray:
+    """What one group has open below its frontier."""
+    runs = [np.arange(first, first + count) for lease in queue.leases.values() for first, count, _ in lease.runs()]
+    tables = [_keys(table) for table in (queue.waiting, queue.held, queue.dead)]
+    return np.unique(np.concatenate([*runs, *tables]))
+
+
+def shelved(queue: Queue, shelves: Shelves, high: int) -> np.ndarray:
+    """Records with a priority or a delay, below `high`, that one group has yet to take, void ones among them."""
+    found = [np.empty(0, np.int64)]
+    for level, shelf in shelves.by_level.items():
+        cursor = queue.cursors.get(level, NOTHING_TAKEN)
+        found.append(shelf.timers.pending((cursor.time_us, cursor.timer), queue.start, high))
+        first = shelf.offsets.below(max(cursor.offset, queue.start))
+        found.append(shelf.offsets.slice(first, shelf.offsets.below(high)))
+    return np.setdiff1d(np.concatenate(found), _keys(queue.cancelled))
+
+
+def delayed(queue: Queue, shelves: Shelves, voids: Voids, high: int) -> np.ndarray:
+    """Records with a delay, below `high`, that one group has not taken from their shelf."""
+    found = [np.empty(0, np.int64)]
+    for level, shelf in shelves.by_level.items():
+        cursor = queue.cursors.get(level, NOTHING_TAKEN)
+        found.append(shelf.timers.pending((cursor.time_us, cursor.timer), queue.start, high))
+    pending = np.setdiff1d(np.concatenate(found), _keys(queue.cancelled))
+    return np.setdiff1d(pending, voids.among(pending))
+
+
+def most_delayed(queues: QueueTable, shelves: Shelves, high: int) -> int:
+    """At most so many records with a delay, below `high`, have yet to be taken by some group."""
+    count = 0
+    for queue in queues.by_name.values():
+        for level, shelf in shelves.by_level.items():
+            cursor = queue.cursors.get(level, NOTHING_TAKEN)
+            count += shelf.timers.most_pending((cursor.time_us, cursor.timer), high)
+    return count
+
+
+def on_the_way(outbox: Outbox) -> np.ndarray:
+    """What has yet to be copied to another topic."""
+    return np.unique(_keys([entry.offset for entry in outbox.entries.values()]))
+
+
+def unfinished(state: PartitionState) -> np.ndarray:
+    """All that is open in any group, or on its way; of what has a delay, what the log has no more but carried."""
+    queues = state.queues.by_name.values()
+    found = [open_in(queue) for queue in queues]
+    found += [delayed(queue, state.shelves, state.voids, state.first) for queue in queues]
+    return np.unique(np.concatenate([on_the_way(state.outbox), *found]))
+
+
+def finished_long_ago(state: PartitionState, time_us: int) -> Finished | None:
+    """What may be forgotten at a time, besides what is open or untouched; None where some group keeps it."""
+    queues = list(state.queues.by_name.values())
+    keeps = [queue.settings.keep_finished_s for queue in queues]
+    if not queues or None in keeps:
+        return None
+    keeps_us = [round(keep_s * 1e6) for keep_s in keeps if keep_s is not None]
+    ended = [queue.endings.forgettable(time_us - us, state.end) for queue, us in zip(queues, keeps_us, strict=True)]
+    nexts = [queue.endings.next_us(us) for queue, us in zip(queues, keeps_us, strict=True)]
+    below = min(ended)
+    is_all = below == state.end == untouched(state.queues, state.shelves, state.end) and not len(unfinished(state))
+    return Finished(below, is_all, min((us for us in nexts if us is not None), default=NEVER_US))
+
+
+def _keys(table: Iterable[int]) -> np.ndarray:
+    return np.fromiter(table, np.int64)

@@ -1,0 +1,102 @@
+"""The settings of a topic: what may be set, its default, its range.
+
+Idea: a frozen struct that travels as plain numbers and strings (wire, log, snapshot). Sizes are bytes, times
+are seconds; "64MB" and "7d" are the business of clients.
+Contract: `parse` and `altered` raise InvalidSettings with one sentence that names key, value and what is allowed.
+Settings of other things are checked in the same way, by `checked`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, get_args
+
+import msgspec
+from msgspec import Struct, structs
+
+from ...errors import InvalidSettings
+
+MIB = 1 << 20
+
+S = TypeVar("S", bound=Struct)
+
+
+class TopicSettings(Struct, frozen=True, kw_only=True):
+    """Settings of one topic."""
+
+    commit: Literal["durable", "written"] = "durable"  # acknowledged when synced, or when in the page cache
+    segment_bytes: int = 64 * MIB  # a new file after so many bytes; the unit that retention removes
+    retention_s: float | None = None  # records older than this may go
+    retention_bytes: int | None = None  # per partition: the oldest beyond this may go
+    retain_unread: bool = False  # never remove what a group has not committed yet
+    codec: Literal["none", "lz4", "zstd"] = "none"  # how producers compress values; advice, checked nowhere
+    max_record_bytes: int = 16 * MIB
+    dedup: Literal["drop", "replace", "extend"] = "drop"  # what a second record of a dedup key does within the window
+    dedup_window_s: float = 300.0  # how long a dedup key is remembered
+
+    def named(self) -> dict[str, Any]:
+        """By name, as the wire carries them."""
+        return structs.asdict(self)
+
+
+RANGES: dict[str, tuple[float, float]] = {
+    "segment_bytes": (64 << 10, 4 << 30),
+    "retention_s": (1, 100 * 366 * 86400),
+    "retention_bytes": (64 << 10, 1 << 60),
+    "max_record_bytes": (1, 1 << 30),
+    "dedup_window_s": (0.001, 30 * 86400),
+}
+FIXED = ("commit",)
+"""What cannot change after creation: acknowledged records of one log stand at one level."""
+
+
+def parse(given: dict[str, Any]) -> TopicSettings:
+    """Settings of a new topic, defaults for the rest."""
+    return checked("topic setting", TopicSettings, RANGES, {}, given)
+
+
+def altered(current: TopicSettings, given: dict[str, Any]) -> TopicSettings:
+    """`current` with `given` changed."""
+    for name in FIXED:
+        if name in given and given[name] != getattr(current, name):
+            raise InvalidSettings(
+                f"topic setting {name} cannot be changed from {getattr(current, name)!r} to {given[name]!r}: "
+                "create a new topic"
+            )
+    return checked("topic setting", TopicSettings, RANGES, current.named(), given)
+
+
+def checked(
+    what: str, kind: type[S], ranges: Mapping[str, tuple[float, float]], base: dict[str, Any], given: dict[str, Any]
+) -> S:
+    """`base` with `given` as settings of a kind. Raises InvalidSettings; `what` says whose in its sentence."""
+    for name in given:
+        if name not in kind.__struct_fields__:
+            raise InvalidSettings(_unknown(what, kind, name))
+    try:
+        settings = msgspec.convert({**base, **given}, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidSettings(_refusal(what, kind, given, str(error))) from None
+    for name, (lowest, highest) in ranges.items():
+        value = getattr(settings, name)
+        if value is not None and not lowest <= value <= highest:
+            raise InvalidSettings(f"{what} {name}={value} is not allowed: {lowest} to {highest}")
+    return settings
+
+
+def _refusal(what: str, kind: type[Struct], given: dict[str, Any], error: str) -> str:
+    """The sentence for what msgspec says like "Expected `int`, got `str` - at `$.segment_bytes`"."""
+    reason, _, place = error.partition(" - at `$.")
+    name = place.rstrip("`")
+    choices = get_args(next((field.type for field in structs.fields(kind) if field.name == name), None))
+    if choices and all(isinstance(choice, str) for choice in choices):
+        reason = " or ".join(choices)
+    return f"{what} {name}={given.get(name)!r} is not allowed: {reason}"
+
+
+def _unknown(what: str, kind: type[Struct], name: str) -> str:
+    known = kind.__struct_fields__
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else "known are " + ", ".join(known)
+    return f"{what} {name!r} is unknown: {hint}"

@@ -1,0 +1,239 @@
+"""The state of a partition: what its log adds up to. STATE.md describes the snapshot in words.
+
+Idea: one class that batches and effects are applied to, and that a snapshot is the encoding of. A partition
+keeps two: one as committed, and one that is ahead by what is proposed and not yet committed.
+
+Contract: applying decides nothing and never fails on what was logged, so the same log gives the same state
+on every node and in every version that knows its effects. No configuration, clock or randomness. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from ....storage.errors import Corrupt, NewerFormat
+from . import effects as fx
+from .decisions import Transaction, TransactionTable
+from .dedup import KeyTable, KeyTableBody
+from .groups import GroupState, GroupTable
+from .producers import Place, Producer, ProducerTable
+from .queues.kept import NOTHING_KEPT, Kept, KeptBody
+from .queues.outbox import Outbox, OutboxEntry
+from .queues.placing import Intake, placed
+from .queues.queue import QueueBody
+from .queues.shelf_bodies import NO_SHELVES, Read, ShelvesBody, dump, load, no_runs
+from .queues.shelves import Shelves
+from .queues.table import QueueTable
+from .queues.unfinished import unfinished
+from .queues.voids import Voids, VoidsBody
+from .stages import Stage, Staged, StageTable
+from .timetable import ScheduleBody, Timetable
+
+VERSION = 1
+Body = TypeVar("Body")
+
+
+class SnapshotBody(Struct, array_like=True):
+    """A partition's snapshot, as a msgpack array of these fields in this order."""
+
+    version: int
+    seq: int  # the last batch applied
+    term: int
+    first: int
+    end: int
+    time_us: int  # append time of the last batch applied
+    configuration: dict[str, Any]  # of the Raft group; empty on a standalone node
+    producers: list[Producer]
+    groups: list[GroupState]
+    transactions: list[Transaction] = []  # only in partitions of `__txn`
+    outbox: list[OutboxEntry] = []
+    queues: list[QueueBody] = []
+    keys: KeyTableBody = KeyTableBody()
+    voids: VoidsBody = VoidsBody()
+    outbox_last: int = 0  # the highest number that was given out
+    kept: KeptBody = NOTHING_KEPT
+    schedules: list[ScheduleBody] = []
+    shelves: ShelvesBody = NO_SHELVES
+    stages: list[Stage] = []
+
+
+class PartitionState:
+    """What a partition's log adds up to, up to `seq`."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.term = 0
+        self.first = 0
+        self.end = 0
+        self.time_us = 0
+        self.end_term = -1  # of the last record that was applied; the log has it, so snapshots do not
+        self.producers = ProducerTable()
+        self.groups = GroupTable()
+        self.keys = KeyTable()
+        self.voids = Voids()
+        self.schedules = Timetable()
+        self.queues = QueueTable(self.voids)
+        self.outbox = Outbox()
+        self.kept = Kept()
+        self.shelves = Shelves()
+        self.stages = StageTable()
+        self.transactions = TransactionTable()
+        self.ahead = False  # of what is committed: then the shelves are another's
+
+    def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
+        """A records batch. Its producer is 0 when it has none and cannot be told from a resend."""
+        self.end_term = place.term
+        if producer_id in self.stages:
+            self.stages.published(producer_id, place.first_sequence, place.count)
+        elif producer_id:
+            self.producers.record(producer_id, epoch, place, time_us)
+
+    def stage(self, stage_id: int, place: Place, staged: Staged, time_us: int) -> None:
+        """A batch that waits for its transaction; what is ahead does not know where it stands."""
+        self.stages.staged(stage_id, place.first_sequence, staged, time_us)
+        if not self.ahead:
+            self.stages.placed(stage_id, place.seq)
+
+    def effect(self, effect: fx.AnyEffect, time_us: int) -> None:
+        """One effect. Raises UnknownEffect for one that has no business in a partition."""
+        match effect:
+            case fx.QueueEffect():
+                self.queues.apply(effect, time_us)
+                if isinstance(effect, fx.TasksDied):
+                    self.outbox.died(effect, self.queues.by_name.get(effect.group), time_us)
+            case fx.CursorMoved(group, offset):
+                self.groups.moved(group, offset, time_us)
+            case fx.OwnerSet(group, member, epoch, start):
+                self.groups.owned(group, member, epoch, start, time_us)
+            case fx.FirstOffset(offset):
+                self._begins(offset)
+            case fx.ProducerOpened(name, producer_id, epoch):
+                self.producers.opened(name, producer_id, epoch, time_us)
+            case fx.ProducersExpired(producer_ids):
+                self.producers.expired(producer_ids)
+            case fx.GroupDeleted(group):
+                self.groups.deleted(group)
+            case fx.KeysSeen():
+                self.keys.seen(effect)
+                self._void(effect.void)
+            case fx.OutboxRouted():
+                self.outbox.routed(effect)
+            case fx.OutboxMoved(ranges):
+                self.outbox.moved(ranges)
+            case fx.ScheduleSet():
+                self.schedules.set(effect)
+            case fx.ScheduleDeleted(name):
+                self.schedules.deleted(name)
+            case fx.ScheduleFired():
+                self.schedules.fired(effect)
+            case fx.StagesDropped(stages):
+                self.stages.dropped(stages)
+            case fx.TransactionDecided():
+                self.transactions.decided(effect, time_us)
+            case fx.TransactionFinished(name, epoch):
+                self.transactions.finished(name, epoch)
+            case fx.TransactionsForgotten(names):
+                self.transactions.forgotten(names)
+            case _:
+                raise fx.UnknownEffect(f"effect {type(effect).__name__} stands in the log of a partition")
+
+    def _begins(self, first: int) -> None:
+        """The log begins later. What was carried forward and is finished meanwhile is forgotten now."""
+        self.first = max(self.first, first)
+        if not self.ahead:
+            if self.kept:
+                self.kept.retain(unfinished(self), self.first)
+            self.shelves.drop_below(self.first, self.kept.offsets())
+        gone = self.shelves.first  # what is ahead still sees records on the shelves that nobody may get
+        self.voids.forget_below(gone)
+        for queue in self.queues.by_name.values():
+            queue.forget_below(gone, self.kept)
+
+    def keep(self, offsets: np.ndarray, seq: int) -> None:
+        """Records were carried forward into batch `seq`; what is ahead sees that once it is committed."""
+        if not self.ahead:
+            self.kept.add(offsets, seq)
+
+    def shelve(self, intake: Intake, place: Place) -> None:
+        """Records with a priority or a delay; what is ahead sees them on the shelves once they are committed."""
+        if not self.ahead:
+            self.shelves.add(placed(intake, place.offset, place.time_us))
+
+    def batch_applied(self, place: Place) -> None:
+        """The batch at `place` is applied completely."""
+        self.seq, self.term, self.time_us = place.seq, place.term, place.time_us
+        self.end = place.offset + place.count
+        self.queues.batch_applied(place.seq)
+        if self.keys.due_us <= self.time_us:
+            self.keys.expire(self.time_us)
+
+    def lost(self, seqs: range) -> None:
+        """The loss of these batches was accepted: what was staged in them is not there any more."""
+        self.stages.lost(seqs)
+
+    def _void(self, pairs: list[tuple[int, int]]) -> None:
+        self.voids.add(pairs)
+        for offset, _ in pairs:
+            self.queues.passed_over(offset)
+
+    def encode(self) -> bytes:
+        """The body of a snapshot."""
+        return msgspec.msgpack.encode(self._body(dump(self.shelves), self.kept.dump()))
+
+    def _body(self, shelves: ShelvesBody, kept: KeptBody) -> SnapshotBody:
+        return SnapshotBody(
+            VERSION, self.seq, self.term, self.first, self.end, self.time_us, {},
+            self.producers.dump(), self.groups.dump(), outbox=self.outbox.dump(), queues=self.queues.dump(),
+            keys=self.keys.dump(), voids=self.voids.dump(),
+            outbox_last=self.outbox.last, kept=kept, schedules=self.schedules.dump(),
+            shelves=shelves, stages=self.stages.dump(), transactions=self.transactions.dump(),
+        )  # fmt: skip
+
+    def copy(self) -> PartitionState:
+        """A state that may get ahead of this one. Only this one changes the shelves and what is kept, and knows where
+        staged batches stand."""
+        body = msgspec.msgpack.encode(self._body(NO_SHELVES, NOTHING_KEPT))
+        state = self._of(msgspec.msgpack.decode(body, type=SnapshotBody))
+        state.shelves, state.kept, state.ahead = self.shelves, self.kept, True
+        state.stages = self.stages.unplaced()
+        return state
+
+    @classmethod
+    def decode(cls, body: bytes, read: Read = no_runs) -> PartitionState:
+        """The state of a snapshot's body, and of the runs that it names. Raises NewerFormat, Corrupt."""
+        stored = decode_body(body, SnapshotBody, VERSION)
+        state = cls._of(stored)
+        state.shelves = load(stored.shelves, stored.first, state.kept.offsets(), read)
+        return state
+
+    @classmethod
+    def _of(cls, stored: SnapshotBody) -> PartitionState:
+        state = cls()
+        state.seq, state.term, state.first = stored.seq, stored.term, stored.first
+        state.end, state.time_us = stored.end, stored.time_us
+        state.producers = ProducerTable.load(stored.producers)
+        state.groups = GroupTable.load(stored.groups)
+        state.keys = KeyTable.load(stored.keys)
+        state.voids = Voids.load(stored.voids)
+        state.schedules = Timetable.load(stored.schedules)
+        state.queues = QueueTable.load(stored.queues, state.voids, stored.first)
+        state.outbox = Outbox.load(stored.outbox, stored.outbox_last)
+        state.kept = Kept.load(stored.kept)
+        state.stages = StageTable.load(stored.stages)
+        state.transactions = TransactionTable.load(stored.transactions)
+        return state
+
+
+def decode_body(body: bytes, type_: type[Body], version: int) -> Body:
+    """A snapshot's body; its first field is the version. Raises NewerFormat, Corrupt."""
+    try:
+        found = msgspec.msgpack.decode(body, type=list[Any])[0]
+        if found > version:
+            raise NewerFormat(f"the snapshot has version {found}, this penstock reads {version}; upgrade it")
+        return msgspec.msgpack.decode(body, type=type_)
+    except (msgspec.MsgspecError, TypeError, IndexError) as error:
+        raise Corrupt(f"the body of a snapshot cannot be read: {error}") from error

@@ -1,0 +1,72 @@
+"""The schedules of a partition: what their effects add up to.
+
+Contract: applies what stands in the log and decides nothing. A schedule fired once for each ScheduleFired, because that
+stands beside the record it appended. Pure.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, structs
+
+from ....transport.queue_messages import FOREVER_US
+from . import effects as fx
+
+
+class ScheduleBody(Struct, array_like=True, frozen=True):
+    """One schedule, as it stands and in a snapshot."""
+
+    name: str
+    spec: str
+    zone: str
+    value: bytes
+    key: bytes | None
+    headers: dict[str, bytes]
+    priority: int
+    next_us: int
+    last_us: int = -1
+
+
+class Timetable:
+    """The schedules of one partition, by name."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, ScheduleBody] = {}
+
+    @property
+    def due_us(self) -> int:
+        """When the first of them is due."""
+        return min((each.next_us for each in self.by_name.values()), default=FOREVER_US)
+
+    def due(self, time_us: int) -> list[ScheduleBody]:
+        """Those that are due at a time, the longest overdue first."""
+        found = [each for each in self.by_name.values() if each.next_us <= time_us]
+        return sorted(found, key=lambda each: (each.next_us, each.name))
+
+    def set(self, effect: fx.ScheduleSet) -> None:
+        """A schedule stands. One of the same name is replaced; when it fired last is remembered."""
+        known = self.by_name.get(effect.name)
+        self.by_name[effect.name] = ScheduleBody(
+            effect.name, effect.spec, effect.zone, effect.value, effect.key, effect.headers, effect.priority,
+            effect.next_us, -1 if known is None else known.last_us,
+        )  # fmt: skip
+
+    def deleted(self, name: str) -> None:
+        """A schedule is forgotten."""
+        self.by_name.pop(name, None)
+
+    def fired(self, effect: fx.ScheduleFired) -> None:
+        """A schedule appended its record."""
+        known = self.by_name.get(effect.name)
+        if known is not None:
+            self.by_name[effect.name] = structs.replace(known, next_us=effect.next_us, last_us=effect.fired_us)
+
+    def dump(self) -> list[ScheduleBody]:
+        """For a snapshot, by name."""
+        return [self.by_name[name] for name in sorted(self.by_name)]
+
+    @classmethod
+    def load(cls, bodies: list[ScheduleBody]) -> Timetable:
+        """From a snapshot."""
+        table = cls()
+        table.by_name = {body.name: body for body in bodies}
+        return table

@@ -1,0 +1,238 @@
+"""Topics as requests: create, alter, delete, list, and find offsets.
+
+Idea: how a topic comes to be is in topic_maker.py. Deleting goes the other way: the tombstone is logged, then the
+topic is closed, then its files go.
+
+Contract: what is answered is committed. A failure before the commit leaves nothing that anybody could see. Topics of
+penstock's own are only listed, and only to who names them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ....storage.errors import Error
+from ....transport.messages import (  # fmt: skip
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    Done,
+    FindOffsets,
+    ListTopics,
+    Offsets,
+)
+from ....transport.messages import Partition as PartitionMessage
+from ....transport.messages import Topic as TopicMessage
+from ....transport.messages import Topics as TopicsMessage
+from ...errors import InvalidRequest, UnknownTopic
+from ..logs.catalogue import CatalogueState
+from ..logs.ledger import Ledger
+from ..logs.log_registry import LogRegistry
+from ..logs.partition import Partition, check_time
+from ..logs.topics import Topic, Topics
+from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Store, Work
+from ..tables import effects as fx
+from ..tables import settings as topic_settings
+from ..tables.names import check_topic_name, is_reserved
+from ..tables.settings import TopicSettings
+from ..turns.replies import Gather, failure
+from .topic_maker import MADE, TopicMaker
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ..turns.portions import Portions
+
+FOUND = 4
+"""Steps that it takes to find an offset: a file may have to be opened."""
+
+GROWN = 4
+"""Steps that it takes to let all who use a topic know of a new partition."""
+
+DESCRIBED = 2
+"""Partitions that are described in one step."""
+
+
+class Users(Protocol):
+    """Whatever uses topics: sessions and waiting fetches."""
+
+    def topic_deleted(self, topic: Topic, error: Error) -> None:
+        """The tombstone is committed: end all use."""
+        ...
+
+    def topic_grown(self, topic: Topic, partition: Partition) -> None:
+        """There is one more partition to read."""
+        ...
+
+
+class Administration:
+    """Handlers of everything that concerns whole topics."""
+
+    def __init__(
+        self, registry: LogRegistry, port: Port, config: NodeConfig, maker: TopicMaker, users: Users, later: Portions
+    ) -> None:
+        """`later` describes topics that were made or altered."""
+        self.handlers: Handlers = {
+            CreateTopic: self.create, AlterTopic: self.alter, DeleteTopic: self.delete, ListTopics: self.list,
+            FindOffsets: self.find_offsets,
+        }  # fmt: skip
+        self._registry = registry
+        self._topics: Topics = registry.topics
+        self._catalogue: Ledger[CatalogueState] = registry.catalogue
+        self._store: Store = registry.store
+        self._port = port
+        self._config = config
+        self._maker = maker
+        self._users = users
+        self._later = later
+        self._growing: set[bytes] = set()  # topics whose new partitions are being made
+
+    def create(self, peer: Peer, message: CreateTopic, payload: Payload, now: Now) -> Work:
+        """Make the logs, then log the topic. Raises InvalidTopic, InvalidSettings, TopicExists, LimitReached."""
+        check_topic_name(message.name)
+        self._maker.check_count(message.partitions)
+        settings = topic_settings.parse(message.settings)
+        yield from self._maker.make(
+            message.name, message.partitions, settings, now,
+            lambda topic: self._answer(peer, message.request, topic),
+            lambda error: self._refuse(peer, message.request, error, []),
+        )  # fmt: skip
+
+    def alter(self, peer: Peer, message: AlterTopic, payload: Payload, now: Now) -> Work:
+        """Change settings, grow. Raises InvalidSettings, InvalidRequest."""
+        topic = self._topics.get(message.topic)
+        entry = self._catalogue.proposed.topics.get(message.topic)
+        if entry is None:
+            raise UnknownTopic(f"topic {topic.name} is being deleted")
+        settings = topic_settings.altered(topic_settings.parse(entry.settings), message.settings)
+        count = message.partitions or entry.partitions
+        if count < entry.partitions:
+            raise InvalidRequest(f"topic {topic.name} has {entry.partitions} partitions and cannot shrink to {count}")
+        self._maker.check_count(count)
+        self._maker.check_catalogue()
+        grown = yield from self._grow(topic, entry.partitions, count, settings)
+        gather = Gather(
+            lambda: self._later.add(peer, self._altered(peer, message.request, topic, settings, grown), changes=True),
+            lambda error: self._refuse(peer, message.request, error, grown),
+        )
+        self._catalogue.propose_in_order(fx.TopicAltered(topic.id, count, settings.named()), gather.one())
+        gather.ready()
+
+    def _grow(
+        self, topic: Topic, known: int, count: int, settings: TopicSettings
+    ) -> Generator[int | None, None, list[Partition]]:
+        """New partitions, not logged yet. Raises InvalidRequest, UnknownTopic, and what making them raises."""
+        grown: list[Partition] = []
+        if topic.id in self._growing:
+            raise InvalidRequest(f"topic {topic.name} is growing already: alter it again when that is done")
+        self._growing.add(topic.id)
+        try:
+            for number in range(known, count):
+                grown.append(self._registry.create(topic, number, settings))
+                yield MADE
+            if count > known:
+                self._topics.get(topic.id)
+        except Error:
+            for partition in grown:
+                self._registry.close(partition)
+            raise
+        finally:
+            self._growing.discard(topic.id)
+        return grown
+
+    def delete(self, peer: Peer, message: DeleteTopic, payload: Payload, now: Now) -> None:
+        """Log the tombstone, then end all use, then remove the files."""
+        topic = self._topics.get(message.topic)
+        self._maker.check_catalogue()
+        gather = Gather(
+            lambda: self._deleted(peer, message.request, topic),
+            lambda error: self._refuse(peer, message.request, error, []),
+        )
+        self._catalogue.propose_in_order(fx.TopicDeleted(topic.id), gather.one())
+        gather.ready()
+
+    def list(self, peer: Peer, message: ListTopics, payload: Payload, now: Now) -> Work:
+        """Topics as they stand, by name. Those of penstock's own only to who names them. Raises InvalidRequest."""
+        names = message.names or sorted(name for name in self._topics.by_name if not is_reserved(name))
+        if len(set(names)) < len(names):
+            raise InvalidRequest("a topic is named twice: name each once")
+        found: list[TopicMessage] = []
+        for name in names:
+            if message.names or name in self._topics.by_name:  # else it was deleted meanwhile
+                found.append((yield from self._describe(self._topics.named(name))))
+        self._port.reply(peer, TopicsMessage(message.request, found))
+
+    def find_offsets(self, peer: Peer, message: FindOffsets, payload: Payload, now: Now) -> Work:
+        """One offset per partition."""
+        topic = self._topics.get(message.topic)
+        check_time("time_us", message.time_us)
+        found: list[tuple[int, int]] = []
+        for number in range(len(topic.partitions)):
+            partition = topic.partition(number)
+            offset = partition.find(message.time_us)
+            found.append((offset, partition.term_at(offset)))
+            yield FOUND
+            self._topics.get(message.topic)
+        self._port.reply(peer, Offsets(message.request, found))
+
+    # -- after the commit ---------------------------------------------------------------------------
+
+    def _altered(self, peer: Peer, request: int, topic: Topic, settings: TopicSettings, grown: list[Partition]) -> Work:
+        if topic.id in self._topics.by_id:
+            self._registry.configure(topic, settings)
+        for added, partition in enumerate(grown):
+            if topic.id not in self._topics.by_id:
+                gone = UnknownTopic(f"topic {topic.name} was deleted meanwhile")
+                self._refuse(peer, request, gone, grown[added:])
+                return
+            topic.add(partition)
+            self._users.topic_grown(topic, partition)
+            yield GROWN
+        yield from self._tell(peer, request, topic)
+
+    def _deleted(self, peer: Peer, request: int, topic: Topic) -> None:
+        if topic.id in self._topics.by_id:
+            self._users.topic_deleted(topic, UnknownTopic(f"topic {topic.name} was deleted"))
+            self._topics.remove(topic)
+            self._registry.erase(topic)
+        self._port.reply(peer, Done(request))
+
+    def _refuse(self, peer: Peer, request: int, error: Error, grown: list[Partition]) -> None:
+        for partition in grown:
+            self._registry.close(partition)
+        self._port.reply(peer, failure(request, error))
+
+    # -- pieces -------------------------------------------------------------------------------------
+
+    def _answer(self, peer: Peer, request: int, topic: Topic) -> None:
+        self._later.add(peer, self._tell(peer, request, topic))
+
+    def _tell(self, peer: Peer, request: int, topic: Topic) -> Work:
+        try:
+            self._port.reply(peer, TopicsMessage(request, [(yield from self._describe(topic))]))
+        except Error as error:
+            self._port.reply(peer, failure(request, error))
+
+    def _describe(self, topic: Topic) -> Generator[int | None, None, TopicMessage]:
+        """A topic as it stands. Raises UnknownTopic."""
+        partitions: list[PartitionMessage] = []
+        while len(partitions) < len(topic.partitions):
+            partitions.append(self._describe_partition(topic, len(partitions)))
+            if len(partitions) % DESCRIBED == 0:
+                yield
+                if self._topics.by_id.get(topic.id) is not topic:
+                    raise UnknownTopic(f"topic {topic.name} was deleted meanwhile")
+        return TopicMessage(topic.name, topic.id, topic.settings.named(), partitions)
+
+    def _describe_partition(self, topic: Topic, number: int) -> PartitionMessage:
+        found, endpoint = topic.partitions[number], self._config.endpoint
+        directory = self._store.directory(topic.id, number)
+        if isinstance(found, Error):
+            return PartitionMessage(number, endpoint, b"", 0, 0, 0, 0, 0, directory, -1, "damaged")
+        log = found.log
+        extents = log.segments()
+        size = sum(extent.record_bytes for extent in extents)
+        return PartitionMessage(
+            number, endpoint, log.log_id, log.term, found.first, found.end, size, len(extents), directory,
+            self._store.row(log), found.state,
+        )  # fmt: skip

@@ -1,0 +1,48 @@
+"""Hello and Stats: who we are, and how much there was.
+
+Contract: the highest version both sides speak is chosen, or the connection is refused with both ranges named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from ....transport.messages import Hello, Stats, StatsReply, Welcome
+from ...errors import UnsupportedVersion
+from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
+
+Counting = Callable[[], Generator[int | None, None, dict[str, Any]]]
+"""Counters and sizes by name, counted in steps."""
+
+
+class Greeting:
+    """Handlers of Hello and Stats."""
+
+    def __init__(self, port: Port, config: NodeConfig, incarnation: int, stats: Counting) -> None:
+        self.handlers: Handlers = {Hello: self.hello, Stats: self.stats}
+        self._port = port
+        self._config = config
+        self._incarnation = incarnation
+        self._stats = stats
+
+    def hello(self, peer: Peer, message: Hello, payload: Payload, now: Now) -> None:
+        """Agree on a version. Raises UnsupportedVersion."""
+        config = self._config
+        version = min(message.newest_version, config.newest_version)
+        if version < max(message.oldest_version, config.oldest_version):
+            raise UnsupportedVersion(
+                f"the client speaks versions {message.oldest_version} to {message.newest_version}, "
+                f"this broker {config.oldest_version} to {config.newest_version}: upgrade the older one"
+            )
+        self._port.reply(
+            peer,
+            Welcome(
+                message.request, version, config.server, config.node, config.cluster, self._incarnation,
+                config.max_frame_bytes, config.max_record_bytes, config.boot_id, config.data, config.board,
+            ),
+        )  # fmt: skip
+
+    def stats(self, peer: Peer, message: Stats, payload: Payload, now: Now) -> Work:
+        """Counters and sizes."""
+        self._port.reply(peer, StatsReply(message.request, (yield from self._stats())))

@@ -1,0 +1,96 @@
+"""Making topics: their logs first, then the line in the catalogue, then the topic is there.
+
+Contract: who asks is told exactly once, after the commit; a failure before it leaves nothing that anybody could see.
+Must not know: who asks, and what names are allowed to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from ....storage.errors import Error
+from ...errors import InvalidRequest, LimitReached, TopicExists, Unavailable
+from ..logs.log_registry import LogRegistry
+from ..logs.topics import Topic
+from ..ports import NodeConfig, Now, Randomness
+from ..tables import effects as fx
+from ..tables.settings import TopicSettings
+from ..turns.replies import Gather
+
+MADE = 16
+"""Steps that it takes to make a partition: its files are made durably."""
+
+
+class TopicMaker:
+    """Makes the topics of a node."""
+
+    def __init__(self, registry: LogRegistry, config: NodeConfig, randomness: Randomness) -> None:
+        self._registry = registry
+        self._config = config
+        self._randomness = randomness
+
+    def make(
+        self,
+        name: str,
+        count: int,
+        settings: TopicSettings,
+        now: Now,
+        made: Callable[[Topic], None],
+        refused: Callable[[Error], None],
+    ) -> Generator[int | None, None, None]:
+        """Begin a topic; `made` or `refused` is called later. Raises what is known at once, TopicExists among it."""
+        self.check_count(count)
+        self.check_catalogue()
+        self._check_name(name)
+        catalogue, topic = self._registry.catalogue, Topic(name, self._randomness(16), settings)
+        yield from self._make_logs(topic, count)
+
+        def stands() -> None:
+            self._registry.topics.add(topic)
+            made(topic)
+
+        def failed(error: Error) -> None:
+            self._registry.discard(topic)
+            refused(error)
+
+        gather = Gather(stands, failed)
+        effect = fx.TopicCreated(topic.name, topic.id, count, settings.named(), now.wall_us)
+        catalogue.propose_in_order(effect, gather.one())
+        gather.ready()
+
+    def _check_name(self, name: str) -> None:
+        """Raise TopicExists, LimitReached unless there may be a topic of this name."""
+        catalogue = self._registry.catalogue
+        if catalogue.proposed.name_taken(name):
+            raise TopicExists(f"topic {name} exists already: use it, or delete it first")
+        if len(catalogue.proposed.topics) >= self._config.max_topics:
+            raise LimitReached(
+                f"{self._config.max_topics} topics are there, which is the limit: delete some or raise it"
+            )
+
+    def check_count(self, count: int) -> None:
+        """Raise InvalidRequest unless a topic may have so many partitions."""
+        limit = self._config.max_partitions
+        if not 1 <= count <= limit:
+            raise InvalidRequest(f"{count} partitions are not possible: 1 to {limit}")
+
+    def check_catalogue(self) -> None:
+        """Raise Poisoned or Unavailable unless topics can be made, altered and deleted."""
+        catalogue = self._registry.catalogue
+        catalogue.check_writable()
+        if catalogue.damaged:
+            raise Unavailable(
+                f"the metadata log {catalogue.log.path} is damaged: topics serve, but none can be created, "
+                "altered or deleted until it is repaired (penstock log repair)"
+            )
+
+    def _make_logs(self, topic: Topic, count: int) -> Generator[int | None, None, None]:
+        try:
+            for number in range(count):
+                topic.add(self._registry.create(topic, number, topic.settings))
+                yield MADE
+            self._check_name(topic.name)  # somebody else may have made it meanwhile
+            self.check_catalogue()
+        except Error:
+            self._registry.discard(topic)
+            raise

@@ -1,0 +1,148 @@
+"""Portions: work that is more than a turn should take, done a little in each turn, connections taking turns.
+
+Idea: such work is a generator that yields after every few tens of microseconds, or how many times that it took. What
+a connection wants is done in order, and of several connections each gets one step after the other, so that a question
+about a thousand partitions costs those that ask for little a moment at most.
+
+Contract: a step leaves everything as it may be left, since anything may happen before the next one: topics go,
+partitions grow, ends move. Memory: JOBS_MAX requests per connection. Must not know what is worked on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from ....storage.errors import Error, StorageError
+from ...errors import LimitReached
+
+if TYPE_CHECKING:
+    from ..ports import Peer, Work
+    from .replies import Gather
+
+STEPS = 8
+"""Of one portion."""
+
+JOBS_MAX = 256
+"""Requests of one connection that are begun or wait to be."""
+
+_GONE = object()
+"""In the place of all peers that are gone."""
+
+Refuse = Callable[[Error], None]
+Done = TypeVar("Done")
+Each = TypeVar("Each")
+
+
+class Job:
+    """One piece of work, and what to do with its error."""
+
+    __slots__ = ("begun", "changes", "refuse", "work")
+
+    def __init__(self, work: Work, refuse: Refuse, *, changes: bool, begun: bool = False) -> None:
+        self.work = work
+        self.refuse = refuse
+        self.changes = changes
+        self.begun = begun
+
+    def step(self) -> int:
+        """Go on with it. Returns the steps it took, 0 when it is done."""
+        self.begun = True
+        try:
+            return next(self.work) or 1
+        except StopIteration:
+            pass
+        except Error as error:
+            self.refuse(error)
+        except OSError as error:
+            self.refuse(StorageError(f"the broker cannot read or write its files: {error}"))
+        return 0
+
+
+class Portions:
+    """Work by connection."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[Peer, deque[Job]] = {}
+        self._owed = 0  # steps that a portion took too many
+
+    @property
+    def open(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self._jobs)
+
+    def begin(self, peer: Peer, work: Work, refuse: Refuse, *, changes: bool) -> None:
+        """Do a portion now when the peer has nothing else here, and the rest later. Raises LimitReached.
+
+        What `changes` something and was begun is brought to its end though the peer goes away.
+        """
+        job, jobs = Job(work, refuse, changes=changes), self._jobs.get(peer)
+        if jobs is None:
+            left = STEPS
+            while left > 0:
+                steps = job.step()
+                if not steps:
+                    return
+                left -= steps
+            self._jobs.setdefault(peer, deque()).appendleft(job)
+        elif len(jobs) >= JOBS_MAX:
+            raise LimitReached(
+                f"{JOBS_MAX} requests of this connection are worked on, which is the limit: wait for answers first"
+            )
+        else:
+            jobs.append(job)
+
+    def add(self, peer: Peer, work: Work, *, changes: bool = False) -> None:
+        """Do it later, in turn. It raises nothing, and counts as begun."""
+        self._jobs.setdefault(peer, deque()).append(Job(work, _never, changes=changes, begun=True))
+
+    def work(self) -> bool:
+        """Do a portion. Returns whether there is more to do."""
+        left = STEPS - self._owed
+        while left > 0 and self._jobs:
+            peer, jobs = next(iter(self._jobs.items()))
+            steps = jobs[0].step()  # which may add more for the same peer
+            if not steps:
+                jobs.popleft()
+            del self._jobs[peer]
+            if jobs:
+                self._jobs[peer] = jobs  # behind the others
+            left -= steps or 1
+        self._owed = max(0, -left)
+        return self.open
+
+    def drop(self, peer: Peer) -> None:
+        """The peer is gone, and with it all that is not half done."""
+        for job in self._jobs.pop(peer, ()):
+            if job.changes and job.begun:
+                self._jobs.setdefault(_GONE, deque()).append(job)
+            else:
+                job.work.close()
+
+
+def spread(over: Iterable[Each], gather: Gather, propose: Callable[[Each], None]) -> Work:
+    """Propose to one partition after the other, each with its waiter of `gather`, which answers for all of them.
+
+    What can be checked was: an error fails the others as a failing log would.
+    """
+    try:
+        for each in over:
+            propose(each)
+            yield
+    except Error as error:
+        gather.one().failed(error)
+    gather.ready()
+
+
+def finished(work: Generator[int | None, None, Done]) -> Done:
+    """What work gives in the end, all of it at once."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
+
+
+def _never(error: Error) -> None:
+    raise error

@@ -1,0 +1,126 @@
+"""Answers that wait for a commit.
+
+Idea: whoever proposes something leaves a waiter with it; these are the waiters that answer a peer.
+Contract: exactly one answer per waiter, whatever happens to what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ....storage.errors import Error
+from ....transport.messages import Answer, Failure, Produced
+from ..ports import Peer, Port
+from ..tables.producers import Place
+
+if TYPE_CHECKING:
+    from ..tables.state import PartitionState
+
+
+def failure(request: int, error: Error) -> Failure:
+    """An error as it travels."""
+    offset = getattr(error, "next_offset", None)
+    return Failure(request, error.code, error.message, error.retry, "", error.offset if offset is None else offset)
+
+
+class ProduceReply(Struct, gc=False, eq=False):
+    """Answers one Produce."""
+
+    port: Port
+    peer: Peer
+    request: int
+
+    def committed(self, place: Place) -> None:
+        self.port.reply(self.peer, Produced(self.request, place.offset, place.term, place.time_us))
+
+    def failed(self, error: Error) -> None:
+        self.port.reply(self.peer, failure(self.request, error))
+
+
+class KeyedReply(Struct, gc=False, eq=False):
+    """Answers one Produce of `count` records with dedup keys, and says which repeat a task.
+
+    That stands in the state for as long as the records do: so a resend, also after a restart, is told the same.
+    """
+
+    reply: ProduceReply
+    count: int
+    state: PartitionState  # as committed
+
+    def committed(self, place: Place) -> None:
+        reply = self.reply
+        repeats = self.state.voids.repeats(place.offset, self.count)
+        reply.port.reply(reply.peer, Produced(reply.request, place.offset, place.term, place.time_us, repeats))
+
+    def failed(self, error: Error) -> None:
+        self.reply.failed(error)
+
+
+class Gather:
+    """Answers once when everything it was left with is committed, or with the first failure.
+
+    Leave it with any number of proposals through `one`, then call `ready`.
+    """
+
+    def __init__(
+        self, finish: Callable[[], None], refuse: Callable[[Error], None], on_failure: Callable[[], None] | None = None
+    ) -> None:
+        """`on_failure` is called at the first failure, for who has not called `ready` yet."""
+        self._finish = finish
+        self._refuse = refuse
+        self._on_failure = on_failure
+        self._waiting = 1
+        self._error: Error | None = None
+
+    @classmethod
+    def reply(cls, port: Port, peer: Peer, request: int, message: Answer) -> Gather:
+        """Answers `peer` with `message`, or a Failure."""
+        return cls.answering(port, peer, request, lambda: message)
+
+    @classmethod
+    def answering(cls, port: Port, peer: Peer, request: int, make: Callable[[], Answer]) -> Gather:
+        """Answers `peer` with what `make` gives then, or a Failure."""
+        return cls(
+            lambda: _send(port, peer, make()),
+            lambda error: _send(port, peer, failure(request, error)),
+        )
+
+    def one(self) -> Gather:
+        """Wait for one more proposal."""
+        self._waiting += 1
+        return self
+
+    def ready(self) -> None:
+        """No more proposals follow."""
+        self._count()
+
+    def committed(self, place: Place) -> None:
+        self._count()
+
+    def failed(self, error: Error) -> None:
+        first, self._error = self._error is None, self._error or error
+        if first and self._on_failure is not None:
+            self._on_failure()
+        self._count()
+
+    def _count(self) -> None:
+        self._waiting -= 1
+        if self._waiting:
+            return
+        finish, refuse, error = self._finish, self._refuse, self._error
+        self._finish, self._refuse, self._on_failure = _answered, _answered, None  # who they are of may lead back here
+        if error is None:
+            finish()
+        else:
+            refuse(error)
+
+
+def _answered(error: Error | None = None) -> None:
+    raise AssertionError("a request is answered once")
+
+
+def _send(port: Port, peer: Peer, message: Answer) -> None:
+    port.reply(peer, message)

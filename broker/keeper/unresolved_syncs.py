@@ -1,0 +1,102 @@
+"""What a dead pair of broker and keeper leaves in doubt, kept until every such log is open again.
+
+Idea: the board says which syncs failed (poison), and for which logs one may have begun and never answered: the
+keeper's (`sync_started`) or the broker's own, wherever anything is written that is not synced. The next broker
+sets the board up anew, so it first writes the doubts into DATA/doubts: a crash in the middle of its start must
+not make them forgotten, since the kernel will not report a failed write-back twice. Doubts that cannot be read
+any more are about every log.
+
+Contract: a doubt goes only when its log was opened with it taken into account. A boot of the machine settles
+all doubts of `written` bytes by itself (the page cache is gone), but a doubt too many costs only a copy.
+Must not know: where logs are, how they are opened.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from ...storage.board import boot_id, split
+from ...storage.data_directory import DOUBTS, previous_board
+
+if TYPE_CHECKING:
+    from ...storage.board import Board
+    from ...storage.files import Files
+
+
+class Doubt(Struct, frozen=True):
+    """One log in doubt. Not poisoned: its last sync never answered."""
+
+    log_id: str
+    poisoned: bool
+    durable: int = 0  # last seq that a sync is known to have covered
+
+
+class UnresolvedSyncs:
+    """All of a data directory."""
+
+    def __init__(self, files: Files, data: str) -> None:
+        """Gather those of the last board and those an earlier start did not settle, and make them durable."""
+        self._files = files
+        self._data = data
+        saved = _saved(files, data)
+        self._about_all = saved is None
+        self._open = {doubt.log_id: doubt for doubt in saved or []}
+        board = previous_board(files, data)
+        if board is not None:
+            if board.boot_id == boot_id():
+                self._open.update((doubt.log_id, doubt) for doubt in doubts_of(board))
+            board.close()
+        self._save()
+
+    def __bool__(self) -> bool:
+        return self._about_all or bool(self._open)
+
+    def about(self, log_id: bytes) -> Doubt | None:
+        """The doubt about a log, if any."""
+        name = log_id.hex()
+        if self._about_all and name not in self._open:
+            self._open[name] = Doubt(name, False)
+        return self._open.get(name)
+
+    def settled(self, log_id: bytes) -> None:
+        """The log is open, and what was in doubt is copied or cut."""
+        self._open.pop(log_id.hex(), None)
+
+    def save(self) -> None:
+        """After a start: keep only what is still in doubt."""
+        self._save()
+
+    def _save(self) -> None:
+        path = f"{self._data}/{DOUBTS}"
+        if self._open:
+            self._files.rewrite(path, msgspec.json.encode(list(self._open.values())))
+        elif self._files.exists(path):
+            self._files.unlink(path)
+            self._files.sync_dir(self._data)
+
+
+def doubts_of(board: Board) -> list[Doubt]:
+    """What a board that nobody writes any more leaves in doubt."""
+    found: list[Doubt] = []
+    for number in range(board.rows):
+        row = board.row(number)
+        if row.log_id and (row.poison or max(row.written, row.sync_started) > max(row.synced, row.durable)):
+            durable = split(max(row.synced, row.durable))[1]
+            found.append(Doubt(row.log_id.to_bytes(16, "little").hex(), bool(row.poison), durable))
+    return found
+
+
+def _saved(files: Files, data: str) -> list[Doubt] | None:
+    """Those an earlier start did not settle; None when they cannot be read, and any log may be among them."""
+    path = f"{data}/{DOUBTS}"
+    if not files.exists(path):
+        return []
+    try:
+        return msgspec.json.decode(files.read(path), type=list[Doubt])
+    except (msgspec.MsgspecError, ValueError) as error:
+        print(f"penstock: {path} cannot be read, so every log is in doubt: {error}", file=sys.stderr, flush=True)
+        return None

@@ -1,0 +1,1 @@
+"""The asyncio twins: the same names as in the folders around, awaited."""

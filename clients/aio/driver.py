@@ -1,0 +1,213 @@
+"""The asyncio shell: drives steps as tasks on one event loop.
+
+Idea: the loop watches the channel's one descriptor; whatever arrives is taken in one turn. Tasks that wait for one
+outcome are woken by it, all others look again. One timer does what is due while nobody calls: signs of life, commits,
+tries again. It is left to run while something is due no earlier, so that a send that is answered costs no timer.
+
+Contract: everything happens on the loop that connected; nothing blocks it but the disk of `file://`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
+
+from ...storage import forks
+from ...storage.errors import Closed
+from ..connection.connection import LOOK_PERIOD_S
+from ..connection.steps import FOREVER, Pause, Steps
+
+if TYPE_CHECKING:
+    from ..connection.connection import Connection
+
+T = TypeVar("T")
+
+WAIT_MAX_S = LOOK_PERIOD_S
+"""As in driver.py: the longest that is slept without looking."""
+
+SLEEPERS_MAX = 1024
+"""Mapped readers that sleep at once, a thread each; far above the slots of a board, so that none waits for a thread."""
+
+
+class AsyncDriver:
+    """See the module. Made inside a running loop."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.closed = False
+        self._loop = asyncio.get_running_loop()
+        self._waiters: set[asyncio.Future[None]] = set()  # for anything that arrives
+        self._expected: dict[object, list[asyncio.Future[None]]] = {}  # for one outcome
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = FOREVER  # on the clock of the connection
+        self.nudged = False  # the loop turns soon
+        self._sleepers: ThreadPoolExecutor | None = None
+        self._loop.add_reader(connection.channel.fileno(), self._turn)
+        forks.tell(self)
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Drive steps to their end. Raises what they raise."""
+        try:
+            self.check_open()
+            while True:
+                await self._pause(next(steps))
+        except StopIteration as done:
+            return done.value
+        finally:
+            steps.close()
+            if not self.closed:
+                if self.connection.ended:
+                    self._tell_ended()
+                self._run_callbacks()
+                self._arm()
+
+    def nudge(self) -> None:
+        """Something was sent outside a turn: look for what came of it once the caller lets the loop go on."""
+        if not self.nudged and not self.closed:
+            self.nudged = True
+            self._loop.call_soon(self._turn)
+
+    def check_open(self) -> None:
+        """Raise Closed after `close`, and in a forked child."""
+        self.connection.check_ours()
+        if self.closed:
+            raise Closed(f"the client of {self.connection.url} was closed; connect again")
+
+    def _forked(self) -> None:
+        """See Driver."""
+        self.closed = self.connection.forked = True
+
+    async def _pause(self, pause: Pause) -> None:
+        """Let the loop go on until something arrives or is due."""
+        connection = self.connection
+        now = connection.clock()
+        seconds = min(pause.until, connection.due()) - now
+        if seconds > 0.0:
+            await self._wait(pause, now, seconds)
+        elif connection.turn():
+            self._tell()
+        else:
+            await asyncio.sleep(0)
+        self.check_open()
+
+    async def _wait(self, pause: Pause, now: float, seconds: float) -> None:
+        """Until somebody tells, or `seconds` from now; above WAIT_MAX_S that is the timer's business."""
+        waiter = self._loop.create_future()
+        if pause.outcome is None:
+            self._waiters.add(waiter)
+        else:
+            self._expected.setdefault(pause.outcome, []).append(waiter)
+        alarm = self._loop.call_later(seconds, _wake, waiter) if seconds < WAIT_MAX_S else None
+        if self._timer_at > now + WAIT_MAX_S:
+            self._arm()
+        try:
+            if pause.sleeper is None:
+                await waiter
+            else:
+                await self._sleep_beside(waiter, pause, seconds)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+            self._waiters.discard(waiter)
+            if not waiter.done():
+                self._expect_no_more(pause.outcome, waiter)
+
+    def _expect_no_more(self, outcome: object, waiter: asyncio.Future[None]) -> None:
+        left = [each for each in self._expected.get(outcome, ()) if each is not waiter]
+        if left:
+            self._expected[outcome] = left
+        else:
+            self._expected.pop(outcome, None)
+
+    async def _sleep_beside(self, waiter: asyncio.Future[None], pause: Pause, seconds: float) -> None:
+        """Wait for the channel on the loop and for a sleeper in a thread, whichever comes first."""
+        assert pause.sleeper is not None, "there is something to sleep on"
+        limit = min(max(seconds, 0.0), WAIT_MAX_S)
+        sleeping = self._loop.run_in_executor(self._threads(), pause.sleeper.sleep, limit)
+        try:
+            await asyncio.wait([waiter, sleeping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not sleeping.done():
+                pause.sleeper.wake()
+                await asyncio.wait([sleeping])
+
+    def _threads(self) -> ThreadPoolExecutor:
+        """For who sleeps: the loop's own are few, and the application's."""
+        if self._sleepers is None:
+            self._sleepers = ThreadPoolExecutor(SLEEPERS_MAX, "penstock-sleeper")
+        return self._sleepers
+
+    def _turn(self) -> None:
+        self.nudged = False
+        if self.closed:
+            return
+        if self.connection.turn():
+            self._tell()
+        self._run_callbacks()
+        if not self._waiters:  # who waits and was told arms when it waits again, or ends
+            self._arm()
+
+    def _tell(self) -> None:
+        for waiter in self._waiters:
+            _wake(waiter)
+        self._tell_ended()
+        self._run_callbacks()
+
+    def _tell_ended(self) -> None:
+        """Wake who waits for what has ended; everybody, when the broker and we cannot talk."""
+        ended, self.connection.ended = self.connection.ended, []
+        if self.connection.refused is not None:
+            self._tell_all()
+        for outcome in ended:
+            for waiter in self._expected.pop(outcome, ()):
+                _wake(waiter)
+
+    def _tell_all(self) -> None:
+        expected, self._expected = self._expected, {}
+        for waiter in chain(self._waiters, *expected.values()):
+            _wake(waiter)
+
+    def _run_callbacks(self) -> None:
+        if self.connection.finished:
+            ready, self.connection.finished = self.connection.finished, []
+            for callback in ready:
+                self._loop.call_soon(callback)
+
+    def _arm(self) -> None:
+        """Have the loop turn when something is due, and every WAIT_MAX_S while anything is waited for."""
+        now, due = self.connection.clock(), self.connection.due()
+        if self._waiters or self._expected or self.connection.expecting:
+            due = min(due, now + WAIT_MAX_S)
+        if due < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = due
+            self._timer = self._loop.call_later(max(due - now, 0.0), self._tick)
+
+    def _tick(self) -> None:
+        """The time has come: turn, and have all who wait look at their deadlines."""
+        self._timer, self._timer_at = None, FOREVER
+        if not self.closed:
+            self.connection.channel.look_again()
+            self._turn()
+            self._tell_all()
+
+    def close(self) -> None:
+        """Stop, and end all waits. Repeating it does nothing, nor does a forked child's."""
+        if self.closed:
+            return
+        self.closed = True
+        self._loop.remove_reader(self.connection.channel.fileno())
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tell_all()
+        if self._sleepers is not None:
+            self._sleepers.shutdown(wait=False)
+        self.connection.close()
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

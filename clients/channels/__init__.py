@@ -1,0 +1,1 @@
+"""Channels between machines and processes: Unix sockets, ZeroMQ."""

@@ -1,0 +1,83 @@
+"""The channel over a Unix socket: everything, deliveries too, over the one connection.
+
+Contract: as channel.py. Nothing happens on the connection but in calls of this channel, so whoever drives it must
+not stay away while anything is expected. Must not know: what the messages mean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...transport.codec import decode_answer, frames
+from ...transport.errors import ProtocolError
+from ...transport.unix_client import UnixClient
+from ..reading.mapped import board_logs, board_source
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer, Callable  # pyright: ignore[reportAttributeAccessIssue]
+
+    from ...transport.messages import Answer, Joined, Message, Topic, Welcome
+    from ..reading.mapped import MappedSource, Source
+
+
+class UnixChannel:
+    """See the module."""
+
+    remote = True
+
+    def __init__(self, url: str, *, max_bytes: int, clock: Callable[[], float]) -> None:
+        self.malformed = 0  # messages that were none, dropped
+        self._url = url
+        self._socket = UnixClient(url, max_bytes=max_bytes, clock=clock)
+
+    @property
+    def connections(self) -> int:
+        return self._socket.connections
+
+    @property
+    def connected(self) -> bool:
+        return self._socket.connected
+
+    def send(self, message: Message, payload: Buffer = b"") -> bool:
+        return bool(self._socket.send(frames(message, payload)))
+
+    def receive(self) -> tuple[Answer, Buffer] | None:
+        while (received := self._socket.receive()) is not None:
+            try:
+                return decode_answer(received)
+            except ProtocolError:
+                self.malformed += 1
+        return None
+
+    def choose_delivery(self, group: str, wanted: str) -> str:
+        return "mapped" if wanted == "mapped" else "control"
+
+    def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
+        return board_source(welcome, topic, joined)
+
+    def open_logs(self, welcome: Welcome) -> Source:
+        return board_logs(welcome)
+
+    def listen(self, endpoint: str) -> None:
+        raise ProtocolError(f"the broker at {self._url} wants to deliver from {endpoint}, which nobody asked for")
+
+    def unlisten(self, endpoint: str) -> None:
+        """Nothing to stop."""
+
+    def due(self) -> float:
+        return self._socket.due()
+
+    def fileno(self) -> int:
+        return self._socket.fd
+
+    def look_again(self) -> None:
+        """Its descriptor tells everything, as long as it lasts."""
+
+    def break_off(self) -> None:
+        self._socket.break_off()
+
+    def wake(self) -> None:
+        self._socket.wake()
+
+    def close(self) -> None:
+        self._socket.close()

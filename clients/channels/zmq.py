@@ -1,0 +1,153 @@
+"""The channel over ZeroMQ: a DEALER for questions and answers, a PULL for each delivery endpoint.
+
+Contract: as channel.py. Must not know: what the messages mean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...transport.codec import decode_answer, frames
+from ...transport.errors import ProtocolError
+from ...transport.url import reachable
+from ...transport.zmq_sockets import ClientSocket, Context, PullSocket
+from ..connection.readiness import Bell, Front
+from ..connection.steps import FOREVER
+from ..reading.mapped import board_logs, board_source
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from ...transport.messages import Answer, Joined, Message, Topic, Welcome
+    from ..reading.mapped import MappedSource, Source
+
+
+class ZmqChannel:
+    """A DEALER, and a PULL per delivery endpoint.
+
+    All their descriptors, and a bell to wake whoever waits, are behind one front. A socket's
+    descriptor tells of changes only, so a socket that once was readable stays in `_ready` until it is empty.
+    """
+
+    remote = True
+
+    def __init__(self, url: str, *, max_bytes: int) -> None:
+        self.malformed = 0  # messages that were none, dropped
+        self._url = url
+        self._max_bytes = max_bytes
+        self._context = Context()
+        try:
+            self._dealer: ClientSocket = self._context.client(url, max_bytes=max_bytes)
+        except BaseException:
+            self._context.close()
+            raise
+        self._pulls: dict[str, PullSocket] = {}
+        self._wake = Bell()
+        self._front = Front()
+        self._sources: dict[int, PullSocket] = {self._dealer.fd: self._dealer}
+        self._monitor = self._dealer.monitor_fd
+        self._ready: dict[PullSocket, None] = {}
+        self._closed = False
+        for descriptor in (self._dealer.fd, self._monitor, self._wake.fileno()):
+            self._front.add(descriptor)
+        self._refresh()
+
+    @property
+    def connections(self) -> int:
+        return self._dealer.connections
+
+    @property
+    def connected(self) -> bool:
+        return self._dealer.connected
+
+    def send(self, message: Message, payload: Buffer = b"") -> bool:
+        taken = bool(self._dealer.send(frames(message, payload)))
+        # Sending handles the socket's own events, so its descriptor may never tell of what came in meanwhile.
+        if self._dealer not in self._ready and self._dealer.readable:
+            self._ready[self._dealer] = None
+            self.wake()
+        return taken
+
+    def receive(self) -> tuple[Answer, Buffer] | None:
+        while True:
+            if not self._ready and not self._look():
+                return None
+            source = next(iter(self._ready))
+            received = source.receive()
+            if received is None:
+                del self._ready[source]
+                continue
+            if not source.readable:  # which is cheaper to ask than to receive in vain
+                del self._ready[source]
+            try:
+                return decode_answer(received)
+            except ProtocolError:
+                self.malformed += 1
+
+    def choose_delivery(self, group: str, wanted: str) -> str:
+        return "push" if wanted == "auto" else wanted
+
+    def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
+        return board_source(welcome, topic, joined)
+
+    def open_logs(self, welcome: Welcome) -> Source:
+        return board_logs(welcome)
+
+    def listen(self, endpoint: str) -> None:
+        pull = self._context.pull(reachable(endpoint, self._url), max_bytes=self._max_bytes)
+        self._pulls[endpoint] = pull
+        self._sources[pull.fd] = pull
+        self._ready[pull] = None
+        self._front.add(pull.fd)
+
+    def unlisten(self, endpoint: str) -> None:
+        pull = self._pulls.pop(endpoint, None)
+        if pull is not None:
+            self._front.remove(pull.fd)
+            del self._sources[pull.fd]
+            self._ready.pop(pull, None)
+            pull.close()
+
+    def due(self) -> float:
+        return FOREVER
+
+    def fileno(self) -> int:
+        return self._front.fileno()
+
+    def look_again(self) -> None:
+        self._refresh()
+        self._ready.update(dict.fromkeys(self._pulls.values()))
+
+    def break_off(self) -> None:
+        self._dealer.break_off()
+        self.look_again()
+
+    def wake(self) -> None:
+        if not self._closed:
+            self._wake.ring()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._ready.clear()
+        self._front.close()
+        self._wake.close()
+        self._context.close()
+
+    def _look(self) -> bool:
+        """Find sockets that became readable. False when none has."""
+        for descriptor in self._front.ready():
+            source = self._sources.get(descriptor)
+            if source is not None:
+                self._ready[source] = None
+            elif descriptor == self._monitor:
+                self._refresh()
+            else:
+                self._wake.hush()
+        return bool(self._ready)
+
+    def _refresh(self) -> None:
+        """A change of the connection may come with messages that the dealer's descriptor told of before."""
+        self._dealer.refresh()
+        self._ready[self._dealer] = None

@@ -1,0 +1,1 @@
+"""Connections: questions and their answers, kept going through losses, for any channel."""

@@ -1,0 +1,88 @@
+"""A channel: messages to one broker and back, without waiting.
+
+Idea: `UnixChannel` and `ZmqChannel` speak to a broker process over sockets (modules of their names), `LocalChannel`
+(local.py) to a node in this process. The rest of the clients cannot tell them apart.
+
+Contract: `send` says at once whether the message was taken; `receive` gives what has arrived, None when
+nothing has. `fileno` is readable when `receive` may have something; it may also be waited for without the
+client's lock, by several threads at once. All else only under that lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from ...transport.messages import Answer, Joined, Message, Topic, Welcome
+    from ..reading.mapped import MappedSource, Source
+
+
+class Channel(Protocol):
+    """See the module."""
+
+    remote: bool
+    """The broker is another process: answers arrive whatever we do. Where it is this one, `receive` does its work."""
+
+    @property
+    def connections(self) -> int:
+        """Connections made so far: what was sent over an older one may never have arrived."""
+        ...
+
+    @property
+    def connected(self) -> bool:
+        """Whether the latest connection stands."""
+        ...
+
+    def send(self, message: Message, payload: Buffer = b"") -> bool:
+        """Take one message; False when it cannot be taken now."""
+        ...
+
+    def receive(self) -> tuple[Answer, Buffer] | None:
+        """The next message that has arrived; None when there is none."""
+        ...
+
+    def choose_delivery(self, group: str, wanted: str) -> str:
+        """How records will travel: push, control or mapped. Raises InvalidArgument for a way there is not."""
+        ...
+
+    def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
+        """What a mapped session reads from. Raises MappedUnavailable."""
+        ...
+
+    def open_logs(self, welcome: Welcome) -> Source:
+        """The logs themselves, for who reads ranges of them. Raises MappedUnavailable."""
+        ...
+
+    def listen(self, endpoint: str) -> None:
+        """Receive what is pushed from `endpoint`, too."""
+        ...
+
+    def unlisten(self, endpoint: str) -> None:
+        """Stop that; what was pushed and not received is dropped."""
+        ...
+
+    def due(self) -> float:
+        """When `receive` has something to do although nothing arrives; on the clock of this process."""
+        ...
+
+    def fileno(self) -> int:
+        """One descriptor for poll, select and event loops."""
+        ...
+
+    def look_again(self) -> None:
+        """Do not rely on what `fileno` told: find out what has arrived."""
+        ...
+
+    def break_off(self) -> None:
+        """A call was interrupted, maybe between two frames or with a message in hand: begin with a new connection."""
+        ...
+
+    def wake(self) -> None:
+        """Make `fileno` readable, from any thread."""
+        ...
+
+    def close(self) -> None:
+        """Drop everything. Repeating it does nothing."""
+        ...

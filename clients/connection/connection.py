@@ -1,0 +1,405 @@
+"""The connection: questions and their answers over one channel, kept going through losses.
+
+Idea: everything asked has an id and an asker. Whenever the channel has a new connection it greets again, and
+every asker whose answer is still out is told that it may have been lost; what to do about it (send the same
+bytes again, join again) is the asker's business, because only it knows what is harmless.
+
+Contract: nothing here waits. `turn` takes what has arrived and keeps going what is due; `due` says when it
+must be called next at the latest. Callbacks of applications are only collected here, in `finished`, and
+outcomes that somebody may wait for in `ended`: whoever drives runs the ones without the lock and wakes who waits.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ...storage.errors import Closed, Error
+from ...transport.codec import VERSION, check_request
+from ...transport.errors import ProtocolError
+from ...transport.failures import error_of
+from ...transport.messages import (
+    Answer,
+    Assigned,
+    Deliver,
+    Evicted,
+    Failure,
+    Hello,
+    ListTopics,
+    Message,
+    Topic,
+    Topics,
+    Welcome,
+)  # fmt: skip
+from ..errors import InvalidArgument, TimedOut
+from .steps import FOREVER, Pause, Steps
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from .channel import Channel
+
+A = TypeVar("A")
+
+GREETING_PATIENCE_S = 5.0
+"""A greeting without an answer is sent again after so long."""
+
+LOOK_PERIOD_S = 1.0
+"""How often askers whose answers are out are told so."""
+
+AWAY_S = 2 * LOOK_PERIOD_S
+"""A process that has not looked for so long was not merely busy."""
+
+
+class Asker(Protocol):
+    """Whoever waits for an answer."""
+
+    def answered(self, answer: Answer) -> None:
+        """The answer to a request that was registered for it; it is no longer registered."""
+        ...
+
+    def lost(self) -> None:
+        """The answer may never come: the connection is another one. Its requests are no longer registered."""
+        ...
+
+    def unanswered(self, now: float) -> None:
+        """The answer is still out; said every LOOK_PERIOD_S."""
+        ...
+
+
+class Session(Protocol):
+    """Whoever is told what nobody asked for."""
+
+    def told(self, message: Assigned | Deliver | Evicted, payload: Buffer) -> None:
+        """A message that names its session."""
+        ...
+
+
+class Part(Protocol):
+    """A consumer, or a producer's sender with something to try again: what has to be kept going."""
+
+    def turn(self, now: float) -> None:
+        """Do what can be done now."""
+        ...
+
+    def due(self) -> float:
+        """When `turn` has something to do at the latest."""
+        ...
+
+    def restored(self) -> None:
+        """There is a new connection: sessions of the old one hear nothing any more."""
+        ...
+
+
+class Question:
+    """One request for one answer, asked again when the connection is lost. Calls `then` when it is answered."""
+
+    def __init__(
+        self, connection: Connection, make: Callable[[int], Message], then: Callable[[Answer], None] | None = None
+    ) -> None:
+        self.answer: Answer | None = None
+        self.times_sent = 0
+        self.request = 0
+        self._connection = connection
+        self._make = make
+        self._then = then
+
+    def send(self) -> bool:
+        """Send it, under a fresh id. False when the channel cannot take it now."""
+        request = self._connection.next_request()
+        if not self._connection.send(self._make(request), asker=self):
+            return False
+        self.times_sent += 1
+        self.request = request
+        return True
+
+    def check(self) -> None:
+        """Raise InvalidArgument for fields that cannot be: a broker would count the client as hostile."""
+        try:
+            check_request(self._make(0))
+        except ProtocolError as error:
+            raise InvalidArgument(error.message) from None
+
+    def answered(self, answer: Answer) -> None:
+        self.answer = answer
+        self._connection.ended.append(self)
+        if self._then is not None:
+            self._then(answer)
+
+    def lost(self) -> None:
+        self._connection.post(self)
+
+    def unanswered(self, now: float) -> None:
+        """See Asker: a broker may take its time, and whoever waits knows for how long."""
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        self._connection.forget(self)
+
+
+class Connection:
+    """See the module."""
+
+    def __init__(self, channel: Channel, *, url: str, name: str, timeout: float, clock: Callable[[], float]) -> None:
+        self.channel = channel
+        self.url = url
+        self.timeout = timeout
+        self.forked = False  # this process is a child of the one that connected
+        self.clock = clock
+        self.welcome: Welcome | None = None
+        self.turns = 0
+        self.now = clock()  # when the latest turn began
+        self._emptied = self.now  # everything that had arrived by then was taken
+        self.next_request = count(1).__next__  # an id that was never used on this connection
+        self.finished: list[Callable[[], None]] = []
+        self.ended: list[object] = []  # outcomes that are known since a driver last told those who wait
+        self.parts: dict[Part, None] = {}
+        self.sessions: dict[int, Session] = {}
+        self._name = name
+        self._ready = False
+        self.refused: Error | None = None  # why this broker and we cannot talk
+        self._greeted = 0  # the connection we greeted on
+        self._greeting = 0  # request of the latest Hello
+        self._greet_again = 0.0  # at the first turn
+        self._look_at = 0.0
+        self._asked: dict[int, Asker] = {}
+        self._unsent: OrderedDict[Question, None] = OrderedDict()
+
+    # -- sending --------------------------------------------------------------------------------------
+
+    def send(self, message: Message, payload: Buffer = b"", *, asker: Asker | None = None) -> bool:
+        """Send now, if the broker has greeted us; `asker` is told the answer to the message, a request."""
+        try:
+            if not self._ready or not self.channel.send(message, payload):
+                return False
+        except BaseException:  # Ctrl-C, which may come with the return of any call: between two frames, for example
+            self.channel.break_off()
+            raise
+        if asker is not None:
+            self._asked[message.request] = asker  # pyright: ignore[reportAttributeAccessIssue]
+        return True
+
+    def post(self, question: Question) -> None:
+        """Send a question as soon as possible. Raises InvalidArgument for one that no broker would take."""
+        if not question.times_sent:
+            question.check()
+        if self._unsent or not question.send():
+            self._unsent[question] = None
+
+    def forget(self, question: Question) -> None:
+        """Drop a question, asked or not."""
+        self._asked.pop(question.request, None)
+        self._unsent.pop(question, None)
+
+    def forget_asker(self, asker: Asker) -> None:
+        """Drop all requests of an asker that is over."""
+        for request in [request for request, known in self._asked.items() if known is asker]:
+            del self._asked[request]
+
+    # -- turning --------------------------------------------------------------------------------------
+
+    def turn(self) -> bool:
+        """Take what has arrived, do what is due. True when anything arrived: look again before waiting."""
+        self.turns += 1
+        now = self.now = self.clock()
+        arrived = False
+        channel = self.channel
+        try:
+            while True:
+                found = channel.receive()
+                if channel.connections != self._greeted:
+                    self._greet()
+                if found is None:
+                    break
+                arrived = True
+                self._take(*found)
+            self._emptied = now
+            if now >= self._greet_again:
+                self._greet()
+            if now >= self._look_at:
+                self._look(now)
+            while self._unsent and next(iter(self._unsent)).send():
+                self._unsent.popitem(last=False)
+            if self.parts:
+                for part in list(self.parts):
+                    part.turn(now)
+        except BaseException:
+            channel.break_off()  # see `send`; an answer may be lost, too, and is asked for again
+            raise
+        return arrived
+
+    def look(self) -> bool:
+        """Take the answers that have arrived, and do nothing else. True when there were any; it is no turn."""
+        arrived, channel = False, self.channel
+        try:
+            while channel.connections == self._greeted and (found := channel.receive()) is not None:
+                arrived = True
+                self._take(*found)
+        except BaseException:
+            channel.break_off()
+            raise
+        return arrived
+
+    def arrived_at(self, asked_at: float) -> float:
+        """When the answer that is being told arrived; where nobody looked for long, the earliest that it can have.
+
+        The process was stopped, or did not let anybody look: what the answer says may be over.
+        """
+        now, earliest = self.clock(), max(self._emptied, asked_at)
+        return now if now - earliest <= AWAY_S else earliest
+
+    def due(self) -> float:
+        """When there is something to do at the latest; whoever is `expecting` turns every LOOK_PERIOD_S anyway."""
+        due = min(self.channel.due(), self._greet_again)
+        for part in self.parts:
+            due = min(due, part.due())
+        return due
+
+    def _look(self, now: float) -> None:
+        self._look_at = now + LOOK_PERIOD_S
+        for asker in dict.fromkeys(self._asked.values()):
+            asker.unanswered(now)
+
+    @property
+    def asking(self) -> bool:
+        """A question is out, or waits to be sent."""
+        return bool(self._asked or self._unsent)
+
+    @property
+    def expecting(self) -> bool:
+        """Anything may still arrive that somebody waits for."""
+        return bool(self.asking or self.sessions)
+
+    def _take(self, message: Answer, payload: Buffer) -> None:
+        kind = type(message)
+        if kind is Deliver or kind is Assigned or kind is Evicted:
+            session = self.sessions.get(message.session)  # pyright: ignore[reportAttributeAccessIssue]
+            if session is not None:
+                session.told(message, payload)  # pyright: ignore[reportArgumentType]
+            return
+        request: int = message.request  # pyright: ignore[reportAttributeAccessIssue]
+        if request == self._greeting:
+            self._greeting_answered(message)
+            return
+        asker = self._asked.pop(request, None)
+        if asker is not None:
+            self.payload = payload
+            asker.answered(message)
+
+    payload: Buffer = b""
+    """What came with the answer that is being told; only good inside `answered`."""
+
+    # -- greeting -------------------------------------------------------------------------------------
+
+    def _greet(self) -> None:
+        self._ready = False
+        self._greeted = self.channel.connections
+        self._greeting = self.next_request()
+        self._greet_again = self.clock() + GREETING_PATIENCE_S
+        if not self.channel.send(Hello(self._greeting, VERSION, VERSION, self._name)):
+            self._greeted = -1 if self.channel.connected else self._greeted
+
+    def _greeting_answered(self, message: Answer) -> None:
+        self._greet_again = FOREVER
+        if isinstance(message, Failure):
+            self.refused = error_of(message)
+            return
+        if not isinstance(message, Welcome):
+            self.refused = ProtocolError(f"{self.url} answered a greeting with {type(message).__name__}")
+            return
+        again, self.welcome, self._ready, self.refused = self.welcome is not None, message, True, None
+        asked, self._asked = list(dict.fromkeys(self._asked.values())), {}
+        if again:
+            self.sessions.clear()
+            for part in list(self.parts):
+                part.restored()
+        for asker in asked:
+            asker.lost()
+
+    # -- asking and waiting -----------------------------------------------------------------------------
+
+    def ask(self, make: Callable[[int], Message], kind: type[A], *, deadline: float, what: str) -> Steps[A]:
+        """Ask, wait for the answer, raise what it says went wrong. `what` completes "timed out: ..."."""
+        question = Question(self, make)
+        return (yield from self.wait_for(question, kind, deadline=deadline, what=what))
+
+    def wait_for(self, question: Question, kind: type[A], *, deadline: float, what: str) -> Steps[A]:
+        """Post a question and wait for its answer, which is of `kind` or a Failure."""
+        self.post(question)
+        return (yield from self.answer_to(question, kind, deadline=deadline, what=what))
+
+    def answer_to(self, question: Question, kind: type[A], *, deadline: float, what: str) -> Steps[A]:
+        """Wait for the answer to a question that was posted."""
+        try:
+            pause = Pause(deadline, outcome=question)
+            while question.answer is None:
+                self.check(deadline, what)
+                yield pause
+        finally:
+            question.cancel()
+        return expect(question.answer, kind)
+
+    def check(self, deadline: float, what: str) -> None:
+        """Raise when waiting is over: the broker refused us, or the deadline has passed."""
+        if self.refused is not None:
+            raise self.refused
+        if self.clock() >= deadline:
+            raise TimedOut(f"timed out: {what}: {self.state}")
+
+    @property
+    def state(self) -> str:
+        """For the messages of errors: how things stand with the broker."""
+        if not self.channel.connected:
+            return f"no connection to {self.url}; is a broker running there?"
+        if not self._ready:
+            return f"the broker at {self.url} does not answer a greeting"
+        return f"the broker at {self.url} is connected but has not answered"
+
+    def deadline(self, timeout: float | None = None) -> float:
+        """`timeout` seconds from now, the client's own when None."""
+        return self.clock() + (self.timeout if timeout is None else timeout)
+
+    def ready(self, deadline: float) -> Steps[Welcome]:
+        """Wait for the broker's greeting."""
+        while self.welcome is None or not self._ready:
+            self.check(deadline, "connecting")
+            yield Pause(deadline)
+        return self.welcome
+
+    def find_topic(self, name: str, deadline: float) -> Steps[Topic]:
+        """A topic as the broker has it now. Raises UnknownTopic."""
+        answer = yield from self.ask(
+            lambda request: ListTopics(request, [name]), Topics, deadline=deadline, what=f"looking up topic {name}"
+        )
+        return answer.topics[0]
+
+    def check_ours(self) -> None:
+        """Raise Closed in a process that was forked from the one that connected."""
+        if self.forked:
+            raise Closed(
+                f"the client of {self.url} belongs to the process this one was forked from: connect in the child"
+            )
+
+    def close(self) -> None:
+        """Close the channel. Parts are to be closed before."""
+        self.parts.clear()
+        self.channel.close()
+
+
+def expect(answer: Answer, kind: type[A]) -> A:
+    """The answer, when it is of `kind`; raises what a Failure stands for."""
+    if isinstance(answer, kind):
+        return answer
+    if isinstance(answer, Failure):
+        raise raised(answer)
+    raise ProtocolError(f"the broker answered with {type(answer).__name__} where {kind.__name__} belongs")
+
+
+def raised(failure: Failure) -> Error:
+    """The error of a failure, with the offset where reading may go on."""
+    error = error_of(failure)
+    if failure.offset >= 0:
+        error.offset = failure.offset
+    return error

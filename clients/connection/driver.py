@@ -1,0 +1,349 @@
+"""The sync shell: drives steps in the caller's thread, and a pump while nobody calls.
+
+Idea: whoever calls does its own input and output, under one lock, so a closed loop of sends costs no thread
+switch. A thread that has to wait is the leader: it gives the lock back and waits for the channel; others that
+wait meanwhile follow. Those that wait for one outcome are woken by it, all others after each of the leader's turns;
+a leader that has what it wanted wakes another to lead. The pump is one thread, started with the first
+thing that needs it, which looks every few milliseconds whether anybody turned since; only when nobody did, it
+turns itself (flushes what was gathered, takes answers, sends signs of life).
+
+Contract: the lock is never held while waiting, nor while an application's callback runs. Threads may share
+everything of one client.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
+
+from ...storage import forks
+from ...storage.errors import Closed
+from .connection import LOOK_PERIOD_S
+from .readiness import waiting
+from .steps import FOREVER, Pause, Sleeper, Steps
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+T = TypeVar("T")
+
+PUMP_PERIOD_S = 0.002
+"""How long gathered records wait at most while the application is away."""
+
+REST_S = 0.05
+"""How often the pump looks for the application while nothing was asked: only signs of life can be due."""
+
+WAIT_MAX_S = LOOK_PERIOD_S
+"""No wait is longer, whatever was promised: a wake-up lost in a library costs a second, not a stand-still."""
+
+
+class Driver:
+    """See the module."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.lock = threading.RLock()
+        self.closed = False
+        self._turned = threading.Condition(self.lock)
+        self._leader = False
+        self._leader_turns = 0  # turns when the leader began to wait: what came since may be for it
+        self._followers = 0  # that wait for anything
+        self._expected: dict[object, list[threading.Lock]] = {}  # of those that wait for one outcome
+        self._sleepers: list[Sleeper] = []
+        self._wait = waiting(connection.channel.fileno())
+        self._pump: Pump | None = None
+        self.pump_idle = True
+        forks.tell(self)
+
+    def run(self, steps: Steps[T]) -> T:
+        """Drive steps to their end, waiting in this thread. Raises what they raise."""
+        if self.closed:
+            self.check_open()
+        with self.lock:
+            try:
+                if self.closed:  # while the lock was another thread's
+                    self.check_open()
+                while True:
+                    self._pause(next(steps))
+            except StopIteration as done:
+                return done.value
+            finally:
+                steps.close()
+                self.tell()
+                if self._expected:
+                    self.hand_over()
+
+    def look(self, there: Callable[[], T]) -> T:
+        """Take what is there without waiting or turning. Raises what `there` raises, and Closed."""
+        if self.closed:
+            self.check_open()
+        with self.lock:
+            return there()
+
+    def glance(self) -> None:
+        """Take answers in the middle of a call (lock held), unless a thread waits for just these.
+
+        An application that sends without a pause would else hear of them when the pump gets the interpreter.
+        Callbacks wait for `call_back`, because the caller is not done yet.
+        """
+        if not self._leader and self.connection.look():
+            self._turned.notify_all()
+            self._tell_ended()
+            for sleeper in self._sleepers:
+                sleeper.wake()
+
+    def call_back(self) -> None:
+        """Run what `glance` has left (lock not held)."""
+        with self.lock:
+            if self.connection.finished:
+                self._run_callbacks()
+
+    def do(self, call: Callable[[], T]) -> T:
+        """Run what does not wait."""
+        with self.lock:
+            try:
+                return call()
+            finally:
+                self.tell()
+
+    def tell(self) -> None:
+        """After a turn (lock held): threads that wait look again, callbacks of applications run."""
+        if self._followers:
+            self._turned.notify_all()
+        if self.connection.ended:
+            self._tell_ended()
+        if self._leader and self.connection.turns != self._leader_turns:
+            self.connection.channel.wake()
+        for sleeper in self._sleepers:
+            sleeper.wake()
+        if self.connection.finished:
+            self._run_callbacks()
+
+    def _tell_ended(self) -> None:
+        """Wake who waits for what has ended; everybody, when the broker and we cannot talk."""
+        ended, self.connection.ended = self.connection.ended, []
+        if self.connection.refused is not None:
+            self._tell_all()
+        if self._expected:
+            for outcome in ended:
+                for asleep in self._expected.pop(outcome, ()):
+                    asleep.release()
+
+    def _tell_all(self) -> None:
+        expected, self._expected = self._expected, {}
+        for asleep in chain(*expected.values()):
+            asleep.release()
+
+    def hand_over(self) -> None:
+        """Where no thread waits for the channel any more (lock held), one that expects an outcome does from now on."""
+        if self._expected and not self._leader and not self._followers:
+            for asleep in self._expected.pop(next(iter(self._expected))):
+                asleep.release()
+
+    def check_open(self) -> None:
+        """Raise Closed after `close`, and in a forked child."""
+        self.connection.check_ours()
+        if self.closed:
+            raise Closed(f"the client of {self.connection.url} was closed; connect again")
+
+    def _forked(self) -> None:
+        """A child has the object and none of what it stands for: as if it were closed, and no thread waits."""
+        forks.renew(self.lock)
+        self.closed = self.connection.forked = True
+        self._leader, self._followers, self._sleepers = False, 0, []
+        self._expected = {}
+        self.connection.finished = []
+
+    # -- waiting ----------------------------------------------------------------------------------------
+
+    def _pause(self, pause: Pause) -> None:
+        """Wait until something arrives or is due, and take it. A leader finds what has arrived by waiting for it."""
+        if pause.sleeper is not None:
+            self._sleep(pause.sleeper, pause.until)
+            return
+        connection = self.connection
+        timeout = min(min(pause.until, connection.due()) - connection.clock(), WAIT_MAX_S)
+        if timeout <= 0.0:
+            connection.turn()
+            self.tell()
+        elif self._leader and pause.outcome is not None:
+            self._expect(pause.outcome, min(pause.until - connection.clock(), WAIT_MAX_S))
+        elif self._leader:
+            self._follow(timeout)
+        else:
+            self._lead(timeout)
+        if self.closed:
+            self.check_open()  # by a callback, or meanwhile
+
+    def _lead(self, timeout: float) -> None:
+        connection = self.connection
+        try:  # from here on: an interrupt may come with the return of any call, that of `release` too
+            self._leader, self._leader_turns = True, connection.turns
+            self.lock.release()
+            arrived = self._wait(timeout * 1000)
+        finally:
+            self._leader = False
+            self.lock.acquire()
+        if self.closed:
+            return
+        if not arrived and timeout >= WAIT_MAX_S:
+            connection.channel.look_again()
+        connection.turn()
+        self.tell()
+
+    def _follow(self, timeout: float) -> None:
+        self._followers += 1
+        try:
+            self._turned.wait(timeout)
+        finally:
+            self._followers -= 1
+
+    def _expect(self, outcome: object, timeout: float) -> None:
+        """Wait for one outcome, as a follower. What else there is to do is the leader's."""
+        asleep = threading.Lock()
+        asleep.acquire()
+        self._expected.setdefault(outcome, []).append(asleep)
+        try:
+            self.lock.release()
+            asleep.acquire(timeout=max(timeout, 0.0))
+        finally:
+            self.lock.acquire()
+            left = [each for each in self._expected.pop(outcome, ()) if each is not asleep]
+            if left:
+                self._expected[outcome] = left
+
+    def _sleep(self, sleeper: Sleeper, until: float) -> None:
+        """Wait for a sleeper. What arrives or is due is the pump's: waking up does not wait for it."""
+        if self.pump_idle:
+            self.need_pump()
+        timeout = min(max(until - self.connection.clock(), 0.0), WAIT_MAX_S)
+        self._sleepers.append(sleeper)
+        try:
+            self.lock.release()
+            sleeper.sleep(timeout)
+        finally:
+            self.lock.acquire()
+            self._sleepers.remove(sleeper)
+        if self.closed:
+            self.check_open()
+
+    def _unlocked(self, wait: Callable[[], object]) -> None:
+        """Wait without the lock, which this thread holds exactly once."""
+        try:
+            self.lock.release()
+            wait()
+        finally:
+            self.lock.acquire()
+
+    def _run_callbacks(self) -> None:
+        """Callbacks may call anything of the client, so they run as if the application called by itself."""
+        ready, self.connection.finished = self.connection.finished, []
+        self._unlocked(lambda: [_call_back(callback) for callback in ready])
+
+    # -- the pump ---------------------------------------------------------------------------------------
+
+    def need_pump(self) -> None:
+        """Something has to go on while the application is away; costs nothing to say again."""
+        with self.lock:
+            self.pump_idle = False
+            if self.closed:
+                return
+            if self._pump is None:
+                self._pump = Pump(self)
+                self._pump.thread.start()
+            else:
+                self._pump.rouse()
+
+    @property
+    def busy(self) -> bool:
+        """A thread waits for the channel: whatever arrives, it takes."""
+        return self._leader
+
+    def close(self) -> None:
+        """Stop the pump, close the connection, end all waits. Repeating it does nothing, nor does a forked child's."""
+        if self.closed:
+            return
+        with self.lock:
+            if self.closed:
+                return
+            self.closed = True
+            self.connection.channel.wake()
+            self._turned.notify_all()
+            self._tell_all()
+            for sleeper in self._sleepers:
+                sleeper.wake()
+        if self._pump is not None:
+            self._pump.stop()
+        with self.lock:
+            while self._leader:  # it polls the channel's descriptor, which must not be another file's meanwhile
+                self.connection.channel.wake()
+                self._turned.wait(0.01)
+            self.connection.close()
+
+
+def _call_back(callback: Callable[[], object]) -> None:
+    """Call it. What it raises is no concern of the verb, or the pump, that happens to run it: it is reported."""
+    try:
+        callback()
+    except Exception as error:
+        told = type(error), error, error.__traceback__, threading.current_thread()
+        threading.excepthook(threading.ExceptHookArgs(told))
+
+
+class Pump:
+    """The thread that keeps a client going while its application is away."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = weakref.ref(driver)
+        self._wait = waiting(driver.connection.channel.fileno())
+        self._roused = threading.Event()
+        self._stopped = False
+        self.thread = threading.Thread(target=self._run, name="penstock-pump", daemon=True)
+
+    def rouse(self) -> None:
+        """There is something to do again."""
+        self._roused.set()
+
+    def stop(self) -> None:
+        """End the thread and wait for it, unless it is the one that asks. The channel must have been woken."""
+        self._stopped = True
+        self._roused.set()
+        if threading.current_thread() is not self.thread:
+            self.thread.join()
+
+    def _run(self) -> None:
+        """Sleep for a period after each sign of the application; without one, wait for the channel."""
+        turns = -1
+        while not self._stopped:
+            driver = self._driver()
+            if driver is None or driver.closed:
+                return
+            turns, away, wait_s = self._look(driver, turns)
+            del driver
+            if away:
+                self._wait(None if wait_s is None else wait_s * 1000)
+            else:
+                self._roused.wait(wait_s)
+                self._roused.clear()
+
+    def _look(self, driver: Driver, turns: int) -> tuple[int, bool, float | None]:
+        """Turn if nobody did since `turns`. Returns turns now, whether the application is away, how long to wait."""
+        connection = driver.connection
+        with driver.lock:
+            if driver.closed or driver.busy or connection.turns != turns:
+                driver.pump_idle = not connection.asking  # who sends now has to say so
+                return connection.turns, False, REST_S if driver.pump_idle else PUMP_PERIOD_S
+            arrived = False
+            while connection.turn():
+                arrived = True
+            if arrived:
+                driver.tell()
+            driver.hand_over()
+            due = connection.due()
+            driver.pump_idle = due == FOREVER and not connection.expecting
+            if driver.pump_idle:
+                return connection.turns, False, None
+            return connection.turns, True, min(max(due - connection.clock(), PUMP_PERIOD_S), WAIT_MAX_S)

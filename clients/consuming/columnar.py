@@ -1,0 +1,106 @@
+"""Batches in the form an application asks for: lists of records, Arrow, or numpy columns.
+
+Contract: Arrow and numpy views point into the bytes that were received or mapped wherever these allow it;
+the views keep them alive. Records own their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
+
+from ...storage import columns
+from ...storage.arrow import ARROW_COLUMNS, record_batch
+from ...storage.batch import Batch, ColumnId
+from ...storage.record import Record, records
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+Format = Literal["records", "arrow", "numpy"]
+Convert = Callable[[Batch, int, int, str], Any]
+"""Makes a format of a batch from an offset on, of a partition of a topic."""
+
+
+class Columns(msgspec.Struct, frozen=True, eq=False):
+    """The records of one batch as numpy arrays of equal length (`bounds` has one more).
+
+    Value `i` is `data[bounds[i]:bounds[i + 1]]`. `timestamps` are microseconds UTC.
+    """
+
+    topic: str
+    partition: int
+    offsets: NDArray[np.int64]
+    timestamps: NDArray[np.int64]
+    bounds: NDArray[np.int32]
+    data: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def values(self) -> list[bytes]:
+        """The values as bytes objects."""
+        bounds, data = self.bounds.tolist(), self.data
+        return [data[start:end].tobytes() for start, end in pairwise(bounds)]
+
+
+def as_records(batch: Batch, start: int, partition: int, topic: str) -> list[Record]:
+    """A list of records."""
+    return records(batch, start=start, partition=partition, topic=topic)
+
+
+def as_arrow(batch: Batch, start: int, partition: int, topic: str) -> pa.RecordBatch:
+    """Columns value, key, offset and timestamp; topic and partition stand in the schema's metadata."""
+    found = record_batch(batch, ARROW_COLUMNS, _schema(topic, partition))
+    return found.slice(start - batch.base_offset) if start > batch.base_offset else found
+
+
+@lru_cache(maxsize=1024)
+def _schema(topic: str, partition: int) -> pa.Schema | None:
+    """The schema of a partition's batches; None without pyarrow, which the first batch then says."""
+    try:
+        import pyarrow as pa
+    except ModuleNotFoundError:
+        return None
+    types = {"value": pa.binary(), "key": pa.binary(), "offset": pa.int64(), "timestamp": pa.timestamp("us", "UTC")}
+    fields = [(name, types[name]) for name in ARROW_COLUMNS]
+    return pa.schema(fields, metadata={"topic": topic, "partition": str(partition)})
+
+
+def as_numpy(batch: Batch, start: int, partition: int, topic: str) -> Columns:
+    """Numpy views."""
+    count, skip = batch.record_count, max(start - batch.base_offset, 0)
+    column = batch.column(ColumnId.VALUE)
+    assert column is not None, "a batch of records has values"
+    if not batch.checked:
+        columns.check_variable(column, count)
+    bounds = columns.offsets_of(column, count)
+    times = batch.event_times()
+    if times is None:
+        times = np.full(count, batch.append_time_us, np.int64)
+    return Columns(
+        topic,
+        partition,
+        np.arange(batch.base_offset + skip, batch.end_offset, dtype=np.int64),
+        times[skip:],
+        bounds[skip:],
+        np.frombuffer(column, np.uint8)[columns.data_start(count) :],
+    )
+
+
+_FORMATS: dict[str, Convert] = {
+    "records": as_records,
+    "arrow": as_arrow,
+    "numpy": as_numpy,
+}
+
+
+def converter(format_: str) -> Convert:
+    """What makes a format of a batch."""
+    return _FORMATS[format_]

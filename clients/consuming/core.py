@@ -1,0 +1,500 @@
+"""The consumer, written once: what was delivered, what was handed out, what is committed.
+
+Idea: session_life.py keeps a session open; the session (transport/consumer_session.py) knows what may be handed
+out; this turns deliveries into what the application asked for, and knows to the record how far that is.
+
+Contract: nothing is handed out of a partition that went to somebody else. A partition is given back between
+two calls of the application, after what was handed out of it is committed when that is ours to do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...broker.errors import Fenced, UnknownSession
+from ...storage.batch import Batch
+from ...storage.errors import Closed, Diverged, Error
+from ...storage.record import Record, records
+from ...transport.consumer_session import ConsumerSession, Delivery
+from ...transport.messages import Answer, Commit, Done, FindOffsets, Leave, Offsets, Position, SeekTo, Topic
+from ..arguments.checking import count
+from ..connection.connection import Question
+from ..connection.steps import FOREVER, Pause, Steps
+from ..errors import InvalidArgument, NoGroup, NotAssigned
+from .columnar import Convert
+from .feed import Feed
+from .handout import Handout
+from .session_life import ConsumerOptions, SessionLife
+
+if TYPE_CHECKING:
+    from ..connection.connection import Connection
+
+T = TypeVar("T")
+
+LEAVE_PATIENCE_S = 5.0
+"""How long closing waits for the broker; a session that it did not hear of ends by its timeout."""
+
+
+class ConsumerCore:
+    """See the module."""
+
+    def __init__(self, connection: Connection, topic: Topic, options: ConsumerOptions) -> None:
+        self.connection = connection
+        self.topic = topic
+        self.options = options
+        self.closed = False
+        self.life = SessionLife(connection, topic, options, self)
+        self.fenced = 0  # automatic commits that came too late: their records are read again by somebody else
+        self._feed = Feed(self.life)
+        self._handout: Handout | None = None
+        self._one_by_one = False
+        self._kept: dict[int, tuple[int, int]] = {}  # committed and position by partition, of a lost session
+        self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
+        self._may_shrink = topic.settings.get("commit") == "written"  # by a power cut at the broker
+        self._notes_terms = self._may_shrink and not options.group
+        self._terms: dict[int, deque[tuple[int, int]]] = {}  # offset and term of the last batches, where that matters
+        self._incarnation = 0
+        every = options.auto_commit_s
+        self._commit_at = FOREVER if every is None else connection.clock() + every
+        self._committing: Question | None = None
+        connection.parts[self] = None
+
+    @property
+    def session(self) -> ConsumerSession | None:
+        """The session, while there is one."""
+        return self.life.session
+
+    # -- as Reader ----------------------------------------------------------------------------------------
+
+    def losing(self, session: ConsumerSession) -> None:
+        """See Reader."""
+        self._note()
+        self._kept.update({view.partition: (view.committed, view.position) for view in session.partitions.values()})
+        self._feed.clear()
+        self._drop_handout()
+        self._safe = {}
+
+    def gained(self, session: ConsumerSession) -> None:
+        """See Reader. Go on where the application is, in partitions whose cursor nobody has moved meanwhile."""
+        if self._shrunk_perhaps():
+            self._check_positions(session)
+        for partition, view in session.partitions.items():
+            committed, position = self._kept.pop(partition, (-1, -1))
+            if committed == view.committed and position > view.position and self.options.group:
+                view.position = view.fetched = position
+        self._release_idle()
+
+    def _shrunk_perhaps(self) -> bool:
+        """Whether another start of the broker may have found less in the topic than we have read of it."""
+        welcome = self.connection.welcome
+        assert welcome is not None, "a session has a broker that welcomed us"
+        before, self._incarnation = self._incarnation, welcome.incarnation
+        return self._may_shrink and before not in (0, self._incarnation)
+
+    def _check_positions(self, session: ConsumerSession) -> None:
+        """Other records may have the offsets by now. A group goes on from its cursors; who reads alone is told."""
+        if self.options.group:
+            self._kept.clear()
+        for partition, (_, position) in self._kept.items():
+            known = [term for offset, term in self._terms.get(partition, ()) if offset < position]
+            view = session.partitions.get(partition)
+            if view is not None and view.term and known and known[-1] != view.term:
+                self.life.failure = Diverged(
+                    f"topic {self.topic.name} lost records of partition {partition} below {position} that were read "
+                    "here, and has others there now: read them from where you need them with another consumer"
+                )
+
+    def received(self, deliveries: Iterable[Delivery]) -> None:
+        """See Reader."""
+        self._feed.add(deliveries)
+
+    def resume_positions(self) -> Mapping[int, int]:
+        """See Reader."""
+        return {partition: position for partition, (_, position) in self._kept.items()}
+
+    # -- as Part ------------------------------------------------------------------------------------------
+
+    def turn(self, now: float) -> None:
+        """See Part."""
+        self.life.turn(now)
+        if now >= self._commit_at:
+            self._auto_commit(now)
+
+    def due(self) -> float:
+        """See Part."""
+        return min(self.life.due(), self._commit_at)
+
+    def restored(self) -> None:
+        """See Part."""
+        self.life.restored()
+
+    # -- handing out --------------------------------------------------------------------------------------
+
+    def next_list(self, deadline: float, *, one_by_one: bool) -> Steps[Handout | None]:
+        """The next run of records; None when there is none by the deadline.
+
+        `one_by_one`: the application works on the record it was given last, not on the whole run.
+        """
+        self._enter()
+        self._one_by_one = one_by_one
+        found = self._run_there()
+        while found is None:
+            yield self._pause(deadline)
+            found = self._run_there()
+            if found is None and self.connection.clock() >= deadline:
+                return None
+        return found
+
+    def _run_there(self) -> Handout | None:
+        """What is left of the run in hand, or the next one that is there."""
+        self.check_open()
+        handout = self._handout
+        if handout is not None and handout.left:
+            return handout
+        return self._taken(self._hand_out)
+
+    def fetch(self, max_records: int, deadline: float) -> Steps[list[Record]]:
+        """At most `max_records` records: what is there, or what comes first by the deadline."""
+        count("max_records", max_records)
+        self._enter()
+        self._one_by_one = False
+        taken = self._records_there(max_records)
+        while not taken and max_records > 0:
+            yield self._pause(deadline)
+            taken = self._records_there(max_records)
+            if not taken and self.connection.clock() >= deadline:
+                break
+        return taken
+
+    def _records_there(self, most: int) -> list[Record]:
+        """At most `most` records of those that are there: they are handed out."""
+        self.check_open()
+        taken: list[Record] = []
+        handout = self._handout
+        while len(taken) < most:
+            if handout is None:
+                handout = self._taken(self._hand_out, holds=bool(taken))
+                if handout is None:
+                    break
+            taken += handout.take(most - len(taken))
+            self._note()
+            handout = self._handout
+        return taken
+
+    def next_batch(self, convert: Convert, deadline: float) -> Steps[Any]:
+        """What `convert` makes of the next batch. Its records count as handed out."""
+        found = self.batch_there(convert)
+        while found is None:
+            yield self._pause(deadline)
+            found = self.batch_there(convert)
+            if found is None and self.connection.clock() >= deadline:
+                return None
+        return found
+
+    def batch_there(self, convert: Convert) -> Any:
+        """As `next_batch`, without waiting."""
+        self._enter()
+        self._one_by_one = False
+        self.check_open()
+        if self._handout is not None and self._handout.left:
+            return self._rest_of(self._handout, convert)
+        return self._taken(lambda delivery, batch: self._hand_out_whole(delivery, batch, convert))
+
+    def _hand_out_whole(self, delivery: Delivery, batch: Batch, convert: Convert) -> Any:
+        assert self.session is not None, "only a session delivers"
+        start, end = max(delivery.offset, batch.base_offset), batch.base_offset + batch.record_count
+        found = convert(batch, start, delivery.partition, self.topic.name)
+        if self._notes_terms:
+            self._note_term(delivery.partition, start, batch.term)
+        self.session.handed_out(delivery, min(end, delivery.next_offset))
+        return found
+
+    def _rest_of(self, handout: Handout, convert: Convert) -> Any:
+        """What is left of a run that was begun record by record, as a batch."""
+        found = convert(handout.batch, handout.position, handout.delivery.partition, self.topic.name)
+        handout.drop()
+        self._note()
+        return found
+
+    def _taken(self, decode: Callable[[Delivery, Batch], T], *, holds: bool = False) -> T | None:
+        """The next batch of the feed, decoded. An error waits for the next call of who `holds` records already."""
+        try:
+            return self._feed.next(decode)
+        except Error as error:
+            if holds:
+                return None
+            self._feed.pass_over(error)
+            raise
+
+    def _pause(self, deadline: float) -> Pause:
+        self.life.touched = self.connection.clock()
+        self._release_idle()
+        return Pause(deadline, self.life.mapped)
+
+    def _enter(self) -> None:
+        """The application calls: what it was given before, it is done with."""
+        if self._handout is not None:
+            self._note()
+        self.life.touched = self.connection.clock()
+        session = self.session
+        if session is None:
+            return
+        if self.options.auto_commit_s is not None:
+            self._safe = {view.partition: (view.epoch, view.position) for view in session.partitions.values()}
+        if session.revoked:
+            self._release(session.revoked)
+
+    def _hand_out(self, delivery: Delivery, batch: Batch) -> Handout:
+        start, end = max(delivery.offset, batch.base_offset), batch.base_offset + batch.record_count
+        found = records(batch, start=start, partition=delivery.partition, topic=self.topic.name)
+        if self._notes_terms:
+            self._note_term(delivery.partition, start, batch.term)
+        if end > delivery.next_offset:
+            del found[delivery.next_offset - start :]
+            end = delivery.next_offset
+        handout = self._handout = Handout(delivery, batch, found, end)
+        return handout
+
+    def _note_term(self, partition: int, offset: int, term: int) -> None:
+        """Remember of which term what is handed out is, and what was before: the run may not be begun."""
+        self._terms.setdefault(partition, deque(maxlen=2)).append((offset, term))
+
+    def _note(self) -> None:
+        """Tell the session how far the application is."""
+        handout = self._handout
+        if handout is None:
+            return
+        session, left = self.life.session, handout.left
+        if session is not None:
+            session.handed_out(handout.delivery, handout.end - left)
+        if not left:
+            self._handout = None
+
+    def _drop_handout(self) -> None:
+        """Take the run back that the application is in the middle of."""
+        if self._handout is not None:
+            self._handout.drop()
+            self._handout = None
+
+    # -- giving back --------------------------------------------------------------------------------------
+
+    def _release_idle(self) -> None:
+        """Give back what was asked for and is not in the application's hands."""
+        session = self.session
+        if session is None or not session.revoked:
+            return
+        self._note()
+        partitions = session.partitions
+        idle = [p for p in session.revoked if partitions[p].position == partitions[p].committed]
+        if idle:
+            self._release(idle)
+
+    def _release(self, partitions: list[int]) -> None:
+        """Give partitions back, once what was handed out of them is committed when that is ours to do."""
+        session = self.session
+        assert session is not None, "only a session has partitions"
+        if self.options.auto_commit_s is not None:
+            moved = [position for position in session.to_commit() if position.partition in partitions]
+            if moved:
+                self._commit_quietly(session, moved)
+        if self._handout is not None and self._handout.delivery.partition in partitions:
+            self._drop_handout()
+        # Behind the commit on the same connection, so the broker moves the cursor before it gives them away.
+        self.connection.send(session.release(partitions))
+
+    # -- committing ---------------------------------------------------------------------------------------
+
+    def commit(self, positions: Mapping[int, int] | None, deadline: float) -> Steps[None]:
+        """Make the cursor durable: exactly what was handed out, or explicit next offsets."""
+        self._check_group()
+        yield from self._in_a_session(lambda session: self._commit(session, positions, deadline), deadline)
+        lost, self._kept = [p for p, (done, at) in self._kept.items() if at > done], {}
+        if lost and positions is None:
+            raise Fenced(
+                f"partitions {lost} of topic {self.topic.name} went to other members of group {self.options.group} "
+                "before this commit: what was handed out of them since the last one is read again"
+            )
+
+    def _commit(self, session: ConsumerSession, positions: Mapping[int, int] | None, deadline: float) -> Steps[None]:
+        self._note()
+        wanted = session.to_commit() if positions is None else self._explicit(session, positions)
+        if not wanted:
+            return
+        what = f"committing group {self.options.group} on topic {self.topic.name}"
+        try:
+            yield from self.connection.ask(self._commit_of(session, wanted), Done, deadline=deadline, what=what)
+        except Fenced:
+            taken = session.revoked  # asked back, and taken since: what is left can be committed
+            self.connection.send(session.release(taken))
+            raise
+        session.committed(wanted)
+
+    def _commit_of(self, session: ConsumerSession, positions: list[Position]) -> Callable[[int], Commit]:
+        topic, group = self.topic.topic, self.options.group
+        return lambda request: Commit(request, session.session, topic, group, positions)
+
+    def _explicit(self, session: ConsumerSession, positions: Mapping[int, int]) -> list[Position]:
+        missing = [partition for partition in positions if partition not in session.partitions]
+        if missing:
+            raise NotAssigned(_not_assigned(missing, session))
+        return [Position(p, offset, session.partitions[p].epoch) for p, offset in positions.items()]
+
+    def _auto_commit(self, now: float) -> None:
+        """Commit what the application is done with: all but the record or the list it works on."""
+        every, session = self.options.auto_commit_s, self.session
+        assert every is not None, "due only when asked for"
+        self._commit_at = now + every
+        done = [] if session is None else self._done(session)
+        if session is not None and done and self._committing is None:
+            self._committing = self._commit_quietly(session, done)
+
+    def _done(self, session: ConsumerSession) -> list[Position]:
+        safe = dict(self._safe)
+        handout = self._handout
+        if handout is not None and self._one_by_one:
+            partition, position = handout.delivery.partition, handout.position - 1
+            epoch, before = safe.get(partition, (handout.delivery.epoch, -1))
+            if epoch == handout.delivery.epoch:
+                safe[partition] = (epoch, max(before, position))
+        return [
+            Position(view.partition, safe[view.partition][1], view.epoch)
+            for view in session.partitions.values()
+            if safe.get(view.partition, (0, -1))[0] == view.epoch and safe[view.partition][1] > view.committed
+        ]
+
+    def _commit_quietly(self, session: ConsumerSession, positions: list[Position]) -> Question:
+        def committed(answer: Answer) -> None:
+            self._committing = None
+            if isinstance(answer, Done):
+                session.committed(positions)
+            else:
+                self.fenced += 1
+
+        question = Question(self.connection, self._commit_of(session, positions), committed)
+        self.connection.post(question)
+        return question
+
+    # -- places -------------------------------------------------------------------------------------------
+
+    def joined(self, deadline: float) -> Steps[None]:
+        """Wait for the first session."""
+        yield from self._in_session(deadline)
+
+    def _in_session(self, deadline: float) -> Steps[ConsumerSession]:
+        self.life.touched = self.connection.clock()
+        while self.session is None:
+            self.check_open()
+            self.connection.check(deadline, f"joining topic {self.topic.name}")
+            yield Pause(deadline)
+        return self.session
+
+    def _in_a_session(self, act: Callable[[ConsumerSession], Steps[None]], deadline: float) -> Steps[None]:
+        """Act in the session, and again in the next one when it turns out to be over."""
+        while True:
+            session = yield from self._in_session(deadline)
+            try:
+                return (yield from act(session))
+            except UnknownSession:
+                if self.session is session:
+                    self.life.rejoin()
+
+    def seek(self, place: int, is_time: bool, partition: int | None, deadline: float) -> Steps[None]:
+        """Go on elsewhere: at an offset, or where a time (or an end) is."""
+        offsets: list[int] | None = None
+        if is_time:
+            found = yield from self.connection.ask(
+                lambda request: FindOffsets(request, self.topic.topic, place),
+                Offsets,
+                deadline=deadline,
+                what="seeking",
+            )
+            offsets = [offset for offset, _ in found.offsets]
+        yield from self._in_a_session(
+            lambda session: self._seek(session, self._targets(session, place, offsets, partition), deadline), deadline
+        )
+
+    def _targets(
+        self, session: ConsumerSession, place: int, offsets: list[int] | None, partition: int | None
+    ) -> dict[int, int]:
+        """Where to go, by partition."""
+        chosen = sorted(session.partitions) if partition is None else [partition]
+        if partition is not None and partition not in session.partitions:
+            raise NotAssigned(_not_assigned([partition], session))
+        if offsets is not None:
+            return {number: offsets[number] for number in chosen if number < len(offsets)}
+        if len(chosen) > 1:
+            raise InvalidArgument(f"an offset is of one partition: say which of {chosen} with partition=")
+        return dict.fromkeys(chosen, place)
+
+    def _seek(self, session: ConsumerSession, targets: dict[int, int], deadline: float) -> Steps[None]:
+        for partition, offset in targets.items():
+            self._note()
+            if self._handout is not None and self._handout.delivery.partition == partition:
+                self._drop_handout()
+            seek_to = partial(_seek_to, session.session, partition, offset)
+            yield from self.connection.ask(seek_to, Done, deadline=deadline, what=f"seeking in partition {partition}")
+
+    def positions(self) -> dict[int, int]:
+        """The next offset to be handed out, by partition."""
+        self._note()
+        return {} if self.session is None else dict(sorted(self.session.positions()))
+
+    def lag(self, deadline: float) -> Steps[dict[int, int]]:
+        """Records between position and committed end, by partition, as the broker has it now."""
+        session = yield from self._in_session(deadline)
+        topic = yield from self.connection.find_topic(self.topic.name, deadline)
+        self._note()
+        ends = {found.partition: found.end for found in topic.partitions}
+        return {p: max(ends[p] - position, 0) for p, position in sorted(session.positions()) if p in ends}
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise what ended this consumer."""
+        self.connection.check_ours()
+        if self.closed:
+            raise Closed(f"the consumer of topic {self.topic.name} was closed; open another one")
+        if self.life.failure is not None:
+            raise self.life.failure
+
+    def _check_group(self) -> None:
+        self.check_open()
+        if not self.options.group:
+            raise NoGroup("a consumer without a group has nothing to commit; keep its `position`, or give it a group")
+
+    def close(self, deadline: float, *, failed: bool) -> Steps[None]:
+        """Commit when that is automatic (all but the record in hand when the application `failed`), then leave."""
+        if self.closed:
+            return
+        session = self.session
+        asked: list[Question] = []
+        if session is not None and self.options.auto_commit_s is not None:
+            if not failed:
+                self._enter()
+            done = self._done(session)
+            asked += [self._commit_quietly(session, done)] if done else []
+        self.closed = True
+        self.life.end()
+        self.connection.parts.pop(self, None)
+        if session is not None:
+            leave = Question(self.connection, lambda request: Leave(request, session.session))
+            self.connection.post(leave)
+            yield from self._answered([*asked, leave], min(deadline, self.connection.deadline(LEAVE_PATIENCE_S)))
+
+    def _answered(self, asked: list[Question], limit: float) -> Steps[None]:
+        """Wait until the last words have arrived; without a connection, not at all."""
+        for question in asked:
+            while question.answer is None and self.connection.channel.connected and self.connection.clock() < limit:
+                yield Pause(limit)
+            question.cancel()
+
+
+def _seek_to(session: int, partition: int, offset: int, request: int) -> SeekTo:
+    return SeekTo(request, session, partition, offset)
+
+
+def _not_assigned(partitions: list[int], session: ConsumerSession) -> str:
+    return f"partitions {partitions} are not assigned to this consumer, which reads {sorted(session.partitions)}"

@@ -1,0 +1,136 @@
+"""The feed: from what was delivered, or is mapped, to what may be handed out now.
+
+Idea: a batch leaves the feed once it is decoded. One that cannot be decoded stays in front, and `next` raises the
+reason as often as it is called. For damage the caller says `pass_over` when the application hears of it.
+
+Contract: a batch comes out once, and only while its partition is ours under the same epoch. What is dropped
+instead is given back to the credit. Nothing good is lost around what is not: what comes before it came out before,
+damage is passed over alone, a batch of a codec that is not installed waits until it is. A batch of a kind that this
+version does not know ends the reading, because nobody may skip it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from ...storage.batch import Batch, batches
+from ...storage.errors import Corrupt, Error, InvalidBatch
+from ...transport.consumer_session import ConsumerSession, Delivery
+from ..errors import MappedUnavailable
+from ..reading.readable import damaged, missing, readable
+from .session_life import SessionLife
+
+if TYPE_CHECKING:
+    from ..reading.mapped import MappedSource
+
+Decoded = TypeVar("Decoded")
+
+
+class Feed:
+    """See the module."""
+
+    def __init__(self, life: SessionLife) -> None:
+        self._life = life
+        self._verify_all = life.options.verify
+        self._queue: deque[Delivery] = deque()
+        self._delivery: Delivery | None = None
+        self._batches: deque[Batch] = deque()  # what is left of `_delivery`
+        self._error: Error | None = None  # what stands behind these
+
+    def add(self, deliveries: Iterable[Delivery]) -> None:
+        """In order."""
+        self._queue.extend(deliveries)
+
+    def clear(self) -> None:
+        """The session is over, and with it all of this."""
+        self._queue.clear()
+        self._batches.clear()
+        self._delivery = self._error = None
+
+    def next(self, decode: Callable[[Delivery, Batch], Decoded]) -> Decoded | None:
+        """The next batch that may be handed out, decoded; None when there is none now.
+
+        Raises Corrupt, NewerFormat, and what `decode` raises, MissingCodec for example.
+        """
+        session = self._life.session
+        if session is None:
+            return None
+        while True:
+            delivery, left = self._delivery, self._batches
+            if delivery is None:
+                if not self._begin(session):
+                    return None
+            elif not session.is_current(delivery):
+                self._finish(session, delivery)
+            elif left:
+                found = self._decoded(delivery, left[0], decode)
+                left.popleft()
+                self._finish_if_done(session, delivery)
+                return found
+            elif self._error is not None:
+                raise self._error
+            else:
+                self._finish(session, delivery)
+
+    def pass_over(self, error: Error) -> None:
+        """The application is told of `error`, which `next` raised: go on behind damage, and end with all else."""
+        session, delivery = self._life.session, self._delivery
+        if session is None or delivery is None:
+            return
+        if isinstance(error, Corrupt) and error.next_offset is not None:
+            session.handed_out(delivery, min(error.next_offset, delivery.next_offset))
+            if self._batches:
+                self._batches.popleft()
+            else:
+                self._error = None
+            self._finish_if_done(session, delivery)
+        elif error is self._error:
+            self._life.failure = error
+
+    def _decoded(self, delivery: Delivery, batch: Batch, decode: Callable[[Delivery, Batch], Decoded]) -> Decoded:
+        try:
+            if self._verify_all:
+                batch.check()
+            return decode(delivery, batch)
+        except InvalidBatch as error:
+            raise damaged(batch, delivery.partition, self._life.topic.name, error) from error
+
+    def _begin(self, session: ConsumerSession) -> bool:
+        """Go on with the next delivery. False when there is none."""
+        if self._queue:
+            delivery = self._queue.popleft()
+            found: Iterable[Batch] = batches(delivery.payload)
+        else:
+            read = None if self._life.mapped is None else self._read(self._life.mapped, session)
+            if read is None:
+                return False
+            delivery, found = read
+        self._delivery = delivery
+        kept, self._error = readable(found, delivery.offset, delivery.next_offset)
+        self._batches = deque(kept)
+        if delivery.damage:
+            name = self._life.topic.name
+            self._error = missing(delivery.offset, delivery.next_offset, delivery.partition, name, delivery.damage)
+        return True
+
+    def _read(self, mapped: MappedSource, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:
+        """What a mapped session finds by itself. Raises MappedUnavailable when there is no other way."""
+        try:
+            return mapped.next(session)
+        except MappedUnavailable:
+            if not self._life.fall_back():
+                raise
+            return None
+
+    def _finish_if_done(self, session: ConsumerSession, delivery: Delivery) -> None:
+        if not self._batches and self._error is None:
+            self._finish(session, delivery)
+
+    def _finish(self, session: ConsumerSession, delivery: Delivery) -> None:
+        """A delivery is used up, or void."""
+        self._delivery = self._error = None
+        self._batches.clear()
+        if session.finished(delivery):
+            self._life.send_credit(session.credit_due())

@@ -1,0 +1,334 @@
+"""The life of a consumer's session: joining, staying alive, being lost, joining again.
+
+    joining -> reading -> (connection lost, evicted, a delivery lost, a silent endpoint) -> joining ...
+
+Idea: whoever reads should never notice. A lost session is joined again by itself, by another way when files
+cannot be mapped or a push endpoint turned out to be a dead end; only what cannot be mended (replaced by another
+consumer under our name, topic deleted) becomes `failure`, which every verb raises.
+
+Contract: the reader is told before a session is dropped and after one is there. Signs of life are sent only
+while the application has called within `max_processing_s`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from ...broker.errors import LimitReached, SessionReplaced, UnknownTopic
+from ...storage.errors import Error
+from ...transport.consumer_session import ConsumerSession, Delivery
+from ...transport.errors import DeliveryGap
+from ...transport.failures import error_from
+from ...transport.messages import (
+    Answer,
+    Assigned,
+    Credit,
+    Deliver,
+    Evicted,
+    Failure,
+    Join,
+    Joined,
+    Leave,
+    ListTopics,
+    Topic,
+    Topics,
+)
+from ..connection.connection import Question, raised
+from ..connection.steps import FOREVER
+from ..errors import MappedUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from ..connection.connection import Connection
+    from ..reading.mapped import MappedSource
+
+REJOIN_MIN_S, REJOIN_MAX_S = 0.05, 2.0
+"""Between two tries to join again."""
+
+SAY_AGAIN_S = 0.1
+"""After a grant that could not be sent: sooner would spin while the broker is away."""
+
+SILENCE_S = 2.0
+"""A push endpoint that says nothing for so long is asked about: is there anything it should have brought? When
+it has not come after as long again, the endpoint is given up."""
+
+
+MAPPED_PARTITIONS = 256
+"""Each costs the application a descriptor: who reads more, and did not ask for it, is better served by the broker."""
+
+
+class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a consumer reads. `group` is "" for one that reads alone."""
+
+    group: str
+    member: str
+    start: int
+    positions: dict[int, int]
+    delivery: str  # push, control or mapped
+    fallbacks: tuple[str, ...]  # the ways to take instead, one after the other, when the one before does not work
+    auto_commit_s: float | None
+    session_timeout_s: float
+    max_processing_s: float
+    window_bytes: int
+    window_records: int
+    verify: bool  # every column against its checksum before it is handed out
+
+
+class Reader(Protocol):
+    """Whoever hands out what a session brings."""
+
+    def losing(self, session: ConsumerSession) -> None:
+        """Nothing of this session may be handed out any more."""
+        ...
+
+    def gained(self, session: ConsumerSession) -> None:
+        """A session is there, or was given partitions."""
+        ...
+
+    def received(self, deliveries: Iterable[Delivery]) -> None:
+        """In order, ready to be handed out."""
+        ...
+
+    def resume_positions(self) -> Mapping[int, int]:
+        """Where to go on in a session without a group."""
+        ...
+
+
+class SessionLife:
+    """See the module. `session` is None while there is none."""
+
+    def __init__(self, connection: Connection, topic: Topic, options: ConsumerOptions, reader: Reader) -> None:
+        self.topic = topic
+        self.options = options
+        self.session: ConsumerSession | None = None
+        self.failure: Error | None = None
+        self.delivery = options.delivery
+        self._fallbacks = list(options.fallbacks)
+        self.mapped: MappedSource | None = None
+        self.touched = connection.clock()
+        """When the application last called."""
+        self._connection = connection
+        self._reader = reader
+        self._question: Question | None = None  # joining, or looking where the files are
+        self._join_at = 0.0
+        self._backoff_s = 0.0
+        self._endpoint = ""
+        self._heard = 0.0
+        self._sign_at = FOREVER
+        self._asking: Question | None = None
+        self._missed: dict[int, int] = {}  # ends by partition, as the broker had them one silence ago
+
+    # -- joining ----------------------------------------------------------------------------------------
+
+    def _join(self) -> None:
+        """Ask for a session; a mapped one needs to know where the files are now."""
+        self._join_at = FOREVER
+        if self.delivery == "mapped":
+            name = self.topic.name
+            self._post(Question(self._connection, lambda request: ListTopics(request, [name]), self._listed))
+        else:
+            self._post(Question(self._connection, self._join_message, self._joined))
+
+    def _post(self, question: Question) -> None:
+        self._question = question
+        self._connection.post(question)
+
+    def _listed(self, answer: Answer) -> None:
+        if isinstance(answer, Topics) and answer.topics[0].topic == self.topic.topic:
+            self.topic = answer.topics[0]
+        self._post(Question(self._connection, self._join_message, self._joined))
+
+    def _join_message(self, request: int) -> Join:
+        options = self.options
+        positions = [] if options.group else list({**options.positions, **self._reader.resume_positions()}.items())
+        return Join(
+            request,
+            self.topic.topic,
+            options.group,
+            options.member,
+            self.delivery,
+            options.start,
+            positions,
+            round(options.session_timeout_s * 1000),
+            options.window_bytes,
+            options.window_records,
+        )
+
+    def _joined(self, answer: Answer) -> None:
+        self._question = None
+        if not isinstance(answer, Joined):
+            assert isinstance(answer, Failure), f"a join was answered with {type(answer).__name__}"
+            self._not_joined(answer)
+            return
+        try:
+            self._open_sources(answer)
+        except Error as error:
+            self._connection.post(Question(self._connection, lambda request: Leave(request, answer.session)))
+            if not self.fall_back():
+                self.failure = error
+            return
+        options, now = self.options, self._connection.clock()
+        self.session = ConsumerSession(answer, window_bytes=options.window_bytes, window_records=options.window_records)
+        self._backoff_s = 0.0
+        self._heard = now
+        self._sign_at = now + options.session_timeout_s / 3
+        self._connection.sessions[answer.session] = self
+        self._reader.gained(self.session)
+
+    def _open_sources(self, joined: Joined) -> None:
+        channel = self._connection.channel
+        if self.delivery == "mapped":
+            welcome = self._connection.welcome
+            assert welcome is not None, "a session has a broker that welcomed us"
+            if self._fallbacks:
+                _check_worth_mapping(joined)
+            self.mapped = channel.open_source(welcome, self.topic, joined)
+        elif joined.endpoint:
+            channel.listen(joined.endpoint)
+            self._endpoint = joined.endpoint
+
+    def _not_joined(self, failure: Failure) -> None:
+        if failure.code == LimitReached.code and self.delivery == "mapped" and self.fall_back():
+            return
+        if failure.retry:
+            self._backoff_s = min(max(2 * self._backoff_s, REJOIN_MIN_S), REJOIN_MAX_S)
+            self._join_at = self._connection.clock() + self._backoff_s
+        else:
+            self.failure = raised(failure)
+
+    # -- losing -----------------------------------------------------------------------------------------
+
+    def lose(self) -> None:
+        """Drop the session, if there is one."""
+        session = self.session
+        if session is None:
+            return
+        self._reader.losing(session)
+        self.session = None
+        self._connection.sessions.pop(session.session, None)
+        if self._endpoint:
+            self._connection.channel.unlisten(self._endpoint)
+            self._endpoint = ""
+        if self.mapped is not None:
+            self.mapped.close()
+            self.mapped = None
+
+    def rejoin(self) -> None:
+        """Drop the session and join again at the next turn."""
+        self.lose()
+        self._join_at = 0.0
+
+    def restored(self) -> None:
+        """There is a new connection. What was told over the old one may be lost: the session is not to be trusted."""
+        if self._question is None:
+            self.rejoin()
+
+    def end(self) -> None:
+        """No session any more, and none to come."""
+        self.lose()
+        self._join_at = FOREVER
+        for question in (self._question, self._asking):
+            if question is not None:
+                question.cancel()
+        self._question = self._asking = None
+
+    # -- what comes -------------------------------------------------------------------------------------
+
+    def told(self, message: Assigned | Deliver | Evicted, payload: Buffer) -> None:
+        """See connection.Session."""
+        session = self.session
+        if session is None:
+            return
+        if isinstance(message, Deliver):
+            self._heard = self._connection.clock()
+            self._missed = {}
+            try:
+                self._reader.received(session.receive(message, payload))
+            except DeliveryGap:
+                self.rejoin()
+        elif isinstance(message, Assigned):
+            self._reader.received(session.assigned(message))
+            self._reader.gained(session)
+            if self.mapped is not None and max(session.partitions, default=0) >= len(self.topic.partitions):
+                self.rejoin()  # the topic has grown: look again where the files are
+        elif message.code in (SessionReplaced.code, UnknownTopic.code):
+            self.failure = error_from(message.code, message.message)
+            self.lose()
+        else:
+            self.rejoin()
+
+    # -- keeping going ------------------------------------------------------------------------------------
+
+    def turn(self, now: float) -> None:
+        """Do what is due."""
+        if self.session is None:
+            if self._question is None and self.failure is None and now >= self._join_at and self._is_alive(now):
+                self._join()
+            return
+        self.send_credit(self.session.credit_due())
+        if now >= self._sign_at:
+            self._sign_of_life(self.session, now)
+        if self._endpoint and now - self._heard >= SILENCE_S:
+            self._ask_about_silence(now)
+
+    def due(self) -> float:
+        """When `turn` has something to do."""
+        if self.failure is not None:
+            return FOREVER
+        if self.session is None:
+            return self._join_at if self._is_alive(self._connection.clock()) else FOREVER
+        return min(self._sign_at, self._heard + SILENCE_S if self._endpoint else FOREVER)
+
+    def _is_alive(self, now: float) -> bool:
+        """Whether the application called lately; one that hangs gets no partitions and sends no signs of life."""
+        return now - self.touched < self.options.max_processing_s
+
+    def _sign_of_life(self, session: ConsumerSession, now: float) -> None:
+        self._sign_at = now + self.options.session_timeout_s / 3
+        if self._is_alive(now):
+            self.send_credit(session.sign_of_life())
+
+    def send_credit(self, credit: Credit | None) -> None:
+        """Send a grant; one that cannot be sent now is said again, in total, a little later."""
+        if credit is not None and not self._connection.send(credit):
+            self._sign_at = self._connection.clock() + SAY_AGAIN_S
+
+    def _ask_about_silence(self, now: float) -> None:
+        """Silence is fine at the end of the log, and a broken path when the broker has more."""
+        self._heard = now
+        if self._asking is None:
+            name = self.topic.name
+            self._asking = Question(self._connection, lambda request: ListTopics(request, [name]), self._told_ends)
+            self._connection.post(self._asking)
+
+    def _told_ends(self, answer: Answer) -> None:
+        self._asking = None
+        session = self.session
+        if session is None or not self._endpoint or not isinstance(answer, Topics) or any(session.outstanding):
+            return
+        # What was missing a silence ago has had all that time to come; what is missing since may be on its way.
+        reading = [view for view in session.partitions.values() if not view.revoked]
+        if any(view.fetched < self._missed.get(view.partition, 0) for view in reading):
+            if not self.fall_back():
+                self.rejoin()
+        else:
+            self._missed = {found.partition: found.end for found in answer.topics[0].partitions}
+
+    def fall_back(self) -> bool:
+        """Records do not come this way: join again by the next one. False when there is none."""
+        self._missed = {}
+        if not self._fallbacks:
+            return False
+        self.delivery = self._fallbacks.pop(0)
+        self.rejoin()
+        return True
+
+
+def _check_worth_mapping(joined: Joined) -> None:
+    """Raise MappedUnavailable when another way is better, as far as a session knows that."""
+    if len(joined.assignments) > MAPPED_PARTITIONS:
+        raise MappedUnavailable(f"{len(joined.assignments)} partitions are many to map, over {MAPPED_PARTITIONS}")

@@ -1,0 +1,1 @@
+"""A broker inside this process: `file://` directories and `mem://`."""

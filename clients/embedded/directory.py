@@ -1,0 +1,249 @@
+"""The channel of `file:///directory`: reads without the lock, and becomes the directory's node at the first change.
+
+    reading without a group, topics, offsets, ends       answered by peek.py, beside a running broker, too
+    anything else                                        takes the lock, opens the node, and stays with it
+
+Contract: a client that only reads never locks, writes or creates anything. When another process has the
+directory, the first change is answered with AlreadyOpen, which names it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...broker.engine.turns.replies import failure
+from ...storage.board import boot_id
+from ...storage.data_directory import identify
+from ...storage.errors import Error, OutOfBounds, StorageError
+from ...storage.files import Files
+from ...transport.codec import VERSION
+from ...transport.messages import (
+    Answer,
+    AskEnds,
+    Assigned,
+    Assignment,
+    Credit,
+    Done,
+    FindOffsets,
+    Hello,
+    Join,
+    Joined,
+    Leave,
+    ListTopics,
+    Measure,
+    Message,
+    Offsets,
+    Partition,
+    Ping,
+    Release,
+    SeekTo,
+    Topic,
+    Topics,
+    Welcome,
+)  # fmt: skip
+from ..connection.readiness import Bell
+from ..connection.steps import FOREVER
+from ..errors import InvalidArgument
+from ..reading.mapped import MappedLog, MappedSource, Source
+from ..reading.watch import Blind, Watch
+from .local import LocalChannel, directory_channel, is_held
+from .peek import Peek
+from .peeked_ends import PeekedEnds, measured
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class DirectoryChannel:
+    """See the module."""
+
+    remote = False
+
+    def __init__(self, data: str, *, clock: Callable[[], float]) -> None:
+        """Raises ForeignDirectory, NewerFormat."""
+        self.connections = 1
+        self.connected = True
+        self._data = os.path.realpath(data)
+        self._files = Files()
+        identify(self._files, self._data)
+        self._peek = Peek(self._data, self._files)
+        self._ends = PeekedEnds(self._peek, clock)
+        self._node: LocalChannel | None = None
+        self._inbox: deque[tuple[Answer, Buffer]] = deque()
+        self._sessions: dict[int, Any] = {}
+        self._session = 0
+        self._wake = Bell()
+        self._closed = False
+        self._handlers: dict[type, Callable[[Any], Answer | None]] = {
+            Hello: self._hello, Ping: lambda asked: Done(asked.request), ListTopics: self._topics,
+            FindOffsets: self._offsets, Join: self._join, SeekTo: self._seek, Leave: self._leave,
+            AskEnds: self._ends.ask, Measure: lambda asked: measured(self._peek, asked),
+        }  # fmt: skip
+
+    # -- as Channel ---------------------------------------------------------------------------------------
+
+    def choose_delivery(self, group: str, wanted: str) -> str:
+        """See Channel: who reads alone maps the files, as long as this process does not serve them."""
+        if group or self._serves():
+            if wanted == "mapped":
+                raise InvalidArgument('delivery="mapped" with a group needs a broker; in process, leave it at "auto"')
+            return "control"
+        return "mapped"
+
+    def send(self, message: Message, payload: Buffer = b"") -> bool:
+        session = getattr(message, "session", 0)
+        if session in self._sessions or (not session and not self._needs_node(message)):
+            self._answer(message)
+            return True
+        try:
+            node = self._node or self._open_node()
+        except Error as error:
+            self._inbox.append((failure(getattr(message, "request", 0), error), b""))
+            return True
+        return node.send(message, payload)
+
+    def receive(self) -> tuple[Answer, Buffer] | None:
+        self._inbox.extend((answer, b"") for answer in self._ends.look())
+        if self._inbox:
+            return self._inbox.popleft()
+        self._wake.hush()
+        return None if self._node is None else self._node.receive()
+
+    def listen(self, endpoint: str) -> None:
+        raise AssertionError("a directory has no endpoints of its own")
+
+    def unlisten(self, endpoint: str) -> None:
+        raise AssertionError("a directory has no endpoints of its own")
+
+    def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
+        """See Channel."""
+        return MappedSource(topic, PeekedLogs(self._peek))
+
+    def open_logs(self, welcome: Welcome) -> Source:
+        """See Channel."""
+        return PeekedLogs(self._peek)
+
+    def due(self) -> float:
+        if self._inbox:
+            return 0.0
+        return min(self._ends.due(), FOREVER if self._node is None else self._node.due())
+
+    def fileno(self) -> int:
+        return self._wake.fileno()
+
+    def look_again(self) -> None:
+        """See Channel: nothing is ever missed here."""
+
+    def break_off(self) -> None:
+        """See Channel: there is no connection."""
+
+    def wake(self) -> None:
+        if not self._closed:
+            self._wake.ring()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._peek.close()
+        if self._node is not None:
+            self._node.close()
+        self._wake.close()
+
+    # -- the node -----------------------------------------------------------------------------------------
+
+    def _serves(self) -> bool:
+        return self._node is not None or is_held(self._data)
+
+    def _needs_node(self, message: Message) -> bool:
+        if type(message) is Hello:
+            return False
+        if self._serves():
+            return True
+        return type(message) not in self._handlers or (isinstance(message, Join) and bool(message.group))
+
+    def _open_node(self) -> LocalChannel:
+        """Become (or share) the node of this directory. Raises AlreadyOpen."""
+        self._node = directory_channel(self._data, self._files, self.wake)
+        return self._node
+
+    # -- answers ------------------------------------------------------------------------------------------
+
+    def _answer(self, message: Message) -> None:
+        if isinstance(message, (Credit, Release)):
+            return  # a session that reads by itself needs neither
+        request = getattr(message, "request", 0)
+        try:
+            answer = self._handlers[type(message)](message)
+        except Error as error:
+            answer = failure(request, error)
+        except OSError as error:
+            answer = failure(request, StorageError(f"{self._data} cannot be read: {error}"))
+        if answer is not None:
+            self._inbox.append((answer, b""))
+
+    def _hello(self, asked: Hello) -> Answer:
+        return Welcome(
+            asked.request, VERSION, "penstock, in process", "", "", 1, 64 << 20, 16 << 20, f"{boot_id():032x}",
+            self._data, "",
+        )  # fmt: skip
+
+    def _topics(self, asked: ListTopics) -> Answer:
+        return Topics(asked.request, self._peek.topics(asked.names))
+
+    def _offsets(self, asked: FindOffsets) -> Answer:
+        topic = self._peek.topic(asked.topic)
+        readers = [self._peek.reader(partition.directory) for partition in topic.partitions]
+        found = [(reader, self._peek.find(reader, asked.time_us)) for reader in readers]
+        return Offsets(asked.request, [(offset, self._peek.term_before(reader, offset)) for reader, offset in found])
+
+    def _join(self, asked: Join) -> Answer:
+        topic = self._peek.topic(asked.topic)
+        given = dict(asked.positions)
+        assignments: list[Assignment] = []
+        for partition in topic.partitions:
+            offset = given.get(partition.partition)
+            if offset is None:
+                offset = self._peek.find(self._peek.reader(partition.directory), asked.start)
+            _check(partition.first, partition.end, offset, f"partition {partition.partition} of topic {topic.name}")
+            assignments.append(Assignment(partition.partition, 1, offset, 0))
+        self._session += 1
+        self._sessions[self._session] = {a.partition: a.epoch for a in assignments}
+        return Joined(asked.request, self._session, "", -1, assignments)
+
+    def _seek(self, asked: SeekTo) -> Answer:
+        epochs = self._sessions[asked.session]
+        epochs[asked.partition] += 1
+        moved = Assignment(asked.partition, epochs[asked.partition], asked.offset, 0)
+        self._inbox.append((Assigned(asked.session, [moved], []), b""))
+        return Done(asked.request)
+
+    def _leave(self, asked: Leave) -> Answer:
+        self._sessions.pop(asked.session, None)
+        return Done(asked.request)
+
+
+class PeekedLogs:
+    """The logs of a directory, with or without a broker beside us. As mapped.Source."""
+
+    def __init__(self, peek: Peek) -> None:
+        self._peek = peek
+
+    def open(self, partition: Partition) -> MappedLog:
+        """See mapped.Source: how far it may be read, the reader finds out for itself."""
+        return MappedLog(self._peek.reader(partition.directory, mapped=True), lambda: None)
+
+    def watch(self, partitions: Sequence[Partition]) -> Watch:
+        """See mapped.Source."""
+        return Blind([partition.partition for partition in partitions])
+
+    def close(self) -> None:
+        """See mapped.Source: the peek belongs to the channel."""
+
+
+def _check(first: int, end: int, offset: int, what: str) -> None:
+    if not first <= offset <= end:
+        raise OutOfBounds(f"offset {offset} of {what} is out of range: {first} to {end} are valid")

@@ -1,0 +1,343 @@
+"""A broker inside this process: `mem://name` and `file:///directory`.
+
+Idea: the same node as a broker process runs, driven by whoever calls: a message goes in, what was proposed is
+appended and synced in the caller's thread, and the answers lie in the channels when that returns.
+
+Contract: one node per name or directory and process, shared by all its clients and threads under one lock.
+Messages that are sent before somebody looks for answers share one append and one sync.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ...broker.engine import Node, NodeConfig, Now
+from ...storage import forks, lock
+from ...storage.data_directory import claim, identify
+from ...storage.errors import Closed, Poisoned, StorageError
+from ...storage.memory_files import MemoryFiles
+from ..connection.readiness import Bell
+from ..connection.steps import FOREVER
+from ..errors import InvalidArgument
+from .store import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from ...storage.files import FileLock, Files
+    from ...storage.log import LogWriter
+    from ...storage.reader import Chunk, Cursor
+    from ...transport.messages import Answer, Deliver, Joined, Message, Topic, Welcome
+    from ..reading.mapped import MappedSource, Source
+
+Clock = Callable[[], Now]
+
+LAZY_S = 1.0
+"""How long records of a topic with commit="written" may stay unsynced."""
+
+
+def system_clock() -> Now:
+    """Both clocks of the machine."""
+    return Now(time.time_ns() // 1000, time.monotonic())
+
+
+class LocalPort:
+    """The node's way out: answers lie in the channels. As `engine.ports.Port`."""
+
+    def reply(self, peer: Hashable, message: Answer, payload: Buffer = b"") -> bool:
+        assert isinstance(peer, LocalChannel), "only channels of this process ask"
+        return peer.put(message, payload)
+
+    def open_delivery(self, session: int) -> str:
+        return ""
+
+    def deliver(self, session: int, message: Deliver, payload: Buffer) -> bool:
+        return False
+
+    def close_delivery(self, session: int) -> None:
+        """There is none."""
+
+    def open_wake(self, session: int) -> int:
+        return -1
+
+    def wake(self, session: int) -> None:
+        """Mapped readers of this process look by themselves."""
+
+    def close_wake(self, session: int) -> None:
+        """There is none."""
+
+    def read(self, cursor: Cursor, max_bytes: int, limit_seq: int, token: Hashable) -> Chunk | None:
+        return cursor.next(max_bytes, limit_seq)
+
+
+class LocalBroker:
+    """A node, its files and its lock. `clock` tells it the time; with a clock of its own, nothing happens by itself."""
+
+    def __init__(self, data: str, files: Files, *, clock: Clock | None = None, guard: FileLock | None = None) -> None:
+        """Open the node of a directory. `guard` is the directory's lock, already held."""
+        self.lock = threading.RLock()
+        self.closed = False
+        self.users = 0
+        self._clock = clock or system_clock
+        self._follows_time = clock is None
+        self._guard = guard
+        identity = identify(files, data) or claim(files, data)
+        config = NodeConfig(node=identity.node, cluster=identity.cluster, data=data, server="penstock, in process")
+        self._store = LocalStore(data, files, max_batch_bytes=config.max_frame_bytes)
+        self._node = Node(self._store, LocalPort(), randomness=os.urandom, config=config, now=self._clock())
+        self._store.opened()
+        self._lazy: dict[LogWriter, None] = {}
+        self._lazy_at = FOREVER
+        self._pending = True
+        self._due = 0.0
+        self.driving: LocalChannel | None = None
+
+    def connect(self, on_message: Callable[[], None] | None = None) -> LocalChannel:
+        """A new channel to this broker; `on_message` wakes its user instead of the channel's own descriptor."""
+        with self.lock:
+            self.users += 1
+            return LocalChannel(self, on_message=on_message)
+
+    def receive(self, channel: LocalChannel, message: Message, payload: Buffer) -> None:
+        """Take one message; what follows from it happens at the next `drive`."""
+        with self.lock:
+            self._pending = True
+            self.driving = channel
+            self._node.receive(channel, message, payload, self._clock())  # pyright: ignore[reportArgumentType]
+            self.driving = None
+
+    def drive(self, channel: LocalChannel | None) -> None:
+        """Append, sync, answer, and do what is due, on behalf of `channel`, which needs no waking."""
+        now = self._clock()
+        if not self._pending and now.monotonic_s < self._due:
+            return
+        with self.lock:
+            if self.closed:
+                return
+            self.driving = channel
+            try:
+                self._turn(now)
+            finally:
+                self.driving = None
+
+    def _turn(self, now: Now) -> None:
+        wait = 0.0
+        while self._pending or wait <= 0.0:
+            self._pending = False
+            for log in self._node.flush(now):
+                with suppress(Poisoned):  # the log keeps the reason, and the node answers with it
+                    self._store.sync(log)
+                if log.options.commit == "written":
+                    self._lazy[log] = None
+                    self._lazy_at = min(self._lazy_at, now.monotonic_s + LAZY_S)
+            if now.monotonic_s >= self._lazy_at:
+                self._sync_lazy()
+            self._node.advance(now)
+            wait = self._node.tick(now)
+        self._due = min(now.monotonic_s + wait, self._lazy_at)
+
+    def _sync_lazy(self) -> None:
+        """Nobody waits for these, but snapshots, and with them retention, do; and so do open files of full segments."""
+        lazy, self._lazy, self._lazy_at = self._lazy, {}, FOREVER
+        for log in lazy:
+            with suppress(Poisoned, Closed):
+                self._store.make_durable(log)
+
+    def due(self) -> float:
+        """When `drive` has something to do by itself."""
+        if self._pending:
+            return 0.0
+        return self._due if self._follows_time else FOREVER
+
+    def disconnect(self, channel: LocalChannel) -> None:
+        """A channel was closed."""
+        with self.lock:
+            self.users -= 1
+            if not self.closed:
+                self._node.disconnect(channel)
+
+    def close(self) -> None:
+        """Close all logs cleanly and give the directory back. Repeating it does nothing."""
+        with self.lock:
+            if self.closed:
+                return
+            self.closed = True
+            try:
+                self._node.close(self._clock())
+                self._store.close()
+            finally:
+                if self._guard is not None:
+                    self._guard.release()
+
+
+class LocalChannel:
+    """A channel to a node in this process."""
+
+    remote = False
+
+    def __init__(
+        self,
+        broker: LocalBroker,
+        *,
+        on_close: Callable[[], None] | None = None,
+        on_message: Callable[[], None] | None = None,
+    ) -> None:
+        self.connections = 1
+        self.connected = True
+        self.on_close = on_close
+        self._on_message = on_message
+        self._broker = broker
+        self._inbox: deque[tuple[Answer, Buffer]] = deque()
+        self._wake = Bell()
+        self._closed = False
+
+    def put(self, message: Answer, payload: Buffer) -> bool:
+        """From the node: a message for this channel."""
+        if self._closed:
+            return False
+        self._inbox.append((message, payload))
+        if self._broker.driving is not self:
+            (self._on_message or self.wake)()
+        return True
+
+    def choose_delivery(self, group: str, wanted: str) -> str:
+        """See Channel: there is one way in one process."""
+        if wanted == "mapped":
+            raise InvalidArgument('delivery="mapped" reads files, and there are none: leave it at "auto"')
+        return "control"
+
+    def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
+        raise AssertionError("this channel never chooses mapped delivery")
+
+    def open_logs(self, welcome: Welcome) -> Source:
+        raise AssertionError("this channel never chooses mapped delivery")
+
+    def send(self, message: Message, payload: Buffer = b"") -> bool:
+        self._broker.receive(self, message, payload)
+        return True
+
+    def receive(self) -> tuple[Answer, Buffer] | None:
+        if not self._inbox:
+            self._broker.drive(self)
+        if self._inbox:
+            return self._inbox.popleft()
+        self._wake.hush()
+        return self._inbox.popleft() if self._inbox else None
+
+    def listen(self, endpoint: str) -> None:
+        raise AssertionError("a node in this process has no endpoints of its own")
+
+    def unlisten(self, endpoint: str) -> None:
+        raise AssertionError("a node in this process has no endpoints of its own")
+
+    def due(self) -> float:
+        return self._broker.due()
+
+    def fileno(self) -> int:
+        return self._wake.fileno()
+
+    def look_again(self) -> None:
+        """See Channel: nothing is ever missed here."""
+
+    def break_off(self) -> None:
+        """See Channel: there is no connection."""
+
+    def wake(self) -> None:
+        if not self._closed:
+            self._wake.ring()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._broker.disconnect(self)
+        self._wake.close()
+        if self.on_close is not None:
+            self.on_close()
+
+
+# -- brokers of this process ------------------------------------------------------------------------------
+
+_brokers: dict[str, LocalBroker] = {}
+_brokers_lock = threading.Lock()
+
+
+def memory_broker(name: str, clock: Clock | None = None) -> LocalBroker:
+    """The broker of `mem://name`: the same for all in this process until `forget`; without a name, a new one."""
+    with _brokers_lock:
+        broker = _brokers.get(f"mem://{name}") if name else None
+        if broker is None or broker.closed:
+            files = MemoryFiles()
+            files.mkdir("/data")
+            broker = LocalBroker("/data", files, clock=clock)
+            if name:
+                _brokers[f"mem://{name}"] = broker
+        return broker
+
+
+def forget(name: str) -> None:
+    """Drop the broker of `mem://name` and all it holds."""
+    with _brokers_lock:
+        broker = _brokers.pop(f"mem://{name}", None)
+    if broker is not None:
+        broker.close()
+
+
+def directory_channel(data: str, files: Files, on_message: Callable[[], None]) -> LocalChannel:
+    """A channel to the node of a directory, opened by the first and closed with the last of this process.
+
+    Raises AlreadyOpen, which names who has it; ForeignDirectory, NewerFormat; StorageError when its files cannot be
+    opened.
+    """
+    path = os.path.realpath(data)
+    with _brokers_lock:
+        broker = _brokers.get(path)
+        if broker is None or broker.closed:
+            broker = _brokers[path] = _open_directory(path, files)
+        channel = broker.connect(on_message)
+    channel.on_close = lambda: _leave(path, broker)
+    return channel
+
+
+def _open_directory(path: str, files: Files) -> LocalBroker:
+    try:
+        files.mkdir(path)
+        identify(files, path)
+        guard = lock.take(f"{path}/lock", files)
+        try:
+            return LocalBroker(path, files, guard=guard)
+        except BaseException:
+            guard.release()
+            raise
+    except OSError as error:
+        raise StorageError(f"{path} cannot be opened: {error}") from error
+
+
+def _leave(path: str, broker: LocalBroker) -> None:
+    with _brokers_lock:
+        if broker.users == 0:
+            if _brokers.get(path) is broker:
+                del _brokers[path]
+            broker.close()
+
+
+def _forget_all() -> None:
+    """A forked child has brokers of its own: those it finds are its parent's."""
+    global _brokers_lock
+    _brokers.clear()
+    _brokers_lock = threading.Lock()
+
+
+forks.in_child(_forget_all)
+
+
+def is_held(path: str) -> bool:
+    """Whether this process has the node of a directory open."""
+    broker = _brokers.get(path)
+    return broker is not None and not broker.closed

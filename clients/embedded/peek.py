@@ -1,0 +1,173 @@
+"""Reading a data directory without its lock: what topics there are, and the readers of their logs.
+
+Idea: the metadata log is replayed read-only, and every log is read up to what its row on the board says is
+committed while a broker lives, or up to what verifies when none does. Nobody is kept waiting and nothing is
+written, so this works beside a running broker, and on a copy that nobody serves.
+
+Contract: answers are as of now; the catalogue is read again for every question. Damage of one log is said of
+that partition and hides no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ...broker.engine.logs.catalogue import CatalogueState, TopicEntry
+from ...broker.engine.logs.ledger import entry_of
+from ...broker.engine.tables.names import check_not_reserved, is_reserved
+from ...broker.errors import UnknownTopic
+from ...storage import layout, snapshots
+from ...storage.board import Board, Row, boot_id, is_alive
+from ...storage.data_directory import TOPICS, metadata_path, previous_board
+from ...storage.errors import Error
+from ...storage.files import Files
+from ...storage.layout import log_number, word
+from ...storage.opening import check_readable, find_end
+from ...storage.reader import LogReader
+from ...transport.messages import EARLIEST, LATEST, Partition, Topic
+
+
+class Peek:
+    """See the module."""
+
+    def __init__(self, data: str, files: Files) -> None:
+        self.data = data
+        self.files = files
+        self._board: Board | None = None
+        self._epoch = 0
+        self._readers: dict[str, LogReader] = {}
+
+    # -- topics -----------------------------------------------------------------------------------------
+
+    def topics(self, names: list[str]) -> list[Topic]:
+        """All topics but penstock's own, or those named. Raises UnknownTopic."""
+        entries = {entry.name: entry for entry in self._catalogue().topics.values()}
+        for name in names:
+            if name not in entries:
+                raise UnknownTopic(
+                    f"topic {name!r} does not exist in {self.data}: create it first, or list what there is"
+                )
+        chosen = names or sorted(name for name in entries if not is_reserved(name))
+        return [self._describe(entries[name]) for name in chosen]
+
+    def topic(self, id_: bytes) -> Topic:
+        """A topic by id. Raises UnknownTopic, InvalidTopic."""
+        entry = self._catalogue().topics.get(id_)
+        if entry is None:
+            raise UnknownTopic(f"topic id {id_.hex()} does not exist in {self.data}: it was deleted")
+        check_not_reserved(entry.name)
+        return self._describe(entry)
+
+    def names(self) -> dict[bytes, str]:
+        """The names of all topics by id, penstock's own too. Raises what reading the metadata log raises."""
+        return {id_: entry.name for id_, entry in self._catalogue().topics.items()}
+
+    def _catalogue(self) -> CatalogueState:
+        path = metadata_path(self.files, self.data)
+        if path is None:
+            return CatalogueState()
+        check_readable(find_end(self.files, path))
+        reader = self.reader(path)
+        first_seq = reader.names[0].base_seq
+        snapshot = snapshots.load_newest(self.files, path, first_seq=first_seq, last_seq=reader.limit())
+        state = CatalogueState() if snapshot is None else CatalogueState.decode(snapshot.body)
+        cursor = reader.cursor_after(state.seq)
+        while (chunk := cursor.next()) is not None:
+            for batch in chunk.batches:
+                entry = entry_of(batch)
+                entry.apply(state, entry.place.time_us)
+                state.batch_applied(entry.place)
+        return state
+
+    def _describe(self, entry: TopicEntry) -> Topic:
+        partitions = [self._describe_partition(entry, number) for number in range(entry.partitions)]
+        return Topic(entry.name, entry.topic, dict(entry.settings), partitions)
+
+    def _describe_partition(self, entry: TopicEntry, number: int) -> Partition:
+        directory = f"{self.data}/{TOPICS}/{entry.topic.hex()}/{number}"
+        try:
+            reader = self.reader(directory)
+            first, end = reader.first_offset, reader.end_offset
+            size = sum(reader.segment(name).size for name in reader.names)
+            state = "poisoned" if self.files.exists(f"{directory}/{layout.POISON}") else "ok"
+            return Partition(
+                number, "", self._log_id(directory), 0, first, end, size, len(reader.names), directory, -1, state
+            )
+        except (Error, OSError):
+            # Said of this partition, where it can be seen; `log verify` tells what is wrong with it.
+            return Partition(number, "", bytes(16), 0, 0, 0, 0, 0, directory, -1, "damaged")
+
+    # -- logs -------------------------------------------------------------------------------------------
+
+    def reader(self, directory: str, *, mapped: bool = False) -> LogReader:
+        """A reader of one log, up to what is committed. Shared unless `mapped`; those belong to who asks."""
+        reader = None if mapped else self._readers.get(directory)
+        if reader is None:
+            reader = LogReader(directory, self.files, mapped=mapped, limit=self._limit_of(directory))
+            if not mapped:
+                self._readers[directory] = reader
+        return reader
+
+    def find(self, reader: LogReader, time_us: int) -> int:
+        """The first offset whose append time is >= `time_us`, or an end."""
+        if time_us == EARLIEST:
+            return reader.first_offset
+        return reader.end_offset if time_us == LATEST else reader.offset_at(time_us)
+
+    def term_before(self, reader: LogReader, offset: int) -> int:
+        """The term of the record before `offset`; 0 when there is none."""
+        return reader.term_at(offset - 1) if offset > reader.first_offset else 0
+
+    def _log_id(self, directory: str) -> bytes:
+        return find_end(self.files, directory).log_id
+
+    def _limit_of(self, directory: str) -> Callable[[], int | None]:
+        """The committed word of a log, None while nobody serves it."""
+        number = log_number(self._log_id(directory))
+        known: list[Row] = []
+
+        def limit() -> int | None:
+            board = self._live_board()
+            if board is None:
+                known.clear()
+                return None
+            found = known[0].committed_of(number) if known else None
+            if found is None:
+                known[:] = _rows_of(board, number)
+                found = known[0].committed_of(number) if known else None
+            return None if found is None else word(*found)
+
+        return limit
+
+    def _live_board(self) -> Board | None:
+        board = self._board
+        if board is not None and board.epoch == self._epoch and is_alive(board.owner_pid):
+            return board
+        self._drop_board()
+        board = previous_board(self.files, self.data)
+        if board is None:
+            return None  # the log is read as far as it verifies
+        self._board, self._epoch = board, board.epoch
+        if board.boot_id != boot_id() or not is_alive(board.owner_pid):
+            self._drop_board()
+        return self._board
+
+    def _drop_board(self) -> None:
+        board, self._board = self._board, None
+        if board is not None:
+            board.close()
+
+    def close(self) -> None:
+        """Close everything."""
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+        self._drop_board()
+
+
+def _rows_of(board: Board, number: int) -> list[Row]:
+    low, high = board.words("log_low"), board.words("log_high")
+    at = np.flatnonzero((low == np.uint64(number & 0xFFFFFFFFFFFFFFFF)) & (high == np.uint64(number >> 64)))
+    return [board.row(int(index)) for index in at[:1]]

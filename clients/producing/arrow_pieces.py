@@ -1,0 +1,275 @@
+"""Records in Arrow, as pieces: tables, record batches, arrays, or a stream of record batches.
+
+Idea: rows that go to several partitions are put in the order of these with one sort and one take for a whole block, and
+each partition's run of rows is then cut without a copy. Where keys repeat, each different one is hashed once.
+
+Contract: as bulk.py. Rows become no Python objects, but for keys that choose a partition and headers. What a column
+cannot be is refused before anything of its block is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...broker.errors import UnknownPartition
+from ...storage.arrow_encoding import as_binary, as_headers, encode_arrow, value_offsets
+from ...storage.arrow_numbers import array_of, numbers_of, present_in
+from ...storage.errors import InvalidBatch
+from ...transport.partitioner import grouped, partitions_of
+from ...transport.producer_session import TARGET_BYTES
+from ..arguments.quantities import event_time
+from ..errors import InvalidArgument
+from .pieces import OVERHEAD_BYTES, Piece, Shape, check_record
+from .queued import uniform_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    import pyarrow as pa
+
+BLOCK_BYTES_MAX = 64 << 20
+"""Of rows that are sorted by partition at once, about: each partition's part of a block is a batch worth sending."""
+
+BLOCK_ROWS_MAX = 1 << 18
+
+SAMPLE = 256
+"""Keys that tell whether keys repeat: then each different one of a block is looked at once, not each."""
+
+EXTRAS = ("key", "headers", "timestamp", "partition")
+"""Columns beside `value` that a table may have; others are left out."""
+
+
+def arrow_pieces(given: Any, keys: Any, shape: Shape, partition: int | None) -> Iterator[Piece]:
+    """Cut a table, record batch, array or chunked array with its `keys`, if it has no column of them."""
+    for rows in _batches(_table(given, keys)):
+        yield from _cut(_checked(rows, shape, partition), shape, partition)
+
+
+def stream_pieces(stream: Iterable[Any], keys: Any, shape: Shape, partition: int | None) -> Iterator[Piece]:
+    """Cut record batches (or tables) as they come; small ones are put together."""
+    if keys is not None:
+        raise InvalidArgument("record batches that come one by one bring their keys along: give each a column `key`")
+    for table in _gathered(stream, _block_bytes(shape, partition)):
+        yield from arrow_pieces(table, None, shape, partition)
+
+
+# -- rows -----------------------------------------------------------------------------------------------
+
+
+def _table(given: Any, keys: Any) -> pa.Table:
+    """All of it as a table of the columns that are sent. Raises InvalidArgument."""
+    import pyarrow as pa
+
+    if isinstance(given, pa.RecordBatch):
+        given = pa.Table.from_batches([given])
+    elif not isinstance(given, pa.Table):  # a frame of another library, or one column
+        given = pa.table(given if hasattr(given, "columns") else {"value": given})
+    if "value" not in given.column_names:
+        raise InvalidArgument(f'a table to send needs a column "value"; this one has {given.column_names}')
+    given = given.select(["value", *(name for name in EXTRAS if name in given.column_names)])
+    if keys is None:
+        return given
+    if not isinstance(keys, (pa.Array, pa.ChunkedArray)):
+        keys = pa.array(keys, pa.binary())
+    if len(keys) != len(given):
+        raise InvalidArgument(f"{len(keys)} keys for {len(given)} records: give one (or null) for each")
+    return given.drop_columns(["key"] if "key" in given.column_names else []).append_column("key", keys)
+
+
+def _batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Rows whose columns are one array each. Many small chunks are joined, which costs less than many small batches."""
+    chunks = max(column.num_chunks for column in table.columns)
+    if chunks > 1 and table.nbytes < TARGET_BYTES * chunks:
+        table = table.combine_chunks()
+    return (rows for rows in table.to_batches(max_chunksize=BLOCK_ROWS_MAX) if rows.num_rows)
+
+
+def _gathered(stream: Iterable[Any], wanted: int) -> Iterator[pa.Table]:
+    """Tables of at least half of the wanted bytes, but for the last."""
+    import pyarrow as pa
+
+    waiting: list[pa.Table] = []
+    size = 0
+    for given in stream:
+        waiting.append(_table(given, None))
+        size += waiting[-1].nbytes
+        if 2 * size >= wanted:
+            yield waiting[0] if len(waiting) == 1 else pa.concat_tables(waiting).combine_chunks()
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _checked(rows: pa.RecordBatch, shape: Shape, partition: int | None) -> pa.RecordBatch:
+    """The columns in the types that batches are made of. Raises InvalidBatch, RecordTooLarge, UnknownPartition."""
+    import pyarrow as pa
+
+    found: dict[str, Any] = {"value": as_binary(rows.column("value"), "value")}
+    if missing := found["value"].null_count:
+        raise InvalidBatch(f"{missing} of {rows.num_rows} values are null; a record needs a value")
+    names = rows.schema.names
+    if "key" in names:
+        found["key"] = as_binary(rows.column("key"), "key")
+    if "headers" in names:
+        found["headers"] = as_headers(rows.column("headers"))
+    if "timestamp" in names and (times := _times(rows.column("timestamp"), shape)) is not None:
+        found["timestamp"] = times
+    if "partition" in names and partition is None:
+        found["partition"] = _partitions(rows.column("partition"), shape)
+    for name in ("value", "key"):
+        if name in found and found[name].nbytes > shape.max_record_bytes:
+            check_record(int(np.diff(value_offsets(found[name])).max(initial=0)), shape)
+    return pa.RecordBatch.from_arrays(list(found.values()), list(found))
+
+
+def _times(column: Any, shape: Shape) -> Any:
+    """Event times as int64; a missing one is the moment of sending, as where only some records of a batch have one."""
+    import pyarrow as pa
+
+    if column.null_count == len(column):
+        return None
+    if not (pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type)):
+        raise InvalidBatch(
+            f"column 'timestamp' has type {column.type}; timestamps or whole microseconds UTC belong there"
+        )
+    try:
+        if not pa.types.is_integer(column.type):
+            column = column.cast(pa.timestamp("us", "UTC"), safe=False)
+            times = column.cast(pa.int64())
+        else:
+            times = column.cast(pa.int64())
+            given = numbers_of(times.drop_null())
+            event_time(int(given.min()))
+            event_time(int(given.max()))
+    except pa.ArrowInvalid as error:
+        raise InvalidBatch(f"column 'timestamp' has one that is not in 64 bits of microseconds: {error}") from None
+    return times.fill_null(shape.now_us) if times.null_count else times
+
+
+def _partitions(column: Any, shape: Shape) -> Any:
+    """Numbers of partitions; null goes by its key. Raises UnknownPartition."""
+    import pyarrow as pa
+
+    if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
+        raise InvalidBatch(f"column 'partition' has type {column.type}; numbers of partitions (int32) belong there")
+    numbers = column.cast(pa.int64()).fill_null(-1)
+    given = numbers_of(column.drop_null().cast(pa.int64()))
+    if len(given) and not 0 <= (worst := int(given.min() if given.min() < 0 else given.max())) < shape.partitions:
+        raise UnknownPartition(
+            f"topic {shape.topic} has no partition {worst}: it has {shape.partitions}, numbered from 0"
+        )
+    return numbers
+
+
+# -- cutting --------------------------------------------------------------------------------------------
+
+
+def _block_bytes(shape: Shape, partition: int | None) -> int:
+    return TARGET_BYTES if partition is not None else min(TARGET_BYTES * shape.partitions, BLOCK_BYTES_MAX)
+
+
+def _cut(rows: pa.RecordBatch, shape: Shape, partition: int | None) -> Iterator[Piece]:
+    names = rows.schema.names
+    if partition is not None or not {"key", "partition"} & set(names):
+        yield from _pieces(rows, shape, partition)
+        return
+    for block, _ in _even(rows, _block_bytes(shape, None)):
+        yield from _by_partition(block, shape)
+
+
+def _by_partition(rows: pa.RecordBatch, shape: Shape) -> Iterator[Piece]:
+    """Rows by partition; those that may go anywhere are the last."""
+    import pyarrow as pa
+
+    anywhere = shape.partitions
+    order, groups = grouped(_numbers(rows, shape), anywhere + 1)
+    if len(groups) > 1:
+        rows = rows.take(array_of(order, pa.int64()))
+    for number, start, end in groups:
+        yield from _pieces(rows.slice(start, end - start), shape, None if number == anywhere else number)
+
+
+def _numbers(rows: pa.RecordBatch, shape: Shape) -> np.ndarray:
+    """The partition of each row, int64; shape.partitions where any will do."""
+    names, anywhere = rows.schema.names, shape.partitions
+    numbers = numbers_of(rows.column("partition")) if "partition" in names else None
+    if numbers is not None and (numbers >= 0).all():
+        return numbers
+    by_key = _by_key(rows.column("key"), shape) if "key" in names else np.full(rows.num_rows, anywhere)
+    return by_key if numbers is None else np.where(numbers < 0, by_key, numbers)
+
+
+def _by_key(keys: pa.Array, shape: Shape) -> np.ndarray:
+    if shape.partitions == 1:
+        return np.zeros(len(keys), np.int64)
+    if not keys.null_count:
+        return _hashed(keys, shape.partitions)
+    found = np.full(len(keys), shape.partitions)
+    found[present_in(keys)] = _hashed(keys.drop_null(), shape.partitions)
+    return found
+
+
+def _hashed(keys: pa.Array, partitions: int) -> np.ndarray:
+    sample = keys.slice(0, SAMPLE)
+    if 16 * len(sample.unique()) > 15 * len(sample):
+        return partitions_of(keys.to_pylist(), partitions)
+    different = keys.dictionary_encode()
+    return partitions_of(different.dictionary.to_pylist(), partitions)[numbers_of(different.indices)]
+
+
+def _even(rows: pa.RecordBatch, wanted: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Runs of rows of equal bytes, about `wanted` or less each and of one row at least, with their bytes."""
+    ends = _ends(rows)
+    total = ends.item(-1)
+    parts = -(-total // wanted)
+    marks = total * np.arange(1, parts) // parts
+    cuts = np.unique(np.searchsorted(ends, marks) + 1).tolist()
+    start = size = 0
+    for end in [*cuts, rows.num_rows] if parts > 1 else [rows.num_rows]:
+        if start < end:
+            yield rows.slice(start, end - start), ends.item(end - 1) - size
+            start, size = end, ends.item(end - 1)
+
+
+def _ends(rows: pa.RecordBatch) -> np.ndarray:
+    """Bytes of everything up to and with each row, int64."""
+    found = [rows.column(name) for name in ("value", "key") if name in rows.schema.names]
+    bounds = [value_offsets(column) for column in found]
+    if "headers" in rows.schema.names:
+        entries: Any = rows.column("headers")
+        runs = value_offsets(entries)
+        bounds += [value_offsets(entries.values.field(name))[runs] for name in ("key", "value")]
+    ends = OVERHEAD_BYTES * np.arange(1, rows.num_rows + 1)
+    for offsets in bounds:
+        ends += offsets[1:]
+        ends -= offsets.item(0)
+    return ends
+
+
+def _pieces(rows: pa.RecordBatch, shape: Shape, partition: int | None) -> Iterator[Piece]:
+    for part, size in _even(rows, TARGET_BYTES):
+        yield _piece(part, size, shape, partition)
+
+
+def _piece(rows: pa.RecordBatch, size: int, shape: Shape, partition: int | None) -> Piece:
+    found = dict(zip(rows.schema.names, rows.columns, strict=True))
+    values, keys, times = found["value"], found.get("key"), found.get("timestamp")
+
+    def make(producer_id: int, epoch: int, sequence: int) -> Buffer:
+        return encode_arrow(
+            values,
+            keys=keys,
+            headers=found.get("headers"),
+            event_times=None if times is None else numbers_of(times),
+            codec=shape.codec,
+            kind=shape.kind,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            first_sequence=sequence,
+            **uniform_columns(shape.queued, len(values)),
+        )
+
+    return Piece(partition, rows.num_rows, size, make)

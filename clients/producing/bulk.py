@@ -1,0 +1,159 @@
+"""Many records at once, as pieces: one batch for one partition each.
+
+Idea: a piece is about TARGET_BYTES of records, cut by counting instead of adding up: the last piece tells how
+many records the next one takes. Keys split a larger block over the partitions, so that every piece is worth
+sending. What comes in Arrow is cut by arrow_pieces.py.
+
+Contract: records keep their order within a partition. Pieces come out lazily; nothing is encoded before the
+sender's session gives the sequence.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from ...storage.batch import encode
+from ...storage.errors import InvalidBatch
+from ...transport.partitioner import split_by_partition
+from ...transport.producer_session import TARGET_BYTES
+from ..errors import InvalidArgument
+from .arrow_data import is_arrow
+from .arrow_pieces import arrow_pieces, stream_pieces
+from .pieces import Piece, Shape, check_record
+from .queued import uniform_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+FIRST_COUNT = 256
+COUNT_MAX = 1 << 16
+
+
+def pieces(values: Any, keys: Any, shape: Shape, partition: int | None) -> Iterator[Piece]:
+    """Cut `values` with their `keys`: an iterable of bytes, whatever of Arrow has columns, an iterable of such."""
+    if isinstance(values, (bytes, bytearray, memoryview, str)):
+        raise InvalidArgument("send_many takes many records; one record goes through send")
+    if is_arrow(values) and not hasattr(values, "read_next_batch"):
+        return arrow_pieces(values, keys, shape, partition)
+    first, values = _peeked(_iterable("values", values))
+    if is_arrow(first) and hasattr(first, "columns"):
+        return stream_pieces(values, keys, shape, partition)
+    if keys is None:
+        return _plain_pieces(values, shape, partition)
+    return _keyed_pieces(values, _iterable("keys", keys), shape, partition)
+
+
+def _iterable(name: str, given: Any) -> Any:
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, bytearray)):
+        raise InvalidArgument(f"{name}={reprlib.repr(given)} is no list or other iterable of bytes, and no Arrow data")
+    return given
+
+
+def _peeked(values: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
+    """The first of them, None without one, and all of them."""
+    if isinstance(values, (list, tuple)):
+        return values[0] if values else None, values
+    source = iter(values)
+    for first in source:
+        return first, chain((first,), source)
+    return None, ()
+
+
+# -- lists ----------------------------------------------------------------------------------------------
+
+
+def _plain_pieces(values: Iterable[bytes], shape: Shape, partition: int | None) -> Iterator[Piece]:
+    for block, size in _blocks(values, TARGET_BYTES):
+        yield _piece(partition, block, None, size, shape)
+
+
+def _keyed_pieces(
+    values: Iterable[bytes], keys: Iterable[bytes | None], shape: Shape, partition: int | None
+) -> Iterator[Piece]:
+    rest = iter(keys)
+    wanted = TARGET_BYTES * (1 if partition is not None else shape.partitions)
+    for block, size in _blocks(values, wanted):
+        chosen = list(islice(rest, len(block)))
+        if len(chosen) < len(block):
+            raise InvalidArgument(
+                f"{len(block) - len(chosen)} records or more have no key: give one (or None) for each"
+            )
+        for number, records, their_keys in _split(block, chosen, shape.partitions, partition):
+            yield _piece(number, records, their_keys, size * len(records) // len(block), shape)
+    if next(rest, rest) is not rest:
+        raise InvalidArgument("there are more keys than records")
+
+
+def _split(
+    values: Sequence[Any], keys: list[bytes | None], partitions: int, partition: int | None
+) -> Iterator[tuple[int | None, Sequence[Any], list[bytes | None] | None]]:
+    """Records by partition; those without a key may go anywhere."""
+    if partition is not None or partitions == 1:
+        yield partition or 0, values, keys
+        return
+    keyed = [index for index, key in enumerate(keys) if key is not None] if None in keys else range(len(keys))
+    if len(keyed) < len(keys):
+        yield None, [value for value, key in zip(values, keys, strict=True) if key is None], None
+    found = [key for key in keys if key is not None]
+    try:
+        split = split_by_partition(found, partitions)
+    except TypeError as error:
+        raise InvalidBatch(f"keys must be bytes ({error}); text needs .encode()") from None
+    for number, positions in split:
+        taken = positions.tolist() if len(keyed) == len(keys) else [keyed[at] for at in positions.tolist()]
+        yield number, _take(values, taken), list(_take(keys, taken))
+
+
+def _take(values: Sequence[Any], positions: list[int]) -> Sequence[Any]:
+    if len(positions) == 1:
+        return [values[positions[0]]]
+    return itemgetter(*positions)(values)
+
+
+def _blocks(values: Iterable[bytes], wanted: int) -> Iterator[tuple[Sequence[bytes], int]]:
+    """Runs of records of about `wanted` bytes, each with its size."""
+    count = FIRST_COUNT
+    source = iter(values)
+    while block := list(islice(source, count)):
+        try:
+            size = sum(map(len, block))
+        except TypeError:
+            raise InvalidBatch("records must be bytes; something without a length is among them") from None
+        count = min(max(wanted * len(block) // max(size, len(block)), 1), COUNT_MAX)
+        yield from _halved(block, size, wanted)
+
+
+def _halved(block: Sequence[bytes], size: int, wanted: int) -> Iterator[tuple[Sequence[bytes], int]]:
+    """A block that came out much larger than wanted, in halves."""
+    if size <= 2 * wanted or len(block) == 1:
+        yield block, size
+        return
+    middle = len(block) // 2
+    first = sum(map(len, block[:middle]))
+    yield from _halved(block[:middle], first, wanted)
+    yield from _halved(block[middle:], size - first, wanted)
+
+
+def _piece(
+    partition: int | None, values: Sequence[bytes], keys: list[bytes | None] | None, size: int, shape: Shape
+) -> Piece:
+    if size > shape.max_record_bytes:
+        check_record(max(map(len, values)), shape)
+
+    def make(producer_id: int, epoch: int, sequence: int) -> Buffer:
+        return encode(
+            values,
+            keys=keys,
+            codec=shape.codec,
+            kind=shape.kind,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            first_sequence=sequence,
+            **uniform_columns(shape.queued, len(values)),
+        )
+
+    return Piece(partition, len(values), size, make)

@@ -1,0 +1,400 @@
+"""The producer, written once: which records go where, and what is waited for.
+
+Contract: `append` and `settle` never wait; verbs that do are steps. A window that is full makes the caller
+wait before its record is taken, and a time-out then says on what.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from ...broker.errors import UnknownPartition
+from ...storage import forks
+from ...storage.batch import Codec, Kind
+from ...storage.errors import Closed, InvalidBatch
+from ...transport.messages import Failure, ProducerOpened, Topic
+from ...transport.partitioner import Sticky
+from ...transport.producer_session import TARGET_BYTES, ProducerSession
+from ..arguments.checking import one_of
+from ..arguments.quantities import Duration, event_time
+from ..connection.steps import Pause, Steps
+from ..errors import InvalidArgument, TimedOut
+from .partition_sender import PartitionSender
+from .pending import Future, Pending
+from .pieces import OVERHEAD_BYTES, Piece, Shape, check_extras, check_record
+from .queued import PLAIN, Queued, as_queued
+
+if TYPE_CHECKING:
+    from ..connection.connection import Connection
+
+CODECS = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+
+
+class ProducerCore:
+    """See the module. The shell says how futures `wait` and how to `look` for answers; `now_us` is its clock's."""
+
+    kind: int = Kind.RECORDS
+
+    def __init__(
+        self,
+        connection: Connection,
+        topic: Topic,
+        *,
+        name: str,
+        window_bytes: int,
+        codec: str | None,
+        now_us: Callable[[], int],
+        future: type[Future] = Future,
+    ) -> None:
+        self.connection = connection
+        self.topic = topic
+        self.name = name
+        self.codec = _codec(str(topic.settings.get("codec", "none")) if codec is None else codec)
+        self.closed = False
+        self.jammed: PartitionSender | None = None
+        self.wait: Callable[[Pending, float | None], None] = _nobody_waits
+        self.look: Callable[[], None] = _nobody_looks
+        self.lock: AbstractContextManager[Any] = nullcontext()
+        self.wait_async: Callable[[Pending], Awaitable[None]] = _nobody_awaits
+        count = len(topic.partitions)
+        largest = int(topic.settings.get("max_record_bytes") or 16 << 20)
+        self.shape = Shape(count, self.codec, largest, topic.name, kind=self.kind)
+        self.window_bytes = window_bytes
+        self._largest = largest
+        self._now_us = now_us
+        self._future = future
+        self.failed: list[Pending] = []  # what `flush` raises when nobody asked for it
+        self.senders = [self.new_lane(number) for number in range(count)]
+        self._sticky = Sticky(count, int.from_bytes(os.urandom(2), "little"))
+        self._current = self.senders[self._sticky.partition]
+        forks.tell(self)
+
+    def _forked(self) -> None:
+        """What a child sends must not stand under the sequences of its parent."""
+        self.closed = True
+
+    # -- sessions of senders ----------------------------------------------------------------------------
+
+    def new_lane(self, partition: int) -> PartitionSender:
+        """What has on its way what goes to a partition."""
+        return PartitionSender(self, partition)
+
+    def new_id(self) -> int:
+        """A producer id nobody else has."""
+        return int.from_bytes(os.urandom(8), "little") or 1
+
+    def new_session(self, opened: ProducerOpened | None = None) -> ProducerSession:
+        """A session for a sender: under a fresh id, or as the broker opened it for the producer's name."""
+        if opened is None:
+            return ProducerSession(self.new_id(), window_bytes=self.window_bytes)
+        return ProducerSession(
+            opened.producer_id,
+            epoch=opened.epoch,
+            next_sequence=opened.next_sequence,
+            window_bytes=self.window_bytes,
+        )
+
+    # -- one record -----------------------------------------------------------------------------------
+
+    def append(
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+        timestamp: int | datetime | None,
+        partition: int | None,
+        queued: Queued | None = None,
+    ) -> Future:
+        """Take one record. It goes at once when nothing is in flight, else with others."""
+        plain = key is None and headers is None and timestamp is None and queued is None
+        event_us = None
+        if plain and partition is None:
+            sender = self._current
+        else:
+            check_extras(key, headers)
+            event_us = None if timestamp is None else event_time(timestamp)
+            sender = self._sender_of(key or (None if queued is None else queued.dedup or None), partition)
+        gather = sender.gather
+        index = len(gather.values)
+        if type(value) is not bytes:
+            value = _as_bytes(value)
+        size = len(value)
+        if size > self._largest:
+            check_record(size, self.shape)
+        if not plain or gather.has_columns:
+            self._append_extras(gather, index, key, headers, event_us, queued)
+        gather.values.append(value)
+        gather.size = size = gather.size + size + OVERHEAD_BYTES
+        if size >= sender.trigger:
+            self._ship(sender)
+        return self._future(gather, index)
+
+    def send(
+        self,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+        timestamp: int | datetime | None,
+        partition: int | None,
+        queued: Queued | None,
+        deadline: float,
+    ) -> Steps[int]:
+        """Take one record and wait until it is committed. Returns the offset of the task that it is, or repeats."""
+        if self.jammed is not None:
+            yield from self.unjam(deadline)
+        if self.closed:
+            self.check_open()
+        future = self.append(value, key, headers, timestamp, partition, queued)
+        yield from self.settled(future._pending, deadline)
+        offset, repeats = future.result(), future.repeats
+        return offset if repeats is None else repeats
+
+    def _sender_of(self, key: bytes | None, partition: int | None) -> PartitionSender:
+        if partition is not None:
+            return self.sender(partition)
+        if key is None:
+            return self._current
+        return self.senders[xxh3_64_intdigest(key) % len(self.senders)]
+
+    def _append_extras(
+        self,
+        gather: Pending,
+        index: int,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+        timestamp: int | None,
+        queued: Queued | None,
+    ) -> None:
+        """Keep the columns beside the values as long as these; a column begins with the first record that has it."""
+        if key is not None and gather.keys is None:
+            gather.keys = list(repeat(None, index))
+        if headers is not None and gather.headers is None:
+            gather.headers = list(repeat(None, index))
+        if timestamp is not None and gather.times is None:
+            gather.times = [self._now_us()] * index
+        if queued is not None and gather.queued is None:
+            gather.queued = list(repeat(PLAIN, index))
+        gather.has_columns = True
+        if gather.keys is not None:
+            gather.keys.append(key)
+        if gather.headers is not None:
+            gather.headers.append(None if headers is None else dict(headers))
+        if gather.times is not None:
+            gather.times.append(self._now_us() if timestamp is None else timestamp)
+        if gather.queued is not None:
+            gather.queued.append(PLAIN if queued is None else queued)
+
+    def as_task(
+        self, delay: Duration | None, at: datetime | None, priority: int | None, dedup: bytes | None
+    ) -> Queued | None:
+        """What a record says about itself as a task. Raises InvalidArgument."""
+        if delay is at is priority is dedup is None:
+            return None
+        return as_queued(delay, at, priority, dedup, self._now_us())
+
+    def shape_of(self, delay: Duration | None, at: datetime | None, priority: int | None) -> Shape:
+        """What pieces are made for, when all of their records say the same about themselves."""
+        task = self.as_task(delay, at, priority, None)
+        return msgspec.structs.replace(self.shape, now_us=self._now_us(), queued=PLAIN if task is None else task)
+
+    def _ship(self, sender: PartitionSender) -> None:
+        """The sender's trigger is reached. Short of a whole batch, an answer that has come sends what is gathered."""
+        if sender.expects_answers and sender.gather.size < TARGET_BYTES:
+            sender.trigger = min(2 * sender.trigger, TARGET_BYTES)
+            self.look()
+        else:
+            sender.ship()
+        gathered = sender.gather.size
+        if not gathered and sender is self._current:
+            self._current = self.senders[self._sticky.next_batch()]
+        elif gathered >= TARGET_BYTES:
+            self.jammed = sender
+
+    def sender(self, partition: int) -> PartitionSender:
+        """A sender by number. Raises InvalidArgument, UnknownPartition."""
+        if type(partition) is not int:
+            raise InvalidArgument(f"partition={partition!r} is not an int")
+        if not 0 <= partition < len(self.senders):
+            raise UnknownPartition(
+                f"topic {self.topic.name} has no partition {partition}: it has {len(self.senders)}, numbered from 0"
+            )
+        return self.senders[partition]
+
+    def unjam(self, deadline: float) -> Steps[None]:
+        """Wait until the sender that had no room for its records has some."""
+        while (sender := self.jammed) is not None:
+            self.check_open()
+            sender.ship()
+            if not sender.full:
+                self.jammed = None
+            else:
+                self._check(sender, deadline)
+                yield Pause(deadline)
+
+    # -- many records ---------------------------------------------------------------------------------
+
+    def send_piece(self, piece: Piece, deadline: float) -> Steps[Pending]:
+        """Put one piece on its way, behind what was gathered before it."""
+        sender = self._current if piece.partition is None else self.sender(piece.partition)
+        while True:
+            self.check_open()
+            sender.ship()
+            if not sender.gather.values and sender.has_room(piece.size):
+                break
+            self._check(sender, deadline)
+            yield Pause(deadline)
+        pending = Pending(self, sender.partition)
+        session = sender.session
+        assert session is not None, "a sender with room has a session"
+        sender.add(piece.encode(session.producer_id, session.epoch, session.next_sequence), piece.count, pending)
+        pending.count = piece.count
+        if sender is self._current:
+            self._current = self.senders[self._sticky.next_batch()]
+        self.connection.turn()
+        return pending
+
+    def finish(self, sent: Iterable[Pending]) -> Steps[None]:
+        """Wait until all of `sent` are settled; patience counts from the last one that was. Raises the first error."""
+        for pending in sent:
+            yield from self.settled(pending, self.connection.deadline())
+            pending.raise_error()
+
+    # -- outcomes -------------------------------------------------------------------------------------
+
+    def call_when_settled(self, pending: Pending, callback: Callable[[], None]) -> bool:
+        """Have `callback` called, without the lock, when `pending` is settled. False when it is already."""
+        with self.lock:
+            if pending.settled:
+                return False
+            self.connection.check_ours()
+            pending.callbacks = [*(pending.callbacks or ()), callback]
+            return True
+
+    def settled(self, pending: Pending, deadline: float) -> Steps[None]:
+        """Wait until a batch is settled."""
+        gathered, sent = Pause(deadline), Pause(deadline, outcome=pending)
+        sender = self.senders[pending.partition]
+        while True:
+            if sender.gather is pending:
+                sender.ship()
+            if pending.settled:
+                return
+            self._check(sender, deadline)
+            yield gathered if sender.gather is pending else sent
+
+    def flush(self, deadline: float) -> Steps[None]:
+        """Wait until nothing is gathered or in flight. Raises the first error nobody was told of."""
+        for sender in self.senders:
+            sender.ship()
+        for sender in self.senders:
+            while not sender.is_empty:
+                sender.ship()
+                self._check(sender, deadline)
+                yield Pause(deadline)
+        self.jammed = None
+        failed, self.failed = self.failed, []
+        for pending in failed:
+            if not pending.seen:
+                pending.raise_error()
+
+    # -- the end --------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise Closed after `close`, and in a forked child."""
+        self.connection.check_ours()
+        if self.closed:
+            raise Closed(f"the producer of topic {self.topic.name} was closed; open another one")
+
+    def next_sequence(self, partition: int, deadline: float) -> Steps[int]:
+        """The sequence of the next record of a named producer: how many it has sent there, ever."""
+        sender = self.sender(partition)
+        while not sender.has_room(0) and sender.session is None:
+            self._check(sender, deadline)
+            yield Pause(deadline)
+        assert sender.session is not None, "the sender was opened"
+        return sender.session.next_sequence + len(sender.gather.values)
+
+    def close(self, deadline: float) -> Steps[None]:
+        """Flush, then stop for good. What is not settled by the deadline is given up."""
+        if self.closed:
+            return
+        try:
+            yield from self.flush(deadline)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Stop for good at once: what is not settled may or may not have been appended."""
+        self.closed = True
+        for sender in self.senders:
+            sender.abandon(
+                Failure(0, Closed.code, f"the producer of topic {self.topic.name} was closed before it was known")
+            )
+
+    def _check(self, sender: PartitionSender, deadline: float) -> None:
+        """Raise when waiting for a sender is over."""
+        connection = self.connection
+        if sender.ended is not None:
+            raise sender.ended
+        if connection.refused is not None:
+            raise connection.refused
+        if connection.clock() < deadline:
+            return
+        session = sender.session
+        waiting = "its name is not claimed yet"
+        if session is not None:
+            waiting = (
+                f"{session.bytes_in_flight} bytes in {len(session)} batches are on their way and not confirmed, "
+                f"{sender.gather.size} bytes wait behind them, the window is {self.window_bytes} bytes"
+            )
+        why = self.connection.state if sender.trouble is None else f"the broker said: {sender.trouble.message}"
+        raise TimedOut(
+            f"timed out: sending to partition {sender.partition} of topic {self.topic.name}: {waiting}; {why}"
+        )
+
+
+class Sent:
+    """What a send_many has on its way: settled batches are dropped as they come, an error stops it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.waiting: deque[Pending] = deque()
+
+    def add(self, pending: Pending) -> None:
+        """One more piece is on its way."""
+        self.count += pending.count
+        self.waiting.append(pending)
+        while self.waiting and self.waiting[0].settled:
+            self.waiting.popleft().raise_error()
+
+
+def _codec(name: str) -> Codec:
+    one_of("codec", name, CODECS)
+    return CODECS[name]
+
+
+def _as_bytes(value: Any) -> bytes:
+    if isinstance(value, (bytearray, memoryview, bytes)):
+        return bytes(value)
+    raise InvalidBatch(f"a record must be bytes, not {type(value).__name__}; text needs .encode()")
+
+
+def _nobody_awaits(pending: Pending) -> Awaitable[None]:
+    raise Closed("this future belongs to no open producer of an event loop")
+
+
+def _nobody_looks() -> None:
+    """Answers come between two calls: to an event loop, or from a node that works in the turns of this process."""
+
+
+def _nobody_waits(pending: Pending, timeout: float | None) -> None:
+    raise Closed("this future belongs to no open producer")

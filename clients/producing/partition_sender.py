@@ -1,0 +1,279 @@
+"""A sender: what one producer has on its way to one partition.
+
+Idea: records gather here; the session (transport/producer_session.py) says when they go and what becomes of
+them. Nothing in flight: a record goes at once. Something in flight: records gather until they are worth a
+batch, or until an answer comes back, so batches grow with load and nothing waits when there is none.
+
+Contract: never waits. A batch that cannot be sent now stays in the session and is tried at every turn; what
+the broker may have forgotten or never got is sent again with the same sequences, which is harmless. Only while
+there is something to try a sender is among the connection's parts, so that senders at rest cost a turn nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...storage import units
+from ...storage.batch import encode
+from ...storage.errors import BatchTooLarge, Error, InvalidBatch
+from ...transport.failures import error_from
+from ...transport.messages import Answer, Failure, OpenProducer, Produce, Produced, ProducerOpened
+from ...transport.producer_session import TARGET_BYTES, InFlight, ProducerSession
+from ..connection.connection import LOOK_PERIOD_S, Question, raised
+from .pending import Pending
+from .queued import queue_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+    from .core import ProducerCore
+
+LOOK_BYTES = 64 << 10
+"""Behind a batch in flight, answers are looked for when so much is gathered, and at each doubling."""
+
+BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
+"""Between two tries of what the broker refused for now (its disk is full, for example)."""
+
+PATIENCE_S = 10.0
+"""A batch without an answer for so long is sent again: a broker drops answers that it cannot get rid of."""
+
+
+class PartitionSender:
+    """See the module. `gather` holds what is not a batch yet, `trigger` the size at which it becomes one."""
+
+    def __init__(self, core: ProducerCore, partition: int) -> None:
+        self.partition = partition
+        self.gather = Pending(core, partition)
+        self.trigger = 0
+        self.session: ProducerSession | None = None
+        self.ended: Error | None = None  # why this sender can never send again
+        self.trouble: Failure | None = None  # what a retry is waiting to get over
+        self._core = core
+        self._connection = core.connection
+        self._topic = core.topic.topic
+        self._opening: Question | None = None
+        self._backoff_s = 0.0
+        self._retry_at = 0.0
+        self._progress_at = 0.0
+        if not core.name:
+            self.session = core.new_session()
+
+    # -- sending --------------------------------------------------------------------------------------
+
+    @property
+    def full(self) -> bool:
+        """Gathered records are worth a batch, and there is no room for one."""
+        return self.gather.size >= TARGET_BYTES
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing gathered, nothing in flight."""
+        return not self.gather.values and not (self.session is not None and self.session.in_flight)
+
+    @property
+    def expects_answers(self) -> bool:
+        """A batch is in flight, and its answer sends what is gathered meanwhile."""
+        return self.session is not None and bool(self.session.in_flight)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a batch can be added now. Raises what ended the sender."""
+        if self.ended is not None:
+            raise self.ended
+        session = self.session
+        if session is None:
+            self.open()
+            return False
+        if session.broken is not None and not self._renew():
+            return False
+        return not session.in_flight or session.has_room(size)
+
+    def ship(self) -> None:
+        """Make a batch of what is gathered, if there is room for it. Refuses it once the sender has ended."""
+        gathered = self.gather
+        if not gathered.values:
+            return
+        if self.ended is not None:
+            self._refuse_gathered(self.ended)
+            return
+        if not self.has_room(gathered.size):
+            self.trigger = TARGET_BYTES
+            return
+        session = self.session
+        assert session is not None, "a sender with room has a session"
+        self.gather = Pending(self._core, self.partition)
+        try:
+            batch = encode(
+                gathered.values,
+                keys=gathered.keys,
+                headers=gathered.headers,
+                event_times=gathered.times,
+                **({} if gathered.queued is None else queue_columns(gathered.queued)),
+                codec=self._core.codec,
+                kind=self._core.kind,
+                producer_id=session.producer_id,
+                producer_epoch=session.epoch,
+                first_sequence=session.next_sequence,
+            )
+        except (InvalidBatch, TypeError) as error:
+            refused = error if isinstance(error, Error) else InvalidBatch(f"records that cannot be encoded: {error}")
+            gathered.settle(-1, 0, refused)
+            return
+        self.add(batch, len(gathered.values), gathered)
+
+    def add(self, batch: Buffer, count: int, pending: Pending) -> None:
+        """Put a batch on its way that was encoded for this sender's session. One over the frame limit is refused here:
+        the broker would cut the client off, each time it was sent again."""
+        welcome = self._connection.welcome
+        if welcome is not None and len(batch) > welcome.max_frame_bytes:
+            refused = BatchTooLarge(
+                f"a batch of {len(batch)} bytes with {units.count_text(count, 'record')} is over "
+                f"max_frame_bytes={welcome.max_frame_bytes} of the broker: split the record, or raise the setting"
+            )
+            pending.settle(-1, 0, refused)
+            return
+        session = self.session
+        assert session is not None, "a batch is encoded for a session"
+        if not session.in_flight:
+            self._progress_at = self._connection.clock()
+        session.add(batch, count, pending)
+        self.trigger = LOOK_BYTES
+        self._push(session)
+
+    def _push(self, session: ProducerSession) -> None:
+        """Send what is not sent. What is left is tried again at the next turn."""
+        connection = self._connection
+        if not self._retry_at or connection.clock() >= self._retry_at:
+            self._retry_at = 0.0
+            while session.unsent and (batch := session.to_send()) is not None:
+                message = Produce(connection.next_request(), self._topic, self.partition)
+                if not connection.send(message, batch.batch, asker=self):
+                    break
+                session.sent(batch, message.request)
+        if session.unsent:
+            self._try_later()
+
+    def _try_later(self) -> None:
+        """Have `turn` called until there is nothing to try."""
+        self._connection.parts[self] = None
+
+    def _refuse_gathered(self, error: Error) -> None:
+        gathered, self.gather = self.gather, Pending(self._core, self.partition)
+        if gathered.values:
+            gathered.settle(-1, 0, error)
+
+    # -- answers --------------------------------------------------------------------------------------
+
+    def answered(self, answer: Answer) -> None:
+        session = self.session
+        assert session is not None, "an answer needs a question"
+        self._progress_at = self._connection.now
+        if isinstance(answer, Produced):
+            self.trouble, self._backoff_s = None, 0.0
+            self._settle(session.produced(answer))
+        else:
+            assert isinstance(answer, Failure), f"a batch was answered with {type(answer).__name__}"
+            self._failed(session, answer)
+        if self.gather.values:
+            self.ship()
+        if not session.in_flight:
+            self.trigger = 0
+
+    def _failed(self, session: ProducerSession, failure: Failure) -> None:
+        if failure.retry:
+            self.trouble = failure
+            self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
+            self._retry_at = self._connection.clock() + self._backoff_s
+        elif failure.code == "fenced":
+            self.ended = raised(failure)
+        self._settle(session.failed(failure))
+        if session.unsent:
+            self._try_later()
+
+    def _settle(self, settled: list[InFlight]) -> None:
+        for batch in settled:
+            pending: Pending = batch.handle
+            if batch.produced is not None:
+                pending.settle(batch.produced.offset, batch.produced.time_us, None, dict(batch.produced.repeats))
+            else:
+                assert batch.failure is not None, "a batch settles one way or the other"
+                pending.settle(-1, 0, self.refusal(batch.failure))
+
+    def refusal(self, failure: Failure) -> Error:
+        """What senders are told of a batch that the broker refused."""
+        return error_from(failure.code, failure.message, retry=failure.retry)
+
+    def lost(self) -> None:
+        """The connection is another one: the broker may not have got what is in flight."""
+        if self.session is not None:
+            self.session.lost()
+            self._progress_at = self._connection.clock()
+            self._push(self.session)
+
+    def unanswered(self, now: float) -> None:
+        """See Asker."""
+        if now - self._progress_at > PATIENCE_S:
+            self._connection.forget_asker(self)
+            self.lost()
+
+    def turn(self, now: float) -> None:
+        """Send what could not be sent before. See Part."""
+        session = self.session
+        if session is not None:
+            self._push(session)
+        if session is None or not session.unsent:
+            del self._connection.parts[self]
+
+    def due(self) -> float:
+        """When `turn` has something to do: the next try, or what the channel takes by then. See Part."""
+        return self._retry_at or self._connection.now + LOOK_PERIOD_S
+
+    def restored(self) -> None:
+        """See Part: a sender hears of it as an asker."""
+
+    def abandon(self, failure: Failure) -> None:
+        """Give up on everything: it may or may not have been appended."""
+        self._connection.forget_asker(self)
+        if self._opening is not None:
+            self._opening.cancel()
+        if self.session is not None:
+            self._settle(self.session.abandon(failure))
+        self._connection.parts.pop(self, None)
+        self._refuse_gathered(self.refusal(failure))
+
+    # -- the session ----------------------------------------------------------------------------------
+
+    def _renew(self) -> bool:
+        """Go on after a failure as a new producer; a named one claims its name again. False until that is done."""
+        session = self.session
+        assert session is not None, "only a session can be broken"
+        if session.in_flight:
+            return False
+        if self._core.name:
+            self.session = None
+            self.open()
+            return False
+        session.restart(self._core.new_id())
+        return True
+
+    def open(self) -> None:
+        """Claim the producer's name on this partition."""
+        if self._opening is None:
+            core = self._core
+            self._opening = Question(
+                self._connection,
+                lambda request: OpenProducer(request, core.topic.topic, self.partition, core.name),
+                self._opened,
+            )
+            self._connection.post(self._opening)
+
+    def _opened(self, answer: Answer) -> None:
+        self._opening = None
+        if isinstance(answer, ProducerOpened):
+            self.session = self._core.new_session(answer)
+            self.ship()
+            return
+        assert isinstance(answer, Failure), f"a claim was answered with {type(answer).__name__}"
+        self.trouble = answer
+        if not answer.retry:
+            self.ended = raised(answer)
+        self._refuse_gathered(raised(answer))

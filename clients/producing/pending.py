@@ -1,0 +1,153 @@
+"""Records on their way, and the futures of single ones.
+
+Idea: records gather in plain lists until they are worth a batch, and settle together: one `Pending` holds
+the lists, the outcome and who waits. A future is a reference to it and an index, so that a million of them
+cost a million small objects and settling costs nothing per record.
+
+Contract: an outcome is set once, under the client's lock; reading it needs no lock.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...storage.errors import Error
+
+if TYPE_CHECKING:
+    from .core import ProducerCore
+    from .queued import Queued
+
+
+NONE: Mapping[int, int] = MappingProxyType({})
+"""No record of a batch repeats another."""
+
+
+class Pending:
+    """Records of one partition that become one batch. What stands beside the values is None until one has any."""
+
+    __slots__ = (
+        "callbacks", "count", "error", "has_columns", "headers", "keys", "offset", "owner", "partition", "queued",
+        "repeats", "seen", "settled", "size", "time_us", "times", "values",
+    )  # fmt: skip
+
+    def __init__(self, owner: ProducerCore, partition: int) -> None:
+        self.owner = owner
+        self.partition = partition
+        self.values: list[bytes] = []
+        self.keys: list[bytes | None] | None = None
+        self.headers: list[dict[str, bytes] | None] | None = None
+        self.times: list[int] | None = None
+        self.queued: list[Queued] | None = None
+        self.size = 0
+        self.has_columns = False
+        self.count = 0
+        self.settled = False
+        self.offset = -1
+        self.time_us = 0
+        self.repeats: Mapping[int, int] = NONE
+        self.error: Error | None = None
+        self.seen = False  # somebody was told of the error
+        self.callbacks: list[Callable[[], None]] | None = None
+
+    def settle(self, offset: int, time_us: int, error: Error | None, repeats: Mapping[int, int] = NONE) -> None:
+        """The outcome is known; the records are not needed any more. Callbacks are left to the connection.
+
+        `repeats`: by number of a record here, the offset of the task that it repeats.
+        """
+        self.offset, self.time_us, self.error, self.settled = offset, time_us, error, True
+        self.values, self.keys, self.headers, self.times = [], None, None, None
+        self.queued, self.repeats = None, repeats
+        connection = self.owner.connection
+        connection.ended.append(self)
+        if error is not None:
+            self.owner.failed.append(self)
+        if self.callbacks is not None:
+            connection.finished += self.callbacks
+            self.callbacks = None
+
+    def raise_error(self) -> None:
+        """Raise the error, if there is one."""
+        if self.error is not None:
+            self.seen = True
+            raise self.error
+
+
+class Future(msgspec.Struct, eq=False, gc=False):
+    """The offset of a record that was sent without waiting.
+
+    Not tracked by the garbage collector, so that a million of them cost no passes over them.
+    """
+
+    _pending: Pending
+    _index: int
+
+    @property
+    def partition(self) -> int:
+        """The partition the record goes to."""
+        return self._pending.partition
+
+    @property
+    def repeats(self) -> int | None:
+        """Of a record with a `dedup` key that came before: the offset of the task that stands for it, in the same
+        partition. None for a record that is its own task, and while the outcome is not known."""
+        return self._pending.repeats.get(self._index)
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._pending.settled
+
+    def result(self, timeout: float | None = None) -> int:
+        """The record's offset once it is committed; waits for it, at most `timeout` seconds.
+
+        Raises what prevented it, or TimedOut (None: after the client's timeout).
+        """
+        pending = self._pending
+        if not pending.settled:
+            pending.owner.wait(pending, timeout)
+        if pending.error is not None:
+            pending.raise_error()
+        return pending.offset + self._index
+
+    def exception(self, timeout: float | None = None) -> Error | None:
+        """What prevented it, None when it is committed; waits like `result`."""
+        pending = self._pending
+        if not pending.settled:
+            pending.owner.wait(pending, timeout)
+        pending.seen = True
+        return pending.error
+
+    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
+        """Call `callback(self)` once the outcome is known, in whichever thread learns of it; at once if it is.
+
+        What it raises then goes to threading.excepthook (on a loop: to the loop's exception handler).
+        """
+        if not self._pending.owner.call_when_settled(self._pending, lambda: callback(self)):
+            callback(self)
+
+    def as_concurrent(self) -> concurrent.futures.Future[int]:
+        """The same outcome as a future of the standard library, for `concurrent.futures.wait` or `asyncio.wrap_future`.
+
+        It cannot be cancelled: the record is on its way.
+        """
+        found: concurrent.futures.Future[int] = concurrent.futures.Future()
+        found.set_running_or_notify_cancel()
+        self.add_done_callback(lambda known: _copy(known, found))
+        return found
+
+    def __repr__(self) -> str:
+        pending = self._pending
+        state = "pending" if not pending.settled else repr(pending.error) if pending.error else "committed"
+        return f"<Future of partition {pending.partition}: {state}>"
+
+
+def _copy(known: Future, found: concurrent.futures.Future[int]) -> None:
+    error = known.exception()
+    if error is None:
+        found.set_result(known.result())
+    else:
+        found.set_exception(error)

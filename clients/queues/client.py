@@ -1,0 +1,147 @@
+"""The verbs of a client that concern queues: groups, tasks, dead ones, schedules.
+
+Contract: as client.py, of which this is a part: any number of threads may call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..arguments.quantities import Duration, Start
+from .descriptions import DeadTask, Queue, Schedule, TaskInfo, queue_of, schedule_of
+from .verbs import QueueVerbs
+
+if TYPE_CHECKING:
+    from ..connection.driver import Driver
+
+
+class QueueClient:
+    """The part of `Client` that concerns queues."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._queue_verbs = QueueVerbs(driver.connection)
+
+    # -- queue groups ----------------------------------------------------------------------------------------
+
+    def queues(self, topic: str | None = None) -> list[Queue]:
+        """All queue groups, or those of one topic."""
+        return [queue_of(found) for found in self._driver.run(self._queue_verbs.queues(topic))]
+
+    def queue(self, topic: str, group: str) -> Queue:
+        """One queue group: its settings, and what it has to do. Raises UnknownGroup."""
+        return queue_of(self._driver.run(self._queue_verbs.queue(topic, group)))
+
+    def set_queue(self, topic: str, group: str, *, start: Start = "earliest", **settings: Any) -> Queue:
+        """Create a queue group, or change its settings.
+
+        Args:
+            start: where a new one begins: "earliest", "latest" or a datetime.
+            settings: lease_s, lease_max_s, max_attempts, backoff_s, backoff_max_s, jitter, order="none" | "key", fair,
+                key_concurrency, key_rate_per_s, look_ahead, dead_retention_s, dead_topic, carry_after_s,
+                keep_finished_s. Times like "30s", "14d" or timedelta.
+
+        Raises: InvalidSettings, which names what is allowed.
+        """
+        return queue_of(self._driver.run(self._queue_verbs.set_queue(topic, group, start, settings)))
+
+    def pause_queue(self, topic: str, group: str, until: datetime | None = None) -> None:
+        """Lease nothing until then, or until `resume_queue`. Workers may settle and extend what they have."""
+        self._driver.run(self._queue_verbs.pause_queue(topic, group, until))
+
+    def resume_queue(self, topic: str, group: str) -> None:
+        """Lease again."""
+        self._driver.run(self._queue_verbs.resume_queue(topic, group))
+
+    def delete_queue(self, topic: str, group: str) -> None:
+        """Forget a queue group: leases, attempts, dead ones. The records stay."""
+        self._driver.run(self._queue_verbs.delete_queue(topic, group))
+
+    # -- tasks -----------------------------------------------------------------------------------------------
+
+    def task(self, id: str, group: str) -> TaskInfo:
+        """What became of a task; its id is `topic-partition-offset`. Raises UnknownGroup, OutOfBounds."""
+        return self._driver.run(self._queue_verbs.task(id, group))
+
+    def wait_task(self, id: str, group: str, timeout: Duration | None = None) -> TaskInfo:
+        """The same, once it is completed, dead, discarded or cancelled. Raises TimedOut, which says how it stands."""
+        return self._driver.run(self._queue_verbs.wait_task(id, group, timeout))
+
+    def cancel_task(self, id: str, group: str) -> TaskInfo:
+        """See that nobody gets it any more. A worker that has it sees `Task.cancelled` at its next heartbeat."""
+        return self._driver.run(self._queue_verbs.cancel_task(id, group))
+
+    def why(self, id: str, group: str) -> str:
+        """In a sentence, what holds a task back, or what became of it."""
+        return self._driver.run(self._queue_verbs.task(id, group)).why
+
+    # -- dead tasks ------------------------------------------------------------------------------------------
+
+    def dead(
+        self,
+        topic: str,
+        group: str,
+        *,
+        partition: int | None = None,
+        offset: int = 0,
+        reason: str = "",
+        max_records: int = 100,
+    ) -> list[DeadTask]:
+        """The first dead tasks by partition and offset; `reason`: only those that have this in theirs.
+
+        Args:
+            offset: where to begin in `partition`, as in going on behind the last one that was listed.
+        """
+        return self._driver.run(self._queue_verbs.dead(topic, group, partition, offset, reason, max_records))
+
+    def redrive(
+        self, topic: str, group: str, ids: Iterable[str] | None = None, *, reason: str = "", per_s: float = 0
+    ) -> int:
+        """Try dead tasks again, from attempt 1: those with these ids, those with this in their reason, or all.
+
+        Args:
+            per_s: how many become ready each second; 0: at once.
+
+        Returns: how many.
+        """
+        return self._driver.run(self._queue_verbs.redrive(topic, group, ids, reason, per_s))
+
+    def discard(self, topic: str, group: str, ids: Iterable[str] | None = None, *, reason: str = "") -> int:
+        """Give dead tasks up: those with these ids, those with this in their reason, or all. Returns how many."""
+        return self._driver.run(self._queue_verbs.discard(topic, group, ids, reason))
+
+    # -- schedules -------------------------------------------------------------------------------------------
+
+    def schedule(
+        self,
+        topic: str,
+        name: str,
+        spec: str,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Mapping[str, bytes] | None = None,
+        zone: str = "UTC",
+        priority: int = 0,
+    ) -> Schedule:
+        """Append a record at stated times, each once. One of the same name is replaced.
+
+        Args:
+            spec: five fields of cron, as in "0 6 * * mon-fri", or "every 30s".
+            zone: of the cron fields, like "Europe/Vienna".
+
+        Raises: InvalidRequest for a spec or a zone that cannot be read.
+        """
+        return schedule_of(
+            self._driver.run(self._queue_verbs.schedule(topic, name, spec, value, key, headers, zone, priority))
+        )
+
+    def schedules(self, topic: str | None = None) -> list[Schedule]:
+        """All schedules, or those of one topic."""
+        return [schedule_of(found) for found in self._driver.run(self._queue_verbs.schedules(topic))]
+
+    def delete_schedule(self, topic: str, name: str) -> None:
+        """Forget a schedule. Raises UnknownSchedule."""
+        self._driver.run(self._queue_verbs.delete_schedule(topic, name))

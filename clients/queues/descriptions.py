@@ -1,0 +1,207 @@
+"""What a client tells about queues, tasks and schedules: frozen values, detached from the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from ...storage.record import NO_HEADERS, Record
+from ...transport import messages, queue_messages
+from .picking import Unreadable, pick
+from .task_ids import task_id
+
+FINAL = frozenset({"completed", "dead", "discarded", "cancelled"})
+"""States in which nobody works on a task, or will."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """One attempt that failed."""
+
+    time: datetime
+    worker: str
+    reason: str
+
+
+class QueuePartition(msgspec.Struct, frozen=True):
+    """A queue group on one partition. Every record is counted once, finished ones not at all."""
+
+    partition: int
+    ready: int
+    in_flight: int
+    delayed: int
+    waiting: int
+    dead: int
+    oldest: datetime | None
+    paused_until: datetime | None
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """One queue group of one topic."""
+
+    topic: str
+    name: str
+    settings: dict[str, Any]
+    partitions: list[QueuePartition]
+
+    @property
+    def ready(self) -> int:
+        """Records that could be leased now, but for limits and order of keys."""
+        return sum(partition.ready for partition in self.partitions)
+
+    @property
+    def in_flight(self) -> int:
+        """Records that workers have."""
+        return sum(partition.in_flight for partition in self.partitions)
+
+    @property
+    def delayed(self) -> int:
+        """Records whose producer said not yet."""
+        return sum(partition.delayed for partition in self.partitions)
+
+    @property
+    def waiting(self) -> int:
+        """Records to be tried again after a failure."""
+        return sum(partition.waiting for partition in self.partitions)
+
+    @property
+    def dead(self) -> int:
+        """Records that nobody tries again unless they are redriven."""
+        return sum(partition.dead for partition in self.partitions)
+
+    @property
+    def depth(self) -> int:
+        """Records that are not finished: ready, in flight, delayed and waiting."""
+        return self.ready + self.in_flight + self.delayed + self.waiting
+
+    @property
+    def oldest(self) -> datetime | None:
+        """When the oldest record was appended that is ready, waiting or in flight."""
+        return min((partition.oldest for partition in self.partitions if partition.oldest is not None), default=None)
+
+    @property
+    def paused_until(self) -> datetime | None:
+        """When it goes on by itself; None when it is not paused."""
+        found = (partition.paused_until for partition in self.partitions if partition.paused_until is not None)
+        return max(found, default=None)
+
+
+class TaskInfo(msgspec.Struct, frozen=True):
+    """One record as a queue group has it.
+
+    `state` is pending, delayed, leased, waiting, completed, dead, discarded or cancelled; `why` says in a sentence what
+    holds it back or what became of it. `attempt`: of the latest lease, or the one that gave the result. `time`: until
+    when it is delayed, waiting or leased; since when it is dead, discarded or cancelled, or when it gave a result. Of a
+    task that was acked without a result neither is known.
+    """
+
+    id: str
+    group: str
+    state: str
+    attempt: int
+    why: str
+    worker: str
+    time: datetime | None
+    reason: str
+    result: bytes | None
+    progress: bytes | None
+    cancelling: bool
+    history: list[Failure]
+
+    @property
+    def final(self) -> bool:
+        """Whether nobody works on it, or will, unless it is redriven."""
+        return self.state in FINAL
+
+
+class DeadTask(msgspec.Struct, frozen=True):
+    """A record that is dead in a queue group: its last failure, and those before.
+
+    `unreadable` says what keeps a record from being read that is damaged or whose codec is missing: it is empty then.
+    """
+
+    record: Record
+    attempt: int
+    time: datetime
+    reason: str
+    history: list[Failure]
+    unreadable: str = ""
+
+    @property
+    def id(self) -> str:
+        """Names the task: for `redrive`, `discard`, `task`."""
+        return task_id(self.record.topic, self.record.partition, self.record.offset)
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """A record that is appended at stated times. `last` is None before the first time, `next` when there is none."""
+
+    topic: str
+    name: str
+    spec: str
+    zone: str
+    value: bytes
+    key: bytes | None
+    next: datetime | None
+    last: datetime | None
+    partition: int
+
+
+def queue_of(found: messages.Queue) -> Queue:
+    """A queue group as the wire has it."""
+    return Queue(found.topic_name, found.group, dict(found.settings), [_partition_of(p) for p in found.partitions])
+
+
+def _partition_of(found: messages.QueuePartition) -> QueuePartition:
+    return QueuePartition(
+        found.partition, found.ready, found.in_flight, found.delayed, found.waiting, found.dead,
+        moment(found.oldest_us), moment(found.paused_until_us or -1),
+    )  # fmt: skip
+
+
+def task_of(id_: str, group: str, found: messages.TaskState) -> TaskInfo:
+    """A task as the wire has it."""
+    return TaskInfo(
+        id_, group, found.state, found.attempt, found.why, found.worker, moment(found.time_us), found.reason,
+        found.result, found.progress, found.cancelling, _history(found.history),
+    )  # fmt: skip
+
+
+def dead_of(topic: str, partition: int, found: list[messages.DeadTask], payload: bytes) -> Iterator[DeadTask]:
+    """Dead tasks as the wire has them, with their records."""
+    rows = pick(payload, [(task.offset, 1) for task in found])
+    for task, row in zip(found, rows, strict=True):
+        if isinstance(row, Unreadable):
+            record = Record(b"", None, NO_HEADERS, task.offset, task.time_us, partition, topic)
+            unreadable = row.error.message
+        else:
+            ((value, key, headers, offset, time_us),) = zip(*row, strict=False)
+            record, unreadable = Record(value, key, headers, offset, time_us, partition, topic), ""
+        yield DeadTask(record, task.attempt, _moment(task.time_us), task.reason, _history(task.history), unreadable)
+
+
+def schedule_of(found: messages.Schedule) -> Schedule:
+    """A schedule as the wire has it."""
+    return Schedule(
+        found.topic_name, found.name, found.spec, found.zone, found.value, found.key,
+        None if found.next_us >= queue_messages.FOREVER_US else moment(found.next_us), moment(found.last_us),
+        found.partition,
+    )  # fmt: skip
+
+
+def _history(found: list[tuple[int, str, str]]) -> list[Failure]:
+    return [Failure(_moment(time_us), worker, reason) for time_us, worker, reason in found]
+
+
+def moment(time_us: int) -> datetime | None:
+    """A time of the wire, None for -1; one that no calendar has is the last one there is."""
+    return None if time_us < 0 else _moment(time_us)
+
+
+def _moment(time_us: int) -> datetime:
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)

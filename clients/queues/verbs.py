@@ -1,0 +1,304 @@
+"""The verbs of queues, written once as steps: queue groups, dead tasks, tasks by id, schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from ...broker.errors import UnknownGroup, UnknownSchedule
+from ...storage.encoding import PRIORITY_MAX
+from ...storage.errors import Error
+from ...transport.messages import Answer, Done, Topic
+from ...transport.queue_messages import (
+    FOREVER_US,
+    AskTask,
+    CancelTask,
+    Counted,
+    DeadTasks,
+    DeleteQueue,
+    DeleteSchedule,
+    DiscardDead,
+    ListDead,
+    ListQueues,
+    ListSchedules,
+    PauseQueue,
+    Queue,
+    Queues,
+    RedriveDead,
+    Schedule,
+    Schedules,
+    SetQueue,
+    SetSchedule,
+    TaskState,
+)  # fmt: skip
+from ..arguments.quantities import Duration, Start, microseconds, seconds, setting_values, start_time
+from ..connection.connection import Connection, Question
+from ..connection.steps import FOREVER, Steps
+from ..errors import InvalidArgument, TimedOut
+from .descriptions import DeadTask, TaskInfo, dead_of, task_of
+from .task_ids import parse_task_id
+
+OFFSETS_MAX = 1 << 14
+"""Tasks that one request names; more go in several."""
+
+ASK_WAIT_S = 30.0
+"""The longest that one question about a task waits at the broker; who waits longer asks again."""
+
+PAGE = 1000
+"""Dead tasks that are asked for at once."""
+
+
+class QueueVerbs:
+    """What clients of both kinds can do with queues, over one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def _deadline(self) -> float:
+        return self.connection.deadline()
+
+    # -- queue groups -----------------------------------------------------------------------------------
+
+    def queues(self, topic: str | None, group: str = "") -> Steps[list[Queue]]:
+        """All queue groups, or those of one topic, or of one name."""
+        deadline, id_ = self._deadline(), b""
+        if topic is not None:
+            id_ = (yield from self.connection.find_topic(topic, deadline)).topic
+        answer = yield from self.connection.ask(
+            lambda request: ListQueues(request, id_, group), Queues, deadline=deadline, what="listing queues"
+        )
+        return answer.queues
+
+    def queue(self, topic: str, group: str) -> Steps[Queue]:
+        """One queue group. Raises UnknownGroup."""
+        found = yield from self.queues(topic, group)
+        if not found:
+            known = ", ".join(sorted(queue.group for queue in (yield from self.queues(topic)))) or "none"
+            raise UnknownGroup(f"topic {topic} has no queue group {group!r}; it has: {known}")
+        return found[0]
+
+    def set_queue(self, topic: str, group: str, start: Start, settings: dict[str, Any]) -> Steps[Queue]:
+        """Create a queue group or change its settings."""
+        given, time_us, deadline = setting_values(settings), start_time(start), self._deadline()
+        found = yield from self.connection.find_topic(topic, deadline)
+        answer = yield from self.connection.ask(
+            lambda request: SetQueue(request, found.topic, group, given, time_us),
+            Queues,
+            deadline=deadline,
+            what=f"setting up queue {group} of topic {topic}",
+        )
+        return answer.queues[0]
+
+    def pause_queue(self, topic: str, group: str, until: datetime | None) -> Steps[None]:
+        """Lease nothing until a time, or until told otherwise."""
+        until_us = FOREVER_US if until is None else max(microseconds(until, "until"), 1)
+        yield from self._pause(topic, group, until_us, f"pausing queue {group} of topic {topic}")
+
+    def resume_queue(self, topic: str, group: str) -> Steps[None]:
+        """Go on leasing."""
+        yield from self._pause(topic, group, 0, f"resuming queue {group} of topic {topic}")
+
+    def _pause(self, topic: str, group: str, until_us: int, what: str) -> Steps[None]:
+        deadline = self._deadline()
+        found = yield from self.connection.find_topic(topic, deadline)
+        yield from self.connection.ask(
+            lambda request: PauseQueue(request, found.topic, group, until_us), Done, deadline=deadline, what=what
+        )
+
+    def delete_queue(self, topic: str, group: str) -> Steps[None]:
+        """Forget a queue group. When the connection was lost meanwhile, one that is gone by now is ours."""
+        deadline = self._deadline()
+        found = yield from self.connection.find_topic(topic, deadline)
+        question = Question(self.connection, lambda request: DeleteQueue(request, found.topic, group))
+        what = f"deleting queue {group} of topic {topic}"
+        yield from self._gone(question, UnknownGroup, deadline, what)
+
+    def _gone(self, question: Question, missing: type[Error], deadline: float, what: str) -> Steps[None]:
+        try:
+            yield from self.connection.wait_for(question, Done, deadline=deadline, what=what)
+        except missing:
+            if question.times_sent < 2:
+                raise
+
+    # -- tasks ------------------------------------------------------------------------------------------
+
+    def task(self, id_: str, group: str) -> Steps[TaskInfo]:
+        """One record as a queue group has it."""
+        return (yield from self._ask_task(id_, group, self._deadline(), FOREVER))
+
+    def wait_task(self, id_: str, group: str, timeout: Duration | None) -> Steps[TaskInfo]:
+        """The same, once it is final. Raises TimedOut."""
+        clock = self.connection.clock
+        until = self._deadline() if timeout is None else clock() + seconds(timeout, "timeout")
+        while True:
+            found = yield from self._ask_task(id_, group, max(until, clock()) + self.connection.timeout, until)
+            if found.final:
+                return found
+            if clock() >= until:
+                raise TimedOut(f"timed out: waiting for task {id_}: it is {found.state}: {found.why}")
+
+    def _ask_task(self, id_: str, group: str, deadline: float, until: float) -> Steps[TaskInfo]:
+        name, number, offset = parse_task_id(id_)
+        topic = yield from self.connection.find_topic(name, deadline)
+        question = Question(
+            self.connection,
+            lambda request: AskTask(request, topic.topic, group, number, offset, self._wait_ms(until)),
+        )
+        what = f"asking for task {id_}"
+        answer = yield from self.connection.wait_for(question, TaskState, deadline=deadline, what=what)
+        return task_of(id_, group, answer)
+
+    def _wait_ms(self, until: float) -> int:
+        """How long a broker may wait with its answer; nobody waits who has for ever."""
+        left_s = 0.0 if until == FOREVER else until - self.connection.clock()
+        return round(min(max(left_s, 0.0), ASK_WAIT_S) * 1000)
+
+    def cancel_task(self, id_: str, group: str) -> Steps[TaskInfo]:
+        """See that nobody gets a record any more."""
+        name, number, offset = parse_task_id(id_)
+        deadline = self._deadline()
+        topic = yield from self.connection.find_topic(name, deadline)
+        answer = yield from self.connection.ask(
+            lambda request: CancelTask(request, topic.topic, group, number, offset),
+            TaskState,
+            deadline=deadline,
+            what=f"cancelling task {id_}",
+        )
+        return task_of(id_, group, answer)
+
+    # -- dead tasks -------------------------------------------------------------------------------------
+
+    def dead(
+        self, topic: str, group: str, number: int | None, first: int, reason: str, max_records: int
+    ) -> Steps[list[DeadTask]]:
+        """Dead tasks, by partition and offset."""
+        if max_records < 1:
+            raise InvalidArgument(f"max_records={max_records!r} is not a number of tasks from 1 on")
+        if first and number is None:
+            raise InvalidArgument(f"offset={first} is one of a partition: give that, too")
+        deadline = self._deadline()
+        found = yield from self.connection.find_topic(topic, deadline)
+        chosen = range(len(found.partitions)) if number is None else [number]
+        taken: list[DeadTask] = []
+        for each in chosen:
+            offset = first
+            while offset >= 0 and len(taken) < max_records:
+                most = min(max_records - len(taken), PAGE)
+                question = _DeadQuestion(self.connection, found, group, each, offset, most, reason)
+                what = f"listing dead tasks of queue {group} of topic {topic}"
+                answer = yield from self.connection.wait_for(question, DeadTasks, deadline=self._deadline(), what=what)
+                taken += dead_of(topic, each, answer.tasks, question.payload)
+                offset = answer.next_offset
+        return taken
+
+    def redrive(self, topic: str, group: str, ids: Iterable[str] | None, reason: str, per_s: float) -> Steps[int]:
+        """Try dead tasks again."""
+        make = partial(_redrive, group=group, reason=reason, per_s=float(per_s))
+        return (yield from self._count(topic, ids, reason, make, f"redriving dead tasks of queue {group}"))
+
+    def discard(self, topic: str, group: str, ids: Iterable[str] | None, reason: str) -> Steps[int]:
+        """Give dead tasks up."""
+        make = partial(_discard, group=group, reason=reason)
+        return (yield from self._count(topic, ids, reason, make, f"discarding dead tasks of queue {group}"))
+
+    def _count(self, topic: str, ids: Iterable[str] | None, reason: str, make: Any, what: str) -> Steps[int]:
+        """Ask for all, or for those with these ids in as many requests as they need."""
+        if ids is not None and reason:
+            raise InvalidArgument(f"ids and reason={reason!r} both choose: give one of them")
+        places = None if ids is None else _places(topic, ids)
+        deadline = self._deadline()
+        found = yield from self.connection.find_topic(topic, deadline)
+        parts = [[]] if places is None else _parts(places)
+        total = 0
+        for part in parts:
+            answer = yield from self.connection.ask(
+                partial(make, found.topic, part), Counted, deadline=self._deadline(), what=f"{what} of topic {topic}"
+            )
+            total += answer.count
+        return total
+
+    # -- schedules --------------------------------------------------------------------------------------
+
+    def schedule(
+        self,
+        topic: str,
+        name: str,
+        spec: str,
+        value: bytes,
+        key: bytes | None,
+        headers: Mapping[str, bytes] | None,
+        zone: str,
+        priority: int,
+    ) -> Steps[Schedule]:
+        """Append a record at stated times."""
+        if priority > PRIORITY_MAX:
+            raise InvalidArgument(f"priority={priority!r} is not a number from 0 to {PRIORITY_MAX}; higher goes first")
+        deadline = self._deadline()
+        found = yield from self.connection.find_topic(topic, deadline)
+        answer = yield from self.connection.ask(
+            lambda request: SetSchedule(
+                request, found.topic, name, spec, zone, value, key, dict(headers or {}), priority
+            ),
+            Schedules,
+            deadline=deadline,
+            what=f"setting schedule {name} of topic {topic}",
+        )
+        return answer.schedules[0]
+
+    def schedules(self, topic: str | None) -> Steps[list[Schedule]]:
+        """All schedules, or those of one topic."""
+        deadline, id_ = self._deadline(), b""
+        if topic is not None:
+            id_ = (yield from self.connection.find_topic(topic, deadline)).topic
+        answer = yield from self.connection.ask(
+            lambda request: ListSchedules(request, id_), Schedules, deadline=deadline, what="listing schedules"
+        )
+        return answer.schedules
+
+    def delete_schedule(self, topic: str, name: str) -> Steps[None]:
+        """Forget a schedule."""
+        deadline = self._deadline()
+        found = yield from self.connection.find_topic(topic, deadline)
+        question = Question(self.connection, lambda request: DeleteSchedule(request, found.topic, name))
+        what = f"deleting schedule {name} of topic {topic}"
+        yield from self._gone(question, UnknownSchedule, deadline, what)
+
+
+class _DeadQuestion(Question):
+    """Keeps the records that come with the answer."""
+
+    def __init__(
+        self, connection: Connection, topic: Topic, group: str, number: int, offset: int, most: int, reason: str
+    ) -> None:
+        super().__init__(
+            connection, lambda request: ListDead(request, topic.topic, group, number, offset, most, reason), self._keep
+        )
+        self.payload = b""
+
+    def _keep(self, answer: Answer) -> None:
+        self.payload = bytes(self._connection.payload)
+
+
+def _redrive(
+    topic: bytes, offsets: list[tuple[int, int]], request: int, *, group: str, reason: str, per_s: float
+) -> RedriveDead:
+    return RedriveDead(request, topic, group, offsets, reason, per_s)
+
+
+def _discard(topic: bytes, offsets: list[tuple[int, int]], request: int, *, group: str, reason: str) -> DiscardDead:
+    return DiscardDead(request, topic, group, offsets, reason)
+
+
+def _places(topic: str, ids: Iterable[str]) -> list[tuple[int, int]]:
+    """Partition and offset of ids, which are all of this topic."""
+    found = [(id_, parse_task_id(id_)) for id_ in ids]
+    for id_, (name, _, _) in found:
+        if name != topic:
+            raise InvalidArgument(f"task {id_} is of topic {name}, not of {topic}")
+    return sorted({(number, offset) for _, (_, number, offset) in found})
+
+
+def _parts(places: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    return [list(places[at : at + OFFSETS_MAX]) for at in range(0, len(places), OFFSETS_MAX)]

@@ -1,0 +1,54 @@
+"""Topics as the broker has described them: where partitions are, for who reads many ranges of the same topic.
+
+Idea: a description of a thousand partitions takes the broker tens of milliseconds, and for where one of them is (its
+directory, its log, its row on the board) it stays true for the life of the broker and the topic.
+
+Contract: what is told was said under the present incarnation of the broker, by the very id. How far a partition
+goes is not for anybody to learn here. Memory: some descriptions.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...transport.messages import Partition, Topic
+    from ..connection.connection import Connection
+
+TOPICS_MAX = 64
+"""The one that was asked about longest ago is forgotten first."""
+
+
+class KnownTopics:
+    """See the module."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._incarnation = -1
+        self._topics: OrderedDict[bytes, Topic] = OrderedDict()
+
+    def partition(self, topic: bytes, number: int) -> Partition | None:
+        """One partition of a topic by its id; None when that has to be asked."""
+        self._check()
+        found = self._topics.get(topic)
+        if found is None or not 0 <= number < len(found.partitions):
+            return None
+        self._topics.move_to_end(topic)
+        return found.partitions[number]
+
+    def remember(self, topic: Topic) -> None:
+        """It was described just now."""
+        self._check()
+        self._topics[topic.topic] = topic
+        self._topics.move_to_end(topic.topic)
+        if len(self._topics) > TOPICS_MAX:
+            self._topics.popitem(last=False)
+
+    def _check(self) -> None:
+        """Another broker process gives its logs other rows."""
+        welcome = self._connection.welcome
+        incarnation = -1 if welcome is None else welcome.incarnation
+        if incarnation != self._incarnation:
+            self._topics.clear()
+            self._incarnation = incarnation

@@ -1,0 +1,226 @@
+"""A range: the batches of one partition that hold the records from one offset to another, in order.
+
+Idea: whoever asks knows where the range begins and ends, so nothing is waited for and no session is needed. On the
+broker's machine the batches are those of the mapped segments; else they are fetched, a few questions ahead.
+
+Contract: every record of the range is in exactly one batch handed out; the first and the last batch may stick out of
+it. Batches stay good as long as somebody holds them. A topic that is another one by now, records that are gone, lost
+or damaged end the range with an error that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from ...broker.errors import UnknownPartition, UnknownTopic
+from ...storage.batch import Batch, ColumnId
+from ...storage.errors import Corrupt, InvalidTopic, OutOfBounds
+from ...storage.projection import with_validity
+from ..arguments.checking import one_of
+from ..connection.steps import Steps
+from ..errors import InvalidArgument, MappedUnavailable
+from ..reading.readable import verify
+from .fetched import FetchedRange
+from .mapped import MappedRange
+
+if TYPE_CHECKING:
+    from ...transport.messages import Partition, Topic
+    from ..aio.driver import AsyncDriver
+    from ..connection.connection import Connection
+    from ..connection.driver import Driver
+    from .known_topics import KnownTopics
+
+COLUMNS = {
+    "value": ColumnId.VALUE,
+    "key": ColumnId.KEY,
+    "headers": ColumnId.HEADERS,
+    "timestamp": ColumnId.EVENT_TIME,
+    "offset": ColumnId.OFFSET,
+    "priority": ColumnId.PRIORITY,
+    "not_before": ColumnId.NOT_BEFORE,
+    "dedup": ColumnId.DEDUP,
+}
+"""Names of what a batch may have, and where it stands."""
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Records `start` to `end` - 1 of one partition. Checked."""
+
+    topic: str
+    topic_id: bytes  # b"": whichever has the name
+    partition: int
+    start: int
+    end: int
+    term: int  # of the record before `start`; -1: not known
+    columns: frozenset[int]  # ids; none: all
+    verify: bool
+
+
+def column_ids(names: Sequence[str] | None) -> frozenset[int]:
+    """The columns of these names; none for None, which is all of them. Raises InvalidArgument."""
+    if names is None:
+        return frozenset()
+    for name in names:
+        one_of("columns", name, COLUMNS)
+    if not names:
+        raise InvalidArgument("columns=() reads nothing: name some, or leave it out for all of them")
+    return frozenset(COLUMNS[name] for name in names)
+
+
+class Reading(Protocol):
+    """One way to get at the batches."""
+
+    def more(self) -> Steps[list[Batch]]:
+        """The next batches with records of the range; none at its end."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is open or asked for."""
+        ...
+
+
+class RangeCore:
+    """See the module. Used by one thread or task at a time."""
+
+    def __init__(self, connection: Connection, topics: KnownTopics, wanted: Wanted, ways: list[str]) -> None:
+        """`ways`: how the batches may travel, the best way first: mapped, control."""
+        if not 0 <= wanted.start <= wanted.end:
+            raise InvalidArgument(f"no range begins at {wanted.start} and ends at {wanted.end}")
+        self.wanted = wanted
+        self._connection = connection
+        self._topics = topics
+        self._ways = ways
+        self._position = wanted.start
+        self._id = wanted.topic_id
+        self._partition: Partition | None = None
+        self._reading: Reading | None = None
+        self._checked = with_validity(wanted.columns) if wanted.columns else None
+
+    def found(self) -> Steps[None]:
+        """Find out where the range is, and, unless the topic is known by its id, whether it is all there.
+
+        Raises UnknownTopic, UnknownPartition, OutOfBounds.
+        """
+        self._partition = self._topics.partition(self._id, self.wanted.partition)
+        if self._partition is None:
+            yield from self._look()
+
+    def _look(self) -> Steps[None]:
+        """Ask the broker. Raises UnknownTopic, UnknownPartition, OutOfBounds."""
+        topic = yield from self._connection.find_topic(self.wanted.topic, self._connection.deadline())
+        self._topics.remember(topic)
+        self._partition = self._part_of(topic)
+
+    def more(self) -> Steps[list[Batch]]:
+        """The next batches; none at the end of the range. After an error there is nothing more to be had."""
+        while self._position < self.wanted.end:
+            try:
+                if self._reading is None:
+                    self._reading = self._begin()
+                batches = self._in_order((yield from self._reading.more()))
+            except MappedUnavailable:
+                self.close()
+                if len(self._ways) == 1:
+                    yield from self._look()
+                    raise
+                self._ways = self._ways[1:]
+                continue
+            except (OutOfBounds, InvalidTopic):  # of a topic that is gone, or of what retention took
+                yield from self._look()
+                raise
+            if batches:
+                return batches
+        self.close()
+        return []
+
+    def check(self, batch: Batch) -> None:
+        """Verify the columns that were asked for, if that is wanted. Raises BadChecksum. Needs no lock."""
+        if self.wanted.verify:
+            verify(batch, self.wanted.partition, self.wanted.topic, self._checked)
+
+    def close(self) -> None:
+        """Let go of everything; batches handed out stay good. Repeating it does nothing."""
+        if self._reading is not None:
+            self._reading.close()
+            self._reading = None
+
+    def _begin(self) -> Reading:
+        """Begin to read where the last way has ended. Raises MappedUnavailable, Diverged, OutOfBounds."""
+        assert self._partition is not None, "the range was looked for"
+        wanted, position, connection = self.wanted, self._position, self._connection
+        term = wanted.term if position == wanted.start else -1
+        if self._ways[0] == "mapped":
+            assert connection.welcome is not None, "the broker has greeted us"
+            logs = connection.channel.open_logs(connection.welcome)
+            return MappedRange(logs, self._partition, position, wanted.end, term)
+        return FetchedRange(connection, self._id, wanted.partition, position, wanted.end, term, wanted.columns)
+
+    def _in_order(self, batches: list[Batch]) -> list[Batch]:
+        """Those that go on where the last one ended. Raises Corrupt when records are missing between them."""
+        kept: list[Batch] = []
+        for batch in batches:
+            if batch.base_offset > self._position and kept:
+                break  # these come first
+            if batch.base_offset > self._position:
+                raise self._missing(batch.base_offset)
+            end = batch.base_offset + batch.record_count
+            if end > self._position:
+                kept.append(batch)
+                self._position = end
+        return kept
+
+    def _missing(self, following: int) -> Corrupt:
+        wanted = self.wanted
+        return Corrupt(
+            f"records {self._position} to {following - 1} of partition {wanted.partition} of topic {wanted.topic} are "
+            f"missing; good records go on at {following}",
+            next_offset=following,
+        )
+
+    def _part_of(self, topic: Topic) -> Partition:
+        wanted = self.wanted
+        if wanted.topic_id and wanted.topic_id != topic.topic:
+            raise UnknownTopic(
+                f"topic {topic.name} with id {wanted.topic_id.hex()} was deleted; the one of this name now has id "
+                f"{topic.topic.hex()}"
+            )
+        if not 0 <= wanted.partition < len(topic.partitions):
+            raise UnknownPartition(
+                f"topic {topic.name} has no partition {wanted.partition}: it has {len(topic.partitions)}, "
+                "numbered from 0"
+            )
+        self._id = topic.topic
+        partition = topic.partitions[wanted.partition]
+        if not partition.first <= self._position <= wanted.end <= partition.end:
+            error = OutOfBounds(
+                f"records {self._position} to {wanted.end - 1} of partition {wanted.partition} of topic {topic.name} "
+                f"are not all there: it has {partition.first} to {partition.end - 1}"
+            )
+            error.offset = partition.first if self._position < partition.first else partition.end
+            raise error
+        return partition
+
+
+def handed_out(driver: Driver, core: RangeCore) -> Iterator[Batch]:
+    """The batches of a range, in the thread that asks for them."""
+    try:
+        while found := driver.run(core.more()):
+            for batch in found:
+                core.check(batch)
+                yield batch
+    finally:
+        driver.do(core.close)
+
+
+async def handed_out_async(driver: AsyncDriver, core: RangeCore) -> AsyncIterator[Batch]:
+    """The batches of a range, on the loop."""
+    try:
+        while found := await driver.run(core.more()):
+            for batch in found:
+                core.check(batch)
+                yield batch
+    finally:
+        core.close()

@@ -1,0 +1,1 @@
+"""Reading: batches that were delivered or are mapped, checked, and made into records."""

@@ -1,0 +1,341 @@
+"""Mapped delivery: a consumer that reads the broker's files itself.
+
+    raise the slot -> look once more -> sleep on it         (the broker wakes only where a slot is raised)
+
+Idea: the board says how far each partition is committed; whatever lies below is mapped and handed on without a
+copy and without asking. The broker assigns partitions and keeps cursors as for any other member. A watch says
+which partitions moved; one that moved by one batch has it right behind the last one, mapped already.
+
+Contract: nothing above the committed word of the log's own row is read. `sleep` may run beside everything else;
+what it uses is closed when it is back.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
+
+from ...storage.batch import Batch
+from ...storage.board import Board, boot_id
+from ...storage.errors import Corrupt, Error, OutOfBounds
+from ...storage.files import Files
+from ...storage.layout import log_number
+from ...storage.reader import Cursor, LogReader
+from ...storage.segment_reader import SegmentCache
+from ..errors import MappedUnavailable
+from .watch import Blind, Watch, watch
+
+if TYPE_CHECKING:
+    from ...storage.futex import Futex
+    from ...transport.consumer_session import ConsumerSession, Delivery, PartitionView
+    from ...transport.messages import Joined, Partition, Topic, Welcome
+
+CHUNK_BYTES = 8 << 20
+"""Looked at in one go; nothing is copied, and what is checked is checked when it is handed out."""
+
+POLL_S = 0.002
+"""How often a reader looks that has no slot on a board to sleep on."""
+
+OPEN_SEGMENTS = 64
+"""Segments that one session keeps open, two descriptors each. Every mapping in use has one more."""
+
+
+class Followed(msgspec.Struct, eq=False):
+    """One partition being read under one epoch."""
+
+    log: MappedLog
+    cursor: Cursor
+    epoch: int
+
+
+class MappedLog(NamedTuple):
+    """One log's reader, and its committed word as of now; None where no board has it."""
+
+    reader: LogReader
+    committed: Callable[[], int | None]
+
+
+class Source(Protocol):
+    """Where a mapped session finds its logs."""
+
+    def open(self, partition: Partition) -> MappedLog:
+        """One partition's log. Raises MappedUnavailable."""
+        ...
+
+    def watch(self, partitions: Sequence[Partition]) -> Watch:
+        """What tells which of them moved."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class MappedSource:
+    """The files of one mapped session: `logs` finds them, `waiter` is what to sleep on."""
+
+    def __init__(self, topic: Topic, logs: Source, waiter: SlotWaiter | None = None) -> None:
+        self._topic = topic
+        self._logs = logs
+        self._waiter = waiter
+        self._watch: Watch = Blind(())
+        self._changes = -1  # of the session, that the watch is made for
+        self._ready: dict[int, None] = {}  # partitions that may have more, each in its turn
+        self._followed: dict[int, Followed] = {}
+
+    # -- reading ----------------------------------------------------------------------------------------
+
+    def next(self, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:
+        """The next batches of any partition of `session`, each in its turn; None when all are at their end.
+
+        Raises MappedUnavailable, and what reading a log raises; the next call raises it again.
+        """
+        if self._changes != session.changes:
+            self._watch_all(session)
+        ready = self._ready
+        for partition in self._watch.moved():
+            ready[partition] = None
+        while ready:
+            partition = next(iter(ready))
+            try:
+                found = self._next_of(session, session.partitions[partition])
+            except OSError as error:  # out of descriptors, mostly
+                raise MappedUnavailable(
+                    f"partition {partition} cannot be mapped, use delivery='auto': {error}"
+                ) from error
+            del ready[partition]
+            if found is not None:
+                if found[0].damage or not self._followed[partition].cursor.at_limit:
+                    ready[partition] = None  # the others come first
+                return found
+        return None
+
+    def _watch_all(self, session: ConsumerSession) -> None:
+        """The session reads other partitions than before: look at each of them."""
+        self._changes = session.changes
+        self._ready.clear()
+        reading = [self._topic.partitions[view.partition] for view in session.partitions.values() if not view.revoked]
+        self._watch = self._logs.watch(reading)
+
+    def _next_of(self, session: ConsumerSession, view: PartitionView) -> tuple[Delivery, list[Batch]] | None:
+        followed = self._followed.get(view.partition)
+        if followed is None or followed.epoch != view.epoch:
+            try:
+                followed = self._follow(view)
+            except Corrupt as damage:
+                return self._around(session, view, damage)
+        committed = followed.log.committed()
+        batch = None if committed is None else followed.cursor.follow(committed)
+        if batch is None:
+            return self._next_chunk(session, view, followed)
+        end = batch.base_offset + batch.record_count
+        return session.take(view, view.fetched, end, batch.buffer), [batch]
+
+    def _next_chunk(
+        self, session: ConsumerSession, view: PartitionView, followed: Followed
+    ) -> tuple[Delivery, list[Batch]] | None:
+        """As many batches as are read at once, wherever they are."""
+        while True:
+            try:
+                chunk = followed.cursor.next(CHUNK_BYTES)
+            except OutOfBounds:
+                followed = self._move(view, followed.log.reader.first_offset)
+                continue
+            except Corrupt as damage:
+                return self._around(session, view, damage)
+            if chunk is None:
+                return None
+            if chunk.next_offset > view.fetched:
+                offset = max(chunk.offset, view.fetched)
+                return session.take(view, offset, chunk.next_offset, chunk.buffer), chunk.batches
+
+    def _around(self, session: ConsumerSession, view: PartitionView, damage: Corrupt) -> tuple[Delivery, list[Batch]]:
+        """A delivery that says what damage hides. Raises `damage` when nothing behind it can be read."""
+        if damage.next_offset is None or damage.next_offset <= view.fetched:
+            raise damage
+        hidden = session.take(view, view.fetched, damage.next_offset, b"", damage.message)
+        self._follow(view)
+        return hidden, []
+
+    def _follow(self, view: PartitionView) -> Followed:
+        """Begin to read a partition where its view stands. Raises Corrupt."""
+        known = self._followed.get(view.partition)
+        log = known.log if known is not None else self._logs.open(self._topic.partitions[view.partition])
+        try:
+            cursor = log.reader.cursor(view.fetched)
+        except OutOfBounds:
+            view.fetched = max(view.fetched, log.reader.first_offset)
+            cursor = log.reader.cursor(view.fetched)
+        followed = self._followed[view.partition] = Followed(log, cursor, view.epoch)
+        return followed
+
+    def _move(self, view: PartitionView, offset: int) -> Followed:
+        """Go on behind what retention took."""
+        view.fetched = max(view.fetched, offset)
+        view.end = max(view.end, view.fetched)
+        return self._follow(view)
+
+    # -- waiting ----------------------------------------------------------------------------------------
+
+    def sleep(self, seconds: float) -> None:
+        """See Sleeper."""
+        if self._waiter is None:
+            time.sleep(min(seconds, POLL_S))
+        else:
+            self._waiter.sleep(seconds, self._watch)
+
+    def wake(self) -> None:
+        """See Sleeper."""
+        if self._waiter is not None:
+            self._waiter.wake()
+
+    def close(self) -> None:
+        """Let go of everything; batches handed out stay good. Repeating it does nothing."""
+        for followed in self._followed.values():
+            followed.log.reader.close()
+        self._followed.clear()
+        self._logs.close()
+        if self._waiter is not None:
+            self._waiter.close()
+
+
+class SlotWaiter:
+    """A slot on a broker's board. The board is closed when no thread sleeps any more."""
+
+    def __init__(self, board: Board, slot: Futex) -> None:
+        self._board = board
+        self._slot = slot
+        self._guard = threading.Lock()
+        self._sleepers = 0
+        self._woken = False  # by this process: a sleep that comes a moment later is over too
+        self._closed = False
+
+    def sleep(self, seconds: float, watch: Watch) -> None:
+        """Until the broker wakes its readers, unless something was committed since `watch` told what moved."""
+        with self._guard:
+            if self._woken or self._closed:
+                self._woken = self._sleepers > 0
+                return
+            self._sleepers += 1
+        try:
+            self._slot.sleep(seconds, lambda: not (self._woken or self._closed) and watch.still())
+        finally:
+            with self._guard:
+                self._sleepers -= 1
+                if not self._sleepers:
+                    self._woken = False
+                    self._release()
+
+    def wake(self) -> None:
+        """End a sleep."""
+        with self._guard:
+            if not self._closed:
+                self._woken = True
+                self._slot.wake_all()
+
+    def close(self) -> None:
+        """Let go, now or when the last sleeper is back. Repeating it does nothing."""
+        with self._guard:
+            if not self._closed:
+                self._closed = True
+                self._slot.wake_all()
+                self._release()
+
+    def _release(self) -> None:
+        """Lock held."""
+        if self._closed and not self._sleepers:
+            self._board.close()
+
+
+class BoardLogs:
+    """The logs of a broker's topic, found over its board. As Source."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._files = Files()
+        self._cache = SegmentCache(self._files, OPEN_SEGMENTS)
+
+    def open(self, partition: Partition) -> MappedLog:
+        """See Source. The log says itself how far it may be read as long as the row is its own."""
+        log_id = log_number(partition.log_id)
+        row = self._board.row(partition.row) if partition.row >= 0 else None
+        if row is None or row.committed_of(log_id) is None:
+            raise MappedUnavailable(
+                f"partition {partition.partition} is not on the broker's board, use delivery='auto'"
+            )
+        committed = partial(row.committed_word_of, log_id)
+        last = 0
+
+        def limit() -> int:
+            """A row that changed hands says nothing any more: the session that it belongs to is about to be lost."""
+            nonlocal last
+            found = committed()
+            if found is not None:
+                last = found
+            return last
+
+        try:
+            reader = LogReader(partition.directory, self._files, mapped=True, limit=limit, cache=self._cache)
+            reader.segment(reader.names[-1])
+        except (Error, OSError) as error:
+            raise MappedUnavailable(f"{partition.directory} cannot be read, use delivery='auto': {error}") from error
+        return MappedLog(reader, committed)
+
+    def watch(self, partitions: Sequence[Partition]) -> Watch:
+        """See Source."""
+        return watch(
+            self._board, {partition.partition: partition.row for partition in partitions if partition.row >= 0}
+        )
+
+    def close(self) -> None:
+        """See Source; the board is closed with whoever sleeps on it."""
+        self._cache.close()
+
+
+def is_local(welcome: Welcome | None) -> bool:
+    """Whether a broker runs on this machine and shows a board."""
+    return (
+        sys.platform == "linux"
+        and welcome is not None
+        and bool(welcome.board)
+        and welcome.boot_id == f"{boot_id():032x}"
+    )
+
+
+def board_source(welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
+    """The source of a session with a broker on this machine.
+
+    Raises MappedUnavailable, with the reason, when its files cannot be read from here.
+    """
+    _check_local(welcome)
+    try:
+        board, slot = Board.attach_slot(welcome.board, joined.slot)
+    except (Error, OSError) as error:
+        raise _no_board(welcome, error) from error
+    return MappedSource(topic, BoardLogs(board), SlotWaiter(board, slot))
+
+
+def board_logs(welcome: Welcome) -> BoardLogs:
+    """The logs of a broker on this machine, for who waits for nothing. Raises MappedUnavailable, with the reason."""
+    _check_local(welcome)
+    try:
+        return BoardLogs(Board.attach(welcome.board))
+    except (Error, OSError) as error:
+        raise _no_board(welcome, error) from error
+
+
+def _check_local(welcome: Welcome) -> None:
+    if not is_local(welcome):
+        raise MappedUnavailable(
+            'delivery="mapped" reads the files of a broker on this machine, and this one runs on another: use "auto"'
+        )
+
+
+def _no_board(welcome: Welcome, error: Exception) -> MappedUnavailable:
+    return MappedUnavailable(f"the broker's board {welcome.board} cannot be opened, use delivery='auto': {error}")

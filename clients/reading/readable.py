@@ -1,0 +1,80 @@
+"""Of batches that were read, those with records for the application, and whether they are what was written.
+
+Contract: kinds that a stream skips are skipped; one that this version does not know ends the reading, because nobody
+may skip it. What is good before it comes first. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from ...storage.batch import KINDS_OF_STREAMS, Batch, Kind
+from ...storage.errors import BadChecksum, Corrupt, Error, InvalidBatch, NewerFormat
+from ...storage.record import Record, records
+
+
+class Readable(NamedTuple):
+    """Batches for the application, and what ends the reading behind them, if anything does."""
+
+    batches: list[Batch]
+    error: Error | None
+
+
+def readable(found: Iterable[Batch], offset: int, end: int) -> Readable:
+    """Those with records from `offset` on and below `end`. The error is InvalidBatch or NewerFormat."""
+    kept: list[Batch] = []
+    try:
+        for batch in found:
+            if batch.kind not in KINDS_OF_STREAMS:
+                _check_known(batch)
+            elif batch.base_offset + batch.record_count > offset and batch.base_offset < end:
+                kept.append(batch)
+    except (InvalidBatch, NewerFormat) as error:
+        return Readable(kept, error)
+    return Readable(kept, None)
+
+
+def _check_known(batch: Batch) -> None:
+    if batch.kind not in Kind._value2member_map_:
+        raise NewerFormat(f"batch {batch.seq} is of kind {batch.kind}, unknown to this version; upgrade penstock")
+
+
+def verify(batch: Batch, partition: int, topic: str, ids: Collection[int] | None = None) -> None:
+    """Check every column, or those of `ids` in a batch that may lack others. Raises Corrupt, mostly BadChecksum."""
+    try:
+        if ids is None:
+            batch.check()
+        else:
+            batch.check_columns(ids)
+    except InvalidBatch as error:
+        raise damaged(batch, partition, topic, error) from error
+
+
+def checked_records(batch: Batch, start: int, partition: int, topic: str) -> list[Record]:
+    """The records from offset `start` on, every column verified. Raises Corrupt, MissingCodec."""
+    try:
+        batch.check()
+        return records(batch, start=start, partition=partition, topic=topic)
+    except InvalidBatch as error:
+        raise damaged(batch, partition, topic, error) from error
+
+
+def damaged(batch: Batch, partition: int, topic: str, error: InvalidBatch) -> Corrupt:
+    """What is raised for a batch that cannot be read because of `error`: it says where reading goes on."""
+    kind = BadChecksum if isinstance(error, BadChecksum) else Corrupt
+    return kind(
+        _sentence(batch.base_offset, batch.end_offset, partition, topic, error.message), next_offset=batch.end_offset
+    )
+
+
+def missing(offset: int, next_offset: int, partition: int, topic: str, reason: str) -> Corrupt:
+    """What is raised for records that did not come, because damage hides them."""
+    return Corrupt(_sentence(offset, next_offset, partition, topic, reason), next_offset=next_offset)
+
+
+def _sentence(offset: int, next_offset: int, partition: int, topic: str, reason: str) -> str:
+    return (
+        f"records {offset} to {next_offset - 1} of partition {partition} of topic {topic} are damaged ({reason}); "
+        "reading on goes on behind them"
+    )

@@ -1,0 +1,103 @@
+"""Watching the board: which partitions have more committed than when they were last looked at.
+
+Idea: nearly every look finds nothing new, or one partition of many, so a look compares words and calls nothing:
+a handful of them one by one, more of them as one numpy comparison. A reader goes to the logs only where a word
+moved.
+
+Contract: `moved` tells a partition when its word is another than at the `moved` before, and each one the first
+time. What is committed of a partition is therefore read after it was told, or told again. `still` tells nothing
+and forgets nothing; it may be asked by a thread that goes to sleep on it.
+Must not know: what is read, who wakes whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ...storage.board_row import Level
+
+if TYPE_CHECKING:
+    from ...storage.board import Board
+    from ...storage.board_row import Row
+
+FEW = 24
+"""Up to so many words, looking at one after the other is quicker than calling numpy (4 us)."""
+
+UNSEEN = -1
+"""No word: those are unsigned."""
+
+
+class Watch(Protocol):
+    """See the module."""
+
+    def moved(self) -> Iterable[int]:
+        """The partitions whose words moved since the last call."""
+        ...
+
+    def still(self) -> bool:
+        """Whether no word has moved since then."""
+        ...
+
+
+class Blind:
+    """Without a board any partition may have more at any time."""
+
+    def __init__(self, partitions: Iterable[int]) -> None:
+        self._partitions = list(partitions)
+
+    def moved(self) -> Iterable[int]:
+        return self._partitions
+
+    def still(self) -> bool:
+        return True
+
+
+class Few:
+    """A handful of rows, word by word."""
+
+    def __init__(self, rows: Mapping[int, Row]) -> None:
+        self._words = [(partition, row.words, row.committed_place) for partition, row in rows.items()]
+        self._seen = [UNSEEN] * len(rows)
+
+    def moved(self) -> Iterable[int]:
+        found: list[int] = []
+        seen = self._seen
+        for number, (partition, words, place) in enumerate(self._words):
+            value = words[place]
+            if seen[number] != value:
+                seen[number] = value
+                found.append(partition)
+        return found
+
+    def still(self) -> bool:
+        return all(words[place] == seen for (_, words, place), seen in zip(self._words, self._seen, strict=True))
+
+
+class Many:
+    """Rows of one board, all at once."""
+
+    def __init__(self, board: Board, numbers: Mapping[int, int]) -> None:
+        """`numbers`: of the row on the board, by partition; all of one commit level, as the partitions of a topic."""
+        self._partitions = np.fromiter(numbers, np.int64, len(numbers))
+        self._rows = np.fromiter(numbers.values(), np.int64, len(numbers))
+        level = Level(board.row(int(self._rows[0])).level)
+        self._column = board.words(level.name.lower())
+        self._seen: np.ndarray | None = None
+
+    def moved(self) -> Iterable[int]:
+        found, seen = self._column[self._rows], self._seen
+        self._seen = found
+        return (self._partitions if seen is None else self._partitions[found != seen]).tolist()
+
+    def still(self) -> bool:
+        return self._seen is not None and bool((self._column[self._rows] == self._seen).all())
+
+
+def watch(board: Board, numbers: Mapping[int, int]) -> Watch:
+    """A watch over some rows of a board: their numbers by partition."""
+    if len(numbers) > FEW:
+        return Many(board, numbers)
+    return Few({partition: board.row(number) for partition, number in numbers.items()})

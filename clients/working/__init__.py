@@ -1,0 +1,1 @@
+"""Working: leases as a worker gets, holds, extends and settles them."""

@@ -1,0 +1,369 @@
+"""The worker, written once: what is leased, what is in the application's hands, what was said about it.
+
+Idea: leasing.py asks for leases and keeps those that came; settling.py says what became of tasks. This is what the
+application calls: it takes tasks from the one, gives outcomes to the other, and keeps alive what it works on.
+
+Contract: no task is handed out of a lease that is lost or over. A lease of which anything was handed out is
+extended at a third of its time, as long as the application calls within `max_processing_s`; one that only waited
+here for so long is given back, because waiting is no attempt and others may have time. Closing gives back
+everything unsettled.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from ...broker.errors import LeaseLost
+from ...storage import forks
+from ...storage.errors import Closed, Error
+from ...transport.messages import Answer, Topic
+from ...transport.queue_messages import BY_GROUP, PROGRESS_BYTES_MAX, Extended, ExtendLeases, Verb
+from ..arguments.quantities import Duration
+from ..connection.connection import Question
+from ..connection.steps import Pause, Steps
+from ..errors import InvalidArgument
+from ..task import TaskRecord
+from .leases import Held, SettleFuture
+from .leasing import Leasing
+from .options import WorkerOptions, check_count, delay_milliseconds, lease_milliseconds
+from .settling import Settling
+
+if TYPE_CHECKING:
+    from ..connection.connection import Connection
+
+CLOSE_PATIENCE_S = 5.0
+"""How long closing waits for the broker; leases that it does not hear of end by their time."""
+
+RESULT_BYTES_MAX = 256 << 10
+"""Of a result: what is larger belongs into a record."""
+
+REASON_CHARS_MAX = 4096
+"""Of the reason of a failure: enough for a traceback, and it stands in every snapshot while the task is dead."""
+
+BEAT_AGAIN = 0.1
+"""Of the time of a lease: so long after a refused extension the next one is tried."""
+
+
+class WorkerCore:
+    """See the module. The shell says how steps `run`, and what kind tasks and futures are."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topic: Topic,
+        options: WorkerOptions,
+        *,
+        run: Callable[[Steps[Any]], Any],
+        do: Callable[[Callable[[], Any]], Any],
+        task: type[TaskRecord],
+        future: type[SettleFuture],
+    ) -> None:
+        self.connection = connection
+        self.topic = topic
+        self.options = options
+        self.run = run
+        self.do = do
+        self.closed = False
+        self.touched = connection.clock()
+        """When the application last called."""
+        self.left: deque[Any] = deque()
+        """Tasks that a loop of the application took; the next loop, or another thread's, goes on with them."""
+        self.held: dict[tuple[int, int], Held] = {}
+        self.settling = Settling(connection, topic, options.group)
+        self.leasing = Leasing(self, task)
+        self._future = future
+        self._earlier: deque[SettleFuture] = deque()  # of ack_and_fetch: nobody else is told of their errors
+        self._beating: Question | None = None
+        connection.parts[self] = None
+        forks.tell(self)
+
+    def _forked(self) -> None:
+        """What was leased is its parent's to work off."""
+        self.closed = True
+
+    # -- as Part ------------------------------------------------------------------------------------------
+
+    def turn(self, now: float) -> None:
+        """See Part."""
+        self.settling.turn(now)
+        due = [lease for lease in self.held.values() if lease.beat_at <= now]
+        if due:
+            self._beat(due, now)
+
+    def due(self) -> float:
+        """See Part."""
+        due = self.settling.due()
+        for lease in self.held.values():
+            due = min(due, lease.beat_at)
+        return due
+
+    def restored(self) -> None:
+        """See Part: leases outlive connections, and questions are asked again by themselves."""
+
+    # -- handing out --------------------------------------------------------------------------------------
+
+    def fetch(self, max_records: int, deadline: float) -> Steps[list[Any]]:
+        """At most `max_records` tasks: those that are there, or the first that come by the deadline."""
+        self.enter()
+        check_count(max_records)
+        self._take_back()
+        return (yield from self.leasing.fetch(max_records, deadline))
+
+    def ack_and_fetch(self, tasks: Sequence[TaskRecord], max_records: int, deadline: float) -> Steps[list[Any]]:
+        """Settle a batch with the request that asks for the next one."""
+        self.enter()
+        check_count(max_records)
+        self._take_back()
+        self._raise_earlier()
+        if tasks:
+            self._earlier.append(self._gather(tasks, Verb.ACK, BY_GROUP, ""))
+        found = yield from self.leasing.fetch(max_records, deadline, settling=True)
+        try:
+            self._raise_earlier()
+        except Error:
+            self.leasing.put_back(found)
+            raise
+        return found
+
+    def _take_back(self) -> None:
+        """What a loop left behind comes first. Each is popped once: a loop in another thread may go on."""
+        with suppress(IndexError):
+            while self.left:
+                self.leasing.put_back([self.left.pop()])
+
+    def _raise_earlier(self) -> None:
+        """Raise what nobody was told of yet."""
+        while self._earlier and self._earlier[0].done():
+            self._earlier.popleft().raise_error()
+
+    def enter(self) -> None:
+        """The application calls."""
+        self.check_open()
+        self.touched = self.connection.clock()
+
+    # -- settling -----------------------------------------------------------------------------------------
+
+    def settle_now(
+        self,
+        tasks: Sequence[TaskRecord],
+        verb: Verb,
+        *,
+        delay: Duration | None = None,
+        reason: str = "",
+        result: bytes | None = None,
+    ) -> Steps[None]:
+        """Settle tasks and wait until that is committed. Raises LeaseLost."""
+        self.enter()
+        if isinstance(tasks, Sequence) and not tasks:
+            return
+        future = self._gather(tasks, verb, delay_milliseconds(delay), _checked_reason(reason), _checked_result(result))
+        self.settling.send()
+        yield from self.settled(future, self.connection.deadline())
+        future.raise_error()
+
+    def ack_later(self, task: TaskRecord, result: bytes | None) -> Steps[SettleFuture]:
+        """Settle a task with others, soon. Waits only while too many are on their way."""
+        self.enter()
+        value = _checked_result(result)
+        deadline = self.connection.deadline()
+        while self.settling.full:
+            self.connection.check(deadline, self._what)
+            yield Pause(deadline)
+        return self._gather((task,), Verb.ACK, BY_GROUP, "", value)
+
+    def _gather(
+        self, tasks: Sequence[TaskRecord], verb: Verb, delay_ms: int, reason: str, result: bytes | None = None
+    ) -> SettleFuture:
+        """Note what became of tasks. What is known to be lost is refused here."""
+        future = self._future(self)
+        groups = _by_lease(tasks)
+        for lease, offsets in groups:
+            if lease.core is not self:
+                raise InvalidArgument(
+                    f"task {lease.core.topic.name}-{lease.partition}-{offsets[0]} was fetched by another worker: "
+                    "settle it there"
+                )
+        for lease, offsets in groups:
+            if lease.lost:
+                future.refuse(_lost(lease, offsets))
+                continue
+            results = [] if result is None else [(offset, result) for offset in offsets]
+            self.settling.gather(lease, verb, delay_ms, reason, offsets, results, future)
+            lease.open.difference_update(offsets)
+            if not lease.open:
+                self.held.pop(lease.place, None)
+        return future
+
+    def settled(self, future: SettleFuture, deadline: float) -> Steps[None]:
+        """Wait until the outcome is known."""
+        self.settling.send()
+        while not future.done():
+            self.connection.check(deadline, self._what)
+            yield Pause(deadline)
+
+    def flush(self, deadline: float) -> Steps[None]:
+        """Wait until everything settled is committed. Raises the first error that nobody was told of."""
+        self.enter()
+        self.settling.send()
+        while self.settling.unconfirmed:
+            self.connection.check(deadline, self._what)
+            yield Pause(deadline)
+        self._earlier.clear()
+        self.settling.raise_unseen()
+
+    @property
+    def _what(self) -> str:
+        return f"settling tasks of topic {self.topic.name}{self.settling.trouble}"
+
+    # -- staying alive ------------------------------------------------------------------------------------
+
+    def extend(self, task: TaskRecord, lease: Duration | None, *, progress: bytes | None = None) -> Steps[None]:
+        """Keep the lease of a task, and say how far it is. Raises LeaseLost."""
+        self.enter()
+        held = task._lease
+        begun = self.connection.clock()
+        lease_ms = held.lease_ms if lease is None else lease_milliseconds(lease)
+        if progress is not None:
+            lease_ms = max(lease_ms, held.left_ms(begun))  # it may have been extended for longer
+        said = [] if progress is None else [(held.partition, task.offset, _checked_progress(progress))]
+        if held.lost:
+            raise _lost(held, [task.offset])
+        answer = yield from self.connection.ask(
+            lambda request: ExtendLeases(request, self.topic.topic, self.options.group, [held.place], lease_ms, said),
+            Extended,
+            deadline=self.connection.deadline(),
+            what=f"extending the lease of task {task.id}",
+        )
+        self._extended([held], answer, begun, lease_ms)
+        if held.lost:
+            raise _lost(held, [task.offset])
+
+    def _beat(self, due: list[Held], now: float) -> None:
+        """Extend what the application works on, give back what only waited here."""
+        for lease in due:
+            if not lease.handed:
+                self.leasing.give_back(lease)
+        working = [lease for lease in due if lease.handed]
+        if not working:
+            return
+        hangs = now - self.touched >= self.options.max_processing_s
+        if not hangs and self._beating is None:
+            lease_ms = working[0].lease_ms
+            soon = now + lease_ms / 6000
+            working += [
+                lease
+                for lease in self.held.values()
+                if lease.handed and lease.lease_ms == lease_ms and now < lease.beat_at <= soon
+            ]
+            self._say_alive([lease for lease in working if lease.lease_ms == lease_ms], lease_ms, now)
+        for lease in working:
+            lease.beat_at = now + lease.lease_ms * BEAT_AGAIN / 1000
+
+    def _say_alive(self, leases: list[Held], lease_ms: int, now: float) -> None:
+        def told(answer: Answer) -> None:
+            self._beating = None
+            if isinstance(answer, Extended):
+                self._extended(leases, answer, now, lease_ms)
+
+        group, topic, places = self.options.group, self.topic.topic, [lease.place for lease in leases]
+        self._beating = Question(
+            self.connection, lambda request: ExtendLeases(request, topic, group, places, lease_ms), told
+        )
+        self.connection.post(self._beating)
+
+    def _extended(self, leases: list[Held], answer: Extended, begun: float, lease_ms: int) -> None:
+        lost = set(answer.lost)
+        for lease in leases:
+            if lease.place in lost:
+                self.lose(lease)
+            else:
+                lease.keep(begun, lease_ms)
+        for partition, offset in answer.cancelled:
+            for lease in leases:
+                if lease.partition == partition:
+                    lease.cancelled.add(offset)
+
+    def lose(self, lease: Held) -> None:
+        """Somebody else may have these by now. A lease whose tasks are all settled has only ended."""
+        lease.lost = lease.lost or bool(lease.open)
+        self.held.pop(lease.place, None)
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise Closed after `close`, and in a forked child."""
+        self.connection.check_ours()
+        if self.closed:
+            raise Closed(f"the worker of topic {self.topic.name} was closed; open another one")
+
+    def close(self) -> Steps[None]:
+        """Say what was gathered, give back what is held. Raises what `flush` would."""
+        if self.closed:
+            return
+        self.closed = True
+        connection, settling = self.connection, self.settling
+        said, deadline = settling.unconfirmed, connection.deadline(min(CLOSE_PATIENCE_S, connection.timeout))
+        try:
+            for lease in list(self.held.values()):
+                self.leasing.give_back(lease)
+            settling.send()
+            while (settling.unconfirmed or self.leasing.awaited(deadline)) and connection.clock() < deadline:
+                if not connection.channel.connected and not said:
+                    break
+                yield Pause(deadline)
+            if said and settling.unconfirmed:
+                self.connection.check(deadline, self._what)
+            settling.raise_unseen()
+        finally:
+            connection.parts.pop(self, None)
+            if self._beating is not None:
+                self._beating.cancel()
+
+
+_lease = attrgetter("_lease")
+_offset = attrgetter("offset")
+
+
+def _lost(lease: Held, offsets: Sequence[int]) -> LeaseLost:
+    topic, count = lease.core.topic.name, len(offsets)
+    which = f"task {topic}-{lease.partition}-{offsets[0]}" + (f" and {count - 1} more" if count > 1 else "")
+    return LeaseLost(f"the lease of {which} is over: somebody else may have it by now, and what was done here may be "
+                     "done twice; extend in time, or ask for a longer lease")  # fmt: skip
+
+
+def _by_lease(tasks: Sequence[TaskRecord]) -> list[tuple[Held, list[int]]]:
+    """Neighbours of one lease together, as offsets."""
+    try:
+        return [(lease, list(map(_offset, group))) for lease, group in groupby(tasks, key=_lease)]
+    except (TypeError, AttributeError):
+        raise InvalidArgument(f"{reprlib.repr(tasks)} is not a list of tasks: give those that fetch returned") from None
+
+
+def _checked_reason(reason: str) -> str:
+    if not isinstance(reason, str):
+        raise InvalidArgument(f"reason={reason!r} is not a text")
+    return reason[:REASON_CHARS_MAX].encode(errors="backslashreplace").decode()[:REASON_CHARS_MAX]
+
+
+def _checked_result(result: bytes | None) -> bytes | None:
+    return None if result is None else _checked_bytes("a result", result, RESULT_BYTES_MAX)
+
+
+def _checked_progress(progress: bytes) -> bytes:
+    return _checked_bytes("progress", progress, PROGRESS_BYTES_MAX)
+
+
+def _checked_bytes(what: str, value: bytes, most: int) -> bytes:
+    if not isinstance(value, bytes):
+        raise InvalidArgument(f"{what} is bytes, not {type(value).__name__}; text needs .encode()")
+    if len(value) > most:
+        raise InvalidArgument(
+            f"{what} of {len(value)} bytes is over the limit of {most}: write a record, and give its offset"
+        )
+    return value

@@ -1,0 +1,185 @@
+"""Leases as the worker that holds them knows them, and what became of their tasks on the way to the broker.
+
+Idea: verbs only note what became of which tasks; a `Gathering` holds those of one lease that are to be said
+together, and becomes ranges when it is sent. Whoever wants to know waits for a `SettleFuture`.
+
+Contract: pure bookkeeping, under the client's lock. A gathering names a lease as a whole only when it holds all
+that was ever leased, so that saying it again, in any order with others, never settles what was not meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...storage.errors import Error
+from ...transport.queue_messages import Settle
+
+if TYPE_CHECKING:
+    from .core import WorkerCore
+
+
+class Held:
+    """One lease of this worker. `open` are the offsets that nothing was said about yet."""
+
+    __slots__ = (
+        "beat_at", "cancelled", "core", "count", "handed", "lease_ms", "lost", "open", "partition", "token", "until",
+    )  # fmt: skip
+
+    def __init__(self, core: WorkerCore, partition: int, token: int, lease_ms: int, offsets: set[int]) -> None:
+        self.core = core
+        self.partition = partition
+        self.token = token
+        self.lease_ms = lease_ms
+        self.open = offsets
+        self.count = len(offsets)
+        self.cancelled: set[int] = set()
+        self.handed = False  # the application has or had some of it
+        self.lost = False
+        self.until = 0.0  # on the client's clock
+        self.beat_at = 0.0
+
+    def keep(self, now: float, lease_ms: int) -> None:
+        """It stands for `lease_ms` from `now` on; to be extended when a third of its usual time has passed."""
+        self.until = now + lease_ms / 1000
+        self.beat_at = self.until - self.lease_ms / 1500
+
+    def left_ms(self, now: float) -> int:
+        """How much longer it stands."""
+        return round((self.until - now) * 1000)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """As the wire names it."""
+        return self.partition, self.token
+
+
+class SettleFuture:
+    """What becomes of tasks that were settled without waiting."""
+
+    __slots__ = ("_callbacks", "_core", "_error", "_left", "_seen")
+
+    def __init__(self, core: WorkerCore) -> None:
+        self._core = core
+        self._left = 0
+        self._error: Error | None = None
+        self._seen = False
+        self._callbacks: list[Callable[[], None]] = []
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return not self._left
+
+    def result(self, timeout: float | None = None) -> None:
+        """Wait until it is committed, at most `timeout` seconds (None: the client's).
+
+        Raises LeaseLost when somebody else has a task by now, or what else prevented it; TimedOut.
+        """
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+
+    def exception(self, timeout: float | None = None) -> Error | None:
+        """What prevented it, None when it is committed; waits like `result`."""
+        if self._left:
+            self._core.run(self._core.settled(self, self._core.connection.deadline(timeout)))
+        self._seen = True
+        return self._error
+
+    def add_done_callback(self, callback: Callable[[SettleFuture], Any]) -> None:
+        """Call `callback(self)` once the outcome is known, in whichever thread learns of it; at once if it is."""
+        if not self._core.do(lambda: self._remember(callback)):
+            callback(self)
+
+    def _remember(self, callback: Callable[[SettleFuture], Any]) -> bool:
+        if self._left:
+            self._core.connection.check_ours()
+            self._callbacks.append(lambda: callback(self))
+        return bool(self._left)
+
+    # -- for the core ---------------------------------------------------------------------------------
+
+    def expect(self) -> None:
+        """One more gathering has something of it."""
+        self._left += 1
+
+    def refuse(self, error: Error) -> None:
+        """Something of it was refused; the first reason is kept."""
+        if self._error is None:
+            self._error = error
+
+    def told(self) -> None:
+        """One gathering is settled, the one way or the other."""
+        self._left -= 1
+        if not self._left:
+            self._core.connection.finished += self._callbacks
+            self._callbacks = []
+
+    def ignore(self) -> None:
+        """Nobody is to be told of its errors."""
+        self._seen = True
+
+    @property
+    def unseen(self) -> Error | None:
+        """An error that nobody was told of."""
+        return None if self._seen or self._left else self._error
+
+    def raise_error(self) -> None:
+        """Raise the error, if there is one."""
+        self._seen = True
+        if self._error is not None:
+            raise self._error
+
+
+class Gathering:
+    """What became of some tasks of one lease, all in the same way."""
+
+    __slots__ = ("_delay_ms", "_reason", "_verb", "futures", "lease", "offsets", "results")
+
+    def __init__(self, lease: Held, verb: int, delay_ms: int, reason: str) -> None:
+        self.lease = lease
+        self._verb = verb
+        self._delay_ms = delay_ms
+        self._reason = reason
+        self.offsets: list[int] = []
+        self.results: list[tuple[int, bytes]] = []
+        self.futures: dict[SettleFuture, None] = {}
+
+    def add(self, offsets: Sequence[int], future: SettleFuture) -> None:
+        """Some more tasks."""
+        self.offsets += offsets
+        if future not in self.futures:
+            self.futures[future] = None
+            future.expect()
+
+    def settle(self) -> Settle:
+        """As the wire has it."""
+        offsets = self.offsets
+        whole = len(offsets) >= self.lease.count and len(set(offsets)) == self.lease.count
+        ranges = [] if whole else ranges_of(offsets)
+        return Settle(*self.lease.place, self._verb, ranges, self._delay_ms, self._reason, self.results)
+
+    def ended(self, error: Error | None = None) -> None:
+        """Committed, or refused."""
+        for future in self.futures:
+            if error is not None:
+                future.refuse(error)
+            future.told()
+
+
+def ranges_of(offsets: Sequence[int]) -> list[tuple[int, int]]:
+    """Offsets as (first, how many), in order and each once."""
+    found = sorted(set(offsets))
+    if found and found[-1] - found[0] + 1 == len(found):
+        return [(found[0], len(found))]
+    ranges: list[tuple[int, int]] = []
+    first = last = -2
+    for offset in found:
+        if offset != last + 1:
+            if last >= 0:
+                ranges.append((first, last - first + 1))
+            first = offset
+        last = offset
+    if last >= 0:
+        ranges.append((first, last - first + 1))
+    return ranges

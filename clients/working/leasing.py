@@ -1,0 +1,332 @@
+"""Getting leases: requests that are out, leases that wait to be handed out.
+
+Idea: while the application works, the next leases are asked for. Such a request is answered at once; when there was
+nothing, the next one stays at the broker as credit, and is answered as records come. What is asked for while the
+application waits, waits as long as it does.
+
+    fetch() --- nothing here ---> Lease(wait) ........ answered with tasks, or empty when the time is up
+    handed out ------ prefetch -> Lease(no wait) ----- empty -> Lease(credit) ........ answered when something comes
+
+Whoever takes tasks as they come would ask in vain each time: what follows on tasks that came by credit is credit at
+once, when the application is one that waits and nothing is to ride on the request. A `fetch` whose time is up asks
+once more then, because such credit says nothing about what there is.
+
+Contract: a record that cannot be decoded hides no other one. A damaged one is rejected with that reason; one whose
+codec is not installed here goes back, and `fetch` says so once it has nothing else. `fetch` comes back empty only when
+every request that had to be answered by its deadline was. Requests are asked again over a new connection. What comes
+for a closed worker is given back. Never waits itself, but for `fetch`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import chain, islice, repeat
+from typing import TYPE_CHECKING, Any
+
+from ...storage.errors import Error, InvalidBatch
+from ...transport.messages import Answer, Failure
+from ...transport.queue_messages import BY_GROUP, Lease, Leased, Verb
+from ..connection.connection import Question, raised
+from ..connection.steps import Pause, Steps
+from ..queues.picking import Unreadable, pick
+from .leases import Held, SettleFuture
+from .settling import BACKOFF_MAX_S, BACKOFF_MIN_S, settles_of
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer, Sequence  # pyright: ignore[reportAttributeAccessIssue]
+
+    from ..task import TaskRecord
+    from .core import WorkerCore
+    from .leases import Gathering
+
+WAIT_MOST_S = 30.0
+"""The longest that one request waits at the broker; who waits longer asks again."""
+
+CREDIT_S = 10.0
+"""How long credit stands without a call of the application: a record that comes meanwhile is leased to it."""
+
+AT_ONCE = 0.0
+"""The deadline of a request that does not wait."""
+
+STALE = 0.1
+"""Of the time of a lease: what has less left is not handed out any more."""
+
+
+class LeaseQuestion(Question):
+    """One Lease request: how much it asks for, when it must have been answered, what rides on it."""
+
+    def __init__(
+        self, leasing: Leasing, max_records: int, by: float, settles: list[Gathering], *, credit: bool = False
+    ) -> None:
+        core = leasing.core
+        super().__init__(core.connection, self._message, self._answered)
+        self.asked_at = core.connection.clock()
+        self.by = by
+        """When the broker answers at the latest, if it has nothing; AT_ONCE."""
+        self.settles = settles
+        self.credit = credit
+        """Nobody waits for it: it stands until something comes."""
+        self.proven = not credit
+        """While it is out there was nothing, as far as an earlier or a later answer tells; or somebody waits for it."""
+        self._leasing = leasing
+        self._max_records = max_records
+
+    def _message(self, request: int) -> Lease:
+        core = self._leasing.core
+        options = core.options
+        wait_ms = max(round((self.by - core.connection.clock()) * 1000), 0)
+        return Lease(
+            request, core.topic.topic, options.group, options.name, self._max_records, max_bytes=options.max_bytes,
+            lease_ms=options.lease_ms, wait_ms=wait_ms, settles=settles_of(self.settles), start=options.start,
+        )  # fmt: skip
+
+    def _answered(self, answer: Answer) -> None:
+        self._leasing.answered(self, answer)
+
+    def lost(self) -> None:
+        """See Asker: a closed worker wants no more leases, only to be heard."""
+        if self._leasing.core.closed and not self.settles:
+            self._leasing.forget(self)
+        else:
+            super().lost()
+
+
+class Leasing:
+    """See the module."""
+
+    def __init__(self, core: WorkerCore, task: type[TaskRecord]) -> None:
+        self.core = core
+        self._connection = core.connection
+        self._task = task
+        self._ready: deque[tuple[Held, list[Any]]] = deque()
+        self._asked: dict[LeaseQuestion, None] = {}
+        self._wanted = 1
+        self._by_credit = False  # the latest tasks came by credit: as they came to the broker
+        self._trouble: Failure | None = None  # why the broker gives no leases now
+        self._backoff_s = 0.0
+        self._ask_at = 0.0
+        self._failure: Error | None = None  # to be raised by the next call
+        self._buried = False  # the latest lease had damaged records
+
+    # -- handing out ----------------------------------------------------------------------------------
+
+    def fetch(self, max_records: int, deadline: float, *, settling: bool = False) -> Steps[list[Any]]:
+        """At most `max_records` tasks. `settling`: what is gathered goes out with the next request, or by itself."""
+        core, clock = self.core, self._connection.clock
+        self._wanted = max_records
+        taken = self._take(max_records)
+        asked, waits = self._proven, clock() < deadline
+        while not taken:
+            now = clock()
+            if self._buried:  # there was something, and there may be more
+                asked = self._buried = False
+            if (now < deadline or not asked) and now >= self._ask_at:
+                self._ask_for(deadline, now, settling)
+                asked = self._proven
+            if settling and not self._answered_soon():
+                core.settling.send()
+            if now >= deadline and not self._still_awaited(deadline, now):
+                break
+            yield Pause(max(min(deadline, self._ask_at or deadline), now + BACKOFF_MIN_S))
+            core.check_open()
+            core.touched = clock()
+            taken = self._take(max_records)
+        self._end_fetch(taken, waits, settling)
+        return taken
+
+    def _ask_for(self, deadline: float, now: float, settling: bool) -> None:
+        """Have a request out that is answered by `deadline`; when that has passed, one that does not wait."""
+        most = max(self.core.options.prefetch, 1)
+        if now < deadline:
+            self._ask_ahead(most, min(deadline, now + WAIT_MOST_S), settling)
+        else:
+            self._ask_ahead(max(most, len(self._asked) + 1), AT_ONCE, settling)
+
+    def _end_fetch(self, taken: list[Any], waits: bool, settling: bool) -> None:
+        """Ask for what comes next, or say why there is nothing."""
+        if taken and self._by_credit and waits and not (settling or self.core.settling.gathers):
+            self._give_credit(proven=False)
+        elif taken:
+            self._ask_ahead(self.core.options.prefetch, AT_ONCE, settling)
+        elif self._trouble is not None:
+            raise raised(self._trouble)
+        if settling:
+            self.core.settling.send()
+
+    def _still_awaited(self, deadline: float, now: float) -> bool:
+        """Whether an answer is under way that may bring something: a broker that is there gives it."""
+        connection = self._connection
+        if connection.refused is not None:
+            raise connection.refused
+        return self.awaited(deadline) and connection.channel.connected and now < deadline + connection.timeout
+
+    def awaited(self, deadline: float) -> bool:
+        """Whether a request is out that the broker answers by `deadline`."""
+        return any(question.by <= deadline for question in self._asked)
+
+    @property
+    def _proven(self) -> bool:
+        """Whether a request is out of which it is known that there is nothing when it is not answered in time."""
+        return any(question.proven for question in self._asked)
+
+    def _answered_soon(self) -> bool:
+        """Whether outcomes may wait a moment, because the next request goes out with an answer that is under way."""
+        return any(question.by == AT_ONCE for question in self._asked)
+
+    def _take(self, most: int) -> list[Any]:
+        """Tasks that are there, of leases that stand."""
+        taken: list[Any] = []
+        ready, now = self._ready, self._connection.clock()
+        while ready and len(taken) < most:
+            lease, tasks = ready.popleft()
+            if lease.lost or now > lease.until - lease.lease_ms * STALE / 1000:
+                self.core.held.pop(lease.place, None)
+                continue
+            lease.handed = True
+            room = most - len(taken)
+            if len(tasks) > room:
+                ready.appendleft((lease, tasks[room:]))
+                tasks = tasks[:room]
+            taken = taken + tasks if taken else tasks
+        if not taken and self._failure is not None:
+            error, self._failure = self._failure, None
+            raise error
+        return taken
+
+    def put_back(self, tasks: Sequence[Any]) -> None:
+        """Tasks that were taken and were not handed out."""
+        for task in reversed(tasks):
+            self._ready.appendleft((task._lease, [task]))
+
+    # -- asking ---------------------------------------------------------------------------------------
+
+    def _ask_ahead(self, most: int, until: float, settling: bool) -> None:
+        """Have `most` requests out or leases waiting. Outcomes ride on one that is answered soon, or is waited for."""
+        while len(self._asked) + len(self._ready) < most:
+            rides = settling or until == AT_ONCE
+            self._post(LeaseQuestion(self, self._wanted, until, self.core.settling.take() if rides else []))
+
+    def _give_credit(self, *, proven: bool) -> None:
+        """Let requests stand until something comes, so that `prefetch` are out or here."""
+        while len(self._asked) + len(self._ready) < self.core.options.prefetch:
+            question = LeaseQuestion(self, self._wanted, self._connection.clock() + CREDIT_S, [], credit=True)
+            question.proven = proven
+            self._post(question)
+
+    def _post(self, question: LeaseQuestion) -> None:
+        self._asked[question] = None
+        try:
+            self._connection.post(question)
+        except Error as error:
+            self.forget(question)
+            self.core.settling.unsendable(question.settles, error)
+            raise
+
+    def forget(self, question: LeaseQuestion) -> None:
+        """It will not be answered."""
+        self._asked.pop(question, None)
+
+    # -- answers --------------------------------------------------------------------------------------
+
+    def answered(self, question: LeaseQuestion, answer: Answer) -> None:
+        """A request came back."""
+        self.forget(question)
+        if isinstance(answer, Leased):
+            self._trouble, self._ask_at = None, 0.0
+            self.core.settling.told(question.settles, answer.refused)
+            if answer.runs:
+                self._by_credit = question.credit
+                self._leased(answer, self._connection.payload, self._connection.arrived_at(question.asked_at))
+            else:
+                self._dry(question)
+            return
+        assert isinstance(answer, Failure), f"a lease was answered with {type(answer).__name__}"
+        if question.settles:
+            self.core.settling.refused(question.settles, answer)
+        self._failed(answer)
+
+    def _leased(self, answer: Leased, payload: Buffer, arrived_at: float) -> None:
+        """Tasks are here."""
+        core, runs = self.core, answer.runs
+        offsets = {offset for first, count, _ in runs for offset in range(first, first + count)}
+        lease = Held(core, answer.partition, answer.token, answer.lease_ms, offsets)
+        lease.keep(arrived_at, answer.lease_ms)
+        core.held[lease.place] = lease
+        if core.closed:
+            self.give_back(lease)
+            core.settling.send()
+            return
+        try:
+            tasks = self._tasks(lease, runs, payload)
+        except Error as error:
+            self.give_back(lease)
+            self._failure = error
+            return
+        if tasks:
+            self._backoff_s = 0.0
+            self._ready.append((lease, tasks))
+        if len(tasks) < len(offsets):
+            core.settling.send()
+
+    def _tasks(self, lease: Held, runs: Sequence[tuple[int, int, int]], payload: Buffer) -> list[Any]:
+        """The records as tasks, in the order in which they are to be worked off."""
+        attempts = chain.from_iterable(repeat(attempt, count) for _, count, attempt in runs)
+        found: list[Any] = []
+        for rows in pick(payload, [(first, count) for first, count, _ in runs]):
+            if isinstance(rows, Unreadable):
+                self._pass_over(lease, rows)
+                attempts = islice(attempts, rows.count, None)
+            else:
+                found += map(self._task, *rows, attempts, repeat(lease))
+        return found
+
+    def _pass_over(self, lease: Held, bad: Unreadable) -> None:
+        """Damaged records are dead; those that cannot be decoded here go back, and the next call raises why."""
+        offsets, error = list(range(bad.offset, bad.offset + bad.count)), bad.error
+        if isinstance(error, InvalidBatch):
+            self._buried = True
+            self._settle_unheard(lease, Verb.REJECT, f"it cannot be read: {error.message}", offsets)
+        else:
+            self._failure = error
+            self._wait_a_while()
+            self._settle_unheard(lease, Verb.RELEASE, "", offsets)
+
+    def _dry(self, question: LeaseQuestion) -> None:
+        """There was nothing: let the next request stand as credit, unless the application is away."""
+        self._backoff_s = 0.0
+        if question.by == AT_ONCE:
+            for standing in self._asked:
+                standing.proven = True
+        if not self.core.closed and (question.by == AT_ONCE or self.core.touched > question.asked_at):
+            self._give_credit(proven=True)
+
+    def _failed(self, failure: Failure) -> None:
+        if not failure.retry:
+            self._failure = raised(failure)
+            return
+        self._trouble = failure
+        self._wait_a_while()
+
+    def _wait_a_while(self) -> None:
+        """Ask for nothing, longer each time until something good comes."""
+        self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
+        self._ask_at = self._connection.clock() + self._backoff_s
+
+    # -- giving back ----------------------------------------------------------------------------------
+
+    def give_back(self, lease: Held) -> None:
+        """Whatever of a lease nothing was said about; not a failed attempt."""
+        core = self.core
+        core.held.pop(lease.place, None)
+        self._ready = deque(each for each in self._ready if each[0] is not lease)
+        if lease.open and not lease.lost:
+            self._settle_unheard(lease, Verb.RELEASE, "", sorted(lease.open))
+
+    def _settle_unheard(self, lease: Held, verb: Verb, reason: str, offsets: list[int]) -> None:
+        """Say what became of tasks that the application never had: it is not told when that fails."""
+        future = SettleFuture(self.core)
+        future.ignore()
+        self.core.settling.gather(lease, verb, BY_GROUP, reason, offsets, [], future)
+        lease.open.difference_update(offsets)
+        if not lease.open:
+            self.core.held.pop(lease.place, None)

@@ -1,0 +1,90 @@
+"""How a worker works: the arguments of `client.worker`, checked and complete.
+
+Contract: what cannot be raises InvalidArgument before anything is sent.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...transport.queue_messages import BY_GROUP
+from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes, some_seconds, start_time
+from ..errors import InvalidArgument
+from ..verbs import made_up_name
+
+PREFETCH_MAX = 64
+"""Leases that may be asked for ahead of the application."""
+
+RECORDS_MAX = 100_000
+"""Tasks that one lease may hold."""
+
+
+DELAY_MOST_S = 366 * 86400
+"""As long as a broker lets a failed task wait."""
+
+
+class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker works. `lease_ms` is 0 for as long as the group says."""
+
+    group: str
+    name: str
+    start: int
+    lease_ms: int
+    prefetch: int
+    lease_records: int
+    max_bytes: int
+    max_processing_s: float
+
+
+def worker_options(
+    *,
+    group: str,
+    lease: Duration | None,
+    prefetch: int,
+    lease_records: int,
+    start: Start,
+    name: str | None,
+    max_bytes: Size,
+    max_processing: Duration,
+) -> WorkerOptions:
+    """Check and complete the arguments of `worker`."""
+    if not group:
+        raise InvalidArgument(f"group={group!r} is no name of a queue group: a worker needs one")
+    if not 0 <= prefetch <= PREFETCH_MAX:
+        raise InvalidArgument(f"prefetch={prefetch!r} is not a number of leases from 0 to {PREFETCH_MAX}")
+    if not 0 < lease_records <= RECORDS_MAX:
+        raise InvalidArgument(f"lease_records={lease_records!r} is not a number of tasks from 1 to {RECORDS_MAX}")
+    return WorkerOptions(
+        group=group,
+        name=name or made_up_name(),
+        start=start_time(start),
+        lease_ms=0 if lease is None else lease_milliseconds(lease),
+        prefetch=prefetch,
+        lease_records=lease_records,
+        max_bytes=size_bytes(max_bytes, "max_bytes"),
+        max_processing_s=some_seconds(max_processing, "max_processing"),
+    )
+
+
+def lease_milliseconds(lease: Duration) -> int:
+    """The time of a lease as the wire has it, where 0 means something else."""
+    found = seconds(lease, "lease")
+    if not 0.001 <= found <= 366 * 86400:
+        raise InvalidArgument(f"lease={lease!r} is not a time from 1 ms to 366 days")
+    return round(found * 1000)
+
+
+def delay_milliseconds(delay: Duration | None) -> int:
+    """The time before a failed task is tried again, as the wire has it."""
+    if delay is None:
+        return BY_GROUP
+    found = seconds(delay, "delay")
+    if found > DELAY_MOST_S:
+        raise InvalidArgument(f"delay={delay!r} is over the {DELAY_MOST_S // 86400} days that a failed task may wait")
+    return round(found * 1000)
+
+
+def check_count(max_records: int) -> None:
+    """What one request may ask for."""
+    if type(max_records) is not int or not 0 < max_records <= RECORDS_MAX:
+        raise InvalidArgument(f"max_records={max_records!r} is not a number of tasks from 1 to {RECORDS_MAX}")

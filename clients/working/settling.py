@@ -1,0 +1,210 @@
+"""Saying what became of tasks: gathered, sent together, said again until it is known.
+
+Idea: outcomes gather for a moment. When a request for a lease goes out that is answered at once they ride on it;
+else they go out by themselves, at the latest when somebody waits for them or the next turn comes.
+
+Contract: saying it twice is harmless (the broker knows which leases ended by their own worker), so whatever may
+have been lost is said again. A refusal reaches exactly those who asked about that lease. Never waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...broker.errors import LeaseLost
+from ...storage.errors import Error
+from ...transport.failures import error_from
+from ...transport.messages import Answer, Failure, Topic
+from ...transport.queue_messages import Refusal, Settle, Settled, SettleTasks
+from ..connection.connection import Question, raised
+from ..connection.steps import FOREVER
+from .leases import Gathering, Held, SettleFuture
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..connection.connection import Connection
+
+GATHER_S = 0.002
+"""How long outcomes gather at most that nobody waits for."""
+
+GATHER_MAX = 1024
+"""Tasks whose outcomes go out at once."""
+
+GATHER_BYTES = 256 << 10
+"""Results that go out at once."""
+
+UNCONFIRMED_MAX = 1 << 16
+"""Tasks whose outcomes may be on their way before `ack_nowait` waits."""
+
+RANGES_MAX = 1 << 14
+"""Offsets and results in one Settle, so that a request stays far below what a broker takes."""
+
+BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
+"""Between two tries of what the broker refused for now (its disk is full, for example)."""
+
+
+class Settling:
+    """See the module. `failed` are futures with an error that perhaps nobody asks."""
+
+    def __init__(self, connection: Connection, topic: Topic, group: str) -> None:
+        self.failed: list[SettleFuture] = []
+        self.unconfirmed = 0
+        self._connection = connection
+        self._topic = topic.topic
+        self._group = group
+        self._gathered: dict[tuple[Held, int, int, str], Gathering] = {}
+        self._count = 0
+        self._bytes = 0
+        self._send_at = FOREVER
+        self._again: list[Gathering] = []
+        self._again_at = FOREVER
+        self._backoff_s = 0.0
+        self._trouble: Failure | None = None
+
+    @property
+    def full(self) -> bool:
+        """No more should be gathered before some of it is confirmed."""
+        return self.unconfirmed >= UNCONFIRMED_MAX
+
+    @property
+    def gathers(self) -> bool:
+        """Whether there is something to be said that did not go out yet."""
+        return bool(self._gathered)
+
+    @property
+    def trouble(self) -> str:
+        """For the messages of errors: why the broker does not take it."""
+        return "" if self._trouble is None else f" (the broker said: {self._trouble.message})"
+
+    def gather(
+        self,
+        lease: Held,
+        verb: int,
+        delay_ms: int,
+        reason: str,
+        offsets: Sequence[int],
+        results: list[tuple[int, bytes]],
+        future: SettleFuture,
+    ) -> None:
+        """Note an outcome; what is much goes out at once."""
+        if len(offsets) > RANGES_MAX and (results or len(offsets) < lease.count):
+            for at in range(0, len(offsets), RANGES_MAX):
+                part = offsets[at : at + RANGES_MAX]
+                self.gather(lease, verb, delay_ms, reason, part, _among(results, part), future)
+            return
+        key = (lease, verb, delay_ms, reason)
+        gathering = self._gathered.get(key)
+        if gathering is None:
+            gathering = self._gathered[key] = Gathering(lease, verb, delay_ms, reason)
+        gathering.add(offsets, future)
+        gathering.results += results
+        self._count += len(offsets)
+        self.unconfirmed += len(offsets)
+        self._bytes += sum(len(value) for _, value in results) + len(reason)
+        self._send_at = min(self._send_at, self._connection.clock() + GATHER_S)
+        if self._count >= GATHER_MAX or self._bytes >= GATHER_BYTES:
+            self.send()
+
+    def take(self) -> list[Gathering]:
+        """What was gathered, for a request that is about to be sent."""
+        taken = list(self._gathered.values())
+        self._gathered, self._count, self._bytes, self._send_at = {}, 0, 0, FOREVER
+        return taken
+
+    def send(self) -> None:
+        """Send what was gathered."""
+        if self._gathered:
+            self._ask(self.take())
+
+    def _ask(self, gatherings: list[Gathering]) -> None:
+        def answered(answer: Answer) -> None:
+            if isinstance(answer, Settled):
+                self.told(gatherings, answer.refused)
+            else:
+                assert isinstance(answer, Failure), f"settling was answered with {type(answer).__name__}"
+                self.refused(gatherings, answer)
+
+        settles = settles_of(gatherings)
+        topic, group = self._topic, self._group
+        try:
+            self._connection.post(
+                Question(self._connection, lambda request: SettleTasks(request, topic, group, settles), answered)
+            )
+        except Error as error:
+            self.unsendable(gatherings, error)
+
+    # -- answers --------------------------------------------------------------------------------------
+
+    def told(self, gatherings: list[Gathering], refused: list[Refusal]) -> None:
+        """All are committed but the refused ones."""
+        self._trouble, self._backoff_s = None, 0.0
+        errors = {refusal.index: _error_of(refusal, gatherings) for refusal in refused}
+        for index, gathering in enumerate(gatherings):
+            self._end(gathering, errors.get(index))
+
+    def refused(self, gatherings: list[Gathering], failure: Failure) -> None:
+        """The whole request was: it is tried again if that can help."""
+        if not failure.retry:
+            for gathering in gatherings:
+                self._end(gathering, raised(failure))
+            return
+        self._trouble = failure
+        self._again += gatherings
+        self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
+        self._again_at = self._connection.clock() + self._backoff_s
+
+    def unsendable(self, gatherings: list[Gathering], error: Error) -> None:
+        """No broker would take the request: nothing of it is on its way."""
+        for gathering in gatherings:
+            self._end(gathering, error)
+
+    def _end(self, gathering: Gathering, error: Error | None) -> None:
+        self.unconfirmed -= len(gathering.offsets)
+        if error is not None:
+            self.failed += gathering.futures
+            if error.code == LeaseLost.code:
+                gathering.lease.lost = True
+                gathering.lease.core.lose(gathering.lease)
+        gathering.ended(error)
+
+    def raise_unseen(self) -> None:
+        """Raise the first error that nobody was told of."""
+        failed, self.failed = self.failed, []
+        for future in failed:
+            if future.unseen is not None:
+                future.raise_error()
+
+    # -- keeping going --------------------------------------------------------------------------------
+
+    def turn(self, now: float) -> None:
+        """Send what has waited long enough."""
+        if now >= self._again_at:
+            again, self._again, self._again_at = self._again, [], FOREVER
+            for at in range(0, len(again), GATHER_MAX):
+                self._ask(again[at : at + GATHER_MAX])
+        if now >= self._send_at:
+            self.send()
+
+    def due(self) -> float:
+        """When `turn` has something to do."""
+        return min(self._send_at, self._again_at)
+
+
+def settles_of(gatherings: list[Gathering]) -> list[Settle]:
+    """As the wire has them, in order: refusals come by index."""
+    return [gathering.settle() for gathering in gatherings]
+
+
+def _among(results: list[tuple[int, bytes]], offsets: Sequence[int]) -> list[tuple[int, bytes]]:
+    wanted = set(offsets) if results else set()
+    return [result for result in results if result[0] in wanted]
+
+
+def _error_of(refusal: Refusal, gatherings: list[Gathering]) -> Error:
+    """The broker's sentence, with the tasks that it is about."""
+    gathering = gatherings[refusal.index]
+    lease, count = gathering.lease, len(gathering.offsets)
+    named = f"{lease.core.topic.name}-{lease.partition}-{gathering.offsets[0]}"
+    named += f" and {count - 1} more" if count > 1 else ""
+    return error_from(refusal.code, f"task {named}: {refusal.message}")

@@ -1,0 +1,152 @@
+"""Dead records are given up in time, abandoned groups are deleted, and those that are used stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from penstock.broker.engine.queues.upkeep import upkeep
+from penstock.broker.engine.tables import effects as fx
+from penstock.transport import queue_messages as q
+from support.dead import die, ledger, queue, set_queue
+from support.engine import Rig
+
+DAY_S = 86_400.0
+
+
+def made(partitions: int = 1, **settings: Any) -> tuple[Rig, bytes]:
+    """Ten records on each partition and a group that expires after a day of silence."""
+    rig = Rig(housekeeping_s=5.0, group_expiry_s=DAY_S, producer_expiry_s=100 * DAY_S)
+    topic = rig.topic(partitions=partitions)
+    for number in range(partitions):
+        rig.produce(topic, [b"%d" % each for each in range(10)], number)
+        set_queue(rig, topic, partition=number, **settings)
+    return rig, topic
+
+
+def groups(rig: Rig, topic: bytes, partition: int = 0) -> list[str]:
+    return list(ledger(rig, topic, partition).committed.queues.by_name)
+
+
+# -- dead records ---------------------------------------------------------------------------------
+
+
+def test_dead_records_are_given_up_after_their_time_and_not_before():
+    rig, topic = made(dead_retention_s=100.0)
+    die(rig, topic, [1, 2])
+    rig.pass_time(50)
+    die(rig, topic, [5])
+    rig.pass_time(45)
+    assert list(queue(rig, topic).dead) == [1, 2, 5]
+    rig.pass_time(15)
+    assert list(queue(rig, topic).dead) == [5]
+    rig.restart(clean=False)
+    rig.pass_time(50)
+    assert not queue(rig, topic).dead
+
+
+def test_many_are_given_up_in_portions(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(upkeep, "PORTION", 2)
+    rig, topic = made(dead_retention_s=100.0)
+    die(rig, topic, [1, 2, 3, 7, 8])
+    rig.pass_time(99)
+    left = []
+    for _ in range(4):
+        rig.pass_time(5)
+        left.append(len(queue(rig, topic).dead))
+    assert left == [3, 1, 0, 0]
+
+
+def test_a_shorter_retention_counts_for_what_is_dead_already():
+    rig, topic = made(dead_retention_s=1000.0)
+    die(rig, topic, [1])
+    rig.pass_time(50)
+    assert list(queue(rig, topic).dead) == [1]
+    set_queue(rig, topic, dead_retention_s=20.0)
+    rig.pass_time(10)
+    assert not queue(rig, topic).dead
+
+
+def test_what_died_again_is_given_up_when_its_new_time_is_up():
+    rig, topic = made(dead_retention_s=100.0)
+    die(rig, topic, [1])
+    rig.pass_time(60)
+    rig.ask(q.RedriveDead, topic, "g")
+    die(rig, topic, [1])
+    rig.pass_time(60)
+    assert list(queue(rig, topic).dead) == [1]
+    rig.pass_time(50)
+    assert not queue(rig, topic).dead
+
+
+# -- abandoned groups -----------------------------------------------------------------------------
+
+
+def test_a_group_that_nobody_uses_is_deleted_everywhere_and_stays_so():
+    rig, topic = made(partitions=2)
+    rig.pass_time(DAY_S - 100, step=100)
+    assert [groups(rig, topic, each) for each in (0, 1)] == [["g"], ["g"]]
+    rig.pass_time(300, step=50)
+    for _ in range(2):
+        assert [groups(rig, topic, each) for each in (0, 1)] == [[], []]
+        rig.restart()
+
+
+def test_a_group_that_is_used_on_one_partition_stays_on_all():
+    rig, topic = made(partitions=2)
+    rig.pass_time(DAY_S * 0.7, step=100)
+    assert rig.ask(q.Lease, topic, "g", "w", 1, 0).runs
+    rig.pass_time(DAY_S * 0.7, step=100)
+    assert [groups(rig, topic, each) for each in (0, 1)] == [["g"], ["g"]]
+
+
+def test_a_group_whose_workers_find_nothing_is_renewed_so_that_a_restart_does_not_take_it_for_abandoned():
+    rig, topic = made()
+    leased = rig.ask(q.Lease, topic, "g", "w", 10)
+    rig.ask(q.SettleTasks, topic, "g", [q.Settle(0, leased.token, q.Verb.ACK)])
+    for _ in range(15):
+        assert rig.ask(q.Lease, topic, "g", "w", 1).runs == []
+        rig.pass_time(DAY_S / 10, step=100)
+    rig.restart(clean=False)
+    rig.pass_time(DAY_S / 5, step=100)
+    assert groups(rig, topic) == ["g"]
+    assert queue(rig, topic).frontier == 10
+
+
+def test_a_worker_that_waits_keeps_its_group():
+    rig, topic = made()
+    leased = rig.ask(q.Lease, topic, "g", "w", 10)
+    rig.ask(q.SettleTasks, topic, "g", [q.Settle(0, leased.token, q.Verb.ACK)])
+    for _ in range(12):
+        rig.send(q.Lease(rig.next_request(), topic, "g", "w", 1, wait_ms=60_000))
+        rig.pass_time(DAY_S / 10, step=60)
+    assert groups(rig, topic) == ["g"]
+
+
+def test_asking_does_not_write_more_than_it_takes():
+    rig, topic = made()
+    leased = rig.ask(q.Lease, topic, "g", "w", 10)
+    rig.ask(q.SettleTasks, topic, "g", [q.Settle(0, leased.token, q.Verb.ACK)])
+    before = ledger(rig, topic).committed.seq
+    for _ in range(20):
+        rig.ask(q.Lease, topic, "g", "w", 1)
+        rig.pass_time(DAY_S / 10, step=100)
+    assert ledger(rig, topic).committed.seq - before == 3
+
+
+def test_a_group_that_is_paused_stays():
+    rig, topic = made()
+    until_us = rig.now.wall_us + round(3 * DAY_S * 1e6)
+    ledger(rig, topic).propose(fx.QueuePaused("g", until_us))
+    rig.pass_time(2 * DAY_S, step=200)
+    assert groups(rig, topic) == ["g"]
+    rig.pass_time(3 * DAY_S, step=200)
+    assert groups(rig, topic) == []
+
+
+def test_on_a_damaged_partition_nothing_is_decided():
+    rig, topic = made(dead_retention_s=100.0)
+    die(rig, topic, [1])
+    ledger(rig, topic).damaged = True
+    rig.pass_time(2 * DAY_S, step=200)
+    assert list(queue(rig, topic).dead) == [1]

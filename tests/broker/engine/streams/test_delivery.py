@@ -1,0 +1,281 @@
+"""Delivery: credit, numbering, turns, peers that cannot take it, cold pages, mapped readers."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.broker.engine.streams.delivery import Stream
+from penstock.storage.batch import encode
+from penstock.transport import messages as m
+from support.engine import Rig, records
+from support.staging import partition_of, stage
+
+SIZE = len(encode([b"v0-0"]))
+
+
+def filled(partitions: int = 1, records: int = 10, value: bytes = b"v", **config: int) -> tuple[Rig, bytes]:
+    rig = Rig(**config)
+    topic = rig.topic(partitions=partitions)
+    for partition in range(partitions):
+        for number in range(records):
+            rig.produce(topic, [b"%s%d-%d" % (value, partition, number)], partition)
+    return rig, topic
+
+
+def test_deliveries_are_numbered_in_order_and_say_where_they_stand():
+    rig, topic = filled(chunk_bytes=SIZE * 4)
+    joined = rig.join(topic)
+    messages = [message for message, _ in rig.deliveries(joined)]
+    assert [message.number for message in messages] == [1, 2, 3]
+    assert [(message.offset, message.next_offset, message.records) for message in messages] == [
+        (0, 4, 4), (4, 8, 4), (8, 10, 2),
+    ]  # fmt: skip
+    assert {message.end for message in messages} == {10}
+    rig.produce(topic, [b"more"])
+    assert rig.deliveries(joined)[-1][0].number == 4
+
+
+@pytest.mark.parametrize("credit", [(0, 100), (100, 0), (0, 0)])
+def test_nothing_is_read_or_sent_without_credit(credit: tuple[int, int]):
+    rig, topic = filled()
+    joined = rig.join(topic, credit=credit)
+    assert (rig.received(joined), rig.port.reads) == ([], 0)
+
+
+def test_credit_in_bytes_is_overdrawn_by_one_batch_at_most():
+    rig, topic = filled()
+    joined = rig.join(topic, credit=(SIZE * 3 + 1, 100))
+    sent = sum(len(payload) for _, _, payload in rig.port.delivered)
+    assert SIZE * 3 <= sent <= SIZE * 4
+    rig.send(m.Credit(joined.session, SIZE * 6, 100))
+    rig.turn()
+    assert len(rig.received(joined)) == 6
+
+
+def test_credit_in_records_stops_deliveries():
+    rig, topic = filled(chunk_bytes=SIZE)
+    joined = rig.join(topic, credit=(1 << 20, 3))
+    assert len(rig.received(joined)) == 3
+    rig.send(m.Credit(joined.session, 1 << 20, 5))
+    rig.turn()
+    assert len(rig.received(joined)) == 5
+
+
+def test_credit_is_a_total_so_that_repeated_and_late_messages_do_no_harm():
+    rig, topic = filled(chunk_bytes=SIZE)
+    joined = rig.join(topic, credit=(1 << 20, 2))
+    for total in (4, 4, 3):
+        rig.send(m.Credit(joined.session, 1 << 20, total))
+        rig.turn()
+    assert len(rig.received(joined)) == 4
+
+
+def test_a_reader_that_starts_inside_a_batch_is_told_its_first_record():
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a", b"b", b"c", b"d"])
+    joined = rig.join(topic, positions=[(0, 2)])
+    ((message, values),) = rig.deliveries(joined)
+    assert (message.offset, message.next_offset, message.records, values) == (2, 4, 2, [b"c", b"d"])
+
+
+def test_partitions_take_turns():
+    rig, topic = filled(partitions=3, chunk_bytes=SIZE)
+    joined = rig.join(topic, credit=(1 << 20, 6))
+    assert [message.partition for message, _ in rig.deliveries(joined)] == [0, 1, 2, 0, 1, 2]
+
+
+def test_one_session_with_much_credit_does_not_keep_the_others_waiting():
+    rig, topic = filled(records=100, chunk_bytes=SIZE)
+    requests = [rig.next_request(), rig.next_request()]
+    for request in requests:
+        rig.send(m.Join(request, topic, "", "", "push", -1, [], 10_000, 1 << 20, 1 << 20))
+    rig.node.advance(rig.now)
+    first, second = (rig.answers(request)[0] for request in requests)
+    assert 0 < len(rig.received(second)) == len(rig.received(first)) < 100
+    assert rig.node.tick(rig.now) == 0.0, "there is more to send at once"
+    rig.turn(8)
+    assert len(rig.received(first)) == len(rig.received(second)) == 100
+
+
+def test_a_peer_that_is_not_connected_yet_gets_everything_later_in_order():
+    rig, topic = filled(chunk_bytes=SIZE)
+    request = rig.next_request()
+    deliver, rig.port.deliver = rig.port.deliver, lambda *_: False
+    rig.send(m.Join(request, topic, "", "", "push", -1, [], 10_000, 1 << 20, 1 << 20))
+    rig.turn()
+    (joined,) = rig.answers(request)
+    assert rig.port.reads == 1, "one chunk waits, and no more is read"
+    assert 0 < rig.node.tick(rig.now) < 0.1
+    rig.port.deliver = deliver
+    rig.turn()
+    assert [message.number for message, _ in rig.deliveries(joined)] == list(range(1, 11))
+    assert len(rig.received(joined)) == 10
+
+
+def test_control_delivery_uses_the_connection_it_was_asked_on():
+    rig, topic = filled()
+    joined = rig.join(topic, delivery="control", peer="me")
+    assert joined.endpoint == ""
+    sent = [(peer, payload) for peer, message, payload in rig.port.sent if isinstance(message, m.Deliver)]
+    assert {peer for peer, _ in sent} == {"me"}
+    assert len(records(b"".join(payload for _, payload in sent), 0)) == 10
+    assert rig.port.delivered == []
+
+
+def test_control_delivery_follows_a_peer_that_reconnected():
+    rig, topic = filled()
+    joined = rig.join(topic, delivery="control", peer="old")
+    rig.port.gone.add("old")
+    rig.produce(topic, [b"new"])
+    rig.send(m.Ping(rig.next_request(), joined.session), peer="new")
+    rig.turn()
+    found = [m_ for peer, m_, _ in rig.port.sent if isinstance(m_, m.Deliver) and peer == "new"]
+    assert [message.offset for message in found] == [10]
+
+
+def test_push_without_a_port_of_its_own_falls_back_to_control():
+    rig, topic = filled()
+    rig.port.open_delivery = lambda session: ""
+    joined = rig.join(topic)
+    assert joined.endpoint == ""
+    assert any(isinstance(message, m.Deliver) for message in rig.told(joined.session))
+    rig.ask(m.Leave, joined.session)
+
+
+def test_a_mapped_session_is_sent_nothing_and_woken_only_when_the_end_moves():
+    rig, topic = filled()
+    joined = rig.join(topic, "g", "a", delivery="mapped")
+    assert joined.slot >= 0
+    rig.port.wakes.clear()
+    rig.ask(m.Commit, joined.session, topic, "g", [m.Position(0, 3, 1)])
+    assert rig.port.wakes == [], "a cursor moved, the end did not"
+    rig.produce(topic, [b"new"])
+    assert rig.port.wakes == [joined.session]
+    rig.send(m.Credit(joined.session, 1 << 30, 1 << 30))
+    rig.turn()
+    assert (rig.port.delivered, rig.port.reads) == ([], 0)
+    rig.ask(m.Leave, joined.session)
+    rig.produce(topic, [b"new"])
+    assert (len(rig.port.wakes), rig.port.open) == (1, set())
+
+
+def test_cold_pages_keep_nobody_waiting_and_are_read_when_warm():
+    rig, topic = filled()
+    rig.port.cold = []
+    cold = rig.join(topic)
+    tokens = list(rig.port.cold)
+    assert (len(tokens), rig.received(cold)) == (1, [])
+    rig.produce(topic, [b"more"])
+    assert len(rig.port.cold) == 1, "it is not asked again before it is warm"
+    rig.port.cold = None
+    warm = rig.join(topic)
+    assert len(rig.received(warm)) == 11
+    rig.node.warmed(tokens[0])
+    rig.turn()
+    assert len(rig.received(cold)) == 11
+
+
+def test_pages_that_get_warm_after_their_session_ended_harm_nobody():
+    rig, topic = filled()
+    rig.port.cold = []
+    joined = rig.join(topic)
+    rig.ask(m.Leave, joined.session)
+    rig.port.cold, tokens = None, rig.port.cold
+    rig.node.warmed(tokens[0])
+    rig.turn()
+    assert rig.port.delivered == []
+
+
+def test_what_was_read_but_not_sent_before_a_seek_is_never_sent():
+    rig, topic = filled(chunk_bytes=SIZE)
+    deliver, rig.port.deliver = rig.port.deliver, lambda *_: False
+    joined = rig.join(topic)
+    rig.ask(m.SeekTo, joined.session, 0, 9)
+    rig.port.deliver = deliver
+    rig.turn()
+    assert [(d.number, d.epoch, d.offset) for d, _ in rig.deliveries(joined)] == [(1, 2, 9)]
+
+
+def test_state_between_records_is_not_delivered_on_its_own():
+    rig, topic = filled(records=1)
+    joined = rig.join(topic, "g", "a")
+    for offset in (0, 1, 0, 1):
+        rig.ask(m.Commit, joined.session, topic, "g", [m.Position(0, offset, 1)])
+    rig.produce(topic, [b"x"])
+    assert [message.next_offset for message, _ in rig.deliveries(joined)] == [1, 2]
+
+
+def test_reading_goes_on_over_many_segments_while_they_are_written():
+    rig = Rig(chunk_bytes=64 << 10)
+    topic = rig.topic(segment_bytes=64 << 10)
+    joined = rig.join(topic, credit=(1 << 30, 1 << 30))
+    sent = [b"%05d" % number + b"x" * 20_000 for number in range(40)]
+    for value in sent:
+        rig.produce(topic, [value])
+    assert rig.partition(topic).segments > 5
+    assert rig.received(joined) == sent
+    assert rig.read(topic) == sent
+    late = rig.join(topic, credit=(1 << 30, 1 << 30), positions=[(0, 39)])
+    assert rig.received(late) == sent[39:]
+
+
+def test_memory_does_not_grow_with_what_a_consumer_has_not_read():
+    rig, topic = filled(records=0)
+    idle = rig.join(topic, credit=(1000, 1))
+    for number in range(300):
+        rig.produce(topic, [b"%d" % number] * 10)
+    assert len(rig.received(idle)) <= 10
+    assert rig.port.reads <= 2
+    ledgers = list(rig.node._registry.ledgers())
+    assert all(not ledger.in_flight for ledger in ledgers)
+
+
+def test_of_many_partitions_only_those_that_moved_are_looked_at(monkeypatch):
+    rig = Rig()
+    topic = rig.topic(partitions=200)
+    joined = rig.join(topic)
+    rig.turn()
+    looked: list[int] = []
+    read = Stream.read
+
+    def counting(stream: Stream, port, max_bytes: int):
+        looked.append(stream.partition.number)
+        return read(stream, port, max_bytes)
+
+    monkeypatch.setattr(Stream, "read", counting)
+    for partition in (7, 150):
+        rig.produce(topic, [b"%d" % partition], partition)
+    assert looked == [7, 150]
+    assert rig.received(joined) == [b"7", b"150"]
+
+
+def test_partitions_with_much_to_read_take_turns():
+    rig = Rig(chunk_bytes=1)
+    topic = rig.topic(partitions=3)
+    for partition in range(3):
+        for _ in range(4):
+            rig.produce(topic, [b"%d" % partition], partition)
+    joined = rig.join(topic)
+    rig.turn(8)
+    assert rig.received(joined) == [b"0", b"1", b"2"] * 4
+
+
+@pytest.mark.parametrize("kind", ["state", "staged"])
+def test_damage_that_took_no_record_stops_nobody_and_is_told(kind: str):
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a"])
+    if kind == "state":
+        rig.ask(m.Commit, 0, topic, "g", [m.Position(0, 1, 0)])
+    else:
+        stage(rig, topic, [b"hidden"])
+    rig.produce(topic, [b"b"])
+    reader = partition_of(rig, topic).log.reader()
+    row = reader.row(2)
+    assert row is not None
+    rig.store.files.contents[reader.segment_of(2).ref.path].data[row.position + 5] ^= 1
+    joined = rig.join(topic)
+    assert (rig.received(joined), rig.partition(topic).state) == ([b"a", b"b"], "damaged")
+    assert [rig.fetch(topic, offset).next_offset for offset in (0, 1)] == [1, 2]
+    rig.produce(topic, [b"c"])
+    assert rig.received(joined) == [b"a", b"b", b"c"]

@@ -1,0 +1,45 @@
+"""Records that wait, held against a plain table."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from penstock.broker.engine.tables.queues.retrying import SLACK, RetryingRecord, WaitingTable
+
+
+def test_the_lowest_ready_offsets_come_first_and_stay_until_they_are_taken():
+    table = WaitingTable()
+    for offset, ready_us in ((7, 5), (3, 9), (5, 1), (9, 100)):
+        table[offset] = RetryingRecord(1, ready_us)
+    assert table.ready(10, 2) == [3, 5]
+    assert table.ready(10, 9) == [3, 5, 7]
+    del table[3]
+    assert table.ready(10, 9) == [5, 7]
+    assert table.next_us(10) == 100
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_random_life_gives_what_a_plain_table_gives(seed: int):
+    chance, table, plain, now_us = random.Random(seed), WaitingTable(), dict[int, int](), 0
+    for _ in range(400):
+        now_us += chance.randrange(3)
+        offset = chance.randrange(60)
+        if chance.random() < 0.6:
+            plain[offset] = now_us + chance.randrange(-5, 40)
+            table[offset] = RetryingRecord(1, plain[offset])
+        else:
+            plain.pop(offset, None)
+            table.pop(offset, None)
+        limit = chance.randrange(1, 8)
+        ready = sorted(at for at, ready_us in plain.items() if ready_us <= now_us)
+        assert table.ready(now_us, limit) == ready[:limit]
+        assert table.next_us(now_us) == min((at for at in plain.values() if at > now_us), default=None)
+
+
+def test_a_record_that_comes_and_goes_leaves_nothing_behind():
+    table = WaitingTable()
+    for time_us in range(10_000):
+        table[1] = RetryingRecord(1, time_us)
+        table.pop(1)
+    assert len(table._timed) <= SLACK + 3
