@@ -7,7 +7,7 @@ One thread at a time reads from a consumer; `close` and `commit` may come from o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -92,17 +92,23 @@ class Consumer:
         self, format: Literal["records"] = "records", *, wait: Duration | None = None
     ) -> Iterator[list[Record]]: ...
     @overload
-    def batches(self, format: Literal["arrow"], *, wait: Duration | None = None) -> Iterator[pa.RecordBatch]: ...
+    def batches(
+        self, format: Literal["arrow"], *, columns: Sequence[str] | None = None, wait: Duration | None = None
+    ) -> Iterator[pa.RecordBatch]: ...
     @overload
     def batches(self, format: Literal["numpy"], *, wait: Duration | None = None) -> Iterator[Columns]: ...
 
-    def batches(self, format: Format = "records", *, wait: Duration | None = None) -> Iterator[Any]:
+    def batches(
+        self, format: Format = "records", *, columns: Sequence[str] | None = None, wait: Duration | None = None
+    ) -> Iterator[Any]:
         """Batches as they are stored: lists of records, Arrow record batches, or numpy columns.
 
         Args:
+            columns: of Arrow batches, any of value, key, offset, timestamp, headers (a list of structs `key` and
+                `value`, null where a record has none), topic and partition; the first five when None.
             wait: end after so many seconds without a record; None waits for ever.
         """
-        convert = converter(format)
+        convert = converter(format, columns)
         patience = FOREVER if wait is None else seconds(wait, "wait")
         self._core.check_open()
         return self._batches(convert, patience)

@@ -161,11 +161,12 @@ class Producer:
 
                 value: binary or text
                 key: the same; null for none
-                headers: list<struct<key: string, value: binary>>
+                headers: list<struct<key: string, value: binary>>; null for none, the later of two with one name
                 timestamp: event times, as timestamps or as microseconds UTC
                 partition: where to, instead of by key; null goes by key
 
-                of which all but `value` may be missing; others are left out.
+                of which all but `value` may be missing. Others are left out, so that what `batches("arrow")` gives is
+                taken as it is: `offset` and `topic` say where a record was, and the broker gives it a new place.
             keys: one per record (None for none).
             partition: all to this one, instead of by key.
             delay, at, priority: of all of them, as in `send`.

@@ -13,11 +13,11 @@ from functools import lru_cache, partial
 from itertools import pairwise
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from ..storage.arrow import binary_array
+from ..storage.arrow_headers import unpacked
 from ..storage.arrow_numbers import array_of
 from ..storage.batch import Batch, ColumnId
 from ..storage.errors import InvalidBatch
@@ -218,32 +218,3 @@ def _text_run(text: str) -> pa.Array:
     encoded = text.encode()
     bounds = np.arange(MOST_ROWS + 1, dtype=np.int32) * np.int32(len(encoded))
     return pa.StringArray.from_buffers(MOST_ROWS, pa.py_buffer(bounds), pa.py_buffer(encoded * MOST_ROWS))
-
-
-_headers_decoder = msgspec.msgpack.Decoder(dict[str, bytes])
-
-
-def unpacked(packed: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Packed headers as lists of (key, value); equal ones are unpacked once. Raises InvalidBatch."""
-    if packed.null_count == len(packed):
-        return pa.nulls(len(packed), kind)
-    encoded = packed.dictionary_encode()
-    lists = _lists(encoded.dictionary.to_pylist(), kind)
-    return lists.take(encoded.indices)
-
-
-def _lists(packed: list[bytes], kind: pa.DataType) -> pa.Array:
-    try:
-        maps = [_headers_decoder.decode(one) if one else {} for one in packed]
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidBatch(f"headers of a record are not a map of text to bytes ({error})") from None
-    bounds = array_of(np.cumsum([0, *map(len, maps)], dtype=np.int32), _INT32)
-    pairs = pa.StructArray.from_arrays(
-        [
-            pa.array([key for one in maps for key in one], pa.string()),
-            pa.array([value for one in maps for value in one.values()], pa.binary()),
-        ],
-        fields=list(kind.value_type),
-    )
-    empty = pa.array([not one for one in maps])
-    return pa.ListArray.from_arrays(bounds, pairs, type=kind, mask=empty)

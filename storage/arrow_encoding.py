@@ -1,7 +1,7 @@
 """Batches from Arrow arrays: what stands in columns already becomes columns, without an object for each record.
 
-Headers are the exception: those of a record are a map of msgpack (FORMAT.md), which is packed one by one for records
-that have any, and costs nothing for the others.
+Headers are the exception (arrow_headers.py): they are packed one by one for records that have any, and cost nothing for
+the others.
 
 Contract: byte for byte what `encoding.encode` makes of the same records; headers that no record has take no column.
 Nothing of the arrays is copied before the batch is laid out, but what has to be changed. Pure but for the import of
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import columns
-from .arrow_numbers import present_in
+from .arrow_headers import header_column
+from .arrow_numbers import present_in, value_offsets
 from .batch import Codec, ColumnId, Kind, assemble
-from .encoding import not_before_column, pack_headers, priority_column
+from .encoding import not_before_column, priority_column
 from .errors import InvalidBatch
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ def encode_arrow(
     """A batch from Arrow arrays of binary or text; copies each column once. Raises InvalidBatch on null values.
 
     Args:
-        headers: lists of structs `key` (text) and `value` (binary), as `as_headers` gives them. Of two with one
-            name in a record the later one stands.
+        headers: lists of structs `key` (text) and `value` (binary), as `arrow_headers.as_headers` gives them.
         event_times: microseconds UTC, one for each record.
     """
     count = len(values)
@@ -57,7 +57,7 @@ def encode_arrow(
     if keys is not None and keys.null_count < _same_length("keys", keys, count):
         found += _key_columns(as_binary(keys, "key"), codec)
     if headers is not None and _same_length("headers", headers, count):
-        found += _header_column(headers, codec)
+        found += header_column(headers, codec)
     if event_times is not None and _same_length("event times", event_times, count):
         found.append((ColumnId.EVENT_TIME, Codec.NONE, np.asarray(event_times, "<i8").tobytes()))
     if priorities is not None:
@@ -89,27 +89,6 @@ def _is_bytes(types: Any, kind: Any) -> bool:
     return any(test(kind) for test in (*tests, *views))
 
 
-def as_headers(array: Any) -> pa.ListArray:
-    """An array of headers as `encode_arrow` takes it: lists of structs of `key` and `value`. Raises InvalidBatch."""
-    import pyarrow as pa
-
-    wanted = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-    if pa.types.is_null(array.type):
-        return pa.nulls(len(array), wanted)
-    entry = array.type.value_type if pa.types.is_list(array.type) or pa.types.is_large_list(array.type) else None
-    if entry is None or not pa.types.is_struct(entry) or {field.name for field in entry} != {"key", "value"}:
-        raise InvalidBatch(f"column 'headers' has type {array.type}; {wanted} belongs there")
-    try:
-        return array if array.type.equals(wanted) else array.cast(wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidBatch(f"column 'headers' of type {array.type} cannot become {wanted}: {error}") from None
-
-
-def value_offsets(array: pa.Array) -> np.ndarray:
-    """The offsets of an array of binary, lists or text, one more than it has values; they need not begin at 0."""
-    return np.frombuffer(array.buffers()[1], "<i4", len(array) + 1, 4 * array.offset)
-
-
 def _same_length(name: str, given: Any, count: int) -> int:
     if len(given) != count:
         raise InvalidBatch(f"{len(given)} {name} for {count} records: there must be one for each")
@@ -126,41 +105,19 @@ def _variable(array: pa.Array) -> columns.Pieces:
     return columns.Pieces([offsets, bytes(head - len(offsets)), block], head + end - start)
 
 
+def _empty() -> Any:
+    """No bytes as Arrow has them: what pyarrow makes of b"" itself, it imports pandas for."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
+
+
 def _key_columns(keys: pa.Array, codec: int) -> list[tuple[int, int, Raw]]:
     """Keys, and a bitmap where some record has none."""
     if not keys.null_count:
         return [(ColumnId.KEY, codec, _variable(keys))]
     present = columns.encode_validity(present_in(keys))
     return [
-        (ColumnId.KEY, codec, _variable(keys.fill_null(b""))),
+        (ColumnId.KEY, codec, _variable(keys.fill_null(_empty()))),
         (ColumnId.KEY_VALIDITY, Codec.NONE, present),
-    ]
-
-
-def _header_column(headers: pa.ListArray, codec: int) -> list[tuple[int, int, Raw]]:
-    """Packed headers; nothing when no record has any. Raises InvalidBatch on a header without a name."""
-    bounds = value_offsets(headers)
-    counts = np.diff(bounds)
-    if headers.null_count:
-        counts[~present_in(headers)] = 0
-    having = np.flatnonzero(counts)
-    if not len(having):
-        return []
-    first, last = bounds.item(0), bounds.item(-1)
-    entries: Any = headers.values.slice(first, last - first)
-    names, contents = entries.field("key"), entries.field("value")
-    if entries.null_count or names.null_count:
-        raise InvalidBatch("a header without a name; each needs one")
-    starts = bounds[having] - first
-    packed = _packed(names.to_pylist(), contents.fill_null(b"").to_pylist(), starts, starts + counts[having])
-    lengths = np.zeros(len(headers), np.int64)
-    lengths[having] = list(map(len, packed))
-    return [(ColumnId.HEADERS, codec, columns.joined(lengths, packed))]
-
-
-def _packed(names: list[str], contents: list[bytes], starts: np.ndarray, ends: np.ndarray) -> list[Any]:
-    """The headers of each record that has any."""
-    return [
-        pack_headers(dict(zip(names[start:end], contents[start:end], strict=True)))
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]

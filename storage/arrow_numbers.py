@@ -1,7 +1,7 @@
 """Numbers from Arrow to numpy and back, without pandas.
 
-Idea: pyarrow's own ways (`pa.array`, `to_numpy`) import pandas wherever that is installed: half a second and some
-40 MB of each process, for nothing that is needed here. The buffers of an array say the same.
+Idea: pyarrow's own ways (`pa.array`, `pa.scalar`, `to_numpy`) import pandas wherever that is installed: half a second
+and some 40 MB of each process, for nothing that is needed here. The buffers of an array say the same.
 Contract: numbers are shared, not copied, and read-only where Arrow has them; flags are copied. Pure.
 """
 
@@ -31,6 +31,11 @@ def numbers_of(array: pa.Array) -> np.ndarray:
     return np.frombuffer(array.buffers()[1], f"<i{width}", len(array), array.offset * width)
 
 
+def filled(array: Any, number: int) -> Any:
+    """An array of int64 with a number in place of its nulls."""
+    return array.fill_null(array_of(np.array([number]), array.type)[0]) if array.null_count else array
+
+
 def present_in(array: pa.Array) -> np.ndarray:
     """Which elements are not null, bool, shape (len(array),)."""
     bits = array.buffers()[0]
@@ -39,3 +44,8 @@ def present_in(array: pa.Array) -> np.ndarray:
     first = array.offset
     found = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little", count=first + len(array))
     return found[first:].view(bool)
+
+
+def value_offsets(array: pa.Array) -> np.ndarray:
+    """The offsets of an array of binary, lists or text, one more than it has values; they need not begin at 0."""
+    return np.frombuffer(array.buffers()[1], "<i4", len(array) + 1, 4 * array.offset)

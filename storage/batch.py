@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALIGNMENT", "DIRECTORY", "HEADER", "HEADER_BYTES", "HEADER_BYTES_MAX", "MAGIC", "VERSION",
-    "Batch", "Codec", "Column", "ColumnId", "Kind", "Stamp",
+    "Batch", "Codec", "Column", "ColumnId", "Kind", "Origin", "Stamp",
     "assemble", "batches", "encode", "encode_raft", "encode_state", "joined", "of_kind", "parse", "stamp",
     "with_effects",
 ]  # fmt: skip
@@ -71,6 +71,14 @@ KINDS_OF_STREAMS = frozenset({Kind.RECORDS})
 
 HEADER_DECODER = msgspec.msgpack.Decoder(dict[str, bytes])
 """Of the headers of one record."""
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """Where a batch was read, and which columns were asked for: none, if all were."""
+
+    topic: str
+    partition: int
+    columns: tuple[str, ...] = ()
 
 
 class Batch(msgspec.Struct, gc=False, eq=False):
@@ -99,6 +107,7 @@ class Batch(msgspec.Struct, gc=False, eq=False):
     producer_epoch: int
     known: list[Column] | None = None  # the directory, once read
     checked: bool = False  # `check` saw the offsets of every column; inflated ones it does not see
+    origin: Origin | None = None  # told by a range that hands it out
 
     @property
     def end_offset(self) -> int:
@@ -285,16 +294,20 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         column = self.column(ColumnId.EFFECTS)
         return None if column is None else bytes(column)
 
-    def arrow(self, names: Sequence[str] = ("value", "key", "offset", "timestamp")) -> pyarrow.RecordBatch:
+    def arrow(self, names: Sequence[str] | None = None) -> pyarrow.RecordBatch:
         """The records as an Arrow batch of the named columns, without a copy where the bytes allow it.
 
         value: binary, key: binary (null without one), offset: int64, timestamp: timestamp[us, UTC],
-        headers: binary (msgpack). Needs pyarrow. The buffers keep `buffer` alive. Who asks for many
-        batches calls `arrow.record_batch` itself, which saves the import here.
+        headers: list<struct<key: string, value: binary>> (null without any); batches of a range have
+        topic: dictionary<int32, string> and partition: int32 as well. None: those the range was asked
+        for, else the first five. Needs pyarrow. The buffers keep `buffer` alive. Raises ValueError for
+        columns that are not there, or that the range left out.
         """
-        from .arrow import record_batch
+        from .arrow import ARROW_COLUMNS, column_names, record_batch
 
-        return record_batch(self, names)
+        if names is None:
+            names = self.origin.columns if self.origin is not None and self.origin.columns else ARROW_COLUMNS
+        return record_batch(self, column_names(names, self.origin), origin=self.origin)
 
 
 def _check_once(directory: list[Column]) -> None:

@@ -18,11 +18,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from . import forks, layout, lock
-from .arrow import ARROW_COLUMNS, record_batch
+from .arrow import ARROW_COLUMNS, column_names, record_batch
 from .background_sync import BackgroundSync
 from .batch import Batch, encode, joined
 from .buffer import RecordBuffer
@@ -350,9 +351,18 @@ class Log:
         """As iteration, only the values: the fastest way to plain bytes."""
         return self._playback.items(values_from)
 
-    def batches(self, form: Literal["records", "values", "arrow"] = "records") -> Iterator[Any]:
-        """From the position to the end, a batch at a time: lists of Record or bytes, or pyarrow.RecordBatch."""
-        forms = {"records": _records_of, "values": _values_of, "arrow": _arrow_of}
+    def batches(
+        self, form: Literal["records", "values", "arrow"] = "records", *, columns: Sequence[str] | None = None
+    ) -> Iterator[Any]:
+        """From the position to the end, a batch at a time: lists of Record or bytes, or pyarrow.RecordBatch.
+
+        Args:
+            columns: of Arrow batches, any of value, key, offset, timestamp, headers; None: all of these.
+        """
+        if columns is not None and form != "arrow":
+            raise ValueError(f'columns= are those of batches("arrow"); {form} come as they are')
+        arrow_of = partial(_arrow_of, ARROW_COLUMNS if columns is None else column_names(columns, None))
+        forms = {"records": _records_of, "values": _values_of, "arrow": arrow_of}
         if form not in forms:
             raise ValueError(f"{form!r} is no form of a batch: use one of {', '.join(forms)}")
         with self._reading:
@@ -385,6 +395,5 @@ def _values_of(batch: Batch, start: int) -> list[bytes]:
     return joined(values_from(batch, start))
 
 
-def _arrow_of(batch: Batch, start: int) -> pyarrow.RecordBatch:
-    found = record_batch(batch, ARROW_COLUMNS)
-    return found.slice(start - batch.base_offset) if start > batch.base_offset else found
+def _arrow_of(names: tuple[str, ...], batch: Batch, start: int) -> pyarrow.RecordBatch:
+    return record_batch(batch, names, start)

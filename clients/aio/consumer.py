@@ -5,7 +5,7 @@ Contract: everything happens on the loop that connected. One task at a time read
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -81,14 +81,18 @@ class AsyncConsumer:
         self, format: Literal["records"] = "records", *, wait: Duration | None = None
     ) -> AsyncIterator[list[Record]]: ...
     @overload
-    def batches(self, format: Literal["arrow"], *, wait: Duration | None = None) -> AsyncIterator[pa.RecordBatch]: ...
+    def batches(
+        self, format: Literal["arrow"], *, columns: Sequence[str] | None = None, wait: Duration | None = None
+    ) -> AsyncIterator[pa.RecordBatch]: ...
     @overload
     def batches(self, format: Literal["numpy"], *, wait: Duration | None = None) -> AsyncIterator[Columns]: ...
 
-    def batches(self, format: Format = "records", *, wait: Duration | None = None) -> AsyncIterator[Any]:
-        """Batches as they are stored. `wait`: end after so many seconds without a record."""
+    def batches(
+        self, format: Format = "records", *, columns: Sequence[str] | None = None, wait: Duration | None = None
+    ) -> AsyncIterator[Any]:
+        """Batches as they are stored. See `Consumer.batches`."""
         self._core.check_open()
-        return self._batches(converter(format), None if wait is None else seconds(wait, "wait"))
+        return self._batches(converter(format, columns), None if wait is None else seconds(wait, "wait"))
 
     async def _batches(self, convert: Convert, patience: float | None) -> AsyncIterator[Any]:
         core, run = self._core, self._driver.run

@@ -9,7 +9,7 @@ from ...storage.batch import Batch
 from ..arguments.quantities import Duration, Size, Start
 from ..descriptions import TopicEnds
 from ..ranges.known_topics import KnownTopics
-from ..ranges.range import RangeCore, Wanted, column_ids, handed_out_async
+from ..ranges.range import RangeCore, Wanted, column_names, handed_out_async
 from ..ranges.verbs import RangeVerbs, topic_id
 from ..verbs import Delivery, range_ways
 
@@ -74,7 +74,7 @@ class AsyncRangeClient:
         self._driver.check_open()
         wanted = Wanted(
             topic=topic, topic_id=b"" if id is None else topic_id(id), partition=partition, start=start, end=end,
-            term=-1 if term is None else term, columns=column_ids(columns), verify=verify,
+            term=-1 if term is None else term, columns=column_names(columns), verify=verify,
         )  # fmt: skip
         ways = range_ways(self._driver.connection, delivery or self._delivery, may_map=False)
         core = RangeCore(self._driver.connection, self._known_topics, wanted, ways)

@@ -107,6 +107,14 @@ def one_of(name: str, value: Any, known: Collection[str], beside: str = "") -> N
         raise InvalidArgument(f"{name}={reprlib.repr(value)} is none of {', '.join(map(repr, known))}{beside}{meant}")
 
 
+def some_of(name: str, values: Sequence[str], known: Collection[str]) -> None:
+    """Raise InvalidArgument unless there are some words, and each is one of those known."""
+    for value in values:
+        one_of(name, value, known)
+    if not values:
+        raise InvalidArgument(f"{name}=() reads nothing: name some, or leave it out for all of them")
+
+
 class _Arguments:
     """The checks of one function, found when it is called first: annotations may be of modules that come later."""
 

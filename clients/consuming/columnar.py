@@ -6,8 +6,8 @@ the views keep them alive. Records own their bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,9 +15,11 @@ import msgspec
 import numpy as np
 
 from ...storage import columns
-from ...storage.arrow import ARROW_COLUMNS, record_batch
-from ...storage.batch import Batch, ColumnId
+from ...storage.arrow import ALL_ARROW_COLUMNS, ARROW_COLUMNS, record_batch
+from ...storage.batch import Batch, ColumnId, Origin
 from ...storage.record import Record, records
+from ..arguments.checking import some_of
+from ..errors import InvalidArgument
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,22 +57,9 @@ def as_records(batch: Batch, start: int, partition: int, topic: str) -> list[Rec
     return records(batch, start=start, partition=partition, topic=topic)
 
 
-def as_arrow(batch: Batch, start: int, partition: int, topic: str) -> pa.RecordBatch:
-    """Columns value, key, offset and timestamp; topic and partition stand in the schema's metadata."""
-    found = record_batch(batch, ARROW_COLUMNS, _schema(topic, partition))
-    return found.slice(start - batch.base_offset) if start > batch.base_offset else found
-
-
-@lru_cache(maxsize=1024)
-def _schema(topic: str, partition: int) -> pa.Schema | None:
-    """The schema of a partition's batches; None without pyarrow, which the first batch then says."""
-    try:
-        import pyarrow as pa
-    except ModuleNotFoundError:
-        return None
-    types = {"value": pa.binary(), "key": pa.binary(), "offset": pa.int64(), "timestamp": pa.timestamp("us", "UTC")}
-    fields = [(name, types[name]) for name in ARROW_COLUMNS]
-    return pa.schema(fields, metadata={"topic": topic, "partition": str(partition)})
+def as_arrow(names: tuple[str, ...], batch: Batch, start: int, partition: int, topic: str) -> pa.RecordBatch:
+    """The columns of these names."""
+    return record_batch(batch, names, start, Origin(topic, partition))
 
 
 def as_numpy(batch: Batch, start: int, partition: int, topic: str) -> Columns:
@@ -94,13 +83,12 @@ def as_numpy(batch: Batch, start: int, partition: int, topic: str) -> Columns:
     )
 
 
-_FORMATS: dict[str, Convert] = {
-    "records": as_records,
-    "arrow": as_arrow,
-    "numpy": as_numpy,
-}
-
-
-def converter(format_: str) -> Convert:
-    """What makes a format of a batch."""
-    return _FORMATS[format_]
+def converter(format_: Format, names: Sequence[str] | None = None) -> Convert:
+    """What makes a format of a batch; `names` of the columns are for Arrow. Raises InvalidArgument."""
+    if format_ == "arrow":
+        names = ARROW_COLUMNS if names is None else names
+        some_of("columns", names, ALL_ARROW_COLUMNS)
+        return partial(as_arrow, tuple(names))
+    if names is not None:
+        raise InvalidArgument(f'columns= are those of batches("arrow"); {format_} come as they are')
+    return as_records if format_ == "records" else as_numpy

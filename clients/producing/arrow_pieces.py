@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...broker.errors import UnknownPartition
-from ...storage.arrow_encoding import as_binary, as_headers, encode_arrow, value_offsets
-from ...storage.arrow_numbers import array_of, numbers_of, present_in
+from ...storage.arrow_encoding import as_binary, encode_arrow
+from ...storage.arrow_headers import as_headers
+from ...storage.arrow_numbers import array_of, filled, numbers_of, present_in, value_offsets
 from ...storage.errors import InvalidBatch
 from ...transport.partitioner import grouped, partitions_of
 from ...transport.producer_session import TARGET_BYTES
@@ -39,7 +40,7 @@ SAMPLE = 256
 """Keys that tell whether keys repeat: then each different one of a block is looked at once, not each."""
 
 EXTRAS = ("key", "headers", "timestamp", "partition")
-"""Columns beside `value` that a table may have; others are left out."""
+"""Columns beside `value` that a table may have; others are left out, among them where its rows were read."""
 
 
 def arrow_pieces(given: Any, keys: Any, shape: Shape, partition: int | None) -> Iterator[Piece]:
@@ -111,10 +112,10 @@ def _checked(rows: pa.RecordBatch, shape: Shape, partition: int | None) -> pa.Re
     if missing := found["value"].null_count:
         raise InvalidBatch(f"{missing} of {rows.num_rows} values are null; a record needs a value")
     names = rows.schema.names
-    if "key" in names:
-        found["key"] = as_binary(rows.column("key"), "key")
-    if "headers" in names:
-        found["headers"] = as_headers(rows.column("headers"))
+    if "key" in names and (keys := as_binary(rows.column("key"), "key")).null_count < rows.num_rows:
+        found["key"] = keys
+    if "headers" in names and (headers := as_headers(rows.column("headers"))).null_count < rows.num_rows:
+        found["headers"] = headers
     if "timestamp" in names and (times := _times(rows.column("timestamp"), shape)) is not None:
         found["timestamp"] = times
     if "partition" in names and partition is None:
@@ -146,7 +147,7 @@ def _times(column: Any, shape: Shape) -> Any:
             event_time(int(given.max()))
     except pa.ArrowInvalid as error:
         raise InvalidBatch(f"column 'timestamp' has one that is not in 64 bits of microseconds: {error}") from None
-    return times.fill_null(shape.now_us) if times.null_count else times
+    return filled(times, shape.now_us)
 
 
 def _partitions(column: Any, shape: Shape) -> Any:
@@ -155,7 +156,7 @@ def _partitions(column: Any, shape: Shape) -> Any:
 
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
         raise InvalidBatch(f"column 'partition' has type {column.type}; numbers of partitions (int32) belong there")
-    numbers = column.cast(pa.int64()).fill_null(-1)
+    numbers = filled(column.cast(pa.int64()), -1)
     given = numbers_of(column.drop_null().cast(pa.int64()))
     if len(given) and not 0 <= (worst := int(given.min() if given.min() < 0 else given.max())) < shape.partitions:
         raise UnknownPartition(

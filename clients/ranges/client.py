@@ -13,7 +13,7 @@ from ..arguments.quantities import Duration, Size, Start
 from ..descriptions import TopicEnds
 from ..verbs import Delivery, range_ways
 from .known_topics import KnownTopics
-from .range import RangeCore, Wanted, column_ids, handed_out
+from .range import RangeCore, Wanted, column_names, handed_out
 from .verbs import RangeVerbs, topic_id
 
 if TYPE_CHECKING:
@@ -87,8 +87,9 @@ class RangeClient:
 
         Args:
             term: of the record before `start`; when it has another one by now, that is Diverged.
-            columns: what is needed of value, key, headers, timestamp, offset, priority, not_before, dedup. Batches may
-                come without any others, and others are not verified.
+            columns: what is needed of value, key, headers, timestamp, offset, topic, partition, priority, not_before,
+                dedup. Batches may come without any others, and others are not verified. All but the last three are
+                columns of `batch.arrow()`, too.
             id: of the topic; one that was deleted and made again is UnknownTopic. With it, all but the first range of a
                 topic are begun without asking the broker where they are.
             delivery: as in `connect`: "mapped" where the broker's files can be read, "control" (and "push") over the
@@ -101,7 +102,7 @@ class RangeClient:
         self._driver.check_open()
         wanted = Wanted(
             topic=topic, topic_id=b"" if id is None else topic_id(id), partition=partition, start=start, end=end,
-            term=-1 if term is None else term, columns=column_ids(columns), verify=verify,
+            term=-1 if term is None else term, columns=column_names(columns), verify=verify,
         )  # fmt: skip
         ways = range_ways(self._driver.connection, delivery or self._delivery, may_map=True)
         core = RangeCore(self._driver.connection, self._known_topics, wanted, ways)

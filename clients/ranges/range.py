@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from ...broker.errors import UnknownPartition, UnknownTopic
-from ...storage.batch import Batch, ColumnId
+from ...storage.batch import Batch, ColumnId, Origin
 from ...storage.errors import Corrupt, InvalidTopic, OutOfBounds
 from ...storage.projection import with_validity
-from ..arguments.checking import one_of
+from ..arguments.checking import some_of
 from ..connection.steps import Steps
 from ..errors import InvalidArgument, MappedUnavailable
 from ..reading.readable import verify
@@ -42,8 +42,11 @@ COLUMNS = {
     "priority": ColumnId.PRIORITY,
     "not_before": ColumnId.NOT_BEFORE,
     "dedup": ColumnId.DEDUP,
+    "topic": ColumnId.OFFSET,
+    "partition": ColumnId.OFFSET,
 }
-"""Names of what a batch may have, and where it stands."""
+"""Names of what a batch may have, and where it stands. Records that were not kept follow each other, and have no column
+of offsets; that of a topic or partition needs nothing."""
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -55,19 +58,16 @@ class Wanted(Struct, frozen=True, kw_only=True):
     start: int
     end: int
     term: int  # of the record before `start`; -1: not known
-    columns: frozenset[int]  # ids; none: all
+    columns: tuple[str, ...]  # none: all
     verify: bool
 
 
-def column_ids(names: Sequence[str] | None) -> frozenset[int]:
+def column_names(given: Sequence[str] | None) -> tuple[str, ...]:
     """The columns of these names; none for None, which is all of them. Raises InvalidArgument."""
-    if names is None:
-        return frozenset()
-    for name in names:
-        one_of("columns", name, COLUMNS)
-    if not names:
-        raise InvalidArgument("columns=() reads nothing: name some, or leave it out for all of them")
-    return frozenset(COLUMNS[name] for name in names)
+    if given is None:
+        return ()
+    some_of("columns", given, COLUMNS)
+    return tuple(given)
 
 
 class Reading(Protocol):
@@ -97,7 +97,9 @@ class RangeCore:
         self._id = wanted.topic_id
         self._partition: Partition | None = None
         self._reading: Reading | None = None
-        self._checked = with_validity(wanted.columns) if wanted.columns else None
+        self._ids = frozenset(COLUMNS[name] for name in wanted.columns)
+        self._checked = with_validity(self._ids) if self._ids else None
+        self._origin = Origin(wanted.topic, wanted.partition, wanted.columns)
 
     def found(self) -> Steps[None]:
         """Find out where the range is, and, unless the topic is known by its id, whether it is all there.
@@ -156,7 +158,7 @@ class RangeCore:
             assert connection.welcome is not None, "the broker has greeted us"
             logs = connection.channel.open_logs(connection.welcome)
             return MappedRange(logs, self._partition, position, wanted.end, term)
-        return FetchedRange(connection, self._id, wanted.partition, position, wanted.end, term, wanted.columns)
+        return FetchedRange(connection, self._id, wanted.partition, position, wanted.end, term, self._ids)
 
     def _in_order(self, batches: list[Batch]) -> list[Batch]:
         """Those that go on where the last one ended. Raises Corrupt when records are missing between them."""
@@ -168,6 +170,7 @@ class RangeCore:
                 raise self._missing(batch.base_offset)
             end = batch.base_offset + batch.record_count
             if end > self._position:
+                batch.origin = self._origin
                 kept.append(batch)
                 self._position = end
         return kept

@@ -9,7 +9,7 @@ from penstock.storage.errors import InvalidBatch
 
 pa = pytest.importorskip("pyarrow", reason="the Arrow path needs the extra penstock[arrow]")
 
-from penstock.storage.arrow_encoding import as_binary, as_headers, encode_arrow, value_offsets  # noqa: E402
+from penstock.storage.arrow_encoding import as_binary, encode_arrow  # noqa: E402
 
 VALUES = [b"", b"one", b"\x00\xff" * 40, b"four"]
 KEYS = [b"k", None, b"", b"key"]
@@ -106,18 +106,3 @@ def test_text_is_not_copied_to_become_binary():
 def test_what_cannot_be_a_record_is_refused_with_a_sentence(given, says):
     with pytest.raises(InvalidBatch, match=says):
         encode_arrow(**{"values": pa.array([b"x", b"y"]), **given})
-
-
-def test_headers_of_related_types_are_taken_and_others_named():
-    names = pa.array(
-        [[{"value": "1", "key": b"a"}]], pa.large_list(pa.struct([("value", pa.string()), ("key", pa.binary())]))
-    )
-    assert parse(encode_arrow(pa.array([b"x"]), headers=as_headers(names))).headers() == [{"a": b"1"}]
-    assert as_headers(pa.nulls(3)).null_count == 3
-    for wrong in (pa.array([b"x"]), pa.array([["a"]]), pa.array([[{"key": "a"}]])):
-        with pytest.raises(InvalidBatch, match="column 'headers' has type"):
-            as_headers(wrong)
-
-
-def test_offsets_of_a_slice_are_those_of_its_values():
-    assert value_offsets(pa.array([b"a", b"bcd", b"", b"e"], pa.binary())[1:3]).tolist() == [1, 4, 4]

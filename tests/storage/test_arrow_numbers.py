@@ -10,7 +10,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow", reason="numbers of Arrow's")
 
-from penstock.storage.arrow_numbers import array_of, numbers_of, present_in  # noqa: E402
+from penstock.storage.arrow_numbers import array_of, filled, numbers_of, present_in, value_offsets  # noqa: E402
 
 KINDS = [pa.int8(), pa.int32(), pa.int64(), pa.timestamp("us", "UTC")]
 
@@ -44,6 +44,17 @@ def test_what_is_present_is_told_of_slices_too(first: int, count: int):
 def test_without_a_bitmap_all_are_present_or_none():
     assert present_in(pa.array([b"a", b"b"])).tolist() == [True, True]
     assert present_in(pa.nulls(2)).tolist() == [False, False]
+
+
+def test_nulls_are_filled_also_in_slices():
+    array = pa.array([9, None, 3, None, None], pa.int64())
+    assert filled(array[1:4], -1).to_pylist() == [-1, 3, -1]
+    assert filled(array[1:3], -1).to_pylist() == [-1, 3]
+    assert filled(array[:1], -1).to_pylist() == [9]
+
+
+def test_offsets_of_a_slice_are_those_of_its_values():
+    assert value_offsets(pa.array([b"a", b"bcd", b"", b"e"], pa.binary())[1:3]).tolist() == [1, 4, 4]
 
 
 def test_pandas_is_not_imported():

@@ -224,6 +224,16 @@ def test_batches_come_as_records_values_or_arrow(place) -> None:
         tables = list(log.batches("arrow"))
         assert [table.column("value").to_pylist() for table in tables] == [[b"b", b"c"], [b"d"]]
         assert [table.column("offset").to_pylist() for table in tables] == [[1, 2], [3]]
+        log.append([b"e", b"f"], keys=[None, b""], headers=[{"h": b""}, None])
+        (table,) = log.batches("arrow")
+        assert table.column("key").to_pylist() == [None, b""]
+        assert table.column("headers").to_pylist() == [[{"key": "h", "value": b""}], None]
+        log.seek(1)
+        assert next(log.batches("arrow", columns=["offset"])).to_pydict() == {"offset": [1, 2]}
+        with pytest.raises(ValueError, match="these batches say no partition"):
+            log.batches("arrow", columns=["partition"])
+        with pytest.raises(ValueError, match="columns= are those of batches"):
+            log.batches("values", columns=["value"])
         with pytest.raises(ValueError, match="records, values, arrow"):
             log.batches("pandas")  # pyright: ignore[reportArgumentType]
 

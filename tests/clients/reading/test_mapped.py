@@ -43,11 +43,12 @@ def test_all_records_come_in_order(local, filled, group, format):
     found: dict[int, list[bytes]] = {0: [], 1: []}
     with local.consumer(filled, group=group) as consumer:
         assert consumer.delivery == "mapped"
-        for batch in until(2 * len(MANY), consumer.batches(format)):
+        columns = ["value", "partition"] if format == "arrow" else None
+        for batch in until(2 * len(MANY), consumer.batches(format, columns=columns)):
             if format == "records":
                 found[batch[0].partition] += [record.value for record in batch]
             elif format == "arrow":
-                found[int(batch.schema.metadata[b"partition"])] += batch.column("value").to_pylist()
+                found[batch.column("partition")[0].as_py()] += batch.column("value").to_pylist()
             else:
                 found[batch.partition] += batch.values()
     assert found == {0: MANY, 1: MANY}
