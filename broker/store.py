@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..storage import layout, opening, snapshots
+from ..storage import layout, poison, snapshots
 from ..storage.board import boot_id
 from ..storage.data_directory import METADATA, TOPICS, TRASH, metadata_path
 from ..storage.errors import StorageFull
@@ -113,7 +113,7 @@ class DirectoryStore:
         log_id = self._log_id(path) if self._unresolved else b""
         doubt = self._unresolved.about(log_id)
         if doubt is not None and doubt.poisoned:
-            opening.poison(self._files, path, "a sync failed before the broker ended", durable=doubt.durable)
+            poison.write(self._files, path, "a sync failed before the broker ended", durable=doubt.durable)
         log = LogWriter.open(
             path,
             files=self._files,

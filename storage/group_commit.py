@@ -13,29 +13,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-import msgspec
-
-from .recovery import LogEnd
-from .segment import Segment
-
-if TYPE_CHECKING:
-    from .log import LogWriter
-
-
-class Pending(msgspec.Struct, frozen=True, gc=False):
-    """What a sync covers: the batches up to `end`, and the segments that hold those not known to be durable."""
-
-    generation: int
-    end: LogEnd
-    segments: list[Segment]
+from .tail import LogTail
 
 
 class GroupCommit:
     """Syncs `writer`, which may be touched only by the thread that has the `turn`."""
 
-    def __init__(self, writer: LogWriter, turn: threading.Lock, told: Callable[[], None]) -> None:
+    def __init__(self, writer: LogTail, turn: threading.Lock, told: Callable[[], None]) -> None:
         """`told` is called, in the turn, when more is durable."""
         self.syncing = threading.Lock()
         self._writer = writer

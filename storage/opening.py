@@ -10,12 +10,12 @@ Must not know: who holds the lock, what the batches mean.
 
 from __future__ import annotations
 
-import uuid
 from operator import itemgetter
 
 import msgspec
 
-from . import evidence, layout, segment
+from . import evidence, layout, poison, segment
+from .cutting import begin_generation, remove_void
 from .errors import Corrupt, InvalidBatch, InvalidTopic, Poisoned
 from .files import File, Files
 from .index import row_of
@@ -61,7 +61,7 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
     if not names:
         raise InvalidTopic(f"there is no log in {path}")
     pages = _Pages(files, path, names)
-    acknowledged = _acknowledged(files, path)
+    acknowledged = poison.acknowledged(files, path)
     begun = begin(pages.get, names, poisoned=acknowledged is not None, suspect=suspect)
     log_id = pages.log_id()
     found = Found(
@@ -245,7 +245,7 @@ def _settle(files: Files, path: str, found: Found) -> None:
             opened[-1].sync()
     except OSError as error:
         # What was acknowledged before is among it: the next opening writes all of it to fresh blocks.
-        poison(files, path, f"sync at opening: {error}", durable=found.end.seq)
+        poison.write(files, path, f"sync at opening: {error}", durable=found.end.seq)
         raise Poisoned(f"{path} cannot be opened: what was written before cannot be synced ({error})") from error
     finally:
         for file in opened:
@@ -277,9 +277,7 @@ def _copy(files: Files, path: str, found: Found) -> None:
         finally:
             file.close()
     size = layout.DATA_START + sum(map(len, buffers))
-    header = begun.end.header(found.log_id, found.next_generation)
-    mark = begun.end.mark(found.log_id, found.next_generation)
-    made = segment.create(files, path, header, size=size, mark=mark, body=buffers)
+    made = begin_generation(files, path, found.log_id, begun.end, found.next_generation, size=size, body=buffers)
     _finish_copy(files, path, found, made, size)
 
 
@@ -313,61 +311,3 @@ def _sweep(files: Files, path: str, found: Found) -> None:
         files.sync_dir(path)  # the newer generation's name must not be lost after the older one's
     for name in sorted(set(stale) & present):
         files.unlink(f"{path}/{name}")
-
-
-def remove_void(files: Files, path: str) -> None:
-    """After a cut or a copy: unlink what the new generation made void, and the word that poisoned the old one.
-
-    Only once the new generation's name is on the disk: until then the old one is the log.
-    """
-    listed = files.listdir(path)
-    _, void = live_segments(listed)
-    gone = [file for name in void for file in (name.segment_file, name.index_file)]
-    for name in [*gone, layout.POISON]:
-        if name in listed:
-            files.unlink(f"{path}/{name}")
-    files.sync_dir(path)
-
-
-_ACKNOWLEDGED = "durable up to seq "
-
-
-def poison(files: Files, path: str, reason: str, *, durable: int = 0) -> str:
-    """Leave word on the disk that a sync failed. Returns the reason, and why that could not be written if so.
-
-    `durable` is the last seq that an earlier sync covered. The mark in the segment says as much, but it is
-    carried by the next sync, and that is the one that failed.
-    """
-    name = f"{path}/{layout.POISON}"
-    try:
-        if not files.exists(name):
-            _write_poison(files, path, f"{reason}\n{_ACKNOWLEDGED}{durable}\n".encode())
-        files.sync_dir(path)
-    except Exception as error:
-        # The word on the board, or the absence of a sync's result there, says the same after a restart.
-        return f"{reason} (and {name} could not be written: {error})"
-    return reason
-
-
-def _write_poison(files: Files, path: str, text: bytes) -> None:
-    """Under another name first: a poison without its text would cut away what earlier syncs covered."""
-    temporary = f"{path}/{layout.spare_name(uuid.uuid4().hex)}"
-    file = files.create(temporary, len(text))
-    try:
-        file.pwritev([text], 0)
-        try:
-            file.sync()
-        finally:
-            files.rename(temporary, f"{path}/{layout.POISON}")
-    finally:
-        file.close()
-
-
-def _acknowledged(files: Files, path: str) -> int | None:
-    """Up to which seq a poisoned log was durable, 0 when its poison does not say; None without poison."""
-    name = f"{path}/{layout.POISON}"
-    if not files.exists(name):
-        return None
-    last = files.read(name).decode(errors="replace").strip().rpartition("\n")[2]
-    digits = last.removeprefix(_ACKNOWLEDGED)
-    return int(digits) if last.startswith(_ACKNOWLEDGED) and digits.isdecimal() else 0

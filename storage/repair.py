@@ -18,12 +18,12 @@ from functools import partial
 
 import msgspec
 
-from . import first_page, layout, lock, opening, segment, snapshots
+from . import cutting, first_page, layout, lock, opening, segment, snapshots
 from .accepted import Accepted, read_accepted, write_accepted
 from .errors import Corrupt
 from .files import Files
 from .index import row_of
-from .layout import DATA_START, INDEX_ROW_STRUCT, IndexRow, SegmentName
+from .layout import INDEX_ROW_STRUCT, IndexRow, SegmentName
 from .recovery import NOTHING, LogEnd, before
 from .scan import Bad, Good, scan
 from .segment import reference
@@ -207,11 +207,8 @@ class _Repairs:
     def _cut(self) -> None:
         files, directory = self._files, self._directory
         found = self._recover()
-        end = found.end.at_start()
-        mark = end.mark(found.log_id, found.next_generation, clean=True)
-        header = end.header(found.log_id, found.next_generation)
-        segment.create(files, directory, header, size=DATA_START, mark=mark).close()
-        opening.remove_void(files, directory)
+        cutting.begin_generation(files, directory, found.log_id, found.end, found.next_generation, clean=True).close()
+        cutting.remove_void(files, directory)
 
     def rebuild(self) -> None:
         """Write indexes and segment headers anew from the batches."""

@@ -36,14 +36,20 @@ class Room:
         self._log_id = log_id
         self._spare: str | None = None
 
-    def make(self, end: LogEnd, generation: int, size: int, *, durable: bool = False) -> Segment:
-        """A segment that starts at `end`, with room for a batch of `size` bytes; `durable`: so is all before it."""
-        wanted = DATA_START + size
-        room = min(max(self._options.allocate_bytes, wanted), max(self._options.segment_bytes, wanted))
-        mark = end.at_start().mark(self._log_id, generation) if durable else None
-        spare, self._spare = self._spare, None
+    def make(self, end: LogEnd, generation: int, size: int) -> Segment:
+        """A segment that starts at `end`, with room for a batch of `size` bytes."""
         header = end.header(self._log_id, generation)
-        return segments.create(self._files, self._path, header, size=room, mark=mark, spare=spare)
+        return segments.create(self._files, self._path, header, size=self.size(size), spare=self.take_spare())
+
+    def size(self, batch_bytes: int) -> int:
+        """How large a segment is made whose first batch is so large."""
+        wanted = DATA_START + batch_bytes
+        return min(max(self._options.allocate_bytes, wanted), max(self._options.segment_bytes, wanted))
+
+    def take_spare(self) -> str | None:
+        """The spare, which is the caller's from now on."""
+        spare, self._spare = self._spare, None
+        return spare
 
     def adopt(self, spare: str) -> None:
         """Use this file for the next segment. One that came too late for its segment and still waits is removed."""

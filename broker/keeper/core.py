@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...storage import opening
+from ...storage import poison
 from ...storage.board import Level, Row, split
 from ...storage.errors import StorageError, StorageFull
 from ...storage.layout import log_number
@@ -332,7 +332,7 @@ class Keeper:
         tail.row.poison = step.target
         reason = f"the sync of {tail.directory} up to seq {split(step.target)[1]} failed: {error}"
         durable = split(max(tail.row.synced, tail.row.durable))[1]
-        self._warn(opening.poison(self._files, tail.directory, reason, durable=durable))
+        self._warn(poison.write(self._files, tail.directory, reason, durable=durable))
 
     def _quiet(self, now_s: float, wait: float | None) -> float | None:
         """Nothing was due: sync the last marks after a while. Returns the seconds until there is more to do."""

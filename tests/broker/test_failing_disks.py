@@ -207,8 +207,8 @@ def test_a_topic_may_be_deleted_while_its_segments_are_being_unlinked():
         produce(core, topic, number, size=9000)
     log = core.node.logs[1]
     assert len(log.segments()) > 1
-    core.store.retire(log, [reference(log.path, name) for name in log._names[:1]])
-    core.store.retire(log, [reference(log.path, name) for name in log._names[:1]])  # asked again before it is done
+    core.store.retire(log, [reference(log.path, name) for name in log.names[:1]])
+    core.store.retire(log, [reference(log.path, name) for name in log.names[:1]])  # asked again before it is done
     assert len(core.jobs._open) == 1
     core.idle_hands = True
     assert isinstance(core.ask(lambda request: m.DeleteTopic(request, topic)), m.Done)

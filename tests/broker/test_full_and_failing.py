@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from penstock.broker.engine import NodeConfig
 from penstock.broker.keeper import messages
+from penstock.storage import cutting
 from penstock.storage.batch import encode
 from penstock.storage.board import split
 from penstock.storage.errors import StorageFull
-from penstock.storage.log import LogWriter
 from penstock.storage.repair import repair
 from penstock.transport import messages as m
 from support.core import DATA, Core
@@ -18,17 +18,17 @@ from support.engine import Rig
 from support.writeback import WritebackFiles
 
 
-def refuse_once(log: LogWriter, name: str, *, after: bool = False) -> None:
-    """The next call of a method of the log finds the disk full, before or after it did its work."""
-    method = getattr(log, name)
+def refuse_once(owner: Any, name: str, *, after: bool = False) -> None:
+    """The next call of a method or function of `owner` finds the disk full, before or after it did its work."""
+    method = getattr(owner, name)
 
     def refuse(*arguments: Any, **named: Any) -> None:
-        setattr(log, name, method)
+        setattr(owner, name, method)
         if after:
             method(*arguments, **named)
         raise StorageFull("no space is left on the device")
 
-    setattr(log, name, refuse)
+    setattr(owner, name, refuse)
 
 
 def produce(core: Core, topic: bytes) -> Any:
@@ -59,8 +59,8 @@ def test_what_a_cut_has_synced_is_published_though_nothing_could_be_appended_aft
     waiting = core.send(lambda request: m.Produce(request, topic, 0), bytes(encode([b"b"])))
     core.turn()
     log = core.node.logs[1]
-    log._must_cut, log.ready = True, False  # as a write that failed half-way leaves it
-    refuse_once(log, "_cut", after=True)
+    log.must_cut, log.ready = True, False  # as a write that failed half-way leaves it
+    refuse_once(cutting, "cut", after=True)
     assert produce(core, topic).code == "storage_full"
     core.hold = False
     core.turn()
@@ -119,7 +119,7 @@ def test_one_log_that_cannot_be_closed_cleanly_keeps_no_other_from_it():
         log._leave_clean_mark = lambda: (_ for _ in ()).throw(StorageFull("no space is left on the device"))
     core.close()
     after = Core(core.files.power_cut())
-    assert [log._clean for log in after.node.logs] == [False, False, True, True]
+    assert [not log.must_cut for log in after.node.logs] == [False, False, True, True]
     assert [after.topic(name).partitions[0].end for name in names] == [1, 1, 1]
 
 

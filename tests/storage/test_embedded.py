@@ -435,5 +435,5 @@ def test_a_written_log_bounds_what_a_crash_makes_it_verify() -> None:
             thread.join()
     assert log._writer is not None
     assert log._writer.durable >= log._writer.written - 70
-    assert len(log._writer._open) <= 4
+    assert len(log._writer.opened) <= 4
     log.close()

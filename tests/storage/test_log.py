@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from penstock.storage import columns, layout, log
+from penstock.storage import appending, columns, layout
 from penstock.storage.batch import Codec, ColumnId, Kind, encode, encode_raft, encode_state, parse
 from penstock.storage.encoding import assemble
 from penstock.storage.errors import BatchTooLarge, Closed, InvalidBatch, InvalidTopic, OutOfBounds
@@ -29,7 +29,7 @@ def make(files: Files | None = None, options: LogOptions = SMALL, path: str = PA
 
 
 def reopen(writer: LogWriter, **how: bool) -> LogWriter:
-    files = writer._files
+    files = writer.files
     promises = Promises(f"{writer.path}-promises", files)
     return LogWriter.open(writer.path, files=files, promises=promises, options=writer.options, **how)
 
@@ -42,7 +42,7 @@ def contents(writer: LogWriter, *, mapped: bool = False) -> list:
 
 
 def names(writer: LogWriter) -> list[SegmentName]:
-    return layout.live_segments(writer._files.listdir(writer.path))[0]
+    return layout.live_segments(writer.files.listdir(writer.path))[0]
 
 
 def test_batches_get_seq_offset_and_position_in_order() -> None:
@@ -101,7 +101,7 @@ def test_a_full_segment_is_followed_by_the_next_and_none_is_larger_than_asked() 
     found = names(writer)
     assert len(found) > 3
     for name in found:
-        assert len(writer._files.contents[f"{PATH}/{name.segment_file}"].data) <= SMALL.segment_bytes
+        assert len(writer.files.contents[f"{PATH}/{name.segment_file}"].data) <= SMALL.segment_bytes
     assert contents(writer) == [[b"%d" % number * 900] for number in range(30)]
 
 
@@ -130,7 +130,7 @@ def test_a_small_log_stays_small_and_grows_by_doubling() -> None:
     sizes = []
     for _ in range(200):
         writer.append([encode([b"x" * 1000])], 1)
-        sizes.append(len(writer._files.contents[f"{PATH}/{names(writer)[0].segment_file}"].data))
+        sizes.append(len(writer.files.contents[f"{PATH}/{names(writer)[0].segment_file}"].data))
     assert sorted(set(sizes)) == [16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10]
 
 
@@ -276,9 +276,9 @@ def test_a_spare_that_came_too_late_does_not_stay_behind_the_next_one() -> None:
 
 def test_spares_left_by_a_dead_keeper_are_removed_at_opening() -> None:
     writer = make()
-    writer._files.create(f"{PATH}/spare-old", 100)
+    writer.files.create(f"{PATH}/spare-old", 100)
     reopen(writer)
-    assert not writer._files.exists(f"{PATH}/spare-old")
+    assert not writer.files.exists(f"{PATH}/spare-old")
 
 
 def test_retention_takes_only_segments_that_are_passed_durable_and_covered() -> None:
@@ -296,8 +296,8 @@ def test_retention_takes_only_segments_that_are_passed_durable_and_covered() -> 
     gone = writer.expired(99)
     assert [ref.base_seq for ref in gone] == [1, 2, 3]
     for ref in gone:
-        writer._files.unlink(ref.path)
-        writer._files.unlink(ref.index_path)
+        writer.files.unlink(ref.path)
+        writer.files.unlink(ref.index_path)
     writer.forget(gone)
     assert (writer.first_offset, writer.reader().first_offset) == (3, 3)
     with pytest.raises(OutOfBounds, match="3 to 6"):
@@ -340,11 +340,11 @@ def test_there_is_no_log_where_there_is_none_and_no_second_one_where_there_is() 
 
 
 def test_many_ends_are_remembered_and_the_rest_is_in_the_index(monkeypatch) -> None:
-    monkeypatch.setattr(log, "_ENDS_KEPT", 10)
+    monkeypatch.setattr(appending, "ENDS_KEPT", 10)
     writer = make()
     for number in range(100):
         writer.append([encode([b"x", b"y"])], number)
-    assert len(writer._ends) <= 20
+    assert len(writer.ends) <= 20
     assert [writer.end_offset_at(seq) for seq in (0, 1, 50, 100)] == [0, 2, 100, 200]
 
 

@@ -1,0 +1,186 @@
+"""Appending: batches behind the end of a log, all or none.
+
+Idea: everything is planned before anything is written. A plan stamps the batches into the chain and finds room for
+them (rolling to new segments where needed); only then are index rows and bytes written, and only then do the batches
+exist. What fails half-way is taken back, and the next append goes to a segment of a new generation.
+
+Contract: bytes once written are never written again, but for the first 64 of what a failed append left. The end of
+the log moves last and at once.
+Must not know: who gives terms and times, when something is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, NoReturn
+
+from . import cutting
+from . import segment as segments
+from .errors import Poisoned, StorageFull
+from .header import Stamp
+from .plan import Appended, Plan, inspect, settled
+from .recovery import LogEnd
+from .segment import Segment, reference
+from .tail import LogTail
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+ENDS_KEPT = 4096
+
+
+def prepare(tail: LogTail) -> None:
+    """What the first append after opening, or after a failure, needs first. Raises Poisoned, StorageFull, Closed."""
+    tail.check_open()
+    if tail.must_cut:
+        cutting.cut(tail)
+    elif not tail.opened:
+        _reopen_last(tail)
+    tail.ready = True
+
+
+def _reopen_last(tail: LogTail) -> None:
+    """Go on in place: the clean mark must be gone from the disk before anything can follow it."""
+    ref = reference(tail.path, tail.resting_name)
+    try:
+        last = segments.reopen(tail.files, ref, tail.resting.mark(tail.log_id, ref.generation))
+    except OSError as error:
+        raise tail.poisoned_by(error) from error
+    tail.opened.append(last)
+    tail.announce(last)
+
+
+def append(tail: LogTail, batches: Sequence[Buffer], time_us: int) -> list[Appended]:
+    """Stamp batches with the tail's term and a time that is not before the last one, and write them, all or none.
+
+    Raises InvalidBatch, BatchTooLarge, StorageFull (nothing of it is in the log), Poisoned.
+    """
+    if len(batches) == 1:
+        stood = _append_one(tail, batches[0], time_us)
+        if stood is not None:
+            return [stood]
+    elif not batches:
+        return []
+    return _append_planned(tail, batches, time_us)
+
+
+def _append_one(tail: LogTail, batch: Buffer, time_us: int) -> Appended | None:
+    """The usual append: one batch into room that is there, without a plan. None: it takes more than that."""
+    segment, size = tail.opened[-1], len(batch)
+    position, seq, offset = segment.position, tail.written + 1, tail.end_offset
+    end = position + size
+    if end > segment.allocated or end > tail.options.segment_bytes or tail.segment_ends:
+        return None
+    place = Stamp(seq, offset, tail.term, tail.log_id, time_us, tail.checksum)
+    entry = settled(batch, inspect(batch, size, tail.options.max_batch_bytes), position, place)
+    try:
+        segment.write_rows(seq, (entry.row,))
+    except BaseException as error:
+        _give_up(tail, [], error, interrupted=not isinstance(error, Exception))
+    try:
+        segment.write_batch(seq, entry.buffers, end)
+    except BaseException as error:
+        _give_up(tail, [], error, interrupted=True, begun=(segment, position))
+    tail.written, tail.end_offset, tail.checksum = seq, entry.end_offset, entry.checksum
+    tail.last_time_us, tail.ends[seq] = time_us, entry.end_offset
+    _trim_ends(tail)
+    return Appended(seq, offset, position)
+
+
+def _append_planned(tail: LogTail, batches: Sequence[Buffer], time_us: int) -> list[Appended]:
+    """Any append: over as many segments as it takes."""
+    plan = Plan(tail.opened[-1], tail.end())
+    options, made = tail.options, []
+
+    def room(end: LogEnd, size: int) -> Segment:
+        made.append(_next_segment(tail, end, size))
+        return made[-1]
+
+    try:
+        plan.place(
+            batches, tail.log_id, tail.term, time_us, begin=tail.segment_ends,
+            segment_bytes=options.segment_bytes, max_batch_bytes=options.max_batch_bytes, room=room,
+        )  # fmt: skip
+        for piece in plan.pieces:
+            piece.segment.reserve(piece.end, options.allocate_bytes, max(options.segment_bytes, piece.end))
+            piece.segment.write_rows(piece.first_seq, piece.rows)
+    except BaseException as error:
+        _give_up(tail, made, error, interrupted=not isinstance(error, Exception))
+    _write(tail, plan, made)
+    tail.last_time_us, tail.segment_ends = time_us, False
+    tail.ends.update(plan.ends)
+    _trim_ends(tail)
+    for segment in made:
+        tail.announce(segment)
+    return plan.appended
+
+
+def _next_segment(tail: LogTail, end: LogEnd, size: int) -> Segment:
+    """The segment of this generation that starts at `end`, with room for a batch of `size` bytes."""
+    made = tail.room.make(end, tail.generation, size)
+    tail.names = [*(name for name in tail.names if name.base_seq <= end.seq), made.ref.name]
+    return made
+
+
+def _write(tail: LogTail, plan: Plan, made: list[Segment]) -> None:
+    """Write the planned bytes; from here on a failure leaves bytes behind, so it means a cut.
+
+    The end of the log moves last and at once: an interrupt before that (Ctrl-C) finds nothing appended.
+    """
+    pieces = [piece for piece in plan.pieces if piece.rows]
+    try:
+        for piece in reversed(pieces):  # the one that the others follow comes last
+            piece.segment.file.pwritev(piece.buffers, piece.position)
+        for piece in pieces:
+            piece.segment.position = piece.end
+            piece.segment.last_seq = piece.first_seq + len(piece.rows) - 1
+    except BaseException as error:
+        _give_up(tail, made, error, interrupted=True, begun=(pieces[0].segment, pieces[0].position))
+    tail.opened += made
+    tail.written, tail.end_offset, tail.checksum = plan.seq, plan.offset, plan.checksum
+
+
+def _give_up(
+    tail: LogTail,
+    made: list[Segment],
+    error: BaseException,
+    *,
+    interrupted: bool,
+    begun: tuple[Segment, int] | None = None,
+) -> NoReturn:
+    """The log ends where it did, whatever files and bytes lie behind that: the next generation makes them void.
+
+    Until there is one, a crash must not bring back what follows the end: where writing had `begun`, the first batch
+    is made none. Segments of a plan that failed are removed, but a power cut may bring them back.
+    """
+    if made or interrupted:
+        tail.must_cut, tail.ready = True, False
+    if begun is not None:
+        error = _taken_back(tail, *begun, error)
+    gone = {segment.ref.name for segment in made}
+    tail.names = [name for name in tail.names if name not in gone]
+    for segment in made:
+        segments.remove(tail.files, segment)
+    if isinstance(error, OSError):
+        raise tail.poisoned_by(error) from error
+    raise error
+
+
+def _taken_back(tail: LogTail, segment: Segment, position: int, error: BaseException) -> BaseException:
+    """Why the append failed; where its first batch cannot be made none, nobody may be told that it is not there."""
+    try:
+        segments.void(tail.files, segment.ref.path, position)
+    except (OSError, StorageFull) as problem:
+        reason = f"{error}, and what was written of it could not be taken back: {problem}"
+        tail.poison(reason)
+        if isinstance(error, Exception):
+            return Poisoned(f"{tail.path} failed to append ({reason}); open it again to see what is there")
+    return error
+
+
+def _trim_ends(tail: LogTail) -> None:
+    """Keep the end offsets of the newest batches at hand; older ones are in the index."""
+    known = tail.ends
+    if len(known) > 2 * ENDS_KEPT:
+        tail.ends = dict(islice(known.items(), len(known) - ENDS_KEPT, None))

@@ -1,0 +1,79 @@
+"""Cutting a log: whatever lies behind its end is void from here on, because a new generation begins there.
+
+Idea: nothing is ever cut in place. A segment of a higher generation that starts at the end makes void what older ones
+have from its first seq on (FORMAT.md, section 5). Opening, repair and the writer all cut like this.
+
+Contract: everything before the new segment is durable before it has its name, and what it made void is removed only
+once its name is on the disk. Until then the older generation is the log, so a crash at any point leaves one or the
+other.
+Must not know: why a log is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from . import layout, segment
+from .files import Files
+from .layout import DATA_START, live_segments
+from .recovery import LogEnd
+from .segment import Segment
+from .tail import LogTail
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+_FIRST_BYTES = 4096
+"""Room for batches that a generation begins with, where the options of the log give it no more."""
+
+
+def cut(tail: LogTail) -> None:
+    """Make everything up to the end durable, and whatever lies behind it void. Raises Poisoned, StorageFull."""
+    tail.sync_segments(mark=False)
+    end, generation = tail.end(), tail.next_generation
+    size, spare = tail.room.size(_FIRST_BYTES), tail.room.take_spare()
+    made = begin_generation(tail.files, tail.path, tail.log_id, end, generation, size=size, spare=spare)
+    tail.names = [*(name for name in tail.names if name.base_seq <= end.seq), made.ref.name]
+    tail.generation, tail.next_generation = generation, generation + 1
+    remove_void(tail.files, tail.path)
+    tail.close_segments()
+    tail.opened.append(made)
+    tail.must_cut = False
+    tail.announce(made)
+
+
+def begin_generation(
+    files: Files,
+    path: str,
+    log_id: bytes,
+    end: LogEnd,
+    generation: int,
+    *,
+    size: int = DATA_START,
+    clean: bool = False,
+    spare: str | None = None,
+    body: Sequence[Buffer] = (),
+) -> Segment:
+    """Make the first segment of a generation: it starts at `end`, and its mark says that all up to there is durable.
+
+    Args:
+        clean: nothing is written behind it yet, so the next opening goes on in it.
+        spare, body: as for `segment.create`.
+    """
+    mark = end.at_start().mark(log_id, generation, clean=clean)
+    return segment.create(files, path, end.header(log_id, generation), size=size, mark=mark, spare=spare, body=body)
+
+
+def remove_void(files: Files, path: str) -> None:
+    """Unlink what the new generation made void, and the word that poisoned the old one.
+
+    Only once the new generation's name is on the disk: until then the old one is the log.
+    """
+    listed = files.listdir(path)
+    _, void = live_segments(listed)
+    gone = [file for name in void for file in (name.segment_file, name.index_file)]
+    for name in [*gone, layout.POISON]:
+        if name in listed:
+            files.unlink(f"{path}/{name}")
+    files.sync_dir(path)

@@ -1,0 +1,55 @@
+"""The word that a sync of a log failed, as a file beside its segments, so that it survives a restart.
+
+Contract: the file has its name only once its text is synced: a poison without its text would cut away what earlier
+syncs covered. The first word stays; the next generation of the log removes it (cutting.py).
+Must not know: what recovery makes of it.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from . import layout
+from .files import Files
+
+_ACKNOWLEDGED = "durable up to seq "
+
+
+def write(files: Files, path: str, reason: str, *, durable: int = 0) -> str:
+    """Leave word on the disk that a sync failed. Returns the reason, and why that could not be written if so.
+
+    `durable` is the last seq that an earlier sync covered. The mark in the segment says as much, but it is
+    carried by the next sync, and that is the one that failed.
+    """
+    name = f"{path}/{layout.POISON}"
+    try:
+        if not files.exists(name):
+            _write(files, path, f"{reason}\n{_ACKNOWLEDGED}{durable}\n".encode())
+        files.sync_dir(path)
+    except Exception as error:
+        # The word on the board, or the absence of a sync's result there, says the same after a restart.
+        return f"{reason} (and {name} could not be written: {error})"
+    return reason
+
+
+def _write(files: Files, path: str, text: bytes) -> None:
+    temporary = f"{path}/{layout.spare_name(uuid.uuid4().hex)}"
+    file = files.create(temporary, len(text))
+    try:
+        file.pwritev([text], 0)
+        try:
+            file.sync()
+        finally:
+            files.rename(temporary, f"{path}/{layout.POISON}")
+    finally:
+        file.close()
+
+
+def acknowledged(files: Files, path: str) -> int | None:
+    """Up to which seq a poisoned log was durable, 0 when its poison does not say; None without poison."""
+    name = f"{path}/{layout.POISON}"
+    if not files.exists(name):
+        return None
+    last = files.read(name).decode(errors="replace").strip().rpartition("\n")[2]
+    digits = last.removeprefix(_ACKNOWLEDGED)
+    return int(digits) if last.startswith(_ACKNOWLEDGED) and digits.isdecimal() else 0
