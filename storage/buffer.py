@@ -10,6 +10,7 @@ takes a lock of the caller's. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from . import columns
@@ -56,20 +57,26 @@ class RecordBuffer:
         headers: Mapping[str, bytes] | Sequence[Mapping[str, bytes] | None] | None = None,
     ) -> bool:
         """Add one record or a list of them; True when the buffer is full. Raises InvalidBatch, RecordTooLarge."""
-        if value.__class__ is bytes and key is None and headers is None:
+        if value.__class__ is bytes and key is None and keys is None and headers is None:
             return self.add_plain(value)  # pyright: ignore[reportArgumentType]
         if isinstance(value, (bytes, bytearray, memoryview)):
+            if keys is not None:
+                raise InvalidBatch("keys= is for a list of records; one record takes key=")
             self._add_many([bytes(value)], [key], [headers])
         elif isinstance(value, str):
             raise InvalidBatch("a record must be bytes, not str; use .encode()")
+        elif not isinstance(value, Sequence):
+            raise InvalidBatch(f"a record must be bytes, and many of them a list, not {type(value).__name__}")
+        elif key is not None:
+            raise InvalidBatch("key= is for one record; a list takes keys=, with one or None for each")
         else:
             self._add_many(value, keys, headers)  # pyright: ignore[reportArgumentType]
         return len(self._items) >= self._limit
 
     def _add_many(self, values: Sequence[bytes], keys: Sequence[Any] | None, headers: Sequence[Any] | None) -> None:
-        others = set(map(type, values)) - {bytes}
-        if others:
-            raise InvalidBatch(f"records must be bytes, not {' or '.join(sorted(each.__name__ for each in others))}")
+        strange = _strange(values, (bytes,))
+        if strange:
+            raise InvalidBatch(f"records must be bytes, not {strange}")
         lengths = columns.lengths(values)
         longest = int(max(lengths, default=0) if isinstance(lengths, list) else lengths.max())
         if longest > self._max_record_bytes:
@@ -77,6 +84,9 @@ class RecordBuffer:
         for name, column in (("keys", keys), ("headers", headers)):
             if column is not None and (isinstance(column, Mapping) or len(column) != len(values)):
                 raise InvalidBatch(f"{name} must be a list with one entry for each of the {len(values)} records")
+        strange = _strange(keys or (), (bytes, bytearray, memoryview, NoneType))
+        if strange:
+            raise InvalidBatch(f"keys must be bytes, not {strange}; text needs .encode()")
         plain = _all_none(keys) and _all_none(headers)
         self._lengths = None if self._items or not plain else lengths
         if plain:
@@ -121,6 +131,11 @@ class RecordBuffer:
         del self._items[: self._taken]
         self._taken, self._lengths = 0, None
         self._plain = self._plain or not self._items
+
+
+def _strange(column: Sequence[Any], allowed: tuple[type, ...]) -> str:
+    """The names of other types than those allowed, which are looked at without a step of Python for each value."""
+    return " or ".join(sorted(each.__name__ for each in set(map(type, column)) - set(allowed)))
 
 
 def _all_none(column: Sequence[Any] | None) -> bool:

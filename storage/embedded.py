@@ -17,7 +17,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -57,9 +57,13 @@ class Log:
         segment_bytes: size of a segment file, as 64 << 20 or "64MB".
         commit: "durable" (every append and flush ends with a sync) or "written".
         flush_records: flush when so many records are buffered.
-        flush_seconds: flush what is buffered at least so often, from a background thread; None: never by itself.
-        read_only: read beside whoever writes.
+        flush_seconds: flush what is buffered at least so often (seconds, or "500ms"), from a background thread.
+            None: never by itself.
+        read_only: read beside the process that writes.
+        max_record_bytes: size of the largest record.
         files: where it lives; MemoryFiles for one that does not outlive the process.
+
+    Raises: ValueError for a setting that is not allowed; InvalidTopic, AlreadyOpen.
     """
 
     def __init__(
@@ -69,17 +73,23 @@ class Log:
         segment_bytes: int | str = "64MB",
         commit: Literal["durable", "written"] = "durable",
         flush_records: int = 1000,
-        flush_seconds: float | None = None,
+        flush_seconds: float | timedelta | str | None = None,
         read_only: bool = False,
         max_record_bytes: int | str = MAX_RECORD_BYTES,
         files: Files | None = None,
     ) -> None:
+        if commit not in ("durable", "written"):
+            raise ValueError(f"commit={commit!r} is none of 'durable', 'written'")
         self.path = os.path.abspath(os.fspath(path))
         self.read_only = read_only
         self._files = files or Files()
-        self._limits = flush_records, size_bytes(max_record_bytes)
+        self._limits = _at_least_one("flush_records", flush_records), size_bytes(max_record_bytes)
         self._buffer = RecordBuffer(*self._limits)
-        self._options = LogOptions(segment_bytes=size_bytes(segment_bytes), commit=commit)
+        segment_size = _at_least_one("segment_bytes", size_bytes(segment_bytes))
+        self._options = LogOptions(segment_bytes=segment_size, commit=commit)
+        flush_s = None if flush_seconds is None else seconds(flush_seconds)
+        if flush_s is not None and not flush_s > 0:
+            raise ValueError(f"flush_seconds={flush_seconds!r} has to be longer than 0 seconds")
         self._durable = commit == "durable"
         self._closing: list[Callable[[], None]] = []
         self._writer: LogWriter | None = None
@@ -96,8 +106,8 @@ class Log:
             raise
         self._ahead: list[Record] = []
         self._coming: Iterator[list[Record]] = iter(())
-        if flush_seconds is not None and not read_only:
-            self._ticker = Ticker(seconds(flush_seconds), self.flush)
+        if flush_s is not None and not read_only:
+            self._ticker = Ticker(flush_s, self.flush)
         forks.tell(self)
 
     def _forked(self) -> None:
@@ -200,7 +210,7 @@ class Log:
 
         What was buffered before goes first. Raises InvalidBatch, RecordTooLarge, StorageFull, Poisoned.
         """
-        if value.__class__ is bytes and key is None and headers is None:
+        if value.__class__ is bytes and key is None and keys is None and headers is None:
             batches = self._buffer.alone(value, encode)  # pyright: ignore[reportArgumentType]
         else:
             records = RecordBuffer(*self._limits)
@@ -229,7 +239,7 @@ class Log:
         """Buffer one record or a list of them; arguments as for `append`. Flushes when the buffer is full."""
         if self._writer is None:
             self._writable()
-        if value.__class__ is bytes and key is None and headers is None:
+        if value.__class__ is bytes and key is None and keys is None and headers is None:
             full = self._buffer.add_plain(value)  # pyright: ignore[reportArgumentType]
         else:
             with self._turn:
@@ -333,6 +343,11 @@ class Log:
         with self._reading:
             reader = self._readable()
             if isinstance(where, datetime):
+                if where.utcoffset() is None:
+                    raise ValueError(
+                        f"{where!r} has no zone, so it is another moment on each machine: give one, like "
+                        "datetime.now(UTC), or .astimezone() where it is local time"
+                    )
                 offset = reader.offset_at(round(where.timestamp() * 1e6))
             elif isinstance(where, str):
                 if where not in ("earliest", "latest"):
@@ -385,6 +400,12 @@ class Log:
         if not self._closing:
             raise Closed(f"{self.path} is closed")
         return self._reader
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r} is not a number from 1 on")
+    return value
 
 
 def _records_of(batch: Batch, start: int) -> list[Record]:

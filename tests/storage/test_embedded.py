@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -251,6 +252,52 @@ def test_bad_records_are_refused_when_they_are_given(place) -> None:
             log.write([b"a", b"b"], keys=[b"k"])
         log.append(b"x" * 1024)
         assert [len(value) for value in log.values()] == [4, 1024]
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"commit": "durabel"}, "commit='durabel' is none of 'durable', 'written'"),
+        ({"commit": None}, "commit=None is none of"),
+        ({"commit": "durabel", "read_only": True}, "commit='durabel' is none of"),
+        ({"flush_records": 0}, "flush_records=0 is not a number from 1 on"),
+        ({"flush_records": "10"}, "flush_records='10' is not a number from 1 on"),
+        ({"flush_records": True}, "flush_records=True is not a number from 1 on"),
+        ({"segment_bytes": 0}, "segment_bytes=0 is not a number from 1 on"),
+        ({"flush_seconds": 0}, "flush_seconds=0 has to be longer than 0 seconds"),
+        ({"flush_seconds": "0s"}, "flush_seconds='0s' has to be longer"),
+        ({"flush_seconds": float("nan")}, "flush_seconds=nan has to be longer"),
+    ],
+)
+def test_settings_that_are_not_allowed_are_refused_before_anything_is_made(place, settings, named: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(named)):
+        Log(**place, **settings)
+    assert not place["files"].exists(str(place["path"]))
+
+
+@pytest.mark.parametrize("verb", ["append", "write"])
+@pytest.mark.parametrize(
+    ("value", "others", "named"),
+    [
+        (b"x", {"keys": [b"k"]}, "one record takes key="),
+        (bytearray(b"x"), {"keys": [b"k"]}, "one record takes key="),
+        ([b"x", b"y"], {"key": b"k"}, "a list takes keys="),
+        (b"x", {"key": "k"}, "keys must be bytes, not str; text needs"),
+        ([b"x", b"y"], {"keys": [None, 7]}, "keys must be bytes, not int"),
+        (None, {}, "not NoneType"),
+        ((each for each in [b"x"]), {}, "many of them a list, not generator"),
+    ],
+)
+def test_what_would_lose_a_key_or_is_no_list_is_refused(place, verb: str, value, others, named: str) -> None:
+    with Log(**place) as log:
+        with pytest.raises(InvalidBatch, match=named):
+            getattr(log, verb)(value, **others)
+        assert log.flush() == 0
+
+
+def test_a_time_without_a_zone_is_refused(place) -> None:
+    with Log(**place) as log, pytest.raises(ValueError, match="has no zone"):
+        log.seek(datetime(2026, 1, 1))
 
 
 def test_large_buffers_become_several_batches(place) -> None:
