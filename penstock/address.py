@@ -15,7 +15,7 @@ from .storage.linux import need_linux
 
 
 def broker_url(loaded: configuration.Loaded | None = None) -> str:
-    """The broker to talk to when nobody names one. Raises InvalidConfig, NeedsLinux."""
+    """The default broker address. Raises InvalidConfig, NeedsLinux."""
     loaded = loaded or configuration.load()
     if loaded.config.url:
         return loaded.config.url
@@ -27,7 +27,7 @@ def broker_url(loaded: configuration.Loaded | None = None) -> str:
 
 
 def check_private(directory: Path) -> None:
-    """Refuse a socket directory that somebody else could have put there: /tmp belongs to everybody."""
+    """Refuse a socket directory that another user could have made: every user may write to /tmp."""
     try:
         found = directory.lstat()
     except FileNotFoundError:

@@ -67,7 +67,7 @@ class Config(Struct, frozen=True, kw_only=True):
     max_dedup_keys: Annotated[int, _about("Dedup keys remembered per partition, some 200 bytes each.")] = 1_000_000
     max_sessions: Annotated[int, _about("Most consumers at once.")] = 10_000
     producer_expiry_s: Annotated[float, _about("A silent unnamed producer is forgotten after.", "s")] = 7 * 86400.0
-    stage_expiry_s: Annotated[float, _about("Staged records that nobody commits are dropped after.", "s")] = 3600.0
+    stage_expiry_s: Annotated[float, _about("Uncommitted staged records are dropped after.", "s")] = 3600.0
     transaction_expiry_s: Annotated[float, _about("Committed epochs of a transaction are forgotten after.", "s")] = (
         90 * 86400.0
     )

@@ -18,7 +18,7 @@ def connect(
             (shared in this process). None: the broker that `penstock serve` of this user runs without --listen, or
             the one that PENSTOCK_URL or the configuration names.
         timeout: seconds any verb waits for the broker, unless told otherwise.
-        name: of this client, for people who look at the broker.
+        name: of this client, shown in the broker's lists.
         delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),
             "mapped" (read the broker's files directly), or "auto": mapped where the broker runs on this machine and
             lets us, else push, and control when that does not get through.

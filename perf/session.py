@@ -1,6 +1,6 @@
 """One bench from its first row to its files: measured, written after every row, so that an early end loses none.
 
-Contract: files go to the lab's outcome alone; what becomes of them there is for whoever began the session.
+Contract: files go to the lab's outcome alone; the caller decides what becomes of them there.
 """
 
 from __future__ import annotations

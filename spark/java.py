@@ -1,6 +1,6 @@
 """Which Java Spark is to run on, found before Spark is started.
 
-Idea: without Java, pyspark ends in a stack trace about its gateway. Whoever starts a session asks here first and gets
+Idea: without Java, pyspark ends in a stack trace about its gateway. Code that starts a session asks here first and gets
 one sentence instead. Contract: looks, and installs nothing; loads without pyspark.
 """
 

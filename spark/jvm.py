@@ -26,7 +26,7 @@ def process() -> subprocess.Popen[bytes]:
 
     gateway = SparkContext._gateway
     assert gateway is not None, "there is no session in this process"
-    assert gateway.proc is not None, "Spark was started by somebody else"
+    assert gateway.proc is not None, "this process did not start Spark"
     return gateway.proc
 
 

@@ -157,4 +157,4 @@ class MicroBatches:
         try:
             self._client().commit_group(name, self._options.cursor, wanted, id=id_)
         except (UnknownTopic, OutOfBounds):
-            return  # the topic, or its tail, is gone: whoever plans the next micro-batch says so
+            return  # the topic, or its tail, is gone: planning the next micro-batch reports it

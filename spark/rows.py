@@ -31,7 +31,7 @@ MOST_BYTES = 16 << 20
 
 EVENT_TIME = 0
 APPEND_TIME = 1
-"""Values of `timestampType`: who gave the time."""
+"""Values of `timestampType`: whether the producer or the broker gave the time."""
 
 _INT32 = pa.int32()
 _INT64 = pa.int64()

@@ -2,7 +2,7 @@
 
 Idea: one question to the broker tells the ends of all partitions of all topics, and may wait until one of them moves.
 What was known of a topic is told with it, its id above all: a topic that was deleted and made again is another one.
-Topics found by a pattern are listed again from time to time, because nobody says when a new one is made.
+Topics found by a pattern are listed again from time to time, because the broker does not announce new ones.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Subscription:
         names = self._wanted()
         found = self._ends(names, self._told, wait_s)
         if wait_s and (len(found) < len(names) or not names):
-            self._pause(wait_s)  # nobody can wait for a topic that is not there
+            self._pause(wait_s)  # the broker has no wait for a topic that does not exist
         self._told = found
         return [_chosen(topic, self._assigned) for topic in _topics(found)]
 

@@ -44,7 +44,7 @@ class InvalidUrl(TransportError, ValueError):
 
 
 class AddressInUse(TransportError):
-    """Somebody listens there already."""
+    """Another process listens there already."""
 
     code = "address_in_use"
 

@@ -124,5 +124,5 @@ def _frames(parts: list[Buffer]) -> list[Buffer]:
 
 
 def _room(size: int) -> memoryview:
-    """Memory that nobody cleared: clearing 256 KiB takes a fifth of the time to receive them."""
+    """Uninitialised memory: clearing 256 KiB takes a fifth of the time to receive them."""
     return np.empty(size, np.uint8).data

@@ -31,7 +31,7 @@ _LOOK_S = 0.02
 
 @contextmanager
 def claimed(path: str) -> Iterator[None]:
-    """Inside, `path` is ours to be bound: its directory is there, nothing stands at it, nobody else claims it.
+    """Inside, `path` is ours to be bound: its directory is there, nothing stands at it, no other process claims it.
 
     Sockets created inside are for their owner only (libzmq does not chmod). Raises AddressInUse when somebody
     listens there, CannotListen when anything else is in the way.
@@ -48,7 +48,7 @@ def claimed(path: str) -> Iterator[None]:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """One claim per directory at a time: between the probe and the bind nobody else may come."""
+    """One claim per directory at a time: no other process may come between the probe and the bind."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -91,7 +91,7 @@ def _make_free(place: Path) -> None:
         raise CannotListen(f"{place} exists and is not a socket; remove it or choose another path")
     try:
         if is_live(str(place)):
-            raise AddressInUse(f"somebody already listens on {place}; stop it or choose another path")
+            raise AddressInUse(f"a process already listens on {place}; stop it or choose another path")
         place.unlink(missing_ok=True)
     except OSError as error:
         raise CannotListen(f"cannot listen on {place}: {error.strerror}") from error
@@ -125,7 +125,7 @@ def sweep(path: str) -> None:
 
 
 class Bound:
-    """A path we listen on, to be removed with the listener unless it has become somebody else's."""
+    """A path we listen on, to be removed with the listener unless another process has taken it over."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)

@@ -5,7 +5,7 @@ second frame: batches, back to back, as `storage/FORMAT.md` lays them out. Norma
 
 Messages of queues, of transactions and of ranges are in modules of their own, and named here beside the others.
 
-`request` is chosen by the asker, above 0, and comes back in the answer; 0 marks what nobody asked for.
+`request` is chosen by the asker, above 0, and comes back in the answer; 0 marks messages that answer no request.
 A `topic` is always the 16-byte topic id (a recreated topic is another topic), a `name` its name.
 Times are int64 microseconds UTC, offsets count records, sequences count a producer's records.
 
@@ -64,7 +64,7 @@ __all__ = [
     "INT64_MAX", "Count", "Int64", "Setting", "TopicId", "Unsigned",
     "DeadTask", "Queue", "QueuePartition", "Refusal", "Schedule", "Settle", "Known", "End", "Span", "Stage",
 ]  # fmt: skip
-"""What is not declared here and not used here either, for those who look messages up in one place."""
+"""What is not declared here and not used here either, so that all messages can be looked up in one place."""
 
 # -- any time -------------------------------------------------------------------------------------
 

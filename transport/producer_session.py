@@ -120,7 +120,7 @@ class ProducerSession:
 
     def sent(self, batch: InFlight, request: int) -> None:
         """`batch`, which `to_send` gave, was sent as `request` (above 0, never used before)."""
-        assert request > 0, "0 marks what nobody asked for"
+        assert request > 0, "0 marks messages that answer no request"
         assert not batch.request, "a batch is sent once at a time"
         batch.request = request
         self._by_request[request] = batch

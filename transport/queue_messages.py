@@ -1,7 +1,7 @@
 """Messages of queues: lease, settle, extend; tasks by id; dead ones; schedules.
 
 A topic's records are worked off by queue groups. A *lease* gives some of them to one worker until a time; the
-*token* is its number, and whoever settles or extends names it. To *settle* is to say what became of leased records:
+*token* is its number, and requests to settle or extend name it. To *settle* is to say what became of leased records:
 ack, nack, reject or release. Normative text: PROTOCOL.md, sections 8.7 and 8.8.
 
 Pure: values only. No sockets, no clock, no rules.
@@ -57,9 +57,9 @@ class Settle(Struct, array_like=True, frozen=True, gc=False):
     token: Count
     verb: Count  # 0 ack, 1 nack, 2 reject, 3 release
     ranges: Listed[tuple[Count, Count]] = []  # (first offset, how many); none: all that the lease still holds
-    delay_ms: Int64 = BY_GROUP  # nack: how long nobody gets them; -1 lets the group's back-off decide
+    delay_ms: Int64 = BY_GROUP  # nack: delay before the next attempt; -1 lets the group's back-off decide
     reason: str = ""  # nack and reject: for the record's history
-    results: Listed[tuple[Count, bytes]] = []  # ack: (offset, result), for whoever asks for the task
+    results: Listed[tuple[Count, bytes]] = []  # ack: (offset, result), returned when the task is asked for
 
 
 class Refusal(Struct, array_like=True, frozen=True, gc=False):
@@ -129,12 +129,12 @@ class ExtendLeases(Message, tag=74, frozen=True):
 
 
 class Extended(Message, tag=75, frozen=True):
-    """The leases of the request that still stand have been extended; the lost ones are somebody else's by now."""
+    """The leases of the request that still stand have been extended; the lost ones belong to other workers by now."""
 
     request: Count
     until_us: Int64
     lost: list[tuple[Count, Count]] = []  # (partition, token)
-    cancelled: list[tuple[Count, Count]] = []  # (partition, offset) of held records that somebody cancelled
+    cancelled: list[tuple[Count, Count]] = []  # (partition, offset) of held records that were cancelled
 
 
 # -- queue groups ---------------------------------------------------------------------------------
@@ -224,17 +224,17 @@ class TaskState(Message, tag=82, frozen=True):
     state: str  # pending, delayed, leased, waiting, completed, dead, discarded or cancelled
     attempt: Count  # of the latest lease; completed: that gave the result, 0 without one; 0 before the first
     why: str  # in a sentence, what holds it back or what became of it
-    worker: str = ""  # leased: by whom
+    worker: str = ""  # leased: the worker
     time_us: Int64 = -1  # delayed, waiting, leased: until when; dead: since when; else when, where that is known
     reason: str = ""  # dead, waiting: of the last failure
     result: bytes | None = None  # completed: what the worker gave
     progress: bytes | None = None  # leased: what the worker said last
-    cancelling: bool = False  # leased, and somebody cancelled it
+    cancelling: bool = False  # leased, and cancelled meanwhile
     history: list[tuple[Int64, str, str]] = []  # (time, worker, reason) of failures, oldest first
 
 
 class CancelTask(Message, tag=83, frozen=True):
-    """Nobody gets this record any more; a worker that has it is told with its next extension. Answered by TaskState."""
+    """Cancel a task: a worker that holds it is told with its next extension. Answered by TaskState."""
 
     request: Count
     topic: TopicId

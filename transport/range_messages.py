@@ -1,4 +1,4 @@
-"""Messages of those who read whole ranges: where partitions end, how far so many bytes reach, where a group begins.
+"""Messages for reading whole ranges: where partitions end, how far so many bytes reach, where a group begins.
 
 One question is about any number of partitions, so that a planner asks once however many there are. Normative text:
 PROTOCOL.md, section 8.10.
@@ -82,7 +82,7 @@ class BeginGroup(Message, tag=114, frozen=True):
 
 
 class Begun(Message, tag=115, frozen=True):
-    """Where the group stands, whoever began it: (offset, term before it) by partition."""
+    """Where the group stands, whichever client began it: (offset, term before it) by partition."""
 
     request: Count
     positions: list[tuple[Count, Int64]]

@@ -1,6 +1,6 @@
 """Every ZeroMQ option that matters, in one table, with the reason for each.
 
-Idea: an option left at its default is a decision nobody took. Names are those of zmq_setsockopt without the
+Idea: an option left at its default is a decision not taken. Names are those of zmq_setsockopt without the
 ZMQ_; zmq_sockets.py applies them before it binds or connects. Times in milliseconds.
 
 Contract: values only; imports nothing.
@@ -12,7 +12,7 @@ SOCKETS_MAX = 16_384
 """Of one context. Each push delivery is one; descriptors (ulimit -n) usually end earlier."""
 
 MESSAGE_BYTES_MAX = 65 << 20
-"""Default for one frame, either way: the largest batch and then some. libzmq cuts off whoever announces more."""
+"""Default for one frame, either way: the largest batch and then some. libzmq cuts off a peer that announces more."""
 
 MONITOR_EVENTS = 1001
 """Of one listener: what libzmq keeps for its own side, and one for ours. So many it may accept before we refuse."""
@@ -21,7 +21,7 @@ _SECOND = 1000
 
 COMMON = {
     "LINGER": 0,  # closing never waits: what must arrive is acknowledged and resent by the sessions
-    "HANDSHAKE_IVL": 3 * _SECOND,  # who connects and stays silent is cut off
+    "HANDSHAKE_IVL": 3 * _SECOND,  # a peer that connects and stays silent is cut off
     "HEARTBEAT_IVL": 5 * _SECOND,  # a vanished peer (cable, SIGSTOP) is noticed without traffic
     "HEARTBEAT_TIMEOUT": 15 * _SECOND,
     "HEARTBEAT_TTL": 30 * _SECOND,  # what we ask of the peer; over 65 s overflows in libzmq 4.3.4

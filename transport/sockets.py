@@ -1,4 +1,4 @@
-"""Sockets by address: who listens and connects need not know which kind serves which scheme.
+"""Sockets by address: callers need not know which kind serves which scheme.
 
 Contract: ZeroMQ is loaded, and its threads started, when the first address asks for it.
 """

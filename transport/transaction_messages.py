@@ -46,7 +46,7 @@ class TransactionCommitted(Message, tag=101, frozen=True):
 
 
 class DropStages(Message, tag=102, frozen=True):
-    """Forget staged batches that nobody will commit. Answered by Done; what is not there is no error."""
+    """Forget staged batches that will not be committed. Answered by Done; what is not there is no error."""
 
     request: Count
     stages: Annotated[list[Stage], Meta(max_length=STAGES_MAX)]

@@ -95,7 +95,7 @@ class UnixClient:
             return
         try:
             raw.connect(self._path)
-        except OSError:  # nobody there, or so many others that it has to be tried again
+        except OSError:  # no listener, or its backlog is full and it has to be tried again
             raw.close()
             self._put_off()
             return
@@ -207,7 +207,7 @@ class UnixClient:
         if not self._epoll.closed:
             self._woken = True
             os.eventfd_write(self._wake, 1)
-            self._woken = True  # again, if somebody looked between the two: once too often, never too seldom
+            self._woken = True  # again, if a reader looked between the two: once too often, never too seldom
 
     def close(self) -> None:
         """Drop the connection and what it holds. Repeating it does nothing."""

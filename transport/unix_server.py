@@ -1,6 +1,6 @@
 """The listening side of `unix://`: the same messages as over ZeroMQ, without threads, library or handshake.
 
-Idea: all connections are behind one epoll descriptor, so whoever polls watches one more, however many there are. What
+Idea: all connections are behind one epoll descriptor, so the poller watches one more, however many there are. What
 is sent in one turn leaves together.
 
 Contract: the calls of zmq_sockets.ServerSocket; nothing here waits. `refresh` looks, `receive` hands out what was
@@ -42,7 +42,7 @@ SILENCE_S = COMMON["HANDSHAKE_IVL"] / 1000
 """A new connection that says nothing for so long is closed."""
 
 ACCEPT_PAUSE_S = 1.0
-"""Without descriptors left, nobody is let in for so long."""
+"""Pause between accepts when no descriptors are left."""
 
 _ACCEPTS_MAX = 64
 _EVENTS_MAX = 256
@@ -50,7 +50,7 @@ _FOREVER = float("inf")
 
 
 class UnixServer:
-    """Listens at one path. A peer is the number of one connection: whoever connects again is another peer."""
+    """Listens at one path. A peer is the number of one connection: a client that reconnects is another peer."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class UnixServer:
 
     @property
     def readable(self) -> bool:
-        """Whether there is something to receive, or somebody lost, that `fd` does not tell of."""
+        """Whether there is a message to receive, or a peer lost, that `fd` does not tell of."""
         return bool(self._ready or self._lost)
 
     def patience_s(self) -> float:
@@ -225,7 +225,7 @@ class UnixServer:
         return connection is not None and connection.unsent > BEHIND_BYTES
 
     def flush(self) -> None:
-        """Let go what was sent, to whom was sent first before others."""
+        """Let go what was sent, in the order of the first message to each peer."""
         if not self._dirty:
             return
         dirty, self._dirty = self._dirty, {}
@@ -299,7 +299,7 @@ def _listen(path: str) -> tuple[socket.socket, ipc_paths.Bound]:
     except OSError as error:
         raw.close()
         if error.errno == errno.EADDRINUSE:
-            raise AddressInUse(f"somebody already listens on unix://{path}; stop it or choose another path") from error
+            raise AddressInUse(f"a process already listens on unix://{path}; stop it or choose another path") from error
         raise CannotListen(f"cannot listen on unix://{path}: {error.strerror}") from error
     except BaseException:
         raw.close()

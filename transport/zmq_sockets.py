@@ -116,7 +116,7 @@ class Context:
             raise CannotListen(f"no socket left ({error.strerror}); raise ulimit -n or close some") from error
         for option, value in options.items():
             made.setsockopt(getattr(zmq, option), value)
-        made.setsockopt(zmq.MAXMSGSIZE, max_bytes)  # of one frame; who announces more is cut off by libzmq
+        made.setsockopt(zmq.MAXMSGSIZE, max_bytes)  # of one frame; libzmq cuts off a peer that announces more
         return made
 
 
@@ -248,12 +248,12 @@ class _Listening(Socket):
             self.raw.bind(str(url))
         except zmq.ZMQError as error:
             if error.errno == errno.EADDRINUSE:
-                raise AddressInUse(f"somebody already listens on {url}; stop it or choose another address") from error
+                raise AddressInUse(f"a process already listens on {url}; stop it or choose another address") from error
             raise CannotListen(f"cannot listen on {url}: {error.strerror}") from error
         self.endpoints.append(_text(self.raw, zmq.LAST_ENDPOINT))
 
     def close(self) -> None:
-        """Stop listening; the paths go first, so that whoever finds one free finds nobody behind it."""
+        """Stop listening; the paths go first, so that a path that looks free has no listener behind it."""
         for bound in self._bound:
             bound.remove()
         self._bound.clear()
@@ -261,7 +261,7 @@ class _Listening(Socket):
 
 
 class ServerSocket(_Listening):
-    """A ROUTER. A peer is the identity of one connection: whoever connects again is another peer."""
+    """A ROUTER. A peer is the identity of one connection: a client that reconnects is another peer."""
 
     def __init__(self, context: Context, raw: zmq.Socket[bytes]) -> None:
         super().__init__(context, raw)
@@ -383,7 +383,7 @@ class PushSocket(_Listening):
         return self.endpoints[0]
 
     def send(self, frames: Sequence[Buffer]) -> Sent:
-        """FULL also says that nobody is connected (yet, or any more)."""
+        """FULL also says that no peer is connected (yet, or any more)."""
         return self._send(frames)
 
 

@@ -163,6 +163,6 @@ def _flushed(*, as_json: bool) -> int:
 
 
 def _quiet() -> int:
-    """Nobody reads our output any more: they have seen enough, which is no error."""
+    """The reader of our output closed its end, as `head` does; that is no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return exits.OK

@@ -217,7 +217,7 @@ def _report_latency(session: Invocation, durations: list[float], size: int, comm
 
 @contextmanager
 def _progress(session: Invocation, title: str, total: int) -> Iterator[Advance]:
-    """A function to call with counts; moves a bar when somebody watches."""
+    """A function to call with counts; moves a progress bar on a terminal."""
     if not session.output.shows_progress:
         yield lambda count: None
         return

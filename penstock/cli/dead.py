@@ -1,4 +1,4 @@
-"""`penstock dead`: tasks that nobody tries any more: look at them, try them again, give them up."""
+"""`penstock dead`: list, redrive and discard dead-lettered tasks."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _check_found(ids: tuple[str, ...], count: int, group: str) -> None:
 
 
 def _check_choice(ids: tuple[str, ...], all_: bool, reason: str) -> None:
-    """Nobody means all of them by naming none."""
+    """Require ids or --all: naming none must not mean all."""
     if bool(ids) + all_ + bool(reason) != 1:
         raise click.UsageError("say which ones: ids, --reason TEXT, or --all")
 

@@ -5,7 +5,7 @@ Contract: a program may rely on these numbers; a new kind of failure gets a new 
 
 from __future__ import annotations
 
-OK = 0  # done; also when whoever read our output went away, having seen enough
+OK = 0  # done; also when the reader of our output closed its end early
 FAILED = 1  # the broker or the log refused, for a reason without a number of its own
 USAGE = 2  # the command line or the configuration is wrong; nothing was tried
 NOT_FOUND = 3  # no such topic, group, partition, offset or directory

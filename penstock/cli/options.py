@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class NoBroker(Error):
-    """Nobody listens where the broker should be."""
+    """No broker listens at the address."""
 
     code = "no_broker"
     retry = True

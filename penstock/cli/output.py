@@ -45,7 +45,7 @@ class Output:
 
     @property
     def shows_progress(self) -> bool:
-        """Whether somebody watches: progress bars are for terminals."""
+        """Whether standard error is a terminal: progress bars are for terminals."""
         return not self.as_json and sys.stderr.isatty()
 
     def say(self, event: str, sentence: str, **values: Any) -> None:

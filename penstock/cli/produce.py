@@ -118,7 +118,7 @@ def _name(source: BinaryIO) -> str:
 
 @contextmanager
 def _progress(session: Invocation, files: Iterable[BinaryIO]) -> Iterator[Any]:
-    """A function to call with bytes read: moves a bar when somebody watches files being sent."""
+    """A function to call with bytes read: moves a progress bar when files are sent from a terminal."""
     sizes = [os.fstat(file.fileno()).st_size for file in files]
     if not session.output.shows_progress or not sizes:
         yield lambda count: None

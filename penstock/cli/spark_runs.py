@@ -93,7 +93,7 @@ class Running:
         return Pace(self._how.every_s, self._how.most, self.show, self.stopped)
 
     def stopped(self) -> bool:
-        """Whether somebody wants it to end."""
+        """Whether a signal has asked the run to end."""
         return bool(self._signals)
 
     @contextmanager

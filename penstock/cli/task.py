@@ -33,8 +33,8 @@ def command() -> None:
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
 @click.option("--key", help="What they are about; tasks of one key go to one partition.")
 @click.option("--header", "headers", type=ASSIGNMENT, multiple=True, help="Header of all of them; repeatable.")
-@click.option("--delay", "delay_s", type=DURATION, help="Nobody gets them for so long, as in 10m.")
-@click.option("--at", "moment", type=MOMENT, help="Nobody gets them before a time like 2026-01-31T12:00.")
+@click.option("--delay", "delay_s", type=DURATION, help="Deliver them after this delay, e.g. 10m.")
+@click.option("--at", "moment", type=MOMENT, help="Deliver them no earlier than this time, e.g. 2026-01-31T12:00.")
 @click.option("--priority", type=click.IntRange(0, 255), default=0, show_default=True, help="Higher goes first.")
 @click.option("--dedup", help="Not again under this key, while the topic's window lasts.")
 @with_session
@@ -70,7 +70,7 @@ def enqueue(
 @group_option
 @with_session
 def lease(topic: str, count: int, lease_s: float | None, wait_s: float, group: str, session: Invocation) -> None:
-    """Lease tasks of TOPIC; nobody extends the lease. Writes ID@TOKEN, attempt and value of each."""
+    """Lease tasks of TOPIC, without extending the lease later. Writes ID@TOKEN, attempt and value of each."""
     from ..clients.working.by_hand import ByHand
 
     with session.connect() as client:
@@ -90,7 +90,7 @@ LEASED = click.argument("names", nargs=-1, required=True, metavar="ID@TOKEN...")
 
 @command.command(short_help="Leased tasks are done.")
 @LEASED
-@click.option("--result", help="For whoever asks for the task.")
+@click.option("--result", help="Stored with the task; `task show` prints it.")
 @group_option
 @with_session
 def ack(names: tuple[str, ...], result: str | None, group: str, session: Invocation) -> None:
@@ -100,7 +100,7 @@ def ack(names: tuple[str, ...], result: str | None, group: str, session: Invocat
 
 @command.command(short_help="Leased tasks failed: again later, or dead.")
 @LEASED
-@click.option("--delay", "delay_s", type=DURATION, help="Nobody gets them for so long; default: the queue's back-off.")
+@click.option("--delay", "delay_s", type=DURATION, help="Retry after this delay; default: the queue's back-off.")
 @click.option("--reason", default="", help="For their history.")
 @group_option
 @with_session
@@ -124,7 +124,7 @@ def reject(names: tuple[str, ...], reason: str, group: str, session: Invocation)
 @group_option
 @with_session
 def release(names: tuple[str, ...], group: str, session: Invocation) -> None:
-    """Give leased tasks back: somebody else may have them at once, and the attempt does not count."""
+    """Release leased tasks: they can be leased again at once, and the attempt does not count."""
     _settle(session, group, names, "release")
 
 
@@ -164,12 +164,12 @@ def why(id_: str, group: str, session: Invocation) -> None:
     session.output.say("why", sentence, id=id_, why=sentence)
 
 
-@command.command(short_help="Have nobody work on a task.")
+@command.command(short_help="Cancel a task.")
 @click.argument("id_", metavar="ID")
 @group_option
 @with_session
 def cancel(id_: str, group: str, session: Invocation) -> None:
-    """Have nobody work on a task any more; a worker that has it is told, and may stop."""
+    """Cancel a task. A worker that is running it is told, and may stop."""
     with session.connect() as client:
         info = client.cancel_task(id_, group=group)
     _show(session, info)

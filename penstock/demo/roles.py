@@ -35,7 +35,7 @@ END_S = 2.0
 class Go(Struct, tag=True, frozen=True):
     """Begin. Producers are told which share is theirs, consumers how to read and where to report.
 
-    Whoever writes a topic of its own is told its name, and whoever keeps files in which place.
+    A role with a topic of its own is told its name; a role that keeps files is told where.
     """
 
     url: str

@@ -1,6 +1,6 @@
 """What a consumer makes of the flights: totals per carrier, and a trace of what came in which order.
 
-Idea: two answers to two questions. The totals are the report somebody wanted. The trace (partition, offset and a
+Idea: two answers to two questions. The totals are the report. The trace (partition, offset and a
 fingerprint per record, in order of arrival) is what the check needs to find a record lost, doubled, changed or
 out of order, whichever member got it.
 Pure: records in, numbers out. Must not know where records come from.

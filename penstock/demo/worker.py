@@ -29,7 +29,7 @@ class Worked(msgspec.Struct):
 
     completed: int = 0
     failed: int = 0
-    lost: int = 0  # leases that were somebody else's when the work was done
+    lost: int = 0  # leases that another worker held by the time the work was done
 
 
 def work(conductor: Conductor) -> None:

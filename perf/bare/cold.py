@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class StillCached(Exception):
-    """The kernel kept the pages, because somebody has them mapped."""
+    """The kernel kept the pages, because a process has them mapped."""
 
 
 def files_of(directory: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """Consuming a stored topic: over a Unix socket, over ZeroMQ, and mapped; as objects and as Arrow batches; warm, cold.
 
 A sample is a new consumer that reads the topic from the first record to the last. Beside it, a bare PUSH and a bare
-Unix socket hand ready batches of such records to somebody who does not look at them; memcpy stands beside what is
+Unix socket hand ready batches of such records to a receiver that does not look at them; memcpy stands beside what is
 mapped; and every peer reads what it had stored before the clock started.
 """
 
@@ -176,7 +176,7 @@ def _cold_mb_per_s(client: penstock.Client, delivery: str, files: list[Path], re
 
 
 def _fill(client: penstock.Client, topic: str, size: int, records: int) -> None:
-    """At most 64 MiB of values at a time; the same ones again, because nobody looks at them."""
+    """At most 64 MiB of values at a time; the same ones again, because no receiver looks at them."""
     piece = min(records, (64 << 20) // size)
     values = peers.values(piece, size)
     client.create_topic(topic, segment_bytes="256MB")

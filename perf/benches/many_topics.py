@@ -30,7 +30,7 @@ def rows(lab: Lab) -> Iterator[Row]:
 
 
 def _idle_share(broker: Served) -> float:
-    """Processor time of broker and keeper while nobody asks for anything."""
+    """Processor time of an idle broker and keeper."""
     before, begun = broker.cpu_s(), time.perf_counter()
     time.sleep(WATCHED_S)
     return (broker.cpu_s() - before) / (time.perf_counter() - begun) * 100

@@ -1,7 +1,7 @@
 """Run what a bench asks for, pair by pair.
 
 Idea: a bench is a generator. It sets something up, yields a `Row`, a `Latency` or a `Curve` (rows.py), is resumed when
-that has been measured, and cleans up. Penstock and what stands beside it are sampled in turn, and who goes first
+that has been measured, and cleans up. Penstock and what stands beside it are sampled in turn, and which goes first
 alternates, so that a slow minute of the machine hits both.
 
 Contract: samples start and stop what they need; the harness times nothing itself and knows nothing of penstock. A
@@ -127,8 +127,8 @@ def _beside_peer(
 def _in_turn(
     measure: Callable[[], T], others: list[tuple[Compared[T], Callable[[], T]]], repeat: int, tell: Tell
 ) -> list[T]:
-    """Sample everybody `repeat` times; who goes first alternates, so that nobody always finds the others' caches."""
-    warming = 1 if repeat > 1 else 0  # the first turn pays for imports and first connections; nobody's figure
+    """Sample all `repeat` times; the order alternates, so that none always starts on another's caches."""
+    warming = 1 if repeat > 1 else 0  # the first turn pays for imports and first connections, and is not counted
     ours: list[T] = []
     for turn in range(repeat + warming):
         tell(f"({turn} of {repeat})")

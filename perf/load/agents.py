@@ -5,7 +5,7 @@ server shares the machine with what it would in real life. An agent connects and
 go through; it is told when the schedule starts, runs it, and says what came out as one line of JSON.
 
 Contract: an agent ends by itself: an alarm stops its loop at the end of the run, also inside a call of a client
-library, and it waits for nothing else but its standard input, which closes with whoever started it.
+library, and it waits for nothing else but its standard input, which closes when its parent ends.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _started(plan: Plan) -> openloop.Schedule:
     gc.freeze()
     _say(started=True)
     if not (start_ns := sys.stdin.readline()):
-        sys.exit("whoever started this agent is gone")
+        sys.exit("the process that started this agent is gone")
     return plan.schedule(int(start_ns))
 
 

@@ -77,7 +77,7 @@ def served(lab: Lab, queue: Queue, durability: str) -> Iterator[str]:
 
 
 def fresh(queue: Queue, address: str) -> str:
-    """A queue that nobody has used."""
+    """A fresh queue."""
     name = f"queue-{next(_queues)}"
     queue.create(address, name)
     return name

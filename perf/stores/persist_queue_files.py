@@ -1,7 +1,7 @@
 """persist-queue's file queue, as its README has it: `put` pickles into a chunk file and renames a new info file.
 
 It syncs a chunk when the next one begins and the info file never, so it has no `durable`. Values are taken with `get`;
-where the reader stands is not saved, as nobody else here saves it either.
+where the reader stands is not saved, as no other store here saves it either.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """persist-queue's SQLite queue: every `put` is a transaction in WAL mode, and SQLite's default is to sync each.
 
 There is no way to put many at once and none to sync less, so it has no `written`. `get` selects one row; what was taken
-is not deleted, as nobody else here deletes either.
+is not deleted, as no other store here deletes either.
 """
 
 from __future__ import annotations

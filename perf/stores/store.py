@@ -49,5 +49,5 @@ class Store(Protocol):
         ...
 
     def read(self, directory: Path, count: int) -> list[bytes]:
-        """The same values, for who wants to see that they are what was appended."""
+        """The same values, to compare with what was appended."""
         ...

@@ -12,7 +12,7 @@ from . import servers
 
 
 class Arrived:
-    """*Invariant*: `values` are those that nobody has taken yet, in the order in which they came."""
+    """*Invariant*: `values` are those not taken yet, in the order in which they came."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.values: list[bytes] = []
@@ -25,7 +25,7 @@ class Arrived:
             self._some.set_result(None)
 
     def fail(self, error: Exception) -> None:
-        """Whoever waits, or waits next, gets this instead."""
+        """Raise this in the current or next waiter instead."""
         if self._some.done():
             self._some = self._loop.create_future()
         self._some.set_exception(error)

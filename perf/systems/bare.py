@@ -123,7 +123,7 @@ class Forwarder:
         self._listener = listener
         self._poll = select.poll()
         self._connections: dict[int, socket.socket] = {}
-        self._targets: dict[int, list[socket.socket]] = {}  # by descriptor of who writes
+        self._targets: dict[int, list[socket.socket]] = {}  # by descriptor of the writer
         self._receivers: list[socket.socket] = []
 
     def run(self, until: int) -> None:

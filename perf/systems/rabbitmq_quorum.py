@@ -111,7 +111,7 @@ class RabbitMqQuorum(System):
 
 
 class _Session:
-    """A connection with one channel, and its loop, which runs only while somebody waits."""
+    """A connection with one channel, and its loop, which runs only while a caller waits."""
 
     def __init__(self, address: str) -> None:
         from pika.adapters.select_connection import SelectConnection

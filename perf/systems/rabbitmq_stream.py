@@ -134,7 +134,7 @@ class _Session:
         return self._runner.get_loop().run_until_complete(work)
 
     def _close(self) -> None:
-        """Runs in a thread of its own; nobody else uses the loop by then."""
+        """Runs in a thread of its own; no other thread uses the loop by then."""
         with self._runner:
             self.run(self.client.close())
 

@@ -35,7 +35,7 @@ Address = Path | int
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listened on a moment ago."""
+    """A port of 127.0.0.1 that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return probe.getsockname()[1]
@@ -71,7 +71,7 @@ def running(
 
 
 def wait_until(done: Callable[[], bool], what: str) -> None:
-    """Ask again and again, for what nobody announces."""
+    """Poll until it holds, for what is not announced."""
     until = time.monotonic() + PATIENCE_S
     while not done():
         if time.monotonic() > until:

@@ -41,7 +41,7 @@ SCHEMA = pa.schema(
         ("timestampType", pa.int32()),
     ]
 )
-"""Columns of a file. The topic, the date and the hour are in its path, and the topic in the file for those who ask."""
+"""Columns of a file. The topic, the date and the hour are in its path, and the topic also in the file."""
 
 WITH_TOPIC = SCHEMA.append(pa.field("topic", pa.string()))
 

@@ -51,7 +51,7 @@ def sync_directory(directory: Path | str) -> None:
 
 
 def sync_file(path: Path | str) -> None:
-    """Have what was written to it survive a power cut, whoever wrote it."""
+    """Make the file durable, whichever process wrote it."""
     _sync(path, os.O_RDONLY)
 
 

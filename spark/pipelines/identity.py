@@ -1,4 +1,4 @@
-"""Who a checkpoint and a target belong to, so that a restart goes on with its own work and never into that of others.
+"""The owner of a checkpoint and a target, so that a restart resumes its own work and never another pipeline's.
 
 Idea: a pipeline gets a random id when its checkpoint is made. Whatever it commits anywhere is numbered under that id,
 and its target says it too; so results are exactly once for as long as the two stay together, and when they do not,

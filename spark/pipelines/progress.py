@@ -38,7 +38,7 @@ OnProgress = Callable[[Progress], None]
 
 
 def ignore(progress: Progress) -> None:
-    """Nobody wants to know."""
+    """Report no progress."""
 
 
 def after(progress: Progress, described: dict[str, Any]) -> Progress:

@@ -37,7 +37,7 @@ with headers that takes the square of the rows."""
 
 
 def never() -> bool:
-    """Nobody stops it."""
+    """Never stop early."""
     return False
 
 

@@ -36,7 +36,7 @@ TAKEN = {
 """What a column of each name must be, as people read it."""
 
 PASSED_BY = frozenset({"offset", "timestamptype"})
-"""Columns of the source that a broker gives to a record; nobody can ask for them."""
+"""Columns of the source that the broker assigns; the sink refuses them."""
 
 
 class Layout(NamedTuple):

@@ -208,7 +208,7 @@ def test_sockets_and_the_directories_made_for_them_are_private(sockets, path_url
 
 def test_a_live_address_is_never_taken_over(sockets, server):
     endpoint = server.endpoints[0]
-    with pytest.raises(AddressInUse, match="somebody already listens on"):
+    with pytest.raises(AddressInUse, match="a process already listens on"):
         sockets.server(endpoint)
     exchange(server, connected(sockets, server), [b"still here"])
 
