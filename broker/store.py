@@ -23,6 +23,7 @@ from ..storage.data_directory import METADATA, TOPICS, TRASH, metadata_path
 from ..storage.errors import StorageFull
 from ..storage.finals import FinalFiles
 from ..storage.log import LogOptions, LogWriter
+from ..storage.order import Sole
 from ..storage.runs import RunFiles
 from ..storage.segment import read_page, reference
 from ..storage.segment_reader import SegmentCache
@@ -105,7 +106,7 @@ class DirectoryStore:
             files=self._files,
             log_id=uuid.uuid4().bytes,
             options=options,
-            promises=self._promises,
+            order=Sole(self._promises),
             cache=self._cache,
         )
 
@@ -118,7 +119,7 @@ class DirectoryStore:
             path,
             files=self._files,
             options=options,
-            promises=self._promises,
+            order=Sole(self._promises),
             suspect=doubt is not None,
             cache=self._cache,
         )

@@ -33,6 +33,7 @@ from .files import Files
 from .following import Follower, Publisher
 from .group_commit import GroupCommit
 from .log import LogOptions, LogWriter
+from .order import Sole
 from .playback import Playback, records_from, values_from
 from .promises import Promises
 from .reader import LogReader
@@ -141,7 +142,7 @@ class Log:
         promises = Promises(f"{os.path.dirname(guard)}/{layout.PROMISES}", self._files)
         self._closing.append(promises.close)
         writer = self._writer = LogWriter.create_or_open(
-            self.path, files=self._files, log_id=os.urandom(16), promises=promises, options=self._options
+            self.path, files=self._files, log_id=os.urandom(16), order=Sole(promises), options=self._options
         )
         self._closing.append(lambda: writer.close(clean=False))
         publisher = self._publisher = Publisher(writer, self._files)

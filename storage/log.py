@@ -1,10 +1,10 @@
 """A log and its one writer: opened, appended to, made durable, read, and shortened from its start.
 
 Idea: a `LogWriter` is the tail of a log (tail.py) with all that is done to it. How batches are placed and written is
-appending.py, how what lies behind the end becomes void is cutting.py, where an opened log ends is opening.py.
+appending.py, how what lies behind the end becomes void is cutting.py, where an opened log ends is opening.py. Which
+terms and times batches have, and which of them count, its order says (order.py).
 
-Contract: one writer per log (the caller holds the lock). `append` is all or nothing. The term is raised, durably,
-before the first append after opening.
+Contract: one writer per log (the caller holds the lock). `append` is all or nothing.
 Must not know: boards, processes, what a batch means.
 """
 
@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import appending, cutting, layout, opening
+from . import cutting, layout, opening
 from . import segment as segments
 from .errors import OutOfBounds
 from .extents import Extents
 from .files import Files
 from .layout import DATA_START
+from .order import LogOrder
 from .plan import Appended
-from .promises import Promises
 from .reader import LogReader
 from .recovery import NOTHING, Damage
 from .retention import Extent, removable
@@ -39,7 +39,7 @@ class LogWriter(LogTail):
     """An open log. Make one with `create`, `open` or `create_or_open`."""
 
     def __init__(
-        self, path: str, files: Files, options: LogOptions, promises: Promises, found: opening.Found,
+        self, path: str, files: Files, options: LogOptions, order: LogOrder, found: opening.Found,
         cache: SegmentCache | None,
     ) -> None:  # fmt: skip
         """Take over a recovered log; use the class methods."""
@@ -48,9 +48,8 @@ class LogWriter(LogTail):
             next_generation=found.next_generation, in_place=found.in_place,
         )  # fmt: skip
         self.damage: list[Damage] = found.damage
-        self._promises = promises
+        self._order = order
         self._cache = cache
-        self._term_raised = False
         self._reader: LogReader | None = None
         self._first: int | None = None
 
@@ -62,7 +61,7 @@ class LogWriter(LogTail):
         files: Files,
         log_id: bytes,
         options: LogOptions | None = None,
-        promises: Promises,
+        order: LogOrder,
         cache: SegmentCache | None = None,
     ) -> LogWriter:
         """A new log, durably there when this returns. Raises FileExistsError when there is one, StorageFull."""
@@ -72,7 +71,7 @@ class LogWriter(LogTail):
             raise FileExistsError(f"there is a log in {path} already")
         size = max(min(options.allocate_bytes, options.segment_bytes), DATA_START)
         cutting.begin_generation(files, path, log_id, NOTHING, 1, size=size, clean=True).close()
-        return cls.open(path, files=files, options=options, promises=promises, cache=cache)
+        return cls.open(path, files=files, options=options, order=order, cache=cache)
 
     @classmethod
     def open(
@@ -81,7 +80,7 @@ class LogWriter(LogTail):
         *,
         files: Files,
         options: LogOptions | None = None,
-        promises: Promises,
+        order: LogOrder,
         suspect: bool = False,
         cache: SegmentCache | None = None,
     ) -> LogWriter:
@@ -92,22 +91,32 @@ class LogWriter(LogTail):
                 copied to fresh blocks, because the kernel may have forgotten that writing it failed.
         """
         found = opening.recover(files, path, suspect=suspect)
-        return cls(path, files, options or LogOptions(), promises, found, cache)
+        return cls(path, files, options or LogOptions(), order, found, cache)
 
     @classmethod
-    def create_or_open(cls, path: str, *, files: Files, log_id: bytes, promises: Promises, **how: Any) -> LogWriter:
+    def create_or_open(cls, path: str, *, files: Files, log_id: bytes, order: LogOrder, **how: Any) -> LogWriter:
         """The log in `path`, made when there is none; `log_id` only names a new one."""
         if layout.live_segments(files.listdir(path))[0]:
-            return cls.open(path, files=files, promises=promises, **how)
+            return cls.open(path, files=files, order=order, **how)
         how.pop("suspect", None)
-        return cls.create(path, files=files, log_id=log_id, promises=promises, **how)
+        return cls.create(path, files=files, log_id=log_id, order=order, **how)
 
     # -- how far ----------------------------------------------------------------------------------
 
     @property
     def committed(self) -> int:
         """Seq of the last batch that readers may see."""
-        return self.written if self.options.commit == "written" else self.durable
+        return self._order.committed(self)
+
+    @property
+    def safe(self) -> int:
+        """Seq of the last batch that cannot be lost any more."""
+        return self._order.safe(self)
+
+    @property
+    def next_term(self) -> int:
+        """The term of the next batch: no batch of an earlier opening has it."""
+        return self._order.term(self)
 
     @property
     def first_offset(self) -> int:
@@ -115,11 +124,6 @@ class LogWriter(LogTail):
         if self._first is None:
             self._first = self._own_reader().base_offset(0)
         return self._first
-
-    @property
-    def next_term(self) -> int:
-        """The term of the next batch: no batch of an earlier opening has it."""
-        return self.term if self._term_raised else max(self.term, self._promises.term(self.log_id)) + 1
 
     def end_offset_at(self, seq: int) -> int:
         """The end offset once `seq` is the last committed batch."""
@@ -136,17 +140,7 @@ class LogWriter(LogTail):
             StorageFull: no room; nothing of it is in the log.
             Poisoned: a sync failed earlier; open the log again.
         """
-        if not self.ready:
-            self._prepare()
-        return appending.append(self, batches, max(now_us, self.last_time_us))
-
-    def _prepare(self) -> None:
-        self.check_open()
-        if not self._term_raised:
-            self.term = self.next_term
-            self._promises.promise(self.log_id, self.term)
-            self._term_raised = True
-        appending.prepare(self)
+        return self._order.append(self, batches, now_us)
 
     # -- marks and closing ------------------------------------------------------------------------
 

@@ -41,7 +41,8 @@ class LogTail:
 
     Invariant: durable <= written, and `opened` holds every segment with batches above `durable`, oldest first, the
     one that is written last. Nothing is open before the first append; then the log ends at `resting`. `must_cut`:
-    bytes that are not the log's may lie behind the end, so the next append goes to a new generation.
+    bytes that are not the log's may lie behind the end, so the next append goes to a new generation. `term` is that of
+    the last batch or, with `in_term`, one that was begun since the log was opened.
     """
 
     on_segment: Callable[[SegmentRef], None] | None = None
@@ -69,7 +70,7 @@ class LogTail:
         self.generation = names[-1].generation
         self.next_generation = next_generation
         self.must_cut = not in_place
-        self.ready = self.closed = self.segment_ends = False
+        self.ready = self.closed = self.segment_ends = self.in_term = False
         self.poisoned: str | None = None
         self.opened: list[Segment] = []
         self.resting = end

@@ -23,6 +23,7 @@ from ...storage.errors import Poisoned
 from ...storage.finals import FinalFiles
 from ...storage.log import LogOptions, LogWriter
 from ...storage.memory_files import MemoryFiles
+from ...storage.order import Sole
 from ...storage.promises import Promises
 from ...storage.segment_reader import SegmentCache
 from .board import LocalBoard
@@ -81,14 +82,14 @@ class LocalStore:
             files=self.files,
             log_id=uuid.uuid4().bytes,
             options=options,
-            promises=self._promises,
+            order=Sole(self._promises),
             cache=self._cache,
         )
         return self._hold(log)
 
     def _open(self, path: str, options: LogOptions) -> LogWriter:
         log = LogWriter.open(
-            path, files=self.files, options=options, promises=self._promises, suspect=True, cache=self._cache
+            path, files=self.files, options=options, order=Sole(self._promises), suspect=True, cache=self._cache
         )
         return self._hold(log)
 

@@ -13,13 +13,14 @@ from penstock.broker.port import SocketPort
 from penstock.storage.batch import Kind, encode, of_kind
 from penstock.storage.files import File, Files
 from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 
 
 def log_of(tmp_path: Path, batches: int) -> LogWriter:
     files = Files()
     log = LogWriter.create(
-        f"{tmp_path}/log", files=files, log_id=bytes(16), promises=Promises(f"{tmp_path}/promises", files),
+        f"{tmp_path}/log", files=files, log_id=bytes(16), order=Sole(Promises(f"{tmp_path}/promises", files)),
         options=LogOptions(),
     )  # fmt: skip
     for number in range(batches):

@@ -9,6 +9,7 @@ import pytest
 from penstock.storage.batch import encode
 from penstock.storage.files import File, Files
 from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.reader import Cursor
 from penstock.storage.segment import NEWEST_BYTES_MAX, Newest
@@ -20,7 +21,7 @@ ROLL_BYTES = 20_000
 def log(tmp_path: Path) -> Iterator[LogWriter]:
     files = Files()
     made = LogWriter.create(
-        f"{tmp_path}/log", files=files, log_id=b"l" * 16, promises=Promises(f"{tmp_path}/promises", files),
+        f"{tmp_path}/log", files=files, log_id=b"l" * 16, order=Sole(Promises(f"{tmp_path}/promises", files)),
         options=LogOptions(segment_bytes=ROLL_BYTES, commit="written"),
     )  # fmt: skip
     yield made

@@ -9,6 +9,7 @@ from penstock.storage.errors import Corrupt, Diverged, OutOfBounds
 from penstock.storage.layout import word
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.reader import Cursor, LogReader
 
@@ -31,7 +32,7 @@ class Served:
         promises = Promises("/promises", self.files)
         options = LogOptions(segment_bytes=20_000, commit="written")
         return LogWriter.create_or_open(
-            PATH, files=self.files, log_id=b"l" * 16, options=options, promises=promises, suspect=suspect
+            PATH, files=self.files, log_id=b"l" * 16, options=options, order=Sole(promises), suspect=suspect
         )
 
     def append(self, *values: bytes) -> None:

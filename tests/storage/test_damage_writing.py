@@ -15,6 +15,7 @@ from penstock.storage.dump import dump
 from penstock.storage.errors import Corrupt
 from penstock.storage.files import Files
 from penstock.storage.log import LogWriter
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.repair import repair
 from penstock.storage.scan import Bad, Good, scan
@@ -32,7 +33,7 @@ from support.logs import TIME, add_snapshots, build, content, copy_of, put
 
 def write_on(files: Files) -> None:
     """What the next writer does to a damaged log: open, append, sync, close."""
-    log = LogWriter.open("/log", files=files, promises=Promises("/log/promises", files))
+    log = LogWriter.open("/log", files=files, order=Sole(Promises("/log/promises", files)))
     log.append([encode([b"written after the damage"])], TIME + 1_000_000)
     log.sync()
     log.close()

@@ -9,6 +9,7 @@ from penstock.storage.batch import Kind, encode, of_kind
 from penstock.storage.dump import dump, dump_json
 from penstock.storage.files import Files
 from penstock.storage.log import LogWriter
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from support.logs import build, content, put
 
@@ -43,9 +44,16 @@ def test_records_follow_their_batch_and_start_leaves_earlier_ones_out() -> None:
     assert later[2]["offset"] == 3
 
 
+def other(files: Files) -> LogWriter:
+    order = Sole(Promises("/other/promises", files))
+    return LogWriter.create("/other", files=files, log_id=bytes(range(16)), order=order)
+
+
 def test_bytes_that_are_not_text_are_base64() -> None:
     files = build(shape=[]).files
-    log = LogWriter.create("/other", files=files, log_id=bytes(range(16)), promises=Promises("/other/promises", files))
+    log = LogWriter.create(
+        "/other", files=files, log_id=bytes(range(16)), order=Sole(Promises("/other/promises", files))
+    )
     log.append([encode([b"\xff\0", "größe".encode()], keys=[None, b"\x80"], headers=[{"h": b"\xfe"}, {"t": b"x"}])], 1)
     first, second = (line for line in dump(files, "/other", with_records=True) if line["type"] == "record")
     assert first == {
@@ -78,7 +86,9 @@ def test_every_line_is_json_on_its_own(tmp_path) -> None:
 
 def test_dumping_beside_a_writer_shows_what_is_written_and_disturbs_nothing() -> None:
     files = build(shape=[]).files
-    log = LogWriter.create("/other", files=files, log_id=bytes(range(16)), promises=Promises("/other/promises", files))
+    log = LogWriter.create(
+        "/other", files=files, log_id=bytes(range(16)), order=Sole(Promises("/other/promises", files))
+    )
     for round_ in range(5):
         log.append([encode([b"value %d" % round_])], round_)
         assert types(list(dump(files, "/other"))).count("batch") == round_ + 1
@@ -93,7 +103,9 @@ def test_a_missing_directory_is_an_error() -> None:
 
 def test_staged_records_are_shown_by_their_numbers_and_without_offsets() -> None:
     files = build(shape=[]).files
-    log = LogWriter.create("/other", files=files, log_id=bytes(range(16)), promises=Promises("/other/promises", files))
+    log = LogWriter.create(
+        "/other", files=files, log_id=bytes(range(16)), order=Sole(Promises("/other/promises", files))
+    )
     log.append([encode([b"before"])], 1)
     log.append([of_kind(encode([b"a", b"b"], producer_id=7, first_sequence=5), Kind.STAGED)], 2)
     log.append([encode([b"after"])], 3)

@@ -14,6 +14,7 @@ from penstock.storage.batch import encode
 from penstock.storage.errors import Poisoned, StorageFull
 from penstock.storage.files import Files
 from penstock.storage.log import LogWriter
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.reader import LogReader
 from penstock.storage.scan import Bad, Good, scan
@@ -127,7 +128,7 @@ def assert_stays_poisoned(world: World, writer: LogWriter, durable: int) -> None
     assert world.files.calls["sync"] == syncs, "a failed sync was tried again"
     writer.close()
     reopened = LogWriter.open(
-        PATH, files=world.files, options=OPTIONS, promises=Promises(f"{PATH}/promises", world.files)
+        PATH, files=world.files, options=OPTIONS, order=Sole(Promises(f"{PATH}/promises", world.files))
     )
     assert reopened.written == durable
     assert reopened.append([encode([b"after"])], 2)[0].seq == durable + 1
@@ -185,7 +186,7 @@ def test_a_suspect_log_is_copied_to_fresh_blocks() -> None:
         world.run(step)
     before = read_all(world.files, 4)
     writer = LogWriter.open(
-        PATH, files=world.files, options=OPTIONS, promises=Promises(f"{PATH}/promises", world.files), suspect=True
+        PATH, files=world.files, options=OPTIONS, order=Sole(Promises(f"{PATH}/promises", world.files)), suspect=True
     )
     assert (writer.written, writer.generation) == (4, 2)
     assert read_all(world.files, 4) == before
@@ -201,7 +202,7 @@ def test_what_was_copied_does_not_come_back_when_retention_takes_the_copy() -> N
     for step in ("append", "sync", "roll", "append", "append"):
         world.run(step)
     promises = Promises(f"{PATH}/promises", world.files)
-    writer = LogWriter.open(PATH, files=world.files, options=OPTIONS, promises=promises, suspect=True)
+    writer = LogWriter.open(PATH, files=world.files, options=OPTIONS, order=Sole(promises), suspect=True)
     writer.append([encode([bytes(OPTIONS.segment_bytes - layout.DATA_START - 512)])], 9)
     writer.sync()
     writer.set_first(writer.end_offset)
@@ -250,7 +251,7 @@ def open_descriptors() -> int:
 def test_too_many_open_files_refuse_a_roll_and_leak_nothing(tmp_path, request) -> None:
     files = Files()
     promises = Promises(f"{tmp_path}/promises", files)
-    writer = LogWriter.create(f"{tmp_path}/log", files=files, log_id=LOG_ID, promises=promises, options=OPTIONS)
+    writer = LogWriter.create(f"{tmp_path}/log", files=files, log_id=LOG_ID, order=Sole(promises), options=OPTIONS)
     writer.append([encode([b"0"])], 1)
     before = open_descriptors()
     held, refused, written = request.getfixturevalue("descriptors"), 0, 1

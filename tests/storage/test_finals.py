@@ -23,6 +23,7 @@ from penstock.storage.finals import (
 )
 from penstock.storage.log import LogWriter
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.repair import repair
 from penstock.storage.verify import verify
@@ -172,7 +173,7 @@ def test_a_file_that_is_gone_is_known_from_one_that_never_was() -> None:
 
 def test_the_tools_of_a_log_leave_finals_alone() -> None:
     files = MemoryFiles()
-    log = LogWriter.create("/log", files=files, log_id=LOG, promises=Promises("/promises", files))
+    log = LogWriter.create("/log", files=files, log_id=LOG, order=Sole(Promises("/promises", files)))
     kept(files).write("g", [(0, words(1))])
     log.close(True)
     before = {name: bytes(files.read(f"/log/{name}")) for name in files.listdir("/log") if name.startswith("finals")}

@@ -10,6 +10,7 @@ from penstock.storage.batch import encode, encode_state
 from penstock.storage.errors import StorageFull
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from support.files import RecordingFiles
 from xxhash import xxh3_64_hexdigest
@@ -30,9 +31,10 @@ def life() -> Iterator[tuple[str, MemoryFiles]]:
     files = RecordingFiles()
     time_us = 1_700_000_000_000_000
 
-    def opened() -> LogWriter:
-        promises = Promises(f"{PATH}/promises", files)
-        return LogWriter.create_or_open(PATH, files=files, log_id=bytes(range(16)), options=OPTIONS, promises=promises)
+    def opened(*, suspect: bool = False) -> LogWriter:
+        order = Sole(Promises(f"{PATH}/promises", files))
+        how = {"suspect": suspect}
+        return LogWriter.create_or_open(PATH, files=files, log_id=bytes(range(16)), options=OPTIONS, order=order, **how)
 
     log = opened()
     yield "created", files
@@ -70,9 +72,9 @@ def life() -> Iterator[tuple[str, MemoryFiles]]:
     log.append([encode([b"again"])], time_us + 7)
     log.close()
     yield "went on behind a poison", files
-    log = LogWriter.open(PATH, files=files, options=OPTIONS, promises=Promises(f"{PATH}/promises", files))
+    log = opened()
     log.append([encode([b"in doubt"])], time_us + 8)
-    log = LogWriter.open(PATH, files=files, options=OPTIONS, promises=Promises(f"{PATH}/promises", files), suspect=True)
+    log = opened(suspect=True)
     log.append([encode([b"behind a copy"])], time_us + 9)
     yield "went on behind a copy", files
 

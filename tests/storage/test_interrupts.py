@@ -12,6 +12,7 @@ import pytest
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
 from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.reader import Cursor
 from support.files import RecordingFile, RecordingFiles
@@ -76,7 +77,7 @@ class InterruptedFile(RecordingFile):
 
 def opened(files: RecordingFiles) -> LogWriter:
     promises = Promises("/promises", files)
-    return LogWriter.create_or_open(PATH, files=files, log_id=b"l" * 16, options=OPTIONS, promises=promises)
+    return LogWriter.create_or_open(PATH, files=files, log_id=b"l" * 16, options=OPTIONS, order=Sole(promises))
 
 
 def values(cursor: Cursor, limit: int) -> list[bytes]:

@@ -16,6 +16,7 @@ from penstock.storage.header import Stamp, stamp
 from penstock.storage.kept import cut, keep, keep_all, runs_of
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.record import record_runs, records
 from penstock.storage.repair import repair
@@ -165,7 +166,7 @@ def test_arrow_sees_the_original_offsets() -> None:
 def log_with_kept(files: MemoryFiles) -> LogWriter:
     """Offsets 0 to 8 in five batches, and between them the records 1 and 2 carried forward."""
     options = LogOptions(commit="written", segment_bytes=4096 + 900)
-    log = LogWriter.create("/log", files=files, log_id=b"L" * 16, promises=Promises("/p", files), options=options)
+    log = LogWriter.create("/log", files=files, log_id=b"L" * 16, order=Sole(Promises("/p", files)), options=options)
     log.append([encode([b"0", b"1", b"2"]), encode([b"3"])], 10)
     first = next(batches(log.reader().cursor(0).next().buffer))
     kept = keep(first, [(1, 2)])
@@ -196,7 +197,7 @@ def test_a_log_with_kept_batches_is_opened_and_read_as_before() -> None:
     with Log("/log", files=files, read_only=True) as log:
         assert [record.value for record in log] == [b"%d" % i for i in range(8)]
         assert [record.offset for record in log.read(0)] == list(range(8))
-    assert LogWriter.open("/log", files=files, promises=Promises("/p", files)).end_offset == 8
+    assert LogWriter.open("/log", files=files, order=Sole(Promises("/p", files))).end_offset == 8
 
 
 def test_kept_batches_are_known_to_verify_dump_and_repair() -> None:
@@ -213,7 +214,7 @@ def test_kept_batches_are_known_to_verify_dump_and_repair() -> None:
     repaired = repair(files, "/log", now_us=1)
     assert repaired.actions
     assert [each.index for each in repaired.after.segments] == ["ok"] * len(repaired.after.segments)
-    reader = LogWriter.open("/log", files=files, promises=Promises("/p", files)).reader()
+    reader = LogWriter.open("/log", files=files, order=Sole(Promises("/p", files))).reader()
     assert [reader.cursor(offset).next(1).batches[0].base_offset for offset in range(8)] == [0, 0, 0, 3, 4, 5, 5, 7]
     ends = [reader.end_offset_at(seq) for seq in range(1, 8)]
     assert all(one <= two for one, two in pairwise(ends))

@@ -13,6 +13,7 @@ from penstock.storage.files import Files
 from penstock.storage.layout import DATA_START, SegmentName
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.recovery import NOTHING, follows
 from penstock.storage.segment_reader import SegmentCache
@@ -25,13 +26,13 @@ SMALL = LogOptions(segment_bytes=20_000, allocate_bytes=8192, commit="written")
 def make(files: Files | None = None, options: LogOptions = SMALL, path: str = PATH) -> LogWriter:
     files = files or MemoryFiles()
     promises = Promises(f"{path}-promises", files)
-    return LogWriter.create_or_open(path, files=files, log_id=LOG_ID, promises=promises, options=options)
+    return LogWriter.create_or_open(path, files=files, log_id=LOG_ID, order=Sole(promises), options=options)
 
 
 def reopen(writer: LogWriter, **how: bool) -> LogWriter:
     files = writer.files
     promises = Promises(f"{writer.path}-promises", files)
-    return LogWriter.open(writer.path, files=files, promises=promises, options=writer.options, **how)
+    return LogWriter.open(writer.path, files=files, order=Sole(promises), options=writer.options, **how)
 
 
 def contents(writer: LogWriter, *, mapped: bool = False) -> list:
@@ -333,10 +334,10 @@ def test_there_is_no_log_where_there_is_none_and_no_second_one_where_there_is() 
     files = MemoryFiles()
     promises = Promises("/promises", files)
     with pytest.raises(InvalidTopic):
-        LogWriter.open(PATH, files=files, promises=promises)
-    LogWriter.create(PATH, files=files, promises=promises, log_id=LOG_ID)
+        LogWriter.open(PATH, files=files, order=Sole(promises))
+    LogWriter.create(PATH, files=files, order=Sole(promises), log_id=LOG_ID)
     with pytest.raises(FileExistsError):
-        LogWriter.create(PATH, files=files, promises=promises, log_id=LOG_ID)
+        LogWriter.create(PATH, files=files, order=Sole(promises), log_id=LOG_ID)
 
 
 def test_many_ends_are_remembered_and_the_rest_is_in_the_index(monkeypatch) -> None:
@@ -353,7 +354,7 @@ def test_a_shared_cache_bounds_the_open_files_of_many_logs() -> None:
     cache = SegmentCache(files, limit=3)
     writers = []
     for number in range(10):
-        where = {"files": files, "cache": cache, "promises": Promises(f"/{number}-promises", files)}
+        where = {"files": files, "cache": cache, "order": Sole(Promises(f"/{number}-promises", files))}
         writers.append(LogWriter.create_or_open(f"/{number}", log_id=LOG_ID, options=SMALL, **where))
         for _ in range(3):
             writers[-1].append([encode([b"%d" % number * 9000])], 1)

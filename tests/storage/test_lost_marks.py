@@ -12,6 +12,7 @@ from penstock.storage.files import Files
 from penstock.storage.layout import DATA_START
 from penstock.storage.log import LogWriter
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.repair import repair
 from penstock.storage.verify import verify
@@ -125,10 +126,10 @@ def test_a_snapshot_says_what_was_durable_where_the_last_segment_was_never_marke
         damage(files, last, DATA_START, bytes(1 << 16))
         if damaged:
             with pytest.raises(Corrupt, match="from 3 "):
-                LogWriter.open(PATH, files=files, promises=Promises(f"{PATH}/other", files))
+                LogWriter.open(PATH, files=files, order=Sole(Promises(f"{PATH}/other", files)))
             assert not verify(files, PATH).ok
         else:
-            opened = LogWriter.open(PATH, files=files, promises=Promises(f"{PATH}/other", files))
+            opened = LogWriter.open(PATH, files=files, order=Sole(Promises(f"{PATH}/other", files)))
             assert (opened.written, opened.damage) == (2, [])
 
 

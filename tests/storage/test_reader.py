@@ -10,6 +10,7 @@ from penstock.storage.errors import Corrupt, Diverged, InvalidTopic, OutOfBounds
 from penstock.storage.files import File, Files
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFile, MemoryFiles
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.reader import LogReader
 from penstock.storage.repair import repair
@@ -30,7 +31,7 @@ def make(files: Files, path: str = PATH) -> LogWriter:
     promises = Promises(f"{path}-promises", files)
     if isinstance(files, MemoryFiles):
         files.mkdir(path)
-    return LogWriter.create_or_open(path, files=files, log_id=LOG_ID, promises=promises, options=OPTIONS)
+    return LogWriter.create_or_open(path, files=files, log_id=LOG_ID, order=Sole(promises), options=OPTIONS)
 
 
 def fill(writer: LogWriter, batches: int = 40, start: int = 0) -> None:
@@ -51,7 +52,7 @@ def test_a_chunk_has_a_bounded_number_of_batches_however_small_they_are() -> Non
     files.mkdir(PATH)
     options = LogOptions(segment_bytes=4 << 20, allocate_bytes=1 << 20, commit="written")
     writer = LogWriter.create_or_open(
-        PATH, files=files, log_id=LOG_ID, promises=Promises("/promises", files), options=options
+        PATH, files=files, log_id=LOG_ID, order=Sole(Promises("/promises", files)), options=options
     )
     writer.append([encode([b"x"])] * (CHUNK_BATCHES + 100), 1)
     cursor = writer.reader(mapped=True).cursor(0)

@@ -7,6 +7,7 @@ from penstock.storage import layout, lock
 from penstock.storage.batch import encode
 from penstock.storage.errors import AlreadyOpen, Corrupt
 from penstock.storage.log import LogWriter
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.repair import repair
 from penstock.storage.scan import Good, scan
@@ -27,7 +28,7 @@ def goods(built: Built) -> list[int]:
 
 def append_one(built: Built) -> int:
     """What the next writer does: open, append, sync, close. Returns the offset it got."""
-    log = LogWriter.open("/log", files=built.files, promises=Promises("/log/promises", built.files))
+    log = LogWriter.open("/log", files=built.files, order=Sole(Promises("/log/promises", built.files)))
     (appended,) = log.append([encode([b"after the repair"])], NOW)
     log.sync()
     log.close()
@@ -157,7 +158,7 @@ def test_a_log_of_which_nothing_is_left_goes_on_at_the_offset_that_its_index_nam
     done = repair(built.files, "/log", now_us=NOW, accept_loss=True)
     assert "accept the loss of offsets 0 to 2" in done.actions
     assert append_one(built) == 3
-    assert LogWriter.open("/log", files=built.files, promises=Promises("/p", built.files)).log_id == LOG_ID
+    assert LogWriter.open("/log", files=built.files, order=Sole(Promises("/p", built.files))).log_id == LOG_ID
     assert goods(built) == [4]
 
 

@@ -16,6 +16,7 @@ from penstock.storage.files import File, Files
 from penstock.storage.layout import word
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.reader import LogReader
 
@@ -34,7 +35,7 @@ def make(files: Files, path: str = PATH, segment_bytes: int = 64 << 10) -> LogWr
     if isinstance(files, MemoryFiles):
         files.mkdir(path)
     options = LogOptions(segment_bytes=segment_bytes, allocate_bytes=16 << 10, commit="written")
-    return LogWriter.create_or_open(path, files=files, log_id=b"l" * 16, promises=promises, options=options)
+    return LogWriter.create_or_open(path, files=files, log_id=b"l" * 16, order=Sole(promises), options=options)
 
 
 def staged(value: bytes = b"hidden", count: int = 2) -> bytearray:

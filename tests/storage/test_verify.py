@@ -9,6 +9,7 @@ from penstock.storage import verify as module
 from penstock.storage.batch import encode
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.scan import Bad, Good, Tail, look, scan
 from penstock.storage.verify import verify
@@ -242,7 +243,7 @@ def test_a_writer_at_work_is_never_taken_for_damage() -> None:
     files = MemoryFiles()
     options = LogOptions(segment_bytes=8192, allocate_bytes=4096)
     promises = Promises("/log/promises", files)
-    log = LogWriter.create("/log", files=files, log_id=LOG_ID, options=options, promises=promises)
+    log = LogWriter.create("/log", files=files, log_id=LOG_ID, options=options, order=Sole(promises))
     for round_ in range(30):
         log.append([encode([b"before %d" % round_])], round_)
     log.sync()

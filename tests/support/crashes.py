@@ -15,6 +15,7 @@ from penstock.storage import layout, snapshots
 from penstock.storage.batch import Batch, Kind, encode, encode_state, of_kind
 from penstock.storage.errors import InvalidTopic, Poisoned
 from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.reader import Cursor, LogReader
 from support.files import Disk, RecordingFiles
@@ -55,7 +56,7 @@ class World:
         if self.writer is None:
             promises = Promises(f"{PATH}/promises", self.files)
             self.writer = LogWriter.create_or_open(
-                PATH, files=self.files, log_id=LOG_ID, promises=promises, options=OPTIONS
+                PATH, files=self.files, log_id=LOG_ID, order=Sole(promises), options=OPTIONS
             )
             self.incarnation_term = self.term + 1
         return self.writer

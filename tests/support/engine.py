@@ -18,6 +18,7 @@ from penstock.storage.errors import InvalidTopic, Poisoned
 from penstock.storage.finals import FinalFiles
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.transport import messages as m
 
@@ -44,7 +45,7 @@ class MemoryStore:
 
     def metadata(self) -> LogWriter:
         return LogWriter.create_or_open(
-            "data/metadata", files=self.files, log_id=b"m" * 16, promises=self.promises, options=LogOptions()
+            "data/metadata", files=self.files, log_id=b"m" * 16, order=Sole(self.promises), options=LogOptions()
         )
 
     def create(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
@@ -53,14 +54,14 @@ class MemoryStore:
         log_id = topic[:14] + partition.to_bytes(2, "big")
         path = self.directory(topic, partition)
         return LogWriter.create(
-            path, files=self.files, log_id=log_id, promises=self.promises, options=options(settings)
+            path, files=self.files, log_id=log_id, order=Sole(self.promises), options=options(settings)
         )
 
     def open(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
         path = self.directory(topic, partition)
         if not self.files.exists(path):
             raise InvalidTopic(f"there is no log in {path}")
-        return LogWriter.open(path, files=self.files, promises=self.promises, options=options(settings))
+        return LogWriter.open(path, files=self.files, order=Sole(self.promises), options=options(settings))
 
     def configure(self, log: LogWriter, settings: TopicSettings) -> None:
         log.options = options(settings)

@@ -24,6 +24,7 @@ from penstock.broker.watermarks import Watermarks
 from penstock.storage.batch import encode
 from penstock.storage.board import Board
 from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from support.writeback import WritebackFiles
 
@@ -91,7 +92,7 @@ class Pair:
     def open(self, path: str, *, commit: str = "durable", suspect: bool = False, **options: int) -> LogWriter:
         """A log on the board, made when it is not there."""
         log = LogWriter.create_or_open(
-            path, files=self.files, log_id=path.encode().ljust(16, b"."), promises=self.promises, suspect=suspect,
+            path, files=self.files, log_id=path.encode().ljust(16, b"."), order=Sole(self.promises), suspect=suspect,
             options=LogOptions(commit=commit, **options),
         )  # fmt: skip
         self.watermarks.hold(log, lazy=commit == "written")

@@ -180,7 +180,7 @@ class Commits:
     def _is_for_good(self, place: tuple[Partition, int]) -> bool:
         """Whether a power cut cannot take it: on topics with commit=written that comes after it can be read."""
         partition, seq = place
-        return partition.log.durable >= seq or not self._registry.holds(partition.ledger)
+        return partition.log.safe >= seq or not self._registry.holds(partition.ledger)
 
     def _forget(self, commit: Commit) -> None:
         epochs = self._under_way[commit.name]

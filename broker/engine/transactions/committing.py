@@ -189,9 +189,9 @@ class Committing:
 
     def _are_durable(self, places: Sequence[tuple[Partition, int]]) -> bool:
         """Whether what is to be decided cannot be lost; if it can, whoever syncs is asked to hurry."""
-        for partition in dict.fromkeys(partition for partition, seq in places if partition.log.durable < seq):
+        for partition in dict.fromkeys(partition for partition, seq in places if partition.log.safe < seq):
             self._registry.store.hurry(partition.log)
-        return all(partition.log.durable >= seq for partition, seq in places)
+        return all(partition.log.safe >= seq for partition, seq in places)
 
     def _check(self, stage: Stage) -> tuple[Partition, int]:
         """Raise what keeps a stage from being decided about. Returns its partition and its last batch there."""
