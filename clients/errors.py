@@ -5,7 +5,12 @@ Contract: as in `storage/errors.py`: a message names the thing, the value, the l
 
 from __future__ import annotations
 
-from ..storage.errors import Error
+from ..storage.errors import Error, InvalidArgument
+
+__all__ = [
+    "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TaskCancelled", "TaskFailed",
+    "TimedOut",
+]  # fmt: skip
 
 
 class ClientError(Error):
@@ -19,12 +24,6 @@ class TimedOut(ClientError, TimeoutError):
 
     code = "timed_out"
     retry = True
-
-
-class InvalidArgument(ClientError, ValueError):
-    """An argument that cannot be: a size, a time, a position, a name of a format."""
-
-    code = "invalid_argument"
 
 
 class NoGroup(ClientError):

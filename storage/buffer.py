@@ -82,11 +82,14 @@ class RecordBuffer:
         if longest > self._max_record_bytes:
             raise self._too_large(longest)
         for name, column in (("keys", keys), ("headers", headers)):
-            if column is not None and (isinstance(column, Mapping) or len(column) != len(values)):
+            if column is not None and (not isinstance(column, Sequence) or len(column) != len(values)):
                 raise InvalidBatch(f"{name} must be a list with one entry for each of the {len(values)} records")
         strange = _strange(keys or (), (bytes, bytearray, memoryview, NoneType))
         if strange:
             raise InvalidBatch(f"keys must be bytes, not {strange}; text needs .encode()")
+        for kind in set(map(type, headers or ())) - {dict, NoneType}:
+            if not issubclass(kind, Mapping):
+                raise InvalidBatch(f"the headers of a record must be a mapping of str to bytes, not {kind.__name__}")
         plain = _all_none(keys) and _all_none(headers)
         self._lengths = None if self._items or not plain else lengths
         if plain:

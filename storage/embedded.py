@@ -23,11 +23,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from . import forks, layout, lock
+from .arguments import INT_MAX, microseconds, one_of, size_bytes, some_seconds, whole
 from .arrow import ARROW_COLUMNS, column_names, record_batch
 from .background_sync import BackgroundSync
 from .batch import Batch, encode, joined
 from .buffer import RecordBuffer
-from .errors import AlreadyOpen, Closed, EndOfLog, InvalidTopic
+from .errors import AlreadyOpen, Closed, EndOfLog, InvalidArgument, InvalidTopic
 from .extents import Extents
 from .files import Files
 from .following import Follower, Publisher
@@ -40,7 +41,6 @@ from .reader import LogReader
 from .record import Record
 from .retention import Extent
 from .ticker import Ticker
-from .units import seconds, size_bytes
 
 if TYPE_CHECKING:
     import pyarrow
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 Value = bytes | Sequence[bytes]
 Headers = Mapping[str, bytes] | Sequence[Mapping[str, bytes] | None] | None
 MAX_RECORD_BYTES = 16 << 20
+SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 4 << 10, 4 << 30
+RECORD_BYTES_MAX = 1 << 30
 
 
 class Log:
@@ -79,18 +81,20 @@ class Log:
         max_record_bytes: int | str = MAX_RECORD_BYTES,
         files: Files | None = None,
     ) -> None:
-        if commit not in ("durable", "written"):
-            raise ValueError(f"commit={commit!r} is none of 'durable', 'written'")
-        self.path = os.path.abspath(os.fspath(path))
+        one_of("commit", commit, ("durable", "written"))
+        flush_s = None if flush_seconds is None else some_seconds(flush_seconds, "flush_seconds")
+        self._options = LogOptions(
+            segment_bytes=size_bytes(segment_bytes, "segment_bytes", SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX),
+            commit=commit,
+        )
+        self._limits = (
+            whole("flush_records", flush_records, 1),
+            size_bytes(max_record_bytes, "max_record_bytes", 1, RECORD_BYTES_MAX),
+        )
+        self.path = _absolute(path)
         self.read_only = read_only
         self._files = files or Files()
-        self._limits = _at_least_one("flush_records", flush_records), size_bytes(max_record_bytes)
         self._buffer = RecordBuffer(*self._limits)
-        segment_size = _at_least_one("segment_bytes", size_bytes(segment_bytes))
-        self._options = LogOptions(segment_bytes=segment_size, commit=commit)
-        flush_s = None if flush_seconds is None else seconds(flush_seconds)
-        if flush_s is not None and not flush_s > 0:
-            raise ValueError(f"flush_seconds={flush_seconds!r} has to be longer than 0 seconds")
         self._durable = commit == "durable"
         self._closing: list[Callable[[], None]] = []
         self._writer: LogWriter | None = None
@@ -323,6 +327,8 @@ class Log:
 
         Raises EndOfLog at the end, OutOfBounds outside the log, BadChecksum or Corrupt in a damaged place.
         """
+        whole("offset", offset, -INT_MAX)
+        whole("max_records", max_records, 1)
         with self._reading:
             ahead, self._ahead = self._ahead, []  # what fails or is interrupted leaves nothing half read
             if not ahead or ahead[0].offset != offset:
@@ -344,18 +350,12 @@ class Log:
         with self._reading:
             reader = self._readable()
             if isinstance(where, datetime):
-                if where.utcoffset() is None:
-                    raise ValueError(
-                        f"{where!r} has no zone, so it is another moment on each machine: give one, like "
-                        "datetime.now(UTC), or .astimezone() where it is local time"
-                    )
-                offset = reader.offset_at(round(where.timestamp() * 1e6))
-            elif isinstance(where, str):
-                if where not in ("earliest", "latest"):
-                    raise ValueError(f"cannot seek to {where!r}: give an offset, a datetime, 'earliest' or 'latest'")
-                offset = reader.first_offset if where == "earliest" else reader.end_offset
+                offset = reader.offset_at(microseconds(where, "where"))
+            elif isinstance(where, int):
+                offset = whole("where", where, -INT_MAX)
             else:
-                offset = where
+                one_of("where", where, ("earliest", "latest"), ", nor an offset or a datetime")
+                offset = reader.first_offset if where == "earliest" else reader.end_offset
             self._playback.seek(offset)
         return offset
 
@@ -376,11 +376,10 @@ class Log:
             columns: of Arrow batches, any of value, key, offset, timestamp, headers; None: all of these.
         """
         if columns is not None and form != "arrow":
-            raise ValueError(f'columns= are those of batches("arrow"); {form} come as they are')
+            raise InvalidArgument(f'columns= are those of batches("arrow"); {form} come as they are')
         arrow_of = partial(_arrow_of, ARROW_COLUMNS if columns is None else column_names(columns, None))
         forms = {"records": _records_of, "values": _values_of, "arrow": arrow_of}
-        if form not in forms:
-            raise ValueError(f"{form!r} is no form of a batch: use one of {', '.join(forms)}")
+        one_of("form", form, forms)
         with self._reading:
             reader = self._readable()
             if form == "arrow" and self._mapped is None:
@@ -403,10 +402,16 @@ class Log:
         return self._reader
 
 
-def _at_least_one(name: str, value: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}={value!r} is not a number from 1 on")
-    return value
+def _absolute(path: str | os.PathLike[str]) -> str:
+    """Raises InvalidArgument for what no file system takes."""
+    try:
+        found = os.path.abspath(os.fspath(path))
+        os.fsencode(found)
+    except (TypeError, UnicodeEncodeError):
+        found = b""
+    if not isinstance(found, str) or "\0" in found:
+        raise InvalidArgument(f"path={path!a} is not the path of a directory: give a str or a Path")
+    return found
 
 
 def _records_of(batch: Batch, start: int) -> list[Record]:

@@ -38,6 +38,12 @@ class Error(Exception):
         return str(self.args[0]) if self.args else self.code
 
 
+class InvalidArgument(Error, ValueError):
+    """An argument that cannot be: a size, a time, a position, a name of a format."""
+
+    code = "invalid_argument"
+
+
 class StorageError(Error):
     """Something about the log on disk or in memory."""
 

@@ -10,7 +10,6 @@ record, check for themselves. Signatures, documentation and annotations stay wha
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import reprlib
@@ -25,6 +24,7 @@ from operator import or_
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+from ...storage.arguments import INT_MAX, one_of
 from ..errors import InvalidArgument
 from .quantities import Duration, Size, event_time, microseconds, seconds, size_bytes
 
@@ -35,8 +35,6 @@ BY_HAND = {
     "Task": ("nack", "reject"),
 }
 """By class: what is called for each record, and what takes a reason, which may be no UTF-8."""
-
-INT_MAX = (1 << 63) - 1
 
 _CHECKED: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()
 """What checks its arguments already, in a class that a subclass has it from."""
@@ -97,14 +95,6 @@ def check_fields(struct: Any) -> None:
     """Check the fields of a value that people make. Raises InvalidArgument."""
     for name, hint in get_type_hints(type(struct)).items():
         _check_of(hint)(name, getattr(struct, name))
-
-
-def one_of(name: str, value: Any, known: Collection[str], beside: str = "") -> None:
-    """Raise InvalidArgument for a word that is none of those known, with the nearest of them and what else is taken."""
-    if not isinstance(value, str) or value not in known:
-        near = difflib.get_close_matches(str(value), known, 1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        raise InvalidArgument(f"{name}={reprlib.repr(value)} is none of {', '.join(map(repr, known))}{beside}{meant}")
 
 
 def some_of(name: str, values: Sequence[str], known: Collection[str]) -> None:

@@ -235,7 +235,7 @@ def test_batches_come_as_records_values_or_arrow(place) -> None:
             log.batches("arrow", columns=["partition"])
         with pytest.raises(ValueError, match="columns= are those of batches"):
             log.batches("values", columns=["value"])
-        with pytest.raises(ValueError, match="records, values, arrow"):
+        with pytest.raises(ValueError, match="'records', 'values', 'arrow'"):
             log.batches("pandas")  # pyright: ignore[reportArgumentType]
 
 
@@ -260,13 +260,13 @@ def test_bad_records_are_refused_when_they_are_given(place) -> None:
         ({"commit": "durabel"}, "commit='durabel' is none of 'durable', 'written'"),
         ({"commit": None}, "commit=None is none of"),
         ({"commit": "durabel", "read_only": True}, "commit='durabel' is none of"),
-        ({"flush_records": 0}, "flush_records=0 is not a number from 1 on"),
-        ({"flush_records": "10"}, "flush_records='10' is not a number from 1 on"),
-        ({"flush_records": True}, "flush_records=True is not a number from 1 on"),
-        ({"segment_bytes": 0}, "segment_bytes=0 is not a number from 1 on"),
+        ({"flush_records": 0}, "flush_records=0 is not a whole number from 1"),
+        ({"flush_records": "10"}, "flush_records='10' is not a whole number from 1"),
+        ({"flush_records": True}, "flush_records=True is not a whole number from 1"),
+        ({"segment_bytes": 0}, "segment_bytes=0 is below 4096"),
         ({"flush_seconds": 0}, "flush_seconds=0 has to be longer than 0 seconds"),
         ({"flush_seconds": "0s"}, "flush_seconds='0s' has to be longer"),
-        ({"flush_seconds": float("nan")}, "flush_seconds=nan has to be longer"),
+        ({"flush_seconds": float("nan")}, "flush_seconds=nan is not a time"),
     ],
 )
 def test_settings_that_are_not_allowed_are_refused_before_anything_is_made(place, settings, named: str) -> None:
