@@ -89,7 +89,10 @@ class Broker:
         self._told_refused = 0
         self._tell_refused_s = 0.0
         self._intake = Intake(node, port, servers, time.monotonic)
-        self._on_ready = {supervisor.fd: self._on_supervisor, signals: self._on_signal, warmer.fd: self._on_warm}
+        self._on_ready = {
+            supervisor.fd: self._on_supervisor, signals: self._on_signal, warmer.fd: self._on_warm,
+            port.fd: self._on_eased,
+        }  # fmt: skip
         for server in servers:
             self._on_ready |= server.guards()
         for member in (*servers, *self._on_ready):
@@ -171,6 +174,10 @@ class Broker:
     def _on_warm(self) -> None:
         for token in self._warmer.done():
             self._node.warmed(token)
+
+    def _on_eased(self) -> None:
+        for session in self._port.eased():
+            self._node.eased(session)
 
     def _on_supervisor(self) -> None:
         try:

@@ -99,6 +99,7 @@ class Assembly:
         warmer = Warmer()
         stack.callback(warmer.close)
         port = SocketPort(sockets, servers, wakes, warmer)
+        stack.callback(port.close)
         jobs = KeeperJobs(files)
         watermarks = Watermarks(board, jobs)
         store = self._store(watermarks, jobs, doubts)

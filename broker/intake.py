@@ -73,6 +73,8 @@ class Intake:
         number = self._port.asking = self._servers.index(server)
         for identity in server.lost():
             self._node.disconnect(SocketPeer(number, identity))
+        for identity in server.eased():
+            self._node.eased(SocketPeer(number, identity))
         started, heard = self._clock(), set[SocketPeer]()
         for taken in range(TURN_MESSAGES):
             if taken and self._clock() - started >= self._share_s(len(heard), started):

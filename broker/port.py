@@ -2,12 +2,14 @@
 
 Idea: one socket per address the broker listens on, so that a delivery's own endpoint can be opened on the
 interface its client came through. A peer is (which server, identity).
+A delivery socket that takes no more is watched until something happens to it, behind one descriptor for all of them.
 
 Contract: as `engine.ports.Port`; nothing here waits. Must not know: topics, partitions, logs.
 """
 
 from __future__ import annotations
 
+import select
 import sys
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from .cold_reads import Warmer
     from .engine import Payload
     from .wakes import Wakes
+
+
+EASED_MOST = 64
+"""Sessions that are told of at once."""
 
 
 class SocketPeer(NamedTuple):
@@ -49,6 +55,8 @@ class SocketPort:
         self._wakes = wakes
         self._warmer = warmer
         self._pushes: dict[int, PushSocket] = {}
+        self._watch = select.epoll()
+        self._full: dict[int, int] = {}  # sessions whose socket took no more, by its descriptor
         self._unsent: dict[Any, list[Answer]] = {}
 
     def reply(self, peer: Any, message: Answer, payload: Payload = b"") -> bool:
@@ -109,14 +117,38 @@ class SocketPort:
         return push.endpoint
 
     def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
-        """Send on the session's own endpoint. False: nobody is connected yet."""
-        return bool(self._pushes[session].send(codec.frames(message, payload)))
+        """Send on the session's own endpoint. False: it is full, or nobody is connected."""
+        push = self._pushes[session]
+        taken = bool(push.send(codec.frames(message, payload)))
+        if not taken and push.fd not in self._full:
+            self._full[push.fd] = session
+            self._watch.register(push.fd, select.EPOLLIN)
+        return taken
 
     def close_delivery(self, session: int) -> None:
         """Close the endpoint and drop what it holds."""
         push = self._pushes.pop(session, None)
         if push is not None:
+            if self._full.pop(push.fd, None) is not None:
+                self._watch.unregister(push.fd)
             push.close()
+
+    @property
+    def fd(self) -> int:
+        """Readable when `eased` has sessions."""
+        return self._watch.fileno()
+
+    def eased(self) -> list[int]:
+        """Sessions to whose full endpoint something has happened: a peer came, read, or left."""
+        found: list[int] = []
+        for descriptor, _ in self._watch.poll(0, EASED_MOST):
+            self._watch.unregister(descriptor)
+            found.append(self._full.pop(descriptor))
+        return found
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._watch.close()
 
     # -- mapped readers ---------------------------------------------------------------------------
 

@@ -79,6 +79,8 @@ class UnixServer:
         self._ready: dict[int, None] = {}  # peers with messages, or to read from, in turn
         self._dirty: dict[int, None] = {}  # peers with something to flush
         self._lost: list[int] = []
+        self._held: set[int] = set()  # peers that were found behind
+        self._eased: list[int] = []
         self._last = 0
         self._accept_at = _FOREVER
 
@@ -95,8 +97,8 @@ class UnixServer:
 
     @property
     def readable(self) -> bool:
-        """Whether there is a message to receive, or a peer lost, that `fd` does not tell of."""
-        return bool(self._ready or self._lost)
+        """Whether there is a message to receive, or news of a peer, that `fd` does not tell of."""
+        return bool(self._ready or self._lost or self._eased)
 
     def patience_s(self) -> float:
         """In how many seconds to `refresh`, though `fd` says nothing."""
@@ -220,9 +222,17 @@ class UnixServer:
         return Sent.TAKEN
 
     def is_behind(self, peer: int) -> bool:
-        """Whether a peer has so much to read already that what can wait should."""
+        """Whether a peer has so much to read already that what can wait should; `eased` says when it has not."""
         connection = self._peers.get(peer)
-        return connection is not None and connection.unsent > BEHIND_BYTES
+        if connection is None or connection.unsent <= BEHIND_BYTES:
+            return False
+        self._held.add(peer)
+        return True
+
+    def eased(self) -> list[int]:
+        """Peers that were behind and have read enough since the last call."""
+        eased, self._eased = self._eased, []
+        return eased
 
     def flush(self) -> None:
         """Let go what was sent, in the order of the first message to each peer."""
@@ -240,6 +250,10 @@ class UnixServer:
             connection.flush()
         except Lost:
             self._ready[peer] = None  # it may have sent something before it left; reading comes to its end
+        else:
+            if peer in self._held and connection.unsent <= BEHIND_BYTES:
+                self._held.remove(peer)
+                self._eased.append(peer)
         if not connection.heeded and connection.unsent <= BEHIND_BYTES:
             self._ready[peer] = None
             self._heed(connection, True)
@@ -268,6 +282,7 @@ class UnixServer:
         self._silent.pop(peer, None)
         self._ready.pop(peer, None)
         self._dirty.pop(peer, None)
+        self._held.discard(peer)
         del self._numbers[connection.fd]
         self._epoll.unregister(connection.fd)
         connection.close()

@@ -1,4 +1,4 @@
-"""The ZeroMQ sockets: the only module that imports zmq. Their options stand in socket_options.py.
+"""The ZeroMQ sockets: with zmq_poller.py the only module that imports zmq. Their options stand in socket_options.py.
 
     Server (ROUTER)  <-->  Client (DEALER)     everything that asks and answers
     Push             --->  Pull                deliveries: one fresh endpoint, one peer, no second life
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Sequence
-from math import ceil
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
@@ -24,6 +24,7 @@ from .room import PUSH_DESCRIPTORS, Room
 from .sent import Sent
 from .socket_options import BINDING, CLIENT, COMMON, MESSAGE_BYTES_MAX, PULL, PUSH, SERVER, SOCKETS_MAX
 from .url import Url, connect_url, listen_url
+from .zmq_poller import Poller
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -42,6 +43,9 @@ _FOREVER = float("inf")
 
 FRAMES_MAX = 3
 """Frames of one message that are kept: one more than any message has, so that the codec can refuse it."""
+
+EASED_MOST = 16
+"""Peers that were FULL and are tried again at once: libzmq does not tell which of them has read."""
 
 MUTED_MAX = 1024
 """Peers remembered as cut off; what they had sent before is dropped unread."""
@@ -266,6 +270,7 @@ class ServerSocket(_Listening):
     def __init__(self, context: Context, raw: zmq.Socket[bytes]) -> None:
         super().__init__(context, raw)
         self._last: tuple[bytes, zmq.Frame] | None = None
+        self._full: dict[bytes, None] = {}
         self._muted: dict[bytes, None] = {}
         self._room = context.room
         self._accepted: set[int] = set()
@@ -321,7 +326,17 @@ class ServerSocket(_Listening):
 
     def send(self, peer: bytes, frames: Sequence[Buffer]) -> Sent:
         """Send to one peer. A peer that stays FULL though it was waited for does not read: cut it off."""
-        return self._send([peer, *frames])
+        sent = self._send([peer, *frames])
+        if sent is Sent.FULL:
+            self._full[peer] = None
+        return sent
+
+    def eased(self) -> list[bytes]:
+        """Peers that were FULL and may not be any more; those to ask after something has happened (`fd`)."""
+        eased = list(islice(self._full, EASED_MOST))
+        for peer in eased:
+            del self._full[peer]
+        return eased
 
     def is_behind(self, peer: bytes) -> bool:
         """Never, as far as libzmq tells: a peer that reads too slowly makes a send FULL."""
@@ -458,42 +473,3 @@ class ClientSocket(PullSocket):
             self.raw.disable_monitor()
             self._monitor.close(0)
         super().close()
-
-
-class Poller:
-    """Waits for sockets, and for plain descriptors (an eventfd, a pipe) beside them.
-
-    Waiting costs 0.8 us per member: sockets that are only sent on do not belong in one.
-    """
-
-    def __init__(self) -> None:
-        self._poller = zmq.Poller()
-        self._owner: dict[Any, Socket | int] = {}
-
-    def add(self, member: Socket | int) -> None:
-        """Watch a socket or a descriptor for something to read."""
-        for raw in _watched(member):
-            self._poller.register(raw, zmq.POLLIN)
-            self._owner[raw] = member
-
-    def remove(self, member: Socket | int) -> None:
-        """Stop watching; call it before the member is closed."""
-        for raw in _watched(member):
-            self._poller.unregister(raw)
-            del self._owner[raw]
-
-    def poll(self, timeout_s: float | None) -> list[Socket | int]:
-        """The members that are readable, each once; [] after `timeout_s` seconds (None: wait for ever)."""
-        # Rounded up: a wait of half a millisecond must not become a busy loop.
-        events = self._poller.poll(None if timeout_s is None else ceil(timeout_s * 1000))
-        ready: dict[Socket | int, None] = {}
-        for raw, _ in events:
-            member = self._owner[raw]
-            if isinstance(member, Socket):
-                member.refresh(raw)
-            ready[member] = None
-        return list(ready)
-
-
-def _watched(member: Socket | int) -> Sequence[Any]:
-    return [member] if isinstance(member, int) else member.watched

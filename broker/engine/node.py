@@ -72,9 +72,6 @@ READS = frozenset({
 })  # fmt: skip
 """Requests that may be much to do and change nothing."""
 
-RETRY_S = 0.005
-"""How soon a delivery is tried again whose peer is not connected yet."""
-
 
 class Node:
     """One node over a store and a port. Opening it opens and replays every log of the store."""
@@ -178,8 +175,12 @@ class Node:
                 session.send_news(port)
         if agenda.ready:
             for session in take(agenda.ready):
-                if session.pump(port) or session.outlet.blocked:
-                    agenda.ready[session] = None
+                if session.pump(port):
+                    session.wake()
+                if session.outlet.blocked:
+                    self._sessions.stuck(session)
+                else:
+                    self._sessions.eased(session.way)
 
     def _settle(self) -> None:
         """Apply what is committed, answer for it, and tell those who wait for the end to move."""
@@ -216,9 +217,7 @@ class Node:
         if dues:
             wait = min(wait, min(dues) - now.monotonic_s)
         if agenda.ready:
-            if not all(session.outlet.blocked for session in agenda.ready):
-                return 0.0
-            wait = min(wait, RETRY_S)
+            return 0.0
         if self._sessions.by_id:
             wait = min(wait, EXPIRY_CHECK_S)
         return max(0.0, wait)
@@ -229,9 +228,13 @@ class Node:
             token.warmed()
             session = self._sessions.by_id.get(token.outlet.session)
             if session is not None:
-                self._agenda.ready[session] = None
+                session.wake()
         elif not (self._queues.warmed(token) or self._transactions.warmed(token)):
             self._fetching.warmed(token)
+
+    def eased(self, way: Hashable) -> None:
+        """What took no delivery, a peer or the endpoint of a session, may take one at the next `advance`."""
+        self._sessions.eased(way)
 
     def disconnect(self, peer: Peer) -> None:
         """The peer's connection is gone: its waiting fetches are dropped; its sessions live on until they expire."""

@@ -70,7 +70,7 @@ class Port(Protocol):
 
         Also carries what nobody asked for (Assigned, Evicted, and Deliver of "control" sessions).
         Returns False when the peer is gone or cannot take it now; a reply is then dropped (the client asks
-        again), a Deliver is tried again at the next `advance` or `tick`.
+        again), a Deliver is tried again once the driver calls `Node.eased(peer)`.
         """
         ...
 
@@ -79,7 +79,10 @@ class Port(Protocol):
         ...
 
     def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
-        """Send on the session's own endpoint. False: nobody is connected yet, try again later."""
+        """Send on the session's own endpoint. False: nobody is connected, or it is full.
+
+        Once something has happened to it, the driver calls `Node.eased(session)`.
+        """
         ...
 
     def close_delivery(self, session: int) -> None:

@@ -27,6 +27,8 @@ class Parts:
         self.said: list[m.Answer] = []
         self.gone: list[int] = []
         self.left: list[SocketPeer] = []
+        self.reading: list[int] = []
+        self.told: list[SocketPeer] = []
         self.cut = self.asking = 0
         self.now_s = 0.0
         any_self = cast("Any", self)
@@ -38,6 +40,11 @@ class Parts:
 
     def lost(self) -> list[int]:
         return self.gone
+
+    def eased(self, peer: SocketPeer | None = None) -> list[int]:
+        if peer is not None:
+            self.told.append(peer)
+        return self.reading
 
     def cut_off(self) -> str:
         self.cut += 1
@@ -98,9 +105,10 @@ def test_what_asks_for_too_much_is_answered_and_nonsense_cut_off():
     parts = Parts()
     parts.waiting.append((1, [codec.encode(m.ListTopics(5, ["t"] * (LIST_MAX + 1)))]))
     parts.waiting.append((1, [b"nonsense"]))
-    parts.gone = [7]
+    parts.gone, parts.reading = [7], [8]
     assert parts.turn() == 0
     (failure,) = parts.said
     assert isinstance(failure, m.Failure)
     assert (failure.request, failure.code) == (5, "too_much_asked")
     assert (parts.cut, parts.intake.hostile, parts.left) == (1, 1, [SocketPeer(0, 7)])
+    assert parts.told == [SocketPeer(0, 8)]

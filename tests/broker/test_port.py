@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from penstock.broker.poller import Poller
 from penstock.broker.port import SocketPeer, SocketPort
 from penstock.transport import codec
 from penstock.transport.messages import Assignment, Deliver, Done, Fetched, Joined, Produced
 from penstock.transport.sent import Sent
+from penstock.transport.sockets import Sockets
+
+WAIT_S = 10.0
 
 READER, PRODUCER = SocketPeer(0, 7), SocketPeer(0, 8)
 BATCH = b"batch"
@@ -95,3 +101,58 @@ def test_a_peer_that_is_behind_gets_its_answers_and_no_delivery(port, server):
     assert not port.reply(READER, deliver(1), BATCH)
     port.send_answers()
     assert server.events == [(7, "Done"), "flush"]
+
+
+# -- delivery sockets that take no more -------------------------------------------------------------
+
+
+@pytest.fixture(params=["ipc", "tcp"])
+def pushing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[SocketPort, Sockets, Poller]]:
+    """A port over real sockets, and a poller that watches it."""
+    url = f"ipc://{tmp_path}/s" if request.param == "ipc" else "tcp://127.0.0.1:0"
+    unused = cast("Any", None)
+    with ExitStack() as stack:
+        sockets, poller = stack.enter_context(Sockets()), stack.enter_context(closing(Poller()))
+        port = stack.enter_context(closing(SocketPort(sockets, [sockets.server(url)], unused, unused)))
+        poller.add(port.fd)
+        yield port, sockets, poller
+
+
+def until_eased(port: SocketPort, poller: Poller, *sessions: int) -> None:
+    """Wait until something has happened to these."""
+    left = set(sessions)
+    while left:
+        assert poller.poll(WAIT_S) == [port.fd]
+        left -= set(port.eased())
+
+
+def test_an_endpoint_without_a_peer_is_told_of_when_one_comes_and_not_before(pushing):
+    port, sockets, poller = pushing
+    endpoints = {session: port.open_delivery(session) for session in (1, 2)}
+    for _ in range(2):
+        assert not any(port.deliver(session, deliver(1), BATCH) for session in endpoints)
+    while poller.poll(0.0):  # what making them has left behind
+        assert not any(port.deliver(session, deliver(1), BATCH) for session in port.eased())
+    pull = sockets.zmq.pull(endpoints[1])
+    until_eased(port, poller, 1)
+    while not port.deliver(1, deliver(1), BATCH):
+        until_eased(port, poller, 1)
+    pull.close()
+    while port.deliver(1, deliver(1), BATCH):
+        pass
+    while poller.poll(0.05):  # it left, and what is told of that comes to an end
+        for session in port.eased():
+            port.deliver(session, deliver(1), BATCH)
+    assert list(port._full.values()).count(1) == 1
+
+
+def test_an_endpoint_that_is_closed_while_it_is_full_is_not_told_of(pushing):
+    port, _, poller = pushing
+    for session in (1, 2):
+        port.open_delivery(session)
+        assert not port.deliver(session, deliver(1), BATCH)
+    for session in (1, 2):
+        port.close_delivery(session)
+    assert not port._full
+    assert poller.poll(0.0) == []
+    assert port.eased() == []

@@ -236,14 +236,32 @@ def test_a_peer_that_is_behind_catches_up_and_gets_everything(server):
         sent += b"".join(framed(frames))
         assert server.send(peer, frames)
     assert len(sent) > BEHIND_BYTES
+    server.flush()
+    assert (server.eased(), server.readable) == ([], False)
     got = bytearray()
     while len(got) < len(sent):
         got += client.recv(1 << 20)
         server.refresh()
     assert got == sent
+    assert server.readable
+    assert (server.eased(), server.eased(), server.readable) == ([peer], [], False), "told once"
     assert not server.is_behind(peer)
     assert not select.select([server.fd], [], [], 0)[0]  # nothing is waited for any more
     client.close()
+
+
+def test_a_peer_that_was_behind_and_left_is_lost_and_nothing_else(server):
+    client = dial(server)
+    said(client, b"hello")
+    server.refresh()
+    ((peer, _),) = received(server)
+    server.send(peer, [bytes(4 * BEHIND_BYTES)])
+    assert server.is_behind(peer)
+    client.close()
+    received(server)
+    assert (server.lost(), server.eased(), server.readable) == ([peer], [], False)
+    assert not server._held
+    assert not select.select([server.fd], [], [], 0)[0]
 
 
 def test_what_a_client_said_before_it_left_is_handed_out(server):

@@ -10,6 +10,7 @@ import pytest
 from penstock.transport import codec, messages
 from penstock.transport.errors import AddressInUse, InvalidUrl, ProtocolError
 from penstock.transport.zmq_sockets import (
+    EASED_MOST,
     RECEIVE_COPY_BYTES_MAX,
     ClientSocket,
     Context,
@@ -123,6 +124,14 @@ def test_a_push_whose_peer_left_takes_nothing_more(context, server):
     idle = Poller()
     while push.send([b"x"]) is not Sent.FULL:
         idle.poll(0.001)
+
+
+def test_peers_that_were_full_are_told_of_a_few_at_once_and_each_once(context, server, monkeypatch):
+    peers = [b"%d" % number for number in range(EASED_MOST + 2)]
+    monkeypatch.setattr(server, "_send", lambda frames: Sent.TAKEN if frames[0] == b"read" else Sent.FULL)
+    for peer in [*peers, b"read", peers[0]]:
+        server.send(peer, [b"x"])
+    assert [server.eased() for _ in range(3)] == [peers[:EASED_MOST], peers[EASED_MOST:], []]
 
 
 def test_a_poller_watches_sockets_and_plain_descriptors(context, server):

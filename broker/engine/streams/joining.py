@@ -76,7 +76,7 @@ class Joining:
         session = self._find(peer, message.session, now)
         if session is not None:
             session.outlet.grant(message.total_bytes, message.total_records)
-            self._agenda.ready[session] = None
+            session.wake()
 
     def seek(self, peer: Peer, message: SeekTo, payload: Payload, now: Now) -> None:
         """Go on elsewhere in one partition."""

@@ -19,6 +19,8 @@ from ..ports import Now, Payload, Peer, Port
 from .delivery import Outlet
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from ..logs.partition import Partition
     from ..logs.topics import Topic
     from ..turns.agenda import Agenda
@@ -98,7 +100,17 @@ class Session:
             port.wake(self.id)
         else:
             self.outlet.moved(partition)
+            self.wake()
+
+    def wake(self) -> None:
+        """There may be something to deliver; whose way is full is looked at when that has changed."""
+        if not self.outlet.blocked:
             self._agenda.ready[self] = None
+
+    @property
+    def way(self) -> Hashable:
+        """What deliveries go through: its own endpoint, or the connection of its peer."""
+        return self.id if self.delivery == PUSH else self.peer
 
     def send_news(self, port: Port) -> None:
         """Tell the peer what happened since the last time, in order."""
@@ -116,7 +128,7 @@ class Session:
         for peer, message in answers:
             port.reply(peer, message)
         if self.outlet.streams:
-            self._agenda.ready[self] = None
+            self.wake()
 
     def pump(self, port: Port) -> bool:
         """Deliver. Returns whether to come again in the next turn."""
@@ -148,6 +160,7 @@ class Sessions:
         self._next_id = first_id
         self._limit = limit
         self._checked_s = 0.0
+        self._stuck: dict[Hashable, dict[Session, None]] = {}  # by the way that is full
 
     def new_id(self) -> int:
         """The id of the next session. Raises LimitReached."""
@@ -161,12 +174,33 @@ class Sessions:
         session = self.by_id.get(id_)
         if session is None:
             raise UnknownSession(f"session {id_:x} is over or was opened at an earlier start of the broker: join again")
+        if session.outlet.blocked:  # it lives, maybe behind another connection
+            self._free(session)
         session.peer, session.seen_s = peer, now.monotonic_s
         return session
+
+    def stuck(self, session: Session) -> None:
+        """Its way takes nothing now: it waits until that has changed, or it is heard of."""
+        self._stuck.setdefault(session.way, {})[session] = None
+
+    def eased(self, way: Hashable) -> None:
+        """A way may take something again: look at one of those who wait for it; the next follows when that is sent."""
+        if self._stuck and (waiting := self._stuck.get(way)):
+            self._free(next(iter(waiting)))
+
+    def _free(self, session: Session) -> None:
+        waiting = self._stuck.get(session.way, {})
+        waiting.pop(session, None)
+        if not waiting:
+            self._stuck.pop(session.way, None)
+        session.outlet.blocked = False
+        session.wake()
 
     def end(self, session: Session) -> None:
         """Close everything the session opened."""
         del self.by_id[session.id]
+        if session.outlet.blocked:
+            self._free(session)
         for number in list(session.outlet.streams):
             session.take(number)
         if session.membership is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from penstock.broker.engine.streams.delivery import Stream
+from penstock.broker.engine.streams.sessions import EXPIRY_CHECK_S
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.engine import Rig, records
@@ -105,11 +106,62 @@ def test_a_peer_that_is_not_connected_yet_gets_everything_later_in_order():
     rig.turn()
     (joined,) = rig.answers(request)
     assert rig.port.reads == 1, "one chunk waits, and no more is read"
-    assert 0 < rig.node.tick(rig.now) < 0.1
     rig.port.deliver = deliver
+    rig.node.eased(joined.session)
     rig.turn()
     assert [message.number for message, _ in rig.deliveries(joined)] == list(range(1, 11))
     assert len(rig.received(joined)) == 10
+
+
+@pytest.mark.parametrize("delivery", ["push", "control"])
+def test_sessions_that_cannot_be_sent_to_cost_nothing_until_that_changes(delivery: str):
+    """Neither turns, nor tries when there are new records; and an event is about one of them, not about all."""
+    rig, topic = filled(housekeeping_s=3600.0)
+    tries: list[int] = []
+    port, full = rig.port, True
+    reply, deliver = port.reply, port.deliver
+
+    def replies(peer, message, payload=b""):
+        if not isinstance(message, m.Deliver):
+            return reply(peer, message, payload)
+        tries.append(message.session)
+        return not full and reply(peer, message, payload)
+
+    def delivers(session, message, payload):
+        tries.append(session)
+        return not full and deliver(session, message, payload)
+
+    port.reply, port.deliver = replies, delivers
+    sessions = [rig.join(topic, delivery=delivery, timeout_ms=60_000).session for _ in range(20)]
+    assert tries == sessions
+    for _ in range(5):
+        rig.produce(topic, [b"x"])
+        assert rig.node.tick(rig.now) == EXPIRY_CHECK_S, "no turn is asked for but the usual ones"
+    assert tries == sessions
+    way = sessions[0] if delivery == "push" else "c"
+    rig.node.eased("another")
+    rig.node.eased(way)
+    rig.turn()
+    assert tries[20:] == sessions[:1]
+    rig.send(m.Ping(rig.next_request(), sessions[7]))
+    rig.turn()
+    assert tries[21:] == [sessions[7]], "one that is heard of is tried"
+    full = False
+    for each in sessions if delivery == "push" else [way]:
+        rig.node.eased(each)
+    rig.turn(25)
+    assert all(tries[22:].count(session) == 2 for session in sessions), "what was held, and the rest"
+    assert not rig.node._sessions._stuck
+
+
+def test_a_session_that_ends_while_it_cannot_be_sent_to_leaves_nothing():
+    rig, topic = filled()
+    rig.port.deliver = lambda *_: False
+    first, second = (rig.join(topic).session for _ in range(2))
+    rig.ask(m.Leave, first)
+    assert list(rig.node._sessions._stuck) == [second]
+    rig.pass_time(20.0)
+    assert (rig.node._sessions._stuck, rig.node._agenda.ready) == ({}, {})
 
 
 def test_control_delivery_uses_the_connection_it_was_asked_on():
@@ -192,6 +244,7 @@ def test_what_was_read_but_not_sent_before_a_seek_is_never_sent():
     joined = rig.join(topic)
     rig.ask(m.SeekTo, joined.session, 0, 9)
     rig.port.deliver = deliver
+    rig.node.eased(joined.session)
     rig.turn()
     assert [(d.number, d.epoch, d.offset) for d, _ in rig.deliveries(joined)] == [(1, 2, 9)]
 
