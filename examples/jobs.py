@@ -1,7 +1,7 @@
 """Background jobs with retries, a delay and a dead letter.
 
-penstock worker examples.jobs:app &      # from the root of the repository
-python examples/jobs.py
+penstock worker jobs:app &      # both from this folder: a task is named by its module, here jobs
+python jobs.py
 """
 
 from __future__ import annotations

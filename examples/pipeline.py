@@ -4,6 +4,7 @@
 
 The totals and how far they go are committed together: the epoch of the transaction is the offset behind the last order.
 A run that died between that commit and moving its cursor gets the same orders again, and leaves out what was counted.
+Run one at a time: docs/transactions.md says why.
 """
 
 from __future__ import annotations

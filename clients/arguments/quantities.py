@@ -68,4 +68,4 @@ def _setting(name: str, value: Any) -> Any:
         return None
     if name.endswith("_bytes"):
         return size_bytes(value, name)
-    return seconds(value, name) if name.endswith("_s") else value
+    return seconds(value, name) if name.endswith("_s") and not name.endswith("_per_s") else value

@@ -22,7 +22,14 @@ def command() -> None:
 @command.command(short_help="Show every setting, its value, and its source.")
 @with_config
 def show(settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool) -> None:
-    """Show every setting, its value, and its source: flag > environment > file > default."""
+    """Show every setting, its value, and its source: flag > environment > file > default.
+
+    \b
+    flag         of some commands: --set drain_s=5s
+    environment  PENSTOCK_ and the name in capitals: PENSTOCK_DRAIN_S=5s
+    file         a line in TOML: drain_s = "5s"
+                 in --config, else of PENSTOCK_CONFIG, else ~/.config/penstock/config.toml
+    """
     loaded = configuration.load(dict(settings), path=config_file)
     output = Output(as_json=as_json)
     if as_json:

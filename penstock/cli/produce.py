@@ -39,8 +39,9 @@ def command(
 
     \b
     lines  a record per line, without its newline; any bytes
-    json   an object per line: {"value": "...", "key": "...", "headers": {"name": "..."}, "timestamp": 1}
-           bytes that are not UTF-8: "value_base64", "key_base64", "headers_base64"; only a value is needed
+    json   an object per line: {"value": "...", "key": "...", "headers": {"name": "..."}, "timestamp": 1767225600000000}
+           only a value is needed; the timestamp is in microseconds UTC
+           bytes that are not UTF-8: "value_base64", "key_base64", "headers_base64"
     raw    every input whole as one record
     """
     if key_separator is not None and form != "lines":

@@ -39,6 +39,9 @@ def test_a_queue_group_is_made_described_changed_and_forgotten(client, topic):
     assert (made.topic, made.name, made.ready, made.depth) == (topic, "jobs", 10, 10)
     assert (made.settings["lease_s"], made.settings["max_attempts"]) == (60, 3)
     assert client.set_queue(topic, "jobs", key_rate_per_s=5).settings["key_rate_per_s"] == 5
+    for rate in ("10/s", "10s", timedelta(seconds=1), float("nan"), -1):
+        with pytest.raises(InvalidSettings, match=r"key_rate_per_s=.* is not allowed: "):
+            client.set_queue(topic, "jobs", key_rate_per_s=rate)
     with client.worker(topic, group="jobs", prefetch=0) as worker:
         (task,) = worker.fetch(1, wait=WAIT)
         found = client.queue(topic, "jobs")

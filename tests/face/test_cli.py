@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from penstock.cli import exits
 from penstock.cli.app import COMMANDS
+from penstock.cli.formats import entries
+from penstock.clients.arguments.quantities import event_time
+from penstock.config import load
 from penstock.storage.errors import Error
 from penstock.transport import ipc_paths
 
@@ -19,6 +23,24 @@ def test_every_command_helps_itself(cli: Cli, name: str) -> None:
     found = cli(name, "--help")
     assert found.code == exits.OK
     assert found.text.startswith(f"Usage: penstock {name}")
+
+
+def test_the_help_of_produce_shows_a_record_that_can_be_sent(cli: Cli) -> None:
+    (shown,) = re.findall(r'\{"value".*\}', cli("produce", "--help").text)
+    (batch,) = entries("json", iter([shown.encode()]), name="help", key_separator=b"")
+    assert event_time(batch[0].timestamp) == batch[0].timestamp
+
+
+def test_the_help_of_config_says_where_a_setting_may_stand(cli: Cli, tmp_path: Path) -> None:
+    shown = cli("config", "show", "--help").text
+    (variable,) = re.findall(r"PENSTOCK_DRAIN_S=(\S+)", shown)
+    (line,) = re.findall(r"drain_s = .*", shown)
+    place = tmp_path / re.findall(r"~/(\S+)", shown)[0]
+    place.parent.mkdir(parents=True)
+    place.write_text(line)
+    home = {"HOME": str(tmp_path)}
+    assert load({}, environ=home).source("drain_s") == f"file {place}"
+    assert load({}, environ=home | {"PENSTOCK_DRAIN_S": variable}).source("drain_s") == "environment PENSTOCK_DRAIN_S"
 
 
 def test_the_help_lists_every_command(cli: Cli) -> None:

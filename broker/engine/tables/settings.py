@@ -9,7 +9,7 @@ Settings of other things are checked in the same way, by `checked`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
@@ -18,6 +18,9 @@ from msgspec import Struct, structs
 from ...errors import InvalidSettings
 
 MIB = 1 << 20
+
+BESIDE = ("partitions",)
+"""What callers give next to the settings of a topic: may be meant by a misspelt one."""
 
 S = TypeVar("S", bound=Struct)
 
@@ -53,7 +56,7 @@ FIXED = ("commit",)
 
 def parse(given: dict[str, Any]) -> TopicSettings:
     """Settings of a new topic, defaults for the rest."""
-    return checked("topic setting", TopicSettings, RANGES, {}, given)
+    return checked("topic setting", TopicSettings, RANGES, {}, given, beside=BESIDE)
 
 
 def altered(current: TopicSettings, given: dict[str, Any]) -> TopicSettings:
@@ -64,16 +67,20 @@ def altered(current: TopicSettings, given: dict[str, Any]) -> TopicSettings:
                 f"topic setting {name} cannot be changed from {getattr(current, name)!r} to {given[name]!r}: "
                 "create a new topic"
             )
-    return checked("topic setting", TopicSettings, RANGES, current.named(), given)
+    return checked("topic setting", TopicSettings, RANGES, current.named(), given, beside=BESIDE)
 
 
 def checked(
-    what: str, kind: type[S], ranges: Mapping[str, tuple[float, float]], base: dict[str, Any], given: dict[str, Any]
-) -> S:
-    """`base` with `given` as settings of a kind. Raises InvalidSettings; `what` says whose in its sentence."""
+    what: str, kind: type[S], ranges: Mapping[str, tuple[float, float]], base: dict[str, Any], given: dict[str, Any],
+    *, beside: Sequence[str] = (),
+) -> S:  # fmt: skip
+    """`base` with `given` as settings of a kind. Raises InvalidSettings; `what` says whose in its sentence.
+
+    `beside` has further names that a misspelt one may mean.
+    """
     for name in given:
         if name not in kind.__struct_fields__:
-            raise InvalidSettings(_unknown(what, kind, name))
+            raise InvalidSettings(_unknown(what, (*kind.__struct_fields__, *beside), name))
     try:
         settings = msgspec.convert({**base, **given}, kind)
     except msgspec.ValidationError as error:
@@ -95,8 +102,7 @@ def _refusal(what: str, kind: type[Struct], given: dict[str, Any], error: str) -
     return f"{what} {name}={given.get(name)!r} is not allowed: {reason}"
 
 
-def _unknown(what: str, kind: type[Struct], name: str) -> str:
-    known = kind.__struct_fields__
+def _unknown(what: str, known: Sequence[str], name: str) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else "known are " + ", ".join(known)
     return f"{what} {name!r} is unknown: {hint}"

@@ -59,6 +59,8 @@ def test_given_settings_are_kept():
     ("given", "sentence"),
     [
         ({"comit": "durable"}, "did you mean commit"),
+        ({"partition": 3}, r"did you mean partitions\?"),
+        ({"retention": 3}, r"did you mean retention_s\?"),
         ({"zzz": 1}, "known are commit, segment_bytes"),
         ({"commit": "quorum"}, "commit='quorum' is not allowed: durable or written$"),
         ({"codec": "gzip"}, "codec='gzip' is not allowed: none or lz4 or zstd$"),
