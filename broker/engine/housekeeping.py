@@ -69,7 +69,7 @@ class Housekeeping:
         self._found: dict[Partition, Rest] = {}  # found by this one so far
         self._pending: dict[Ledger[Any], tuple[int, int, bytes]] = {}
         self._grown: dict[Partition, None] = {}  # faster than passes come
-        self._staged: WeakKeyDictionary[Ledger[Any], tuple[int, int]] = WeakKeyDictionary()  # see _needed_staged
+        self._staged: WeakKeyDictionary[Partition, tuple[int, int]] = WeakKeyDictionary()  # see _needed_staged
 
     def advanced(self, ledger: Ledger[Any]) -> None:
         """More of a log is committed."""
@@ -113,7 +113,7 @@ class Housekeeping:
     def tick(self, now: Now) -> float:
         """Do a step of a pass when one is due. Returns when the next one is."""
         for partition in take(self._grown):
-            if partition.log.poisoned is None and self._registry.holds(partition.ledger):
+            if partition.log.poisoned is None and self._registry.holds(partition):
                 self._retain(partition, self._time.read(now))
         if now.monotonic_s >= self._next_s:
             if self._pass is None:
@@ -124,7 +124,7 @@ class Housekeeping:
     def _begin(self) -> None:
         """A pass over everything, spread over half of the time until the next one."""
         for ledger in list(self._pending):
-            if self._registry.holds(ledger):
+            if ledger is self._registry.catalogue or ledger in self._registry.partitions:
                 self._save(ledger)
             else:
                 del self._pending[ledger]
@@ -142,7 +142,7 @@ class Housekeeping:
         time_us, count = self._time.read(now), 0
         for topic, partition in islice(self._pass, STEP):
             count += 1
-            if partition.log.poisoned is None and self._registry.holds(partition.ledger):
+            if partition.log.poisoned is None and self._registry.holds(partition):
                 self._expire(topic, partition, time_us)
                 rest = self._retain(partition, time_us)
                 if rest is not None:
@@ -168,7 +168,7 @@ class Housekeeping:
         needed = set(self._queues.mover.producers.values())
         partition.forget_producers(config.max_producers, round(config.producer_expiry_s * 1e6), time_us, needed)
         oldest = time_us - round(config.group_expiry_s * 1e6)
-        for state in list(partition.ledger.committed.groups.by_name.values()):
+        for state in list(partition.committed.groups.by_name.values()):
             if state.last_us < oldest and state.group not in topic.memberships:
                 partition.delete_group(state.group)
         self._queues.upkeep.look(topic, partition, time_us)
@@ -177,7 +177,7 @@ class Housekeeping:
     def _retain(self, partition: Partition, time_us: int) -> Rest | None:
         """Decide where the partition may begin and remove what is decided. Returns until when that need not be done."""
         settings = partition.settings
-        finished = finished_long_ago(partition.ledger.committed, time_us)  # only there are times for certain
+        finished = finished_long_ago(partition.committed, time_us)  # only there are times for certain
         limits = (settings.retention_s, settings.retention_bytes, finished)
         if limits == (None, None, None) and partition.first == 0:
             return None
@@ -196,13 +196,13 @@ class Housekeeping:
         wanted = allowed = decision.first_offset
         if wanted > partition.first:
             allowed = self._queues.carrier.allowed(partition, extents, wanted, time_us)
-        if allowed > partition.ledger.proposed.first:
+        if allowed > partition.proposed.first:
             partition.set_first(allowed, Raise(partition))
             self._remove(partition)  # what is committed so far: a log that grows all the time moves at each look
             return None
         if self._remove(partition) or allowed < wanted:
             return None
-        if finished is not None and finished.is_all and not partition.ledger.damaged:
+        if finished is not None and finished.is_all and not partition.state_damaged:
             self._end_segment(partition, extents[-1])
         due_us = FOREVER if age_us is None or len(extents) < 2 else extents[0].last_time_us + age_us
         return Rest(partition.seq, settings, due_us if finished is None else min(due_us, finished.next_us))
@@ -210,9 +210,9 @@ class Housekeeping:
     def _end_segment(self, partition: Partition, active: retention.Extent) -> None:
         """Only whole segments go: one in which everything may go is ended, so that it does."""
         is_read = all(cursor >= active.end_offset for cursor in _cursors(partition))
-        if active.end_offset > active.base_offset and is_read and partition.ledger.idle:
+        if active.end_offset > active.base_offset and is_read and partition.idle:
             partition.log.segment_ends = True  # and the next append begins another
-            partition.ledger.propose_nothing()
+            partition.propose_nothing()
 
     def _remove(self, partition: Partition) -> bool:
         """Give the store what is below the committed first offset and covered. Returns whether there is any left."""
@@ -231,9 +231,9 @@ class Housekeeping:
             carrier.carry_again(partition, log.segments()[0].last_seq)
         elif partition.seq > partition.ledger.snapshot_seq:
             self.snapshot(partition.ledger)
-        elif partition.ledger.idle:
+        elif partition.idle:
             # Removing waits for two snapshots that cover: on a log that nobody writes the second needs a new seq.
-            partition.ledger.propose_nothing()
+            partition.propose_nothing()
         return True
 
     def _needed_staged(self, partition: Partition) -> int:
@@ -241,14 +241,13 @@ class Housekeeping:
 
         Where a commit does not wait for the disk, what is published may be lost, and counts when it is durable.
         """
-        log, ledger = partition.log, partition.ledger
-        now = ledger.committed.stages.first_seq
+        log, now = partition.log, partition.committed.stages.first_seq
         if log.durable >= partition.seq:
             return now
-        seq, before = self._staged.get(ledger, (0, 0))
+        seq, before = self._staged.get(partition, (0, 0))
         if log.durable < seq:
             return 0
-        self._staged[ledger] = (partition.seq, now)
+        self._staged[partition] = (partition.seq, now)
         return min(before, now)
 
 
@@ -273,7 +272,7 @@ class Raise:
     def committed(self, place: Place) -> None:
         partition = self._partition
         partition.log.set_first(partition.first)
-        queues = partition.ledger.committed.queues.by_name.values()
+        queues = partition.committed.queues.by_name.values()
         partition.finals.trimmed([queue.group for queue in queues if queue.finals], partition.first)
 
     def failed(self, error: Error) -> None:
@@ -282,5 +281,5 @@ class Raise:
 
 def _cursors(partition: Partition) -> Iterable[int]:
     """The next unread offset of every group."""
-    for state in partition.ledger.committed.groups.by_name.values():
+    for state in partition.committed.groups.by_name.values():
         yield state.resume(0, partition.end)

@@ -34,7 +34,7 @@ def partition_of(rig: Rig, topic: bytes, partition: int = 0) -> Partition:
 
 def stage_of(rig: Rig, topic: bytes, stage: int = STAGE, partition: int = 0) -> Stage | None:
     """A stage as committed."""
-    return partition_of(rig, topic, partition).ledger.committed.stages.get(stage)
+    return partition_of(rig, topic, partition).committed.stages.get(stage)
 
 
 class Told:

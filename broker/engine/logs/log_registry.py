@@ -69,9 +69,9 @@ class LogRegistry:
         yield self.catalogue
         yield from self.partitions
 
-    def holds(self, ledger: Ledger[Any]) -> bool:
-        """Whether a ledger is still open here."""
-        return ledger is self.catalogue or ledger in self.partitions
+    def holds(self, partition: Partition) -> bool:
+        """Whether a partition is still open here."""
+        return partition.ledger in self.partitions
 
     def create(self, topic: Topic, number: int, settings: TopicSettings) -> Partition:
         """Make and open the log of a new partition. Raises StorageFull, Unavailable."""

@@ -96,7 +96,7 @@ class Partition:
     @property
     def end_term(self) -> int:
         """The term of the record before `end`; 0 without one."""
-        applied = self.ledger.committed
+        applied = self.committed
         if applied.end_term < 0:  # no record came since a snapshot was loaded
             applied.end_term = self.term_at(applied.end)
         return applied.end_term if applied.end > applied.first else 0
@@ -116,7 +116,74 @@ class Partition:
 
     def group(self, name: str) -> GroupState:
         """What is committed of a group."""
-        return self.ledger.committed.groups.get(name)
+        return self.committed.groups.get(name)
+
+    # -- its state, and what is proposed to it ------------------------------------------------------
+
+    @property
+    def committed(self) -> PartitionState:
+        """What its log adds up to, as far as it is committed."""
+        return self.ledger.committed
+
+    @property
+    def proposed(self) -> PartitionState:
+        """The same as if everything that is proposed were committed."""
+        return self.ledger.proposed
+
+    @property
+    def state_damaged(self) -> bool:
+        """Whether something that was durable cannot be read, so that effects may be missing."""
+        return self.ledger.damaged
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that was proposed is committed, or failed."""
+        return self.ledger.idle
+
+    @property
+    def predicted_end(self) -> int:
+        """The offset that the next record proposed will have."""
+        return self.ledger.predicted_end
+
+    @property
+    def decided_end(self) -> int:
+        """Behind the last queued records that effects beside them speak of; 0 without any."""
+        return self.ledger.decided_end
+
+    @property
+    def unshelved(self) -> int:
+        """How many batches have a priority or a delay and are not committed yet."""
+        return self.ledger.unshelved
+
+    def check_writable(self) -> None:
+        """Raise Poisoned when nothing will ever be committed again."""
+        self.ledger.check_writable()
+
+    def propose(
+        self, effect: fx.AnyEffect, waiter: Waiter | None = None, *, replaces: object = None, above: int = 0
+    ) -> None:
+        """Propose an effect that commutes with records; see Ledger.propose."""
+        self.ledger.propose(effect, waiter, replaces=replaces, above=above)
+
+    def propose_in_order(self, effect: fx.AnyEffect, waiter: Waiter | None = None) -> None:
+        """Propose an effect that keeps its place between records."""
+        self.ledger.propose_in_order(effect, waiter)
+
+    def propose_records(self, entry: Entry) -> None:
+        """Propose a batch of records, with the effects beside it."""
+        self.ledger.propose_records(entry)
+
+    def propose_kept(self, batch: Batch, waiter: Waiter) -> None:
+        """Propose records that are carried forward."""
+        self.ledger.propose_kept(batch, waiter)
+
+    def propose_nothing(self) -> None:
+        """Propose an empty state batch: the log gets a new seq and means the same."""
+        self.ledger.propose_nothing()
+
+    def barrier(self, waiter: Waiter) -> None:
+        """Tell `waiter` once everything that is proposed so far is committed."""
+        self.ledger.barrier(waiter)
 
     # -- producing --------------------------------------------------------------------------------
 
@@ -126,18 +193,18 @@ class Partition:
         Raises Poisoned, BatchTooLarge, InvalidBatch, SequenceGap, UnknownProducer, Fenced; with `keys`: LimitReached,
         Unavailable.
         """
-        ledger = self.ledger
-        ledger.check_writable()
+        self.check_writable()
         self._check_size(batch.batch_bytes)
         producer_id, epoch, first = batch.producer_id, batch.producer_epoch, batch.first_sequence
         place = None
-        if producer_id in ledger.proposed.stages:
+        proposed = self.proposed
+        if producer_id in proposed.stages:
             raise InvalidBatch(
                 f"producer {producer_id:x} is a stage of {self!r}: send records under an id of their own, "
                 "or staged ones until the stage is published"
             )
         if producer_id:
-            place = ledger.proposed.producers.judge(producer_id, epoch, first, batch.record_count)
+            place = proposed.producers.judge(producer_id, epoch, first, batch.record_count)
         if place is not None:
             self._duplicate(place, first, waiter)
             return
@@ -145,7 +212,7 @@ class Partition:
         entry = Entry(batch.buffer, place, producer_id, epoch, (), [waiter], intake=intake_of(batch))
         if keys is not None:
             self._beside(entry, self._judge_keys(keys))
-        ledger.propose_records(entry)
+        self.propose_records(entry)
 
     def stage(self, batch: Batch, waiter: Waiter, limit: int) -> None:
         """Propose a validated batch that waits for its transaction. One that was staged before waits for its original.
@@ -153,13 +220,13 @@ class Partition:
         Raises Poisoned, BatchTooLarge, InvalidBatch, SequenceGap, UnknownProducer, Fenced, Unavailable; LimitReached
         when there are `limit` stages.
         """
-        ledger, stage_id = self.ledger, batch.producer_id
-        ledger.check_writable()
+        stage_id = batch.producer_id
+        self.check_writable()
         self._check_size(batch.batch_bytes)
         self._check_stage(batch)
-        stages = ledger.proposed.stages
+        stages = self.proposed.stages
         if not stages.judge(stage_id, batch.first_sequence, batch.record_count):
-            ledger.barrier(waiter)
+            self.barrier(waiter)
             return
         if stage_id not in stages and len(stages) >= limit:
             raise LimitReached(
@@ -167,7 +234,7 @@ class Partition:
                 "max_stages, or spread them over more partitions"
             )
         place, staged = Place(batch.first_sequence, 0), Staged(batch.record_count, batch.batch_bytes)
-        ledger.propose_records(Entry(batch.buffer, place, stage_id, waiters=[waiter], staged=staged))
+        self.propose_records(Entry(batch.buffer, place, stage_id, waiters=[waiter], staged=staged))
 
     def _check_stage(self, batch: Batch) -> None:
         stage_id = batch.producer_id
@@ -176,34 +243,34 @@ class Partition:
                 f"staged records need an id of their own, not 0, and epoch 0, not {batch.producer_epoch}: "
                 "choose a random one for each stage"
             )
-        if stage_id in self.ledger.proposed.producers.by_id:
+        if stage_id in self.proposed.producers.by_id:
             raise InvalidBatch(f"producer {stage_id:x} sends records to {self!r}: stage under an id of its own")
         if stage_id in self.sealed:
             raise Fenced(f"stage {stage_id:x} of {self!r} is being committed: nothing can be added to it")
-        if self.ledger.damaged:
+        if self.state_damaged:
             raise Unavailable(f"{self!r} is damaged and may have lost staged records: repair it first")
 
     def drop_stages(self, stage_ids: Iterable[int], waiter: Waiter) -> None:
         """Propose to forget those stages that are there and no transaction has. Raises Poisoned."""
-        self.ledger.check_writable()
-        stages, sealed = self.ledger.proposed.stages, self.sealed
+        self.check_writable()
+        stages, sealed = self.proposed.stages, self.sealed
         dropped = [each for each in dict.fromkeys(stage_ids) if each in stages and each not in sealed]
         if dropped:
-            self.ledger.propose_in_order(fx.StagesDropped(dropped), waiter)
+            self.propose_in_order(fx.StagesDropped(dropped), waiter)
         else:
-            self.ledger.barrier(waiter)
+            self.barrier(waiter)
 
     def publish(self, batch: Batch, waiter: Waiter) -> None:
         """Propose the records of a stage's next batch as ordinary ones. Raises Poisoned, BatchTooLarge."""
-        self.ledger.check_writable()
+        self.check_writable()
         self._check_size(batch.batch_bytes)
         place = Place(batch.first_sequence, batch.record_count)
         records = of_kind(batch.buffer, Kind.RECORDS)
-        self.ledger.propose_records(Entry(records, place, batch.producer_id, waiters=[waiter], intake=intake_of(batch)))
+        self.propose_records(Entry(records, place, batch.producer_id, waiters=[waiter], intake=intake_of(batch)))
 
     def fire(self, schedule: ScheduleBody, time_us: int, next_us: int, waiter: Waiter) -> None:
         """Propose the record of a schedule that is due. Its event time is when it was due. Raises Poisoned."""
-        self.ledger.check_writable()
+        self.check_writable()
         batch = encode(
             [schedule.value],
             keys=[schedule.key],
@@ -213,7 +280,7 @@ class Partition:
         )
         entry = Entry(batch, Place(0, 1), waiters=[waiter], intake=intake_of(parse(batch)))
         self._beside(entry, fx.ScheduleFired(schedule.name, time_us, next_us))
-        self.ledger.propose_records(entry)
+        self.propose_records(entry)
 
     def _beside(self, entry: Entry, effect: fx.AnyEffect) -> None:
         """Put an effect beside the records of an entry: both will be in the log, or neither."""
@@ -222,18 +289,17 @@ class Partition:
         self._check_size(len(entry.batch))
 
     def _judge_keys(self, keys: Keys) -> fx.KeysSeen:
-        if self.ledger.damaged:
+        if self.state_damaged:
             raise Unavailable(
                 f"{self!r} is damaged and may have lost dedup keys: repair it, or send without a dedup key"
             )
-        ledger, settings = self.ledger, self.settings
-        table, window_us = ledger.proposed.keys, round(settings.dedup_window_s * 1e6)
-        head, first = ledger.proposed, ledger.predicted_end
+        settings, head = self.settings, self.proposed
+        table, window_us = head.keys, round(settings.dedup_window_s * 1e6)
 
         def begun(offset: int) -> bool:
             return head.queues.begun(offset, head.shelves)
 
-        effect = judge(table, keys.digests, first, keys.time_us, window_us, settings.dedup, begun)
+        effect = judge(table, keys.digests, self.predicted_end, keys.time_us, window_us, settings.dedup, begun)
         new = sum(digest not in table.by_digest for digest in effect.digests)
         if len(table.by_digest) + new > keys.limit and table.live(keys.time_us) + new > keys.limit:
             raise LimitReached(
@@ -250,7 +316,7 @@ class Partition:
     def _duplicate(self, place: Place, first_sequence: int, waiter: Waiter) -> None:
         inner = first_sequence - place.first_sequence
         resend = Resend(waiter, inner) if inner else waiter
-        if 0 < place.seq <= self.ledger.committed.seq:
+        if 0 < place.seq <= self.seq:
             resend.committed(place)
         else:
             self.ledger.attach(place, resend)
@@ -260,59 +326,59 @@ class Partition:
 
         Raises Poisoned; LimitReached when `limit` names are taken.
         """
-        self.ledger.check_writable()
-        table = self.ledger.proposed.producers
+        self.check_writable()
+        table = self.proposed.producers
         known = table.by_name.get(name)
         if known is None and len(table.by_name) >= limit:
             raise LimitReached(f"{self!r} remembers {limit} named producers already: use one of their names")
         producer_id, epoch = (known.producer_id, known.epoch + 1) if known else (new_id, 1)
-        self.ledger.propose_in_order(fx.ProducerOpened(name, producer_id, epoch), waiter)
+        self.propose_in_order(fx.ProducerOpened(name, producer_id, epoch), waiter)
         return producer_id, epoch
 
     def forget_producers(self, limit: int, expiry_us: int, time_us: int, needed: Collection[int] = ()) -> None:
         """Propose to forget unnamed producers that are over the limit or were silent for too long, but not `needed`."""
-        surplus = self.ledger.committed.producers.surplus(limit, time_us - expiry_us)
+        surplus = self.committed.producers.surplus(limit, time_us - expiry_us)
         surplus = [each for each in surplus if each not in needed] if needed else surplus
         if surplus and self.log.poisoned is None:
-            self.ledger.propose_in_order(fx.ProducersExpired(surplus))
+            self.propose_in_order(fx.ProducersExpired(surplus))
 
     # -- groups -----------------------------------------------------------------------------------
 
     def check_cursor(self, offset: int) -> None:
         """Raise OutOfBounds unless a cursor may stand at `offset`, Poisoned when none can be moved."""
-        self.ledger.check_writable()
+        self.check_writable()
         if not 0 <= offset <= self.end:
             raise OutOfBounds(f"offset {offset} of {self!r} cannot be committed: 0 to its end {self.end} can")
 
     def move_cursor(self, group: str, offset: int, waiter: Waiter | None = None) -> None:
         """Propose a group's cursor, which was checked."""
-        self.ledger.propose(fx.CursorMoved(group, offset), waiter, replaces=("cursor", group))
+        self.propose(fx.CursorMoved(group, offset), waiter, replaces=("cursor", group))
 
     def check_owner(self, group: str, member: str, epoch: int) -> None:
         """Raise Fenced unless `member` may commit for the group under `epoch`."""
-        self.ledger.proposed.groups.check(group, member, epoch)
+        self.proposed.groups.check(group, member, epoch)
 
     def set_owner(self, group: str, member: str, start: int, waiter: Waiter) -> int:
         """Propose a new owner. `start` counts while the group has neither cursor nor start. Returns the epoch.
 
         Raises Poisoned, Corrupt.
         """
-        self.ledger.check_writable()
-        known = self.ledger.proposed.groups.get(group)
+        self.check_writable()
+        known = self.proposed.groups.get(group)
         begin = known.start if known.start >= 0 else self.find(start)
         epoch = known.epoch + 1
-        self.ledger.propose(fx.OwnerSet(group, member, epoch, begin), waiter)
+        self.propose(fx.OwnerSet(group, member, epoch, begin), waiter)
         return epoch
 
     def delete_group(self, group: str, waiter: Waiter | None = None) -> None:
         """Propose to forget a group. Raises Poisoned."""
-        self.ledger.check_writable()
-        self.ledger.propose(fx.GroupDeleted(group), waiter)
+        self.check_writable()
+        self.propose(fx.GroupDeleted(group), waiter)
 
     def set_first(self, offset: int, waiter: Waiter) -> None:
         """Propose that offsets below are gone. Raises Poisoned."""
-        self.ledger.check_writable()
-        self.ledger.propose(fx.FirstOffset(offset), waiter)
+        self.check_writable()
+        self.propose(fx.FirstOffset(offset), waiter)
 
     # -- positions --------------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ class Queues:
     def end_moved(self, partition: Partition) -> None:
         """There are new records."""
         self.leasing.offer(partition, self._time.last_us)
-        if partition.ledger.committed.shelves and self.leasing.waiting:
+        if partition.committed.shelves and self.leasing.waiting:
             self._watching.watch_all(partition)
 
     def tick(self, now: Now) -> float:
@@ -102,7 +102,7 @@ class Queues:
             return
         if self.tasks.waiting:
             self.tasks.advanced(partition)
-        if partition.ledger.committed.outbox.entries:
+        if partition.committed.outbox.entries:
             self.mover.look(partition)
 
     def warmed(self, token: Hashable) -> bool:

@@ -23,7 +23,7 @@ def unknown(where: object, group: str) -> UnknownGroup:
 
 def committed(partition: Partition, group: str) -> Queue:
     """A group as it is committed on a partition. Raises UnknownGroup."""
-    queue = partition.ledger.committed.queues.by_name.get(group)
+    queue = partition.committed.queues.by_name.get(group)
     if queue is None:
         raise unknown(partition, group)
     return queue
@@ -63,7 +63,7 @@ def check_length(topic: Topic, group: str, lease_ms: int) -> None:
 
 def check_no_stream(topic: Topic, group: str) -> None:
     """Raise InvalidRequest when a name is taken by a group of consumers."""
-    known = (partition.ledger.proposed.groups.by_name for partition in topic.readable)
+    known = (partition.proposed.groups.by_name for partition in topic.readable)
     if group in topic.memberships or any(group in names for names in known):
         raise InvalidRequest(f"{group} of topic {topic.name} is a stream group: choose another name for a queue")
 

@@ -1,6 +1,6 @@
 """The verbs of queue groups on one partition.
 
-Idea: every verb judges what it is asked against the head of the ledger (the state as if all proposals stood) and
+Idea: every verb judges what it is asked against the proposed state (as if all proposals were committed) and
 proposes an effect that carries the decision.
 
 Contract: a method that raises has changed nothing. What it returns holds once its waiter is told so, and never
@@ -75,21 +75,21 @@ class QueueVerbs:
     def serves(self) -> bool:
         """Whether queue groups can work here."""
         partition = self._partition
-        return not (partition.ledger.damaged or partition.log.poisoned)
+        return not (partition.state_damaged or partition.log.poisoned)
 
     def check(self) -> None:
         """Raise Unavailable or Poisoned unless queue groups can work here."""
         partition = self._partition
-        if partition.ledger.damaged:
+        if partition.state_damaged:
             raise Unavailable(
                 f"{partition!r} is damaged, so that what its queue groups have done is not known for certain: stop the "
                 "broker and run penstock log repair; reading as a stream goes on"
             )
-        partition.ledger.check_writable()
+        partition.check_writable()
 
     def find(self, group: str) -> Queue | None:
         """A queue group as if all proposals stood."""
-        return self._partition.ledger.proposed.queues.by_name.get(group)
+        return self._partition.proposed.queues.by_name.get(group)
 
     def get(self, group: str) -> Queue:
         """The same. Raises UnknownGroup."""
@@ -100,15 +100,15 @@ class QueueVerbs:
 
     def time(self, now_us: int) -> int:
         """`now_us`, or the time of the last batch where a restart put the clock before it."""
-        return max(now_us, self._partition.ledger.proposed.time_us)
+        return max(now_us, self._partition.proposed.time_us)
 
     # -- groups -------------------------------------------------------------------------------------
 
     def set(self, group: str, settings: QueueSettings, start: int, waiter: Waiter | None = None) -> None:
         """Create a group, or change its settings; `start` counts when it is new. Raises Corrupt."""
-        queue, ledger = self.find(group), self._partition.ledger
-        offset = self._partition.find(start) if queue is None else queue.start
-        ledger.propose(fx.QueueSet(group, settings.named(), offset), waiter)
+        queue, partition = self.find(group), self._partition
+        offset = partition.find(start) if queue is None else queue.start
+        partition.propose(fx.QueueSet(group, settings.named(), offset), waiter)
         if queue is not None:
             self._give_up(queue)
 
@@ -118,15 +118,15 @@ class QueueVerbs:
         tried = sorted([(at, each.attempt) for at, each in queue.waiting.items() if each.attempt >= most])
         if tried:
             reason = f"{LIMIT_FELL} to {most}"
-            self._partition.ledger.propose(fx.TasksDied(queue.group, 0, list(joined(tried)), reason))
+            self._partition.propose(fx.TasksDied(queue.group, 0, list(joined(tried)), reason))
 
     def pause(self, group: str, until_us: int, waiter: Waiter) -> None:
         """Lease nothing until a time."""
-        self._partition.ledger.propose(fx.QueuePaused(group, until_us), waiter)
+        self._partition.propose(fx.QueuePaused(group, until_us), waiter)
 
     def delete(self, group: str, waiter: Waiter) -> None:
         """Forget a group."""
-        self._partition.ledger.propose(fx.QueueDeleted(group), waiter)
+        self._partition.propose(fx.QueueDeleted(group), waiter)
 
     # -- leases -------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class QueueVerbs:
             return None
         token, until_us = self._next_token(), now_us + lease_us
         effect = fx.LeaseGranted(group, token, worker, until_us, *choice)
-        partition.ledger.propose(effect, waiter, above=max(choice.frontier, partition.ledger.decided_end))
+        partition.propose(effect, waiter, above=max(choice.frontier, partition.decided_end))
         return Granted(token, until_us, choice.runs)
 
     def _move_on(self, queue: Queue, source: Source, choice: Choice, now_us: int) -> None:
@@ -156,26 +156,26 @@ class QueueVerbs:
         far = source.first - queue.frontier >= PASSED_MAX
         if (far or (choice.cursors and now_us - queue.last_us >= PASSED_AGAIN_US)) and not choice.held:
             effect = fx.FrontierMoved(queue.group, max(queue.frontier, source.first), choice.cursors)
-            ledger = self._partition.ledger
-            ledger.propose(effect, above=max(effect.frontier, ledger.decided_end))
+            partition = self._partition
+            partition.propose(effect, above=max(effect.frontier, partition.decided_end))
 
     def is_dry(self, queue: Queue) -> bool:
         """Whether a group has certainly nothing to lease, by a glance: most who ask find what came before taken."""
-        ledger = self._partition.ledger
-        return queue.frontier >= ledger.predicted_end and not (queue.waiting or queue.held or ledger.committed.shelves)
+        at = self._partition
+        return queue.frontier >= at.predicted_end and not (queue.waiting or queue.held or at.committed.shelves)
 
     def _source(self, queue: Queue) -> Source:
         """Records up to those proposed: their lease stands behind them in the log, so that one sync serves both."""
-        ledger, applied = self._partition.ledger, self._partition.ledger.committed
-        voids, shelves = ledger.proposed.voids, applied.shelves
-        first = next_plain(queue, shelves, voids, max(queue.frontier, self._partition.first))
-        if ledger.unshelved:  # what is special about these records is known once they are committed
+        partition, applied = self._partition, self._partition.committed
+        voids, shelves = partition.proposed.voids, applied.shelves
+        first = next_plain(queue, shelves, voids, max(queue.frontier, partition.first))
+        if partition.unshelved:  # what is special about these records is known once they are committed
             return Source(first, applied.end, voids.between, shelves, applied.time_us)
-        return Source(first, ledger.predicted_end, voids.between, shelves)
+        return Source(first, partition.predicted_end, voids.between, shelves)
 
     def next_timer_us(self, queue: Queue, now_us: int) -> int | None:
         """When the next delayed record of a group is due, after `now_us`; None without one."""
-        return next_timer_us(queue, self._partition.ledger.committed.shelves, now_us)
+        return next_timer_us(queue, self._partition.committed.shelves, now_us)
 
     def _next_token(self) -> int:
         self._number += 1
@@ -188,7 +188,7 @@ class QueueVerbs:
         left = [] if lease is None else lease.among(ranges)
         if queue is not None and left and self._partition.log.poisoned is None:
             for effect in returned(queue, token, left, self.time(now_us), ended=False):
-                self._partition.ledger.propose(effect)
+                self._partition.propose(effect)
 
     def bury(self, group: str, token: int, first: int, end: int, reason: str) -> None:
         """Leased records from `first` on and below `end` cannot be read: nobody can work on them."""
@@ -196,7 +196,7 @@ class QueueVerbs:
         lease = None if queue is None else queue.leases.get(token)
         left = [] if lease is None else lease.among([(first, end - first)])
         if left and self.serves:
-            self._partition.ledger.propose(fx.TasksDied(group, token, left, reason, ended=False))
+            self._partition.propose(fx.TasksDied(group, token, left, reason, ended=False))
 
     def expire(self, group: str, now_us: int, waiter: Waiter) -> None:
         """End the leases whose time is up."""
@@ -205,7 +205,7 @@ class QueueVerbs:
             return
         while (lease := queue.leases.next_end()) is not None and lease.until_us <= now_us:
             for effect in failed(queue, lease, list(lease.runs()), RAN_OUT, ready_at(now_us), ended=False):
-                self._partition.ledger.propose(effect, waiter)
+                self._partition.propose(effect, waiter)
 
     def extend(
         self, group: str, tokens: Sequence[int], until_us: int, progress: Sequence[Progress], own: Collection[int]
@@ -224,7 +224,7 @@ class QueueVerbs:
         if not leases and not said:
             return Extension(lost, [])
         effect = fx.LeasesExtended(group, [lease.token for lease in leases], until_us, said)
-        self._partition.ledger.propose(effect)
+        self._partition.propose(effect)
         return Extension(lost, _cancelled(queue, leases) if queue.cancelling else [])
 
     # -- settling -----------------------------------------------------------------------------------
@@ -241,12 +241,12 @@ class QueueVerbs:
         if lease is None:
             return
         if settle.verb == Verb.ACK and not (settle.ranges or settle.results):
-            self._partition.ledger.propose(fx.TasksFinished(group, lease.token))
+            self._partition.propose(fx.TasksFinished(group, lease.token))
             return
         left = lease.among(settle.ranges)
         if left:
             for effect in settled(queue, lease, left, settle, self.time(now_us), chance):
-                self._partition.ledger.propose(effect)
+                self._partition.propose(effect)
 
     def _held(self, queue: Queue, settle: Settle) -> Lease | None:
         """The lease that a worker settles; None when it settled all of it before."""

@@ -48,7 +48,7 @@ class Watching:
     def watch(self, partition: Partition, group: str) -> None:
         """Set the alarm of a group."""
         queue = partition.work.find(group)
-        if queue is None or not partition.work.serves or not self._registry.holds(partition.ledger):
+        if queue is None or not partition.work.serves or not self._registry.holds(partition):
             return
         lease = queue.leases.next_end()
         if lease is not None:
@@ -61,7 +61,7 @@ class Watching:
 
     def watch_all(self, partition: Partition) -> None:
         """Set the alarms of all groups of a partition."""
-        for group in list(partition.ledger.proposed.queues.by_name):
+        for group in list(partition.proposed.queues.by_name):
             self.watch(partition, group)
 
     def ring_at(self, partition: Partition, group: str, time_us: int) -> None:
@@ -70,7 +70,7 @@ class Watching:
 
     def forget(self, partition: Partition) -> None:
         """The partition is gone."""
-        for group in list(partition.ledger.proposed.queues.by_name):
+        for group in list(partition.proposed.queues.by_name):
             self._alarms.cancel((partition, group))
 
     def _set(self, partition: Partition, group: str, time_us: int) -> None:

@@ -79,7 +79,7 @@ class Start:
         def give(wanted: tuple[Partition, int]) -> None:
             partition, offset = wanted
             if self._has_cursor(partition):
-                partition.ledger.barrier(gather.one())
+                partition.barrier(gather.one())
             else:
                 partition.move_cursor(self._group, offset, gather.one())
 
@@ -89,7 +89,7 @@ class Start:
         partition, offset = self._wanted[0]
         if not self.has_begun:  # by somebody who asked meanwhile
             try:
-                partition.ledger.check_writable()
+                partition.check_writable()
             except Error as error:
                 self._refuse(error)
                 return
@@ -100,7 +100,7 @@ class Start:
         """When all that is proposed so far is committed."""
         gather = Gather(self._answer, self._refuse)
         for partition in self._topic.readable:
-            partition.ledger.barrier(gather.one())
+            partition.barrier(gather.one())
         gather.ready()
 
     def _answer(self) -> None:
@@ -113,7 +113,7 @@ class Start:
         return offset, partition.term_at(offset)
 
     def _has_cursor(self, partition: Partition) -> bool:
-        return partition.ledger.proposed.groups.get(self._group).cursor != NOTHING
+        return partition.proposed.groups.get(self._group).cursor != NOTHING
 
     def _refuse(self, error: Error) -> None:
         self._port.reply(self._peer, failure(self._request, error))

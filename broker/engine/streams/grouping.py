@@ -98,9 +98,9 @@ class Grouping:
     def delete(self, peer: Peer, message: DeleteGroup, payload: Payload, now: Now) -> Work:
         """Forget an idle group. Raises GroupActive, UnknownGroup."""
         topic = yield from self._known(message.topic, message.group)
-        known = [p for p in topic.readable if message.group in p.ledger.proposed.groups.by_name]
+        known = [p for p in topic.readable if message.group in p.proposed.groups.by_name]
         for partition in known:
-            partition.ledger.check_writable()
+            partition.check_writable()
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
         yield from spread(known, gather, lambda partition: partition.delete_group(message.group, gather.one()))
 
@@ -138,7 +138,7 @@ def group_names(topic: Topic) -> Generator[int | None, None, list[str]]:
     """All groups of a topic, with a cursor, an owner or a member, sorted."""
     names = set(topic.memberships)
     for looks, partition in enumerate(list(topic.readable), 1):
-        names.update(partition.ledger.committed.groups.by_name)
+        names.update(partition.committed.groups.by_name)
         if looks % LOOKS == 0:
             yield
     return sorted(names)

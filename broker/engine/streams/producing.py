@@ -43,7 +43,7 @@ class Producing:
         else:
             time_us = max(self._time.read(now), partition.log.last_time_us)
             keys = Keys(found, time_us, self._config.max_dedup_keys)
-            partition.produce(batch, KeyedReply(reply, len(found), partition.ledger.committed), keys)
+            partition.produce(batch, KeyedReply(reply, len(found), partition.committed), keys)
         self.batches += 1
         self.records += batch.record_count
         self.bytes += batch.batch_bytes
@@ -58,7 +58,7 @@ class Producing:
         def opened() -> ProducerOpened:
             # As committed: what was under way when the name was claimed may have been refused since.
             producer_id, epoch = claims[0]
-            sequence = partition.ledger.committed.producers.by_id[producer_id].next_sequence
+            sequence = partition.committed.producers.by_id[producer_id].next_sequence
             return ProducerOpened(message.request, producer_id, epoch, sequence)
 
         gather = Gather.answering(self._port, peer, message.request, opened)

@@ -117,7 +117,7 @@ class Commits:
     def begin(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> Commit:
         """Have an epoch decided, whose stages were looked at."""
         commit = self._sealed(home, name, epoch, stages)
-        home.ledger.propose(fx.TransactionDecided(name, epoch, list(stages)), commit)
+        home.propose(fx.TransactionDecided(name, epoch, list(stages)), commit)
         return commit
 
     def _sealed(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> Commit:
@@ -168,19 +168,19 @@ class Commits:
 
     def log_finished(self, home: Partition) -> None:
         """Say what could not be said before: a disk was full, or nothing for good."""
-        for name, decision in home.ledger.proposed.transactions.unfinished():
+        for name, decision in home.proposed.transactions.unfinished():
             if decision.epoch not in self.of(name):
                 self._log_finished(home, name, decision.epoch, decision.stages)
 
     def _log_finished(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> None:
         if home.log.poisoned is None and all(map(self._is_for_good, self._published.get((name, epoch), []))):
             self._published.pop((name, epoch), None)
-            home.ledger.propose(fx.TransactionFinished(name, epoch), Finishing(self, stages))
+            home.propose(fx.TransactionFinished(name, epoch), Finishing(self, stages))
 
     def _is_for_good(self, place: tuple[Partition, int]) -> bool:
         """Whether a power cut cannot take it: on topics with commit=written that comes after it can be read."""
         partition, seq = place
-        return partition.log.safe >= seq or not self._registry.holds(partition.ledger)
+        return partition.log.safe >= seq or not self._registry.holds(partition)
 
     def _forget(self, commit: Commit) -> None:
         epochs = self._under_way[commit.name]
@@ -196,12 +196,12 @@ class Commits:
         found = [
             (decision.time_us, home, name, decision)
             for home in ([] if topic is None else topic.readable)
-            for name, decision in home.ledger.proposed.transactions.unfinished()
+            for name, decision in home.proposed.transactions.unfinished()
         ]
         for _, home, name, decision in sorted(found, key=lambda each: each[0]):
             commit = self._sealed(home, name, decision.epoch, decision.stages)
-            if home.ledger.in_flight:
-                home.ledger.barrier(commit)
+            if not home.idle:
+                home.barrier(commit)
             else:
                 self._publisher.line_up(decision.stages, commit)
         if found:

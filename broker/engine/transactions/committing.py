@@ -99,7 +99,7 @@ class Committing:
         if topic is None:
             self._home.check_whole()
         else:
-            known = self._settled(topic, name).ledger.committed.transactions.by_name.get(name)
+            known = self._settled(topic, name).committed.transactions.by_name.get(name)
         if known is None:
             self._port.reply(peer, TransactionState(message.request, -1, True, 0))
         else:
@@ -127,7 +127,7 @@ class Committing:
             if looks % LOOKS == 0:
                 yield
         for partition in dropped:
-            partition.ledger.check_writable()
+            partition.check_writable()
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
         yield from spread(dropped.items(), gather, lambda each: each[0].drop_stages(each[1], gather.one()))
 
@@ -141,14 +141,14 @@ class Committing:
 
     def _commit(self, topic: Topic, peer: Peer, message: CommitTransaction, keys: Sequence[StageKey]) -> None:
         home = self._home.partition(topic, message.transaction)
-        if home.ledger.proposed.transactions.last_epoch(message.transaction) >= message.epoch:
+        if home.proposed.transactions.last_epoch(message.transaction) >= message.epoch:
             self._repeat(home, peer, message, keys)
             return
         if not self._are_durable([self._check(stage) for stage in message.stages]):
             again_us = self._time.last_us + AGAIN_US
             self._alarms.set(object(), again_us, lambda _: self._commit_later(topic, peer, message, keys))
             return
-        home.ledger.check_writable()
+        home.check_writable()
         self._forgetting.make_room(home, message.transaction)
         commit = self._commits.begin(home, message.transaction, message.epoch, keys)
         self.decided += 1
@@ -161,7 +161,7 @@ class Committing:
         if same is not None and same.stages == frozenset(keys):
             self._wait(home, peer, message, [same], repeated=False)
         else:
-            own = home.ledger.proposed.transactions.is_last(name, epoch, keys)
+            own = home.proposed.transactions.is_last(name, epoch, keys)
             self._wait(home, peer, message, self._before(home, message), repeated=not own)
 
     def _wait(
@@ -170,7 +170,7 @@ class Committing:
         """Answer when these have come to their end."""
 
         def answer() -> TransactionCommitted:
-            last = home.ledger.committed.transactions.last_epoch(message.transaction)
+            last = home.committed.transactions.last_epoch(message.transaction)
             return TransactionCommitted(message.request, max(last, message.epoch), repeated)
 
         gather = Gather.answering(self._port, peer, message.request, answer)
@@ -182,7 +182,7 @@ class Committing:
         """What a request waits for that comes too late: its epoch, those before, and the decision that overtook it."""
         under_way, asked = self._commits.of(message.transaction), message.epoch
         waits = [commit for epoch, commit in under_way.items() if epoch <= asked]
-        last = home.ledger.committed.transactions.last_epoch(message.transaction)
+        last = home.committed.transactions.last_epoch(message.transaction)
         if last < asked and asked not in under_way:
             waits.append(under_way[min(epoch for epoch in under_way if epoch > asked)])
         return waits
@@ -196,11 +196,10 @@ class Committing:
     def _check(self, stage: Stage) -> tuple[Partition, int]:
         """Raise what keeps a stage from being decided about. Returns its partition and its last batch there."""
         partition = self._registry.topics.partition(stage.topic, stage.partition)
-        ledger = partition.ledger
-        ledger.check_writable()
-        if ledger.damaged:
+        partition.check_writable()
+        if partition.state_damaged:
             raise Unavailable(f"{partition!r} is damaged and may have lost staged records: run penstock log repair")
-        there, ahead = ledger.committed.stages.get(stage.stage), ledger.proposed.stages.get(stage.stage)
+        there, ahead = partition.committed.stages.get(stage.stage), partition.proposed.stages.get(stage.stage)
         if there is None or ahead is None:
             raise StageLost(
                 f"stage {stage.stage:x} of {partition!r} is not there: it was dropped, expired after "

@@ -47,15 +47,15 @@ class Forgetting:
 
     def look(self, partition: Partition, time_us: int) -> None:
         """At one partition that takes writes."""
-        if partition.ledger.committed.stages:
+        if partition.committed.stages:
             self._drop_old(partition, time_us)
-        if partition.topic == NAME and not partition.ledger.damaged:
+        if partition.topic == NAME and not partition.state_damaged:
             self._commits.log_finished(partition)
             self._forget(partition, self._outlived(partition, time_us))
 
     def make_room(self, home: Partition, name: str) -> None:
         """Let there be room for one more transaction. Raises LimitReached."""
-        table = home.ledger.proposed.transactions
+        table = home.proposed.transactions
         if name in table.by_name or len(table) < self._most:
             return
         names = self._outlived(home, self._time.last_us) or table.oldest_fleeting(PORTION)
@@ -71,8 +71,8 @@ class Forgetting:
             self._home.check_whole()
         except Unavailable:
             return
-        old = [each.stage for each in partition.ledger.committed.stages if each.last_us + self._stage_us <= time_us]
-        head, sealed = partition.ledger.proposed.stages, partition.sealed
+        old = [each.stage for each in partition.committed.stages if each.last_us + self._stage_us <= time_us]
+        head, sealed = partition.proposed.stages, partition.sealed
         gone = [stage for stage in old if stage in head and stage not in sealed][:PORTION]
         if gone:
             self.dropped += len(gone)
@@ -80,13 +80,13 @@ class Forgetting:
 
     def _outlived(self, home: Partition, time_us: int) -> list[str]:
         """Names that are due, as committed, where times are certain, and not decided anew or forgotten since."""
-        there, ahead = home.ledger.committed.transactions, home.ledger.proposed.transactions
+        there, ahead = home.committed.transactions, home.proposed.transactions
         found = there.outlived(time_us - self._lasting_us, time_us - self._fleeting_us, PORTION)
         return [name for name in found if ahead.last_epoch(name) == there.last_epoch(name)]
 
     def _forget(self, home: Partition, names: list[str]) -> None:
         if names:
-            home.ledger.propose(fx.TransactionsForgotten(names))
+            home.propose(fx.TransactionsForgotten(names))
 
 
 class Unheeded:

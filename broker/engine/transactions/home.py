@@ -62,7 +62,7 @@ class Home:
     def partition(self, topic: Topic, name: str) -> Partition:
         """Where the decisions about a transaction are, all of them. Raises Unavailable."""
         partition = topic.partition(partition_of(name.encode(), len(topic.partitions)))
-        if partition.ledger.damaged:
+        if partition.state_damaged:
             raise Unavailable(
                 f"{partition!r} is damaged, so what was decided about transaction {name} is not known: "
                 "run penstock log repair"
@@ -85,4 +85,4 @@ class Home:
 
 
 def _is_whole(found: Partition | Error) -> bool:
-    return not isinstance(found, Error) and not found.ledger.damaged
+    return not isinstance(found, Error) and not found.state_damaged

@@ -96,7 +96,7 @@ class PublishingLine:
 
     def take_published(self) -> list[DecidedStage]:
         """Jobs at the head of the line whose stages the partition has no more."""
-        stages, taken = self.partition.ledger.committed.stages, list[DecidedStage]()
+        stages, taken = self.partition.committed.stages, list[DecidedStage]()
         while self.jobs and self.jobs[0].key[2] not in stages:
             taken.append(self.jobs.popleft())
         return taken
@@ -104,8 +104,8 @@ class PublishingLine:
     @property
     def unsettled(self) -> bool:
         """Whether something of the next stage is in the log and not yet committed."""
-        stage_id, ledger = self.jobs[0].key[2], self.partition.ledger
-        applied, head = ledger.committed.stages.get(stage_id), ledger.proposed.stages.get(stage_id)
+        stage_id, partition = self.jobs[0].key[2], self.partition
+        applied, head = partition.committed.stages.get(stage_id), partition.proposed.stages.get(stage_id)
         return head is not None and (applied is None or applied.next_sequence != head.next_sequence)
 
 
@@ -229,17 +229,17 @@ class Publisher:
     def _work(self, line: PublishingLine) -> None:
         """One portion, unless there is nothing left."""
         partition = line.partition
-        if not self._registry.holds(partition.ledger):  # the node is being closed
+        if not self._registry.holds(partition):  # the node is being closed
             self._leave(line, Doing.GONE)
             return
-        if partition.ledger.damaged:  # then the state says neither what is there nor what is published
+        if partition.state_damaged:  # then the state says neither what is there nor what is published
             self._rest(line, Unavailable(f"{partition!r} is damaged: run penstock log repair"))
             return
         self._tell_published(line)
         if not line.jobs:
             self._leave(line, Doing.NOTHING)
         elif line.unsettled:
-            partition.ledger.barrier(PortionWaiter(self, line))
+            partition.barrier(PortionWaiter(self, line))
         else:
             self._read(Load(line))
 
@@ -274,8 +274,8 @@ class Publisher:
         """Nothing is left of the next stage: it was damaged, and somebody gave it up."""
         partition = line.partition
         try:
-            partition.ledger.check_writable()
-            partition.ledger.propose_in_order(fx.StagesDropped([line.jobs[0].key[2]]), PortionWaiter(self, line))
+            partition.check_writable()
+            partition.propose_in_order(fx.StagesDropped([line.jobs[0].key[2]]), PortionWaiter(self, line))
         except Error as error:
             self._rest(line, error)
 

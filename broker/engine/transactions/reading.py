@@ -29,7 +29,7 @@ class Portion:
 
     def __init__(self, partition: Partition, stage: int, max_bytes: int, done: Callable[[Portion], None]) -> None:
         """Of what is not published yet, as committed; nothing when there is no such stage."""
-        found = partition.ledger.committed.stages.get(stage)
+        found = partition.committed.stages.get(stage)
         self.partition = partition
         self.stage = stage
         self.max_bytes = max_bytes

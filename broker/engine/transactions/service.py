@@ -63,7 +63,7 @@ class Transactions:
 
     def stats(self) -> dict[str, Any]:
         """Numbers for people."""
-        tables = [partition.ledger.committed.stages for partition in self._registry.partitions.values()]
+        tables = [partition.committed.stages for partition in self._registry.partitions.values()]
         return {
             "stages.open": sum(map(len, tables)),
             "stages.bytes": sum(table.bytes for table in tables),

@@ -104,7 +104,7 @@ def test_odd_staged_batches_are_taken_or_refused_and_published_as_they_are(seed:
         name = answer.code if isinstance(answer, m.Failure) else "taken"
         outcomes[name] = outcomes.get(name, 0) + 1
         if number % 20 == 0:
-            for stage in partition_of(rig, topic).ledger.committed.stages.dump()[:2]:
+            for stage in partition_of(rig, topic).committed.stages.dump()[:2]:
                 publish(rig, topic, stage.stage)
             rig.pass_time(chance.choice([0, 2]), step=1)
     usual = {"taken", "invalid_batch", "unknown_producer", "sequence_gap", "limit_reached"}

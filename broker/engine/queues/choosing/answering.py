@@ -97,7 +97,7 @@ class Answering:
         return 0.0 if spot is None else spot.record_bytes
 
     def _batch(self, reading: Reading, offset: int, token: object) -> Batch | None:
-        kept = reading.partition.ledger.committed.kept
+        kept = reading.partition.committed.kept
         if kept and (seq := kept.seq(offset)):
             return self._kept(reading, seq, token)
         spot = reading.spot

@@ -93,7 +93,7 @@ class KeyWindow:
 
     def _cursor_at(self, offset: int) -> Cursor | None:
         """A cursor whose next records are, or follow, a record's batch; None when retention took it."""
-        partition, kept = self._partition, self._partition.ledger.committed.kept.seq(offset)
+        partition, kept = self._partition, self._partition.committed.kept.seq(offset)
         if kept:
             return partition.reader.cursor_after(kept - 1)
         if offset < partition.first:

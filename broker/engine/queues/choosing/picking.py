@@ -90,7 +90,7 @@ class Picker:
         partition = pick.partition
         if pick.cursor is None:
             offset = int(pick.offsets[pick.next])
-            kept = pick.kept_seq = partition.ledger.committed.kept.seq(offset)
+            kept = pick.kept_seq = partition.committed.kept.seq(offset)
             pick.cursor = partition.reader.cursor_after(kept - 1) if kept else partition.cursor(offset)
         return self._port.read(pick.cursor, CHUNK_BYTES, pick.kept_seq or partition.seq, pick)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def counted(partition: Partition, queue: Queue, now_us: int) -> QueuePartition:
     """How a group stands on a partition."""
-    applied = partition.ledger.committed
+    applied = partition.committed
     low = applied.voids.beyond(max(queue.frontier, partition.first))
     plain = max(0, partition.end - low) - applied.shelves.between(low, partition.end)
     shelved, delayed = on_shelves(queue, applied.shelves, now_us)
@@ -37,7 +37,7 @@ def counted(partition: Partition, queue: Queue, now_us: int) -> QueuePartition:
 
 def _nobodys(partition: Partition, queue: Queue, low: int, after_us: int, until_us: int) -> int:
     """How many untouched records nobody will get: plain ones from `low` on, and those on shelves of some times."""
-    shelves, voids = partition.ledger.committed.shelves, partition.ledger.committed.voids
+    shelves, voids = partition.committed.shelves, partition.committed.voids
     known = {*voids.between(low, partition.end), *queue.cancelled}
     if voids and shelves:
         known.update(voids.among(shelved(queue, shelves, low)).tolist())
@@ -53,7 +53,7 @@ def _nobodys(partition: Partition, queue: Queue, low: int, after_us: int, until_
 def _oldest(partition: Partition, queue: Queue, low: int, now_us: int) -> int:
     """When the oldest record was appended that is ready, waiting or in flight; -1 without one."""
     leased = [first for lease in queue.leases.values() for first, _, _ in lease.runs()]
-    shelves = partition.ledger.committed.shelves
+    shelves = partition.committed.shelves
     open_ = [*leased, *queue.waiting, *queue.held, *lowest_on_shelves(queue, shelves, now_us)]
     low = shelves.beyond(low)
     if low < partition.end:

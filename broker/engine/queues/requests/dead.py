@@ -146,7 +146,7 @@ class Portions:
             still = [offset for offset in offsets if offset in queue.dead] if queue is not None else []
             if still:
                 self._count += len(still)
-                partition.ledger.propose(self._make(still), self)
+                partition.propose(self._make(still), self)
                 self._watching.watch(partition, self._group)
                 return
         self._finish(self._count)

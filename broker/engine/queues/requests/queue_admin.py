@@ -119,8 +119,8 @@ class QueueAdmin:
 
     def topic_grown(self, topic: Topic, partition: Partition) -> None:
         """A partition was added: every group of the topic works on it, from its first record on."""
-        names = {name for each in topic.readable for name in each.ledger.proposed.queues.by_name}
-        for group in sorted(names - set(partition.ledger.proposed.queues.by_name)):
+        names = {name for each in topic.readable for name in each.proposed.queues.by_name}
+        for group in sorted(names - set(partition.proposed.queues.by_name)):
             partition.work.set(group, queue_settings(topic, group), -1)
 
 
@@ -137,14 +137,14 @@ def _check_dead_topic(topic: Topic, group: str, name: str) -> None:
 
 def queue_names(topic: Topic) -> list[str]:
     """All queue groups of a topic, sorted."""
-    return sorted({name for each in topic.readable for name in each.ledger.committed.queues.by_name})
+    return sorted({name for each in topic.readable for name in each.committed.queues.by_name})
 
 
 def describe(topic: Topic, group: str, now_us: int) -> Generator[int | None, None, QueueEntry]:
     """A group as it stands."""
     partitions: list[QueuePartition] = []
     for partition in list(topic.readable):
-        queue = partition.ledger.committed.queues.by_name.get(group)
+        queue = partition.committed.queues.by_name.get(group)
         if queue is not None:
             partitions.append(counted(partition, queue, now_us))
             yield

@@ -78,7 +78,7 @@ class Settling:
             for at in range(0, max(len(tokens), len(progress)), EXTENDED):
                 here = slice(at, at + EXTENDED)
                 extension = partition.work.extend(group, tokens[here], until_us, progress[here], own)
-                partition.ledger.barrier(gather.one())
+                partition.barrier(gather.one())
                 lost += [(partition.number, token) for token in extension.lost]
                 cancelled += [(partition.number, offset) for offset in extension.cancelled]
                 yield
@@ -101,7 +101,7 @@ class Settling:
             except Error as error:
                 refused.append(Refusal(index, error.code, error.message))
                 continue
-            partition.ledger.barrier(gather.one())
+            partition.barrier(gather.one())
             self._watching.watch(partition, group)
         return refused
 

@@ -125,16 +125,16 @@ class Tasks:
             self._fail(question, error)
 
         gather = Gather(lambda: self._begin(question), refuse)
-        found = standing(queue, partition.ledger.proposed.shelves, offset, now_us)
+        found = standing(queue, partition.proposed.shelves, offset, now_us)
         if found.state not in FINAL and not found.cancelling:
-            partition.ledger.propose(fx.TasksCancelled(group, [offset]))
+            partition.propose(fx.TasksCancelled(group, [offset]))
             self._watching.watch(partition, group)
-        partition.ledger.barrier(gather.one())
+        partition.barrier(gather.one())
         gather.ready()
 
     def _question(self, peer: Peer, message: AskTask | CancelTask) -> Question:
         partition = self._topics.partition(message.topic, message.partition)
-        if partition.ledger.damaged:
+        if partition.state_damaged:
             partition.work.check()
         question = Question(next(self._numbers), peer, message, partition)
         self._offset(question, committed(partition, message.group))
@@ -180,7 +180,7 @@ class Tasks:
         if not question.token:
             return False
         message = question.message
-        queue = question.partition.ledger.committed.queues.by_name.get(message.group)
+        queue = question.partition.committed.queues.by_name.get(message.group)
         lease = None if queue is None else queue.leases.get(question.token)
         return lease is not None and lease.attempt(message.offset) > 0
 
@@ -249,7 +249,7 @@ class Tasks:
         partition, now_us = question.partition, self._time.last_us
         queue = committed(partition, question.message.group)
         offset = self._offset(question, queue)
-        found = standing(queue, partition.ledger.committed.shelves, offset, now_us)
+        found = standing(queue, partition.committed.shelves, offset, now_us)
         question.token = found.token
         if question.waits and found.state not in FINAL:
             return False
@@ -265,8 +265,8 @@ class Tasks:
         partition, offset = question.partition, question.message.offset
         if offset >= partition.end:
             raise OutOfBounds(f"record {offset} of {partition!r} is not there yet: it ends at {partition.end}")
-        offset = stands_for(partition.ledger.committed, offset)
-        if offset < partition.first and not partition.ledger.committed.kept.seq(offset):
+        offset = stands_for(partition.committed, offset)
+        if offset < partition.first and not partition.committed.kept.seq(offset):
             raise TaskForgotten(
                 f"record {offset} of {partition!r} was finished and is forgotten, its result too: retention "
                 f"(keep_finished_s of the queue, or the topic's) removed all below {partition.first}"
@@ -284,7 +284,7 @@ class Tasks:
         if final is not None:
             return self._read_batch(question, final.seq)
         if found.state == PENDING and looks_at_keys(queue.settings) and offset not in queue.held:
-            kept = question.partition.ledger.committed.kept.seq(offset)
+            kept = question.partition.committed.kept.seq(offset)
             return self._read_batch(question, kept or question.partition.cursor(offset).seq)
         question.batch = None
         return True
@@ -305,7 +305,7 @@ class Tasks:
     def _reply(self, question: Question, queue: Queue, offset: int, found: RecordStatus, final: Final | None) -> None:
         message, partition, batch = question.message, question.partition, question.batch
         asking = int(self._leasing.wanted(partition, queue.group))
-        shelves = partition.ledger.committed.shelves
+        shelves = partition.committed.shelves
         facts = Facts(shelves.time_of(offset), shelves.level_of(offset), asking=asking)
         state, attempt, time_us, result = found.state, found.attempt, found.time_us, None
         if state == COMPLETED:

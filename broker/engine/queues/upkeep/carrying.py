@@ -56,15 +56,14 @@ class Carrier:
 
     def allowed(self, partition: Partition, extents: Sequence[Extent], wanted: int, time_us: int) -> int:
         """How far the log may begin, at most at `wanted`. Begins to carry what alone stops it."""
-        ledger = partition.ledger
-        head = ledger.proposed
+        head = partition.proposed
         if not head.queues.by_name and not head.outbox.entries:
             return wanted
-        if ledger.damaged:
+        if partition.state_damaged:
             return partition.first  # what its groups have done is not known for certain
         limit = self._passable(partition, untouched(head.queues, head.shelves, wanted))
         waits = [delayed(queue, head.shelves, head.voids, limit) for queue in head.queues.by_name.values()]
-        pending = ledger.committed.kept.missing(np.unique(np.concatenate([unfinished(head), *waits])))
+        pending = partition.committed.kept.missing(np.unique(np.concatenate([unfinished(head), *waits])))
         if len(pending) and pending[0] < limit:
             self._carry(partition, _overdue(partition, extents, limit, time_us))
             limit = int(pending[0])
@@ -72,7 +71,7 @@ class Carrier:
 
     def _passable(self, partition: Partition, limit: int) -> int:
         """As far as there are not too many delayed records to be carried: more of them keep their place in the log."""
-        head = partition.ledger.proposed
+        head = partition.proposed
         while limit > partition.first and most_delayed(head.queues, head.shelves, limit) > DELAYED_MAX:
             limit = partition.first + (limit - partition.first) // 2
         return limit
@@ -89,8 +88,8 @@ class Carrier:
 
     def _standing(self, partition: Partition) -> tuple[np.ndarray, np.ndarray]:
         """What was carried and is open, and where it stands."""
-        kept = partition.ledger.committed.kept
-        return kept.standing(unfinished(partition.ledger.proposed) if kept else np.empty(0, np.int64))
+        kept = partition.committed.kept
+        return kept.standing(unfinished(partition.proposed) if kept else np.empty(0, np.int64))
 
     def _carry(self, partition: Partition, offsets: np.ndarray) -> None:
         if len(offsets) and partition not in self._busy:
@@ -100,9 +99,9 @@ class Carrier:
     def _picked(self, pick: Pick) -> None:
         partition, log = pick.partition, pick.partition.log
         batch = _together(pick.batches)
-        alive = self._registry.holds(partition.ledger) and log.poisoned is None
+        alive = self._registry.holds(partition) and log.poisoned is None
         if alive and batch is not None and batch.batch_bytes <= log.options.max_batch_bytes:
-            partition.ledger.propose_kept(batch, Carried(self._busy, partition))
+            partition.propose_kept(batch, Carried(self._busy, partition))
         else:
             self._busy.discard(partition)
 
@@ -138,7 +137,7 @@ def _beginning(extents: Sequence[Extent], limit: int) -> int:
 
 def _overdue(partition: Partition, extents: Sequence[Extent], limit: int, time_us: int) -> np.ndarray:
     """What is open for long and was not carried yet, in segments that end before `limit`."""
-    head = partition.ledger.proposed
+    head = partition.proposed
     found = [
         (open_in(queue), queue.settings.carry_after_s) for queue in head.queues.by_name.values()
     ]  # fmt: skip
@@ -148,7 +147,7 @@ def _overdue(partition: Partition, extents: Sequence[Extent], limit: int, time_u
     ]
     found.append((on_the_way(head.outbox), OUTBOX_CARRY_S))
     due = [offsets[offsets < _old(extents, limit, time_us - round(after_s * 1e6))] for offsets, after_s in found]
-    return partition.ledger.committed.kept.missing(np.unique(np.concatenate(due)))
+    return partition.committed.kept.missing(np.unique(np.concatenate(due)))
 
 
 def _old(extents: Sequence[Extent], limit: int, oldest_us: int) -> int:

@@ -54,18 +54,18 @@ class Mover:
         self._resting: dict[Partition, dict[str, Rest]] = {}
         self._looked: dict[Partition, int] = {}  # the last number when there was nothing but what rests
         for partition in registry.partitions.values():
-            if partition.ledger.committed.outbox.entries:
+            if partition.committed.outbox.entries:
                 self.producers[partition] = producer_of(partition.log.log_id)
                 self._look_at(partition, 0)
 
     def look(self, source: Partition) -> None:
         """Begin a round when there is something to move and none is under way."""
-        outbox = source.ledger.committed.outbox
+        outbox = source.committed.outbox
         if not outbox.entries:
             self._forget(source)
             return
         self.producers[source] = producer_of(source.log.log_id)
-        if source in self._busy or source.ledger.damaged or self._looked.get(source) == outbox.last:
+        if source in self._busy or source.state_damaged or self._looked.get(source) == outbox.last:
             return
         now_us = self._time.last_us
         resting = {target for target, rest in self._resting.get(source, {}).items() if rest.until_us > now_us}
@@ -102,7 +102,7 @@ class Mover:
 
     def _look_again(self, source: Partition) -> None:
         self._looked.pop(source, None)
-        if self.registry.holds(source.ledger) and source.log.poisoned is None:
+        if self.registry.holds(source) and source.log.poisoned is None:
             self.look(source)
         else:
             self._forget(source)
@@ -116,7 +116,7 @@ class Mover:
         """Numbers for people, and why something does not move."""
         rests = [rest for found in self._resting.values() for rest in found.values()]
         return {
-            "outbox.waiting": sum(len(source.ledger.committed.outbox.entries) for source in self.producers),
+            "outbox.waiting": sum(len(source.committed.outbox.entries) for source in self.producers),
             "outbox.stuck": len(rests),
             "outbox.stuck_because": rests[0].error.message if rests else "",
         }

@@ -86,7 +86,7 @@ class Round:
 
     def _route(self) -> None:
         """Decide where those go of which it is not decided, and log that first."""
-        topics, ledger = self._mover.registry.topics, self._source.ledger
+        topics = self._mover.registry.topics
         routes: dict[tuple[bytes, int], list[int]] = {}
         for target in sorted({entry.target for entry in self._entries if entry.topic not in topics.by_id}):
             topic = topics.by_name.get(target)
@@ -99,7 +99,7 @@ class Round:
                     routes.setdefault(place, []).append(entry.number)
         gather = Gather(self._routed, self._stay)
         for (topic_id, number), numbers in routes.items():
-            ledger.propose(fx.OutboxRouted(topic_id, number, ranges(numbers)), gather.one())
+            self._source.propose(fx.OutboxRouted(topic_id, number, ranges(numbers)), gather.one())
         gather.ready()
 
     def _partition(self, entry: OutboxEntry, count: int) -> int:
@@ -109,7 +109,7 @@ class Round:
         return partition_of(record.key, count)
 
     def _routed(self) -> None:
-        standing = self._source.ledger.committed.outbox.entries
+        standing = self._source.committed.outbox.entries
         self._entries = [standing[entry.number] for entry in self._entries if entry.number in standing]
         self._append()
 
@@ -130,12 +130,12 @@ class Round:
 
     def _append_to(self, target: Partition, entries: list[OutboxEntry]) -> None:
         """Raises what keeps a partition from taking them."""
-        ledger, producer_id = target.ledger, producer_of(self._source.log.log_id)
-        ledger.check_writable()
-        if ledger.damaged:
+        producer_id = producer_of(self._source.log.log_id)
+        target.check_writable()
+        if target.state_damaged:
             raise Unavailable(f"{target!r} is damaged, so which copies it has is not certain: run penstock log repair")
         standing, proposed = (
-            _next(each.producers.by_id.get(producer_id)) for each in (ledger.committed, ledger.proposed)
+            _next(each.producers.by_id.get(producer_id)) for each in (target.committed, target.proposed)
         )
         if any(standing <= entry.number < proposed for entry in entries):
             raise Unavailable(f"{target!r} has yet to make copies durable that were sent before")
@@ -146,7 +146,7 @@ class Round:
             batch = self._batch(fresh, producer_id, first, target.log.options.max_batch_bytes)
             self._waiting += 1
             place = Place(first, len(fresh))
-            ledger.propose_records(Entry(batch, place, producer_id, waiters=[Copies(self, fresh)]))
+            target.propose_records(Entry(batch, place, producer_id, waiters=[Copies(self, fresh)]))
 
     def _batch(self, entries: list[OutboxEntry], producer_id: int, first: int, most: int) -> bytes | bytearray:
         copies = [copy_of(entry, self._records.get(entry.offset), self._source) for entry in entries]
@@ -181,9 +181,9 @@ class Round:
             return
         self._entries = sorted(self._there, key=_number)
         gather = Gather(self._moved, self._stay)
-        if self._entries and self._mover.registry.holds(self._source.ledger):
+        if self._entries and self._mover.registry.holds(self._source):
             numbers = [entry.number for entry in self._entries]
-            self._source.ledger.propose(fx.OutboxMoved(ranges(numbers)), gather.one())
+            self._source.propose(fx.OutboxMoved(ranges(numbers)), gather.one())
         gather.ready()
 
     def _moved(self) -> None:

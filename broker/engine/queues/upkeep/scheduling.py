@@ -71,8 +71,8 @@ class Scheduling:
         partition = _home(topic, message.name)
         _check_record(message, partition)
         _check_usable(partition)
-        known = partition.ledger.proposed.schedules.by_name.get(message.name)
-        if known is None and len(partition.ledger.proposed.schedules.by_name) >= self._config.max_schedules:
+        known = partition.proposed.schedules.by_name.get(message.name)
+        if known is None and len(partition.proposed.schedules.by_name) >= self._config.max_schedules:
             raise LimitReached(
                 f"{partition!r} has {self._config.max_schedules} schedules, which is the limit: delete some, "
                 "raise max_schedules, or use another topic"
@@ -86,11 +86,11 @@ class Scheduling:
         )  # fmt: skip
 
         def stands() -> Schedules:
-            schedule = partition.ledger.committed.schedules.by_name[message.name]
+            schedule = partition.committed.schedules.by_name[message.name]
             return Schedules(message.request, [_describe(topic, partition, schedule)])
 
         gather = Gather.answering(self._port, peer, message.request, stands)
-        partition.ledger.propose_in_order(effect, gather.one())
+        partition.propose_in_order(effect, gather.one())
         gather.ready()
         self.arm(partition)
 
@@ -99,10 +99,10 @@ class Scheduling:
         topic = self._registry.topics.get(message.topic)
         partition = _home(topic, message.name)
         _check_usable(partition)
-        if message.name not in partition.ledger.proposed.schedules.by_name:
+        if message.name not in partition.proposed.schedules.by_name:
             raise UnknownSchedule(f"topic {topic.name} has no schedule {message.name!r}: list those that it has")
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
-        partition.ledger.propose_in_order(fx.ScheduleDeleted(message.name), gather.one())
+        partition.propose_in_order(fx.ScheduleDeleted(message.name), gather.one())
         gather.ready()
         self.arm(partition)
 
@@ -113,7 +113,7 @@ class Scheduling:
         listed: list[Schedule] = []
         places = [(topic, partition) for topic in found for partition in topic.readable]
         for looks, (topic, partition) in enumerate(places, 1):
-            schedules_there = list(partition.ledger.committed.schedules.by_name.values())
+            schedules_there = list(partition.committed.schedules.by_name.values())
             for at in range(0, len(schedules_there), LISTED):
                 listed += [_describe(topic, partition, each) for each in schedules_there[at : at + LISTED]]
                 yield
@@ -137,7 +137,7 @@ class Scheduling:
 
     def arm(self, partition: Partition) -> None:
         """Look at a partition when its next schedule is due."""
-        self._look_at(partition, partition.ledger.proposed.schedules.due_us)
+        self._look_at(partition, partition.proposed.schedules.due_us)
 
     def forget(self, partition: Partition) -> None:
         """The partition is closed."""
@@ -150,9 +150,9 @@ class Scheduling:
     def _fire(self, partition: Partition, time_us: int) -> None:
         """Append what is due in a partition, one record for each schedule."""
         del self._due[partition]
-        if not partition.work.serves or not self._registry.holds(partition.ledger):
+        if not partition.work.serves or not self._registry.holds(partition):
             return
-        for schedule in partition.ledger.proposed.schedules.due(time_us):
+        for schedule in partition.proposed.schedules.due(time_us):
             try:
                 next_us = schedules.next_us(schedule.spec, schedule.zone, time_us, schedule.next_us)
                 partition.fire(schedule, time_us, next_us, Fired(self, partition, time_us))
@@ -199,7 +199,7 @@ class Fired:
 def _home(topic: Topic, name: str) -> Partition:
     """Where a schedule lives, or would. Raises Unavailable."""
     for partition in topic.readable:
-        if name in partition.ledger.proposed.schedules.by_name:
+        if name in partition.proposed.schedules.by_name:
             return partition
     if len(topic.readable) < len(topic.partitions):
         raise Unavailable(
@@ -210,8 +210,8 @@ def _home(topic: Topic, name: str) -> Partition:
 
 
 def _check_usable(partition: Partition) -> None:
-    partition.ledger.check_writable()
-    if partition.ledger.damaged:
+    partition.check_writable()
+    if partition.state_damaged:
         raise Unavailable(
             f"{partition!r} is damaged and may have lost schedules: none fires or changes there until it is "
             "repaired (penstock log repair)"

@@ -31,9 +31,9 @@ class Upkeep:
 
     def look(self, topic: Topic, partition: Partition, time_us: int) -> None:
         """At every group of a partition."""
-        if partition.ledger.damaged:
+        if partition.state_damaged:
             return
-        for queue in list(partition.ledger.committed.queues.by_name.values()):  # only there are times for certain
+        for queue in list(partition.committed.queues.by_name.values()):  # only there are times for certain
             self._discard(partition, queue, time_us)
             self._renew_or_delete(topic, partition, queue, time_us)
 
@@ -46,7 +46,7 @@ class Upkeep:
         after_us = round(after_s * 1e6)
         old = sorted(offset for offset, dead in queue.dead.items() if dead.time_us + after_us <= time_us)
         if old:
-            partition.ledger.propose(fx.TasksDiscarded(queue.group, ranges(old[:PORTION])))
+            partition.propose(fx.TasksDiscarded(queue.group, ranges(old[:PORTION])))
             self._due.pop(key, None)
         else:
             self._due[key] = (after_s, min(dead.time_us for dead in queue.dead.values()) + after_us)
@@ -56,10 +56,10 @@ class Upkeep:
         asked_us = self._leasing.asked_us(topic, queue.group, time_us)
         if max(last_us, asked_us, queue.paused_until_us) < time_us - self._expiry_us:
             self._leasing.leave(topic, queue.group)
-            partition.ledger.propose(fx.QueueDeleted(queue.group))
+            partition.propose(fx.QueueDeleted(queue.group))
             self._due.pop((partition, queue.group), None)
         elif last_us < time_us - self._expiry_us // 2 and last_us < asked_us:
-            partition.ledger.propose(fx.QueueSet(queue.group, queue.settings.named(), queue.start))
+            partition.propose(fx.QueueSet(queue.group, queue.settings.named(), queue.start))
 
     def forget(self, partition: Partition) -> None:
         """The partition is gone."""
@@ -69,5 +69,5 @@ class Upkeep:
 
 def _everywhere(topic: Topic, group: str) -> list[Queue]:
     """A group on all partitions of its topic."""
-    found = (partition.ledger.committed.queues.by_name.get(group) for partition in topic.readable)
+    found = (partition.committed.queues.by_name.get(group) for partition in topic.readable)
     return [queue for queue in found if queue is not None]

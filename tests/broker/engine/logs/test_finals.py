@@ -23,7 +23,7 @@ def partition(rig: Rig) -> Partition:
 def log(rig: Rig, *effects: fx.AnyEffect) -> int:
     """Have effects committed; their seq."""
     for effect in effects:
-        partition(rig).ledger.propose(effect)
+        partition(rig).propose(effect)
     rig.turn()
     return partition(rig).seq
 
@@ -51,7 +51,7 @@ def looked(rig: Rig) -> dict[int, Final | None]:
 def test_what_ended_with_something_to_tell_has_a_word_and_a_plain_ack_has_none() -> None:
     rig, ends = started()
     assert looked(rig) == ends
-    assert partition(rig).ledger.committed.queues.by_name["g"].finals == 5
+    assert partition(rig).committed.queues.by_name["g"].finals == 5
 
 
 def test_nothing_is_written_for_a_group_that_acks_plainly() -> None:

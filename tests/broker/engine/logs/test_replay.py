@@ -219,7 +219,7 @@ class Life:
         stages = {
             (number, each.stage): each.next_sequence - each.published
             for number in range(2)
-            for each in partition_of(rig, self.topic, number).ledger.committed.stages
+            for each in partition_of(rig, self.topic, number).committed.stages
         }
         assert stages == {key: len(values) for key, values in self.staged.items()}
         live = bodies(rig)

@@ -221,7 +221,7 @@ def test_many_cancelled_records_are_passed_over_once(rig: Rig):
     rig.produce(topic, [b""] * 2001)
     assert rig.lease(topic, most=1).runs == [(0, 1, 1)]
     partition = rig.node._registry.topics.get(topic).partition(0)
-    partition.ledger.propose(fx.TasksCancelled("g", list(range(1, 2001))))
+    partition.propose(fx.TasksCancelled("g", list(range(1, 2001))))
     rig.turn()
     assert rig.ask(m.Lease, topic, "g", "w", 1).runs == []
     assert partition.work.get("g").frontier == 2001

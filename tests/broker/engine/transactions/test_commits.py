@@ -41,7 +41,7 @@ def test_what_is_decided_is_sealed_before_the_first_message_and_published_withou
         m.TransactionCommitted(again, 1, False),
     )
     assert (rig.read(topic), state(rig, "etl"), open_stages(rig)) == ([b"1", b"2", b"3"], (1, True), 0)
-    assert len(home(rig, "etl").ledger.committed.transactions.unfinished()) == 0
+    assert len(home(rig, "etl").committed.transactions.unfinished()) == 0
 
 
 def test_a_request_for_an_epoch_that_a_start_is_about_to_publish_waits_for_it():
@@ -142,7 +142,7 @@ def test_a_late_duplicate_of_what_is_published_is_no_stage_that_a_start_finds_de
     request = send_commit(rig, "etl", 1, only)
     rig.pass_time(0.1, step=0.01)
     assert answer_to(rig, request) == m.TransactionCommitted(request, 1, False)
-    assert len(home(rig, "etl").ledger.committed.transactions.unfinished()) == 1
+    assert len(home(rig, "etl").committed.transactions.unfinished()) == 1
     assert code(stage(rig, topic, [b"1", b"2"], 1)) == "fenced"
     reopen(rig)
     rig.turn()
@@ -159,7 +159,7 @@ def test_nothing_stays_sealed_once_the_log_says_that_an_epoch_is_finished():
     assert partition(rig, topic).sealed == {1}
     rig.sync()
     rig.pass_time(2.0)
-    assert (len(home(rig, "etl").ledger.committed.transactions.unfinished()), partition(rig, topic).sealed) == (
+    assert (len(home(rig, "etl").committed.transactions.unfinished()), partition(rig, topic).sealed) == (
         0,
         set(),
     )

@@ -269,7 +269,7 @@ def test_on_a_topic_that_is_written_the_decision_waits_until_the_records_are_dur
     only = put(rig, topic, 1, b"1")
     request = send_commit(rig, "etl", 2, only)
     rig.pass_time(1)
-    assert (answer_to(rig, request), home(rig, "etl").ledger.proposed.transactions.last_epoch("etl")) == (None, 1)
+    assert (answer_to(rig, request), home(rig, "etl").proposed.transactions.last_epoch("etl")) == (None, 1)
     rig.store.hold = False
     rig.pass_time(2)
     assert answer_to(rig, request) == m.TransactionCommitted(request, 2, False)
@@ -286,13 +286,13 @@ def test_on_a_topic_that_is_written_it_is_finished_only_when_the_records_are_dur
     assert commit(rig, "etl", 2, only).repeated is False
     assert (rig.read(topic), state(rig, "etl")) == ([b"1"], (2, True))
     rig.pass_time(5)
-    assert len(home(rig, "etl").ledger.committed.transactions.unfinished()) == 1
+    assert len(home(rig, "etl").committed.transactions.unfinished()) == 1
     log.sync = sync
     rig.pass_time(5)
-    assert len(home(rig, "etl").ledger.committed.transactions.unfinished()) == 1, "nobody has synced it"
+    assert len(home(rig, "etl").committed.transactions.unfinished()) == 1, "nobody has synced it"
     log.sync()
     rig.pass_time(5)
-    assert len(home(rig, "etl").ledger.committed.transactions.unfinished()) == 0
+    assert len(home(rig, "etl").committed.transactions.unfinished()) == 0
 
 
 # -- dropping -------------------------------------------------------------------------------------------

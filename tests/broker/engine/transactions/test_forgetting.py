@@ -128,7 +128,7 @@ def test_a_full_table_makes_room_by_what_is_due_then_by_fleeting_names_and_then_
     answer = commit(rig, "e", 1)
     assert (code(answer), "max_transactions" in answer.message) == ("limit_reached", True)
     assert commit(rig, "d", 2).epoch == 2, "who is known needs no room"
-    assert len(home(rig, "b").ledger.committed.transactions) == 2
+    assert len(home(rig, "b").committed.transactions) == 2
 
 
 def test_names_that_are_due_go_before_fleeting_ones():

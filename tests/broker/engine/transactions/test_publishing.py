@@ -242,9 +242,9 @@ def test_a_finish_that_could_not_be_logged_is_logged_by_a_later_pass():
 
     log.append = full
     assert commit(rig, "etl", 2, only).repeated is False
-    assert len(home(rig, "etl").ledger.committed.transactions.unfinished()) == 1
+    assert len(home(rig, "etl").committed.transactions.unfinished()) == 1
     rig.pass_time(3)
-    assert len(home(rig, "etl").ledger.committed.transactions.unfinished()) == 0
+    assert len(home(rig, "etl").committed.transactions.unfinished()) == 0
 
 
 # -- failed syncs and damage ---------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def test_what_is_published_while_its_topic_is_being_deleted_goes_with_it():
     rig.turn(1)
     home(rig, "etl").log.sync()
     rig.turn(2)
-    assert partition(rig, topic).ledger.in_flight, "published, not durable"
+    assert not partition(rig, topic).idle, "published, not durable"
     rig.sync()
     assert (answer_to(rig, request), state(rig, "etl")) == (m.TransactionCommitted(request, 1, False), (1, True))
 

@@ -99,7 +99,7 @@ def test_what_cannot_be_staged_is_refused_and_changes_nothing(payload: bytes, co
     answer = rig.ask(m.Produce, topic, 0, payload=payload)
     assert failure(answer) == code
     assert named in answer.message
-    assert (partition_of(rig, topic).log.written, len(partition_of(rig, topic).ledger.proposed.stages)) == (0, 0)
+    assert (partition_of(rig, topic).log.written, len(partition_of(rig, topic).proposed.stages)) == (0, 0)
 
 
 def test_a_gap_is_refused_and_the_stage_goes_on_where_it_was():
@@ -198,7 +198,7 @@ def mixed(rig: Rig, topic: bytes) -> list[bytes]:
             stage(rig, topic, [b"hidden" + b"." * size], STAGE + turn % 2, first=[number, 0][turn % 2])
             number += 1 - turn % 2
             if turn % 2:
-                partition_of(rig, topic).ledger.propose_in_order(fx.StagesDropped([STAGE + 1]))
+                partition_of(rig, topic).propose_in_order(fx.StagesDropped([STAGE + 1]))
         values.append(b"record %d" % turn + b"." * size)
         rig.produce(topic, [values[-1]])
     stage(rig, topic, [b"hidden last"], STAGE, first=number)
@@ -356,7 +356,7 @@ def test_a_published_stage_leaves_no_producer_behind():
     stage(rig, topic, [b"a"])
     publish(rig, topic)
     for clean in (False, True):
-        state = partition_of(rig, topic).ledger.committed
+        state = partition_of(rig, topic).committed
         assert (state.producers.by_id, len(state.stages)) == ({}, 0)
         rig.restart(clean=clean)
 
@@ -375,10 +375,10 @@ def test_a_publication_that_is_lost_leaves_the_stage_as_it_was():
     (batch,) = portion(rig, topic).batches
     log.append = full
     partition.publish(batch, told)
-    assert STAGE not in partition.ledger.proposed.stages
+    assert STAGE not in partition.proposed.stages
     rig.turn()
     assert [error.code for error in told.errors] == ["storage_full"]
-    assert STAGE in partition.ledger.proposed.stages
+    assert STAGE in partition.proposed.stages
     log.append = append
     assert [place.offset for place in publish(rig, topic)] == [0]
 
@@ -391,13 +391,13 @@ def test_stages_survive_a_restart_in_the_log_and_in_a_snapshot():
     topic = rig.topic()
     for number in range(13):
         stage(rig, topic, [b"%d" % number], STAGE + number % 2, first=number // 2)
-    before = partition_of(rig, topic).ledger.committed.stages.dump()
+    before = partition_of(rig, topic).committed.stages.dump()
     assert any(path.endswith("/0") for path, _ in rig.store.snapshots), "one was taken"
     for clean in (False, True, False):
         rig.restart(clean=clean)
-        assert partition_of(rig, topic).ledger.committed.stages.dump() == before
+        assert partition_of(rig, topic).committed.stages.dump() == before
     assert isinstance(stage(rig, topic, [b"12"], STAGE, first=6), m.Produced)
-    assert partition_of(rig, topic).ledger.committed.stages.dump() == before, "it was there already"
+    assert partition_of(rig, topic).committed.stages.dump() == before, "it was there already"
 
 
 def test_dropped_stages_are_gone_for_good():
@@ -438,7 +438,7 @@ def test_segments_with_staged_batches_stay_until_these_are_published_or_dropped(
     rig.pass_time(60, step=1)
     assert first not in segments(rig, topic)
     assert segments(rig, topic)[0] == second
-    partition_of(rig, topic).ledger.propose_in_order(fx.StagesDropped([STAGE + 1]))
+    partition_of(rig, topic).propose_in_order(fx.StagesDropped([STAGE + 1]))
     rig.pass_time(120, step=1)
     assert second not in segments(rig, topic)
 

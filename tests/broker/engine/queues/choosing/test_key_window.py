@@ -74,6 +74,6 @@ def test_a_record_that_cannot_be_read_has_no_key_and_the_others_have_theirs(rig:
 
 
 def test_a_record_that_is_not_there_is_damage(window: KeyWindow):
-    window._partition.ledger.committed.end = 7  # so says the state, but no batch has it
+    window._partition.committed.end = 7  # so says the state, but no batch has it
     assert window.key(6, "t") == OWN
     assert window._partition.damaged

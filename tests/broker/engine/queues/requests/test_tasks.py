@@ -249,7 +249,7 @@ def test_no_more_than_so_many_wait(rig: Rig, topic: bytes, monkeypatch: pytest.M
 def test_the_end_of_a_group_or_topic_ends_the_wait(rig: Rig, topic: bytes):
     assert ask(rig, topic, 0, 60_000) is None
     (partition,) = rig.node._registry.partitions.values()
-    partition.ledger.propose(fx.QueueDeleted("g"))
+    partition.propose(fx.QueueDeleted("g"))
     rig.turn()
     rig.ask(m.SetQueue, topic, "g", {})
     assert ask(rig, topic, 0, 60_000) is None
@@ -290,7 +290,7 @@ def test_a_record_before_the_start_of_the_group_is_no_task_of_it(rig: Rig, topic
 def test_what_retention_removed_is_forgotten(rig: Rig, topic: bytes):
     settled(rig, topic, rig.lease(topic, most=6))
     (partition,) = rig.node._registry.partitions.values()
-    partition.ledger.committed.first = 3
+    partition.committed.first = 3
     assert ask(rig, topic, 2).code == "task_forgotten"
     assert ask(rig, topic, 3).state == "completed"
 
