@@ -9,11 +9,13 @@ leaves the broker before. Times are log time. Must not know peers or messages' a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....transport.queue_messages import Settle, Verb
 from ...errors import LeaseLost, Unavailable, UnknownLease
 from ..tables import effects as fx
+from ..tables.queues.backoff import backed_off
 from ..tables.queues.outcomes import LIMIT_FELL, check_granted, check_settle, failed, ready_at, returned, settled
 from ..tables.queues.unfinished import next_plain
 from .choosing.choosing import Choice, Source, choose, joined, next_timer_us
@@ -197,6 +199,16 @@ class QueueVerbs:
         left = [] if lease is None else lease.among([(first, end - first)])
         if left and self.serves:
             self._partition.propose(fx.TasksDied(group, token, left, reason, ended=False))
+
+    def put_off(self, group: str, token: int, offset: int, reason: str, now_us: int, chance: Chance) -> None:
+        """A leased record could not be read this time: an attempt of it failed."""
+        queue = self.find(group)
+        lease = None if queue is None else queue.leases.get(token)
+        left = [] if lease is None else lease.among([(offset, 1)])
+        if queue is not None and lease is not None and left and self.serves:
+            retry = partial(backed_off, queue.settings, self.time(now_us), chance)
+            for effect in failed(queue, lease, left, reason, retry, ended=False):
+                self._partition.ledger.propose(effect)
 
     def expire(self, group: str, now_us: int, waiter: Waiter) -> None:
         """End the leases whose time is up."""

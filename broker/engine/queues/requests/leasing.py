@@ -27,7 +27,7 @@ from ..choosing.reading import Reading
 from ..topic_queues import check_length, check_no_stream, queue_settings, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .....transport.messages import Refusal
     from ...logs.clock import LogTime
@@ -299,7 +299,7 @@ class Leasing:
         except Error as error:
             self._unreadable(demand, error)
         except OSError as error:
-            self._unreadable(demand, Corrupt(f"{demand.partition!r} cannot be read: {error}"))
+            self._unread(demand, error)
 
     def warmed(self, demand: Demand) -> None:
         """Pages are in memory now."""
@@ -332,12 +332,29 @@ class Leasing:
         if not isinstance(error, Corrupt | InvalidBatch) or granted is None or reading is None or not reading.rest:
             self._refuse(demand, error)
             return
-        partition.damaged = True
         first, group = reading.rest[-1][0], demand.message.group
         beyond = error.next_offset if isinstance(error, Corrupt) else None
         end = beyond if beyond is not None and beyond > first else first + 1
+        reason = f"it cannot be read: {error.message}"
+        self._go_around(demand, lambda: partition.work.bury(group, granted.token, first, end, reason))
+
+    def _unread(self, demand: Demand, error: OSError) -> None:
+        """A disk that fails once may not fail again: the record waits for its next attempt, and dies after the last."""
+        partition, granted, reading = demand.partition, demand.granted, demand.reading
+        assert partition is not None
+        if granted is None or reading is None or not reading.rest:
+            self._refuse(demand, Corrupt(f"{partition!r} cannot be read: {error}"))
+            return
+        first, group, now_us = reading.rest[-1][0], demand.message.group, self._time.last_us
+        reason, chance = f"it cannot be read: {error}", self.settling.chance
+        self._go_around(demand, lambda: partition.work.put_off(group, granted.token, first, reason, now_us, chance))
+
+    def _go_around(self, demand: Demand, settle: Callable[[], None]) -> None:
+        """Settle what cannot be read, give back what else was leased with it, and lease again."""
+        assert demand.partition is not None
+        demand.partition.damaged = True
         try:
-            partition.work.bury(group, granted.token, first, end, f"it cannot be read: {error.message}")
+            settle()
             self._take_back(demand)
             self._try_again(demand)
         except Error as refused:

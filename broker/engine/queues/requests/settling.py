@@ -97,7 +97,7 @@ class Settling:
             weight += 1 + (len(settle.ranges) + len(settle.results)) // SETTLED
             try:
                 partition = topic.partition(settle.partition)
-                partition.work.settle(group, settle, now_us, self._chance)
+                partition.work.settle(group, settle, now_us, self.chance)
             except Error as error:
                 refused.append(Refusal(index, error.code, error.message))
                 continue
@@ -112,7 +112,7 @@ class Settling:
             if partition.number in numbers:
                 self._watching.watch(partition, group)
 
-    def _chance(self) -> float:
+    def chance(self) -> float:
         return int.from_bytes(self._randomness(4), "little") / 2**32
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from penstock.broker.engine.turns.replies import Gather
@@ -227,6 +229,51 @@ def test_who_asked_for_what_is_all_damaged_waits_for_what_comes(rig: Rig):
     rig.produce(topic, [b"good"])
     (leased,) = rig.answers(waiting)
     assert values(rig, leased) == [b"good"]
+
+
+def failing_disk(rig: Rig) -> Callable[[], None]:
+    """From now on reads fail, until the function that is returned is called."""
+    read = rig.port.read
+
+    def fails(*_: Any) -> Any:
+        raise OSError(5, "Input/output error")
+
+    rig.port.read = fails
+    return lambda: setattr(rig.port, "read", read)
+
+
+def test_a_record_whose_read_failed_once_is_tried_again_after_a_pause(rig: Rig):
+    topic = rig.topic()
+    rig.ask(m.SetQueue, topic, "g", {"backoff_s": 10.0, "jitter": 0.0})
+    rig.produce(topic, [b"a", b"b"])
+    heal = failing_disk(rig)
+    waiting = rig.ask_lease(topic, most=2, wait_ms=0)
+    while not rig.answers(waiting):
+        rig.turn()
+    queue = ledger(rig, topic).committed.queues.by_name["g"]
+    assert not queue.dead
+    heal()
+    assert rig.lease(topic, most=2).runs == []
+    rig.pass_time(10.0)
+    leased = rig.lease(topic, most=2)
+    assert (values(rig, leased), leased.runs) == ([b"a", b"b"], [(0, 2, 2)])
+
+
+def test_a_record_whose_reads_fail_dies_after_its_last_attempt_and_stops_nobody(rig: Rig):
+    topic = rig.topic()
+    rig.ask(m.SetQueue, topic, "g", {"backoff_s": 1.0, "jitter": 0.0, "max_attempts": 2})
+    rig.produce(topic, [b"a"])
+    heal = failing_disk(rig)
+    for _ in range(2):
+        waiting = rig.ask_lease(topic, most=1, wait_ms=0)
+        while not rig.answers(waiting):
+            rig.turn()
+        rig.pass_time(5.0)
+    (task,) = ledger(rig, topic).committed.queues.by_name["g"].dead.values()
+    assert (task.reason, task.attempt) == ("it cannot be read: [Errno 5] Input/output error", 2)
+    heal()
+    rig.produce(topic, [b"b"])
+    assert values(rig, rig.lease(topic, most=1)) == [b"b"]
 
 
 def test_a_broker_without_the_codec_sends_batches_whole(rig: Rig):
