@@ -257,7 +257,7 @@ class Cursor:
                 batch = parse(view, position, available=_ENDLESS)
             except InvalidBatch:
                 break
-            if batch.seq != seq or (checksum is not None and batch.previous != checksum):
+            if batch.seq != seq or not (self._begins(batch) if checksum is None else batch.previous == checksum):
                 break
             position += batch.batch_bytes
             if self.whole or batch.kind != _STAGED:
@@ -268,6 +268,10 @@ class Cursor:
             found.append(batch)
             seq, checksum = seq + 1, batch.header_checksum
         return found
+
+    def _begins(self, batch: Batch) -> bool:
+        """Whether a batch that nothing was read before belongs to this log; the chain says so of all others."""
+        return self._segment().has(batch)
 
     def _insist(self, last: int, data: Buffer, cached: bool) -> tuple[Buffer, list[Batch]]:
         """The next batch must be there: it is longer than what was read, or in a new segment, or damaged.

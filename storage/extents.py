@@ -32,8 +32,9 @@ class Extents:
         name = self._reader.names[place]
         known = self._sealed.get(name)
         if known is None:
-            following = self._reader.segment(self._reader.names[place + 1]).start()
-            known = self._measure(place, following.seq, following.offset, following.time_us)
+            following = self._reader.start(place + 1)
+            last_seq = self._reader.names[place + 1].base_seq - 1
+            known = self._measure(place, last_seq, following.offset, following.time_us)
             self._sealed[name] = known
         return known
 

@@ -14,7 +14,7 @@ import uuid
 from . import layout, segment, snapshots
 from .files import Files
 from .layout import DATA_START, INDEX_HEADER_BYTES, INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow, SegmentName
-from .recovery import NOTHING, LogEnd
+from .recovery import NOTHING, LogEnd, end_after
 from .segment import reference
 from .segment_reader import SegmentReader
 
@@ -36,9 +36,7 @@ def start_of(files: Files, directory: str, name: SegmentName, last: IndexRow | N
     if name.base_seq == 1:
         return NOTHING
     if last is not None:
-        return LogEnd(
-            name.base_seq - 1, DATA_START, last.end_offset, last.header_checksum, last.append_time_us, last.term
-        )
+        return end_after(name.base_seq - 1, last)
     rows = _rows(files, directory, name)
     if not rows:
         return None

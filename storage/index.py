@@ -4,7 +4,7 @@ Idea: a row is believed only after the batch it points to agrees, so an index ma
 damaged and nothing worse happens than a scan. Searching is bisection over rows read one at a time.
 
 Contract: rows are in order of seq, without gaps, and none is written before its batch has its bytes planned.
-Rows made by scanning (`scanned`) and rows of a file (`IndexRows`) are searched by the same functions.
+Rows made by scanning a segment and rows of a file (`IndexRows`) are searched by the same functions.
 Pure but for the file it is handed to read. Must not know: which batches are committed.
 """
 
@@ -19,7 +19,6 @@ import numpy as np
 from . import layout
 from .batch import HEADER_BYTES_MAX, Batch, ColumnId, Kind
 from .layout import INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow
-from .recovery import Read, walk
 
 if TYPE_CHECKING:
     from .files import File
@@ -134,8 +133,3 @@ def extras(batch: Batch) -> dict[str, int]:
     if delays is not None and len(delays):
         found["not_before_max"] = int(np.frombuffer(delays, "<i8").max())
     return found
-
-
-def scanned(read: Read, size: int) -> list[tuple[int, IndexRow]]:
-    """Seq and row of every batch of a segment up to the first that does not parse."""
-    return [(batch.seq, row_of(batch, position)) for position, batch in walk(read, layout.DATA_START, size)]

@@ -188,7 +188,7 @@ class LogWriter(LogTail):
         """A reader of this log that sees what is committed."""
         return LogReader(
             self.path, self.files, mapped=mapped, cache=self._cache, limit=self._limit, first=lambda: self._first or 0,
-            newest=lambda: self.opened[-1].newest if self.opened else None,
+            newest=lambda: self.opened[-1].newest if self.opened else None, log_id=self.log_id,
         )  # fmt: skip
 
     def _limit(self) -> int:
@@ -196,7 +196,9 @@ class LogWriter(LogTail):
 
     def _own_reader(self) -> LogReader:
         if self._reader is None:
-            self._reader = LogReader(self.path, self.files, cache=self._cache, limit=lambda: self.written)
+            self._reader = LogReader(
+                self.path, self.files, cache=self._cache, limit=lambda: self.written, log_id=self.log_id
+            )
             self._extents = Extents(self._reader)
         elif self._reader.names != self.names:
             self._reader.refresh()

@@ -18,10 +18,11 @@ from . import index, layout
 from .cursor import Chunk, Cursor, NotCached, corrupt
 from .errors import Corrupt, InvalidBatch, InvalidTopic, OutOfBounds
 from .files import Files
-from .layout import DATA_START, SegmentName
+from .layout import DATA_START, SEQ_LIMIT, SegmentName
 from .opening import find_end
+from .recovery import NOTHING, LogEnd, before, end_after
 from .segment import Newest
-from .segment_reader import SegmentCache, SegmentReader
+from .segment_reader import SegmentCache, SegmentReader, log_of
 
 __all__ = ["Chunk", "Cursor", "LogReader", "NotCached"]
 
@@ -35,6 +36,7 @@ class LogReader:
         first: the first offset that may be read, where retention moved it past the first segment's.
         cache: open segments, shared with other readers of the process; the reader's own when None.
         newest: the batch that was written last, from a writer in this process that has it at hand.
+        log_id: of the log; None: what its newest segment says.
     """
 
     def __init__(
@@ -47,8 +49,10 @@ class LogReader:
         first: Callable[[], int] | None = None,
         cache: SegmentCache | None = None,
         newest: Callable[[], Newest | None] | None = None,
+        log_id: bytes | None = None,
     ) -> None:
         self.path = path
+        self._log_id = log_id
         self.mapped = mapped
         self._files = files
         self._cache = cache or SegmentCache(files)
@@ -109,7 +113,9 @@ class LogReader:
     def segment(self, name: SegmentName) -> SegmentReader:
         """A segment, open. Raises OutOfBounds when retention took it meanwhile."""
         try:
-            return self._cache.get(self.path, name, mapped=self.mapped)
+            if self._log_id is None:
+                self._log_id = log_of(self._files, self.path, self.names)
+            return self._cache.get(self.path, name, self._log_id, mapped=self.mapped)
         except FileNotFoundError:
             self.refresh()
             raise OutOfBounds(
@@ -128,16 +134,39 @@ class LogReader:
 
     def base_offset(self, place: int) -> int:
         """Offset of the first record of the segment at `place`. Raises Corrupt when it cannot be told."""
+        return self.start(place).offset
+
+    def start(self, place: int) -> LogEnd:
+        """Where the segment at `place` begins. Raises Corrupt when nothing tells.
+
+        One that does not tell begins where the one before ends, or else where good batches go on.
+        """
         segment = self.segment(self.names[place])
         try:
-            return segment.start().offset
+            return segment.start()
         except InvalidBatch as error:
-            resumed = segment.next_good(DATA_START, 0)
-            if resumed is not None:
-                return resumed[1].base_offset
+            found = NOTHING if segment.name.base_seq == 1 else self._end_of(place - 1) or self._good_in(place)
+            if found is not None:
+                return found
+            if 0 < place < len(self.names) - 1:
+                return self.start(place + 1)
             if place:
-                return self.base_offset(place - 1)
+                return self.start(place - 1)
             raise Corrupt(f"nothing in {segment.ref.path} can be read ({error})", path=segment.ref.path) from error
+
+    def _end_of(self, place: int) -> LogEnd | None:
+        """Behind the last batch of the segment at `place`, if that is good, and there is such a segment."""
+        if place < 0:
+            return None
+        seq = self.names[place + 1].base_seq - 1
+        row = self.segment(self.names[place]).row(seq)
+        return None if row is None else end_after(seq, row)
+
+    def _good_in(self, place: int) -> LogEnd | None:
+        """Before the first good batch of the segment at `place`."""
+        segment = self.segment(self.names[place])
+        found = segment.next_good(DATA_START, segment.name.base_seq - 1)
+        return None if found is None or found[1].seq > self.last_seq(place, SEQ_LIMIT) else before(found[1])
 
     def place_at(self, offset: int) -> int:
         """Index in `names` of the segment that holds, or will hold, the record at `offset`."""
@@ -259,7 +288,10 @@ class LogReader:
     def _corrupt_at(self, place: int, offset: int) -> Corrupt:
         segment = self.segment(self.names[place])
         position, following = DATA_START, None
-        for _, row in segment.found():
+        last = self.last_seq(place, SEQ_LIMIT)
+        for seq, row in segment.found():
+            if seq > last:
+                break
             if row.base_offset > offset:
                 following = row.base_offset
                 break
@@ -294,8 +326,7 @@ class LogReader:
         return None
 
     def _base_time(self, place: int) -> int:
-        header = self.segment(self.names[place]).page.header
-        return -1 if header is None else header.base_time_us
+        return self.start(place).time_us
 
     def seq_at(self, offset: int) -> int:
         """The seq of the batch that holds the record at `offset`. Raises OutOfBounds, Corrupt."""

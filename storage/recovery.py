@@ -20,7 +20,7 @@ import msgspec
 
 from .batch import HEADER_BYTES, MAGIC, Batch, Kind, parse
 from .errors import InvalidBatch
-from .layout import DATA_START, Mark, SegmentHeader, SegmentName, word
+from .layout import DATA_START, IndexRow, Mark, SegmentHeader, SegmentName, word
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -107,6 +107,11 @@ def end_before(header: SegmentHeader) -> LogEnd:
 def before(batch: Batch, position: int = DATA_START) -> LogEnd:
     """The place right before `batch`, at `position`, as the batch tells it: for when what leads there is damaged."""
     return LogEnd(batch.seq - 1, position, batch.base_offset, batch.previous, batch.append_time_us, batch.term)
+
+
+def end_after(seq: int, row: IndexRow) -> LogEnd:
+    """The place of the next segment's first batch, behind the batch of a row."""
+    return LogEnd(seq, DATA_START, row.end_offset, row.header_checksum, row.append_time_us, row.term)
 
 
 def follows(end: LogEnd, batch: Batch, log_id: bytes) -> str:

@@ -236,10 +236,15 @@ def reference(directory: str, name: SegmentName) -> SegmentRef:
 
 
 def read_page(file: File, log_id: bytes | None = None, *, name: SegmentName | None = None) -> Page:
-    """Header and newest mark of a segment; neither when they are another segment's than `name`. Raises NewerFormat."""
+    """Header and newest mark of a segment; neither when they are another segment's than `name`, or of another log.
+
+    Raises NewerFormat.
+    """
     page = file.pread(DATA_START, 0)
     header = layout.decode_segment_header(page)
-    if header is not None and name not in (None, (header.base_seq, header.generation)):
+    if header is not None and (
+        name not in (None, (header.base_seq, header.generation)) or log_id not in (None, header.log_id)
+    ):
         return Page(None, None, file.size())
     mark, _ = layout.newest_mark(page, log_id if header is None else header.log_id)
     return Page(header, mark, file.size(), mark is None and layout.both_marks_written(page))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from . import index, layout
@@ -21,7 +22,7 @@ from .errors import InvalidBatch
 from .files import File, Files
 from .index import IndexRows
 from .layout import DATA_START, IndexRow, SegmentName
-from .recovery import LogEnd, before, end_before, next_good, read_batch
+from .recovery import LogEnd, before, end_before, next_good, read_batch, walk
 from .segment import Page, read_page, reference
 
 if TYPE_CHECKING:
@@ -31,8 +32,12 @@ if TYPE_CHECKING:
 class SegmentReader:
     """A segment and its index, open. Raises FileNotFoundError when the segment is gone."""
 
-    def __init__(self, files: Files, directory: str, name: SegmentName, *, mapped: bool) -> None:
+    def __init__(
+        self, files: Files, directory: str, name: SegmentName, log_id: bytes | None = None, *, mapped: bool
+    ) -> None:
+        """`log_id`: bytes of another log are damage; None: as its first page says."""
         self.name = name
+        self._log_id = log_id
         self.ref = reference(directory, name)
         self._files = files
         self._mapped = mapped
@@ -46,7 +51,7 @@ class SegmentReader:
     def page(self) -> Page:
         """Header and mark as they were when first asked for."""
         if self._page is None:
-            self._page = read_page(self.file, name=self.name)
+            self._page = read_page(self.file, self._log_id, name=self.name)
         return self._page
 
     @property
@@ -59,8 +64,8 @@ class SegmentReader:
         if self.page.header is not None:
             return end_before(self.page.header)
         first = read_batch(self.file.pread, DATA_START, self.size)
-        if first.seq != self.name.base_seq:
-            raise InvalidBatch(f"batch {first.seq} stands where {self.name.base_seq} belongs")
+        if first.seq != self.name.base_seq or not self.has(first):
+            raise InvalidBatch(f"batch {first.seq} stands where {self.name.base_seq} belongs, or is another log's")
         return before(first)
 
     def read(self, size: int, position: int) -> Buffer:
@@ -150,7 +155,7 @@ class SegmentReader:
                 batch = self.batch(row.position)
         except InvalidBatch:
             return None
-        return batch.seq if index.row_of(batch, row.position) == row else None
+        return batch.seq if self.has(batch) and index.row_of(batch, row.position) == row else None
 
     def candidates(self, count: int) -> list[Sequence[IndexRow]]:
         """The first `count` rows: as the index has them, and then as a scan finds them."""
@@ -166,14 +171,18 @@ class SegmentReader:
 
     def _scan(self) -> list[tuple[int, IndexRow]]:
         size = self.size
-        rows = index.scanned(self.read, size)
+        rows: list[tuple[int, IndexRow]] = []
+        position, first = DATA_START, self.name.base_seq
         while True:
+            good = takewhile(
+                lambda found: found[1].seq >= first and self.has(found[1]), walk(self.read, position, size)
+            )
+            rows += [(batch.seq, index.row_of(batch, at)) for at, batch in good]
             end, seq = (rows[-1][1].end_position, rows[-1][0]) if rows else (DATA_START, self.name.base_seq - 1)
             resumed = self.next_good(end, seq)
             if resumed is None:
                 return rows
-            position, _ = resumed
-            rows += [(batch.seq, index.row_of(batch, at)) for at, batch in index.walk(self.read, position, size)]
+            position = resumed[0]
 
     def next_good(self, position: int, after_seq: int) -> tuple[int, Batch] | None:
         """The first good batch at or after `position` with a seq above `after_seq`."""
@@ -182,9 +191,15 @@ class SegmentReader:
             return None
         return next_good(self.read, position, self.size, log_id=log_id, after_seq=after_seq)
 
+    def has(self, batch: Batch) -> bool:
+        """Whether a batch is of this segment's log."""
+        return self.log_id in (None, batch.log_id)
+
     @property
     def log_id(self) -> bytes | None:
-        """The log this segment belongs to, as far as its first page says."""
+        """The log this segment belongs to, as far as that is known, or its first page says."""
+        if self._log_id is not None:
+            return self._log_id
         header, mark = self.page.header, self.page.mark
         return header.log_id if header is not None else mark.log_id if mark is not None else None
 
@@ -216,6 +231,21 @@ class _Found(Sequence[IndexRow]):
         return self._all()[place]
 
 
+def log_of(files: Files, directory: str, names: Sequence[SegmentName]) -> bytes | None:
+    """The log that the newest first page names, as a writer finds it; None when none names one."""
+    for name in reversed(names):
+        try:
+            reader = SegmentReader(files, directory, name, mapped=False)
+        except FileNotFoundError:
+            continue  # retention took it
+        try:
+            if reader.log_id is not None:
+                return reader.log_id
+        finally:
+            reader.close()
+    return None
+
+
 class SegmentCache:
     """Segments open for reading, the longest unused one closed when there are too many.
 
@@ -227,8 +257,8 @@ class SegmentCache:
         self._limit = limit
         self._open: OrderedDict[tuple[str, SegmentName, bool], SegmentReader] = OrderedDict()
 
-    def get(self, directory: str, name: SegmentName, *, mapped: bool) -> SegmentReader:
-        """The segment, open. Valid until other segments are asked for. Raises FileNotFoundError, StorageFull."""
+    def get(self, directory: str, name: SegmentName, log_id: bytes | None, *, mapped: bool) -> SegmentReader:
+        """The segment of this log, open. Valid until others are asked for. Raises FileNotFoundError, StorageFull."""
         key = (directory, name, mapped)
         found = self._open.get(key)
         if found is not None:
@@ -236,7 +266,7 @@ class SegmentCache:
             return found
         while len(self._open) >= self._limit:
             self._open.popitem(last=False)[1].close()
-        found = self._open[key] = SegmentReader(self.files, directory, name, mapped=mapped)
+        found = self._open[key] = SegmentReader(self.files, directory, name, log_id, mapped=mapped)
         return found
 
     def drop(self, directory: str) -> None:
