@@ -180,7 +180,10 @@ class FileLock:
 
 
 class Files:
-    """The file system of this machine. Paths are text."""
+    """The file system of this machine. Paths are text. A symbolic link is followed to a directory, never to a file.
+
+    A link in place of a file would have a log write into whatever it points to.
+    """
 
     def __init__(self) -> None:
         """Raises NeedsLinux."""
@@ -206,9 +209,12 @@ class Files:
         return File(path, self._descriptor(path, flags))
 
     def _descriptor(self, path: str, flags: int) -> int:
+        links = 0 if flags & os.O_DIRECTORY else os.O_NOFOLLOW
         try:
-            return os.open(path, flags | os.O_CLOEXEC, 0o600)
+            return os.open(path, flags | links | os.O_CLOEXEC, 0o600)
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                error = OSError(errno.ELOOP, "is a symbolic link, and files of a log are not: remove it", path)
             raise full_or(error, path, "open") from error
 
     def read(self, path: str) -> bytes:

@@ -107,7 +107,7 @@ def remove(name: str) -> None:
 
 
 def _descriptor(name: str, flags: int, mode: int) -> int:
-    return os.open(name, flags | os.O_CLOEXEC, mode) if is_file(name) else _shm_open(name, flags, mode)
+    return os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode) if is_file(name) else _shm_open(name, flags, mode)
 
 
 def _shm_open(name: str, flags: int, mode: int) -> int:

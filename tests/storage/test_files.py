@@ -146,6 +146,23 @@ def test_files_and_directories_are_nobody_elses(tmp_path) -> None:
     assert stat.S_IMODE(os.stat(f"{tmp_path}/new/file").st_mode) == 0o600
 
 
+def test_a_link_is_followed_to_a_directory_and_never_to_a_file(tmp_path) -> None:
+    files, foreign = Files(), tmp_path / "foreign"
+    foreign.write_bytes(b"somebody else's")
+    (tmp_path / "log").mkdir()
+    (tmp_path / "way").symlink_to(tmp_path / "log")
+    link = tmp_path / "way" / "file"
+    link.symlink_to(foreign)
+    path = str(link)
+    for use in (files.open, files.read, files.try_lock, lambda path: files.open(path, write=True)):
+        with pytest.raises(OSError, match=r"is a symbolic link.*/way/file"):
+            use(path)
+    with pytest.raises(FileExistsError):
+        files.create(path)
+    files.rewrite(path, b"ours")
+    assert (foreign.read_bytes(), files.read(path), link.is_symlink()) == (b"somebody else's", b"ours", False)
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
 def test_out_of_anything_is_storage_full_and_says_of_what(code: int) -> None:
     error = full_or(OSError(code, "x"), "/some/file", "write to")
