@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from ..broker.errors import TopicExists, UnknownGroup, UnknownTopic
+from ..storage.arguments import whole
 from ..storage.batch import Batch, batches
 from ..storage.errors import Corrupt, MissingCodec, NewerFormat
 from ..storage.record import Record
@@ -261,8 +262,8 @@ def consumer_options(
         auto_commit_s=None if auto_commit is None else seconds(auto_commit, "auto_commit"),
         session_timeout_s=seconds(session_timeout, "session_timeout"),
         max_processing_s=some_seconds(max_processing, "max_processing"),
-        window_bytes=size_bytes(window_bytes, "window_bytes"),
-        window_records=window_records,
+        window_bytes=size_bytes(window_bytes, "window_bytes", 1),
+        window_records=whole("window_records", window_records, 1),
         verify=verify,
     )
 

@@ -74,7 +74,7 @@ class QueueVerbs:
     def queue(self, topic: str, group: str) -> Steps[Queue]:
         """One queue group. Raises UnknownGroup."""
         found = yield from self.queues(topic, group)
-        if not found:
+        if not (group and found):  # without a name, all were listed
             known = ", ".join(sorted(queue.group for queue in (yield from self.queues(topic)))) or "none"
             raise UnknownGroup(f"topic {topic} has no queue group {group!r}; it has: {known}")
         return found[0]
@@ -235,12 +235,13 @@ class QueueVerbs:
         """Append a record at stated times."""
         if priority > PRIORITY_MAX:
             raise InvalidArgument(f"priority={priority!r} is not a number from 0 to {PRIORITY_MAX}; higher goes first")
+        # The same bytes whatever becomes of buffers: a broker in this process keeps what it is given.
+        own, own_key = bytes(value), None if key is None else bytes(key)
+        own_headers = {name: bytes(header) for name, header in (headers or {}).items()}
         deadline = self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)
         answer = yield from self.connection.ask(
-            lambda request: SetSchedule(
-                request, found.topic, name, spec, zone, value, key, dict(headers or {}), priority
-            ),
+            lambda request: SetSchedule(request, found.topic, name, spec, zone, own, own_key, own_headers, priority),
             Schedules,
             deadline=deadline,
             what=f"setting schedule {name} of topic {topic}",

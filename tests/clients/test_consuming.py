@@ -237,6 +237,14 @@ def test_wrong_arguments_are_named(client, topic):
             consumer.batches("pandas")
 
 
+@pytest.mark.parametrize("name", ["window_bytes", "window_records"])
+def test_a_window_has_room_for_something(client, filled, name):
+    with pytest.raises(InvalidArgument, match=f"{name}=0 .*1"):
+        client.consumer(filled, **{name: 0})
+    with client.consumer(filled, **{name: 1}) as consumer:
+        assert len(consumer.fetch(1)) == 1
+
+
 def test_a_closed_consumer_says_so(client, filled):
     consumer = client.consumer(filled, group="g")
     consumer.fetch(5)

@@ -59,6 +59,13 @@ def test_a_queue_group_is_made_described_changed_and_forgotten(client, topic):
         client.delete_queue(topic, "jobs")
 
 
+def test_no_name_is_no_queue_group(client, topic):
+    fill(client, topic, 1)
+    client.set_queue(topic, "jobs")
+    with pytest.raises(UnknownGroup, match="no queue group ''; it has: jobs"):
+        client.queue(topic, "")
+
+
 def test_a_paused_queue_leases_nothing_until_it_goes_on(client, topic):
     fill(client, topic, 2)
     with client.worker(topic, group="jobs", prefetch=0) as worker:
@@ -136,6 +143,17 @@ def test_a_cancelled_task_is_given_to_nobody_and_whoever_has_it_hears_of_it(clie
         assert task.cancelled
         task.release()
         assert worker.fetch(2, wait=0.0) == []
+
+
+def test_what_a_schedule_was_given_may_change_afterwards(client, topic):
+    client.create_topic(topic)
+    value, key, header = bytearray(b"value"), bytearray(b"key"), bytearray(b"header")
+    made = client.schedule(topic, "nightly", "every 1h", value, key=key, headers={"name": header})
+    for given in (value, key, header):
+        given[:1] = b"X"
+    (found,) = client.schedules(topic)
+    assert (made.value, made.key) == (found.value, found.key) == (b"value", b"key")
+    assert {type(made.value), type(made.key), type(found.value), type(found.key)} == {bytes}
 
 
 def test_schedules_are_set_listed_replaced_and_forgotten(client, topic):

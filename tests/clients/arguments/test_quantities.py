@@ -83,6 +83,11 @@ def test_microseconds_are_exact():
     assert microseconds(datetime(2024, 5, 17, 12, 30, 0, 123457, tzinfo=UTC)) == 1_715_949_000_123_457
 
 
+def test_a_rate_is_no_time():
+    assert setting_values({"key_rate_per_s": 2.5}) == {"key_rate_per_s": 2.5}
+    assert setting_values({"key_rate_per_s": "10m"}) == {"key_rate_per_s": "10m"}  # which the broker refuses
+
+
 def test_settings_become_numbers_by_their_names():
     given = {"segment_bytes": "1MB", "retention_s": timedelta(days=1), "retention_bytes": None, "commit": "written"}
     assert setting_values(given) == {
