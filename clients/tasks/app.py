@@ -19,6 +19,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
+from ...transport.url import parse
 from ..arguments.checking import checked, checks
 from ..arguments.quantities import Duration, seconds
 from ..client import Client
@@ -79,7 +80,10 @@ class Tasks:
                 creates, and what others are set to.
             timeout: how long any verb waits for the broker.
             zone: of the cron fields of its schedules, like "Europe/Vienna".
+
+        Raises: InvalidUrl, InvalidArgument.
         """
+        parse(url)
         self.url = url
         self.group = group
         self.encoding: Encoding = encoding
@@ -147,6 +151,10 @@ class Tasks:
 
         def decorate(function: Callable[..., Any]) -> BaseFunction[..., Any]:
             is_async = inspect.iscoroutinefunction(function)
+            if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+                raise InvalidArgument(
+                    f"{function.__qualname__} is a generator, and a task has one result: return a list"
+                )
             if process:
                 _check_process(function, is_async=is_async)
             made = (AsyncTaskFunction if is_async else TaskFunction)(self, function, name, options)

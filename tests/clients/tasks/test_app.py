@@ -10,7 +10,7 @@ import penstock
 import pytest
 from penstock import Retry, Tasks
 from penstock.clients.tasks.function import ENCODING_HEADER, NAME_HEADER
-from penstock.errors import InvalidArgument
+from penstock.errors import InvalidArgument, InvalidUrl
 from support import task_functions
 
 
@@ -129,6 +129,27 @@ def test_a_process_has_no_loop():
 
     with pytest.raises(InvalidArgument, match="is an async def"):
         Tasks("mem://nowhere").task(process=True)(far)
+
+
+def test_a_generator_is_no_task():
+    app = Tasks("mem://nowhere")
+
+    def some():
+        yield 1
+
+    async def later():
+        yield 1
+
+    for function in (some, later):
+        with pytest.raises(InvalidArgument, match=f"{function.__name__} is a generator.*: return a list"):
+            app.task(function)
+    assert not app.functions
+
+
+@pytest.mark.parametrize("url", ["shop", "redis://localhost"])
+def test_an_address_that_cannot_be_is_refused_when_the_app_is_made(url: str):
+    with pytest.raises(InvalidUrl, match=url):
+        Tasks(url)
 
 
 def test_an_encoding_that_nobody_has_is_refused():
