@@ -1,6 +1,14 @@
-"""The asyncio twin of `penstock`: the same names, awaited.
+"""The asyncio twin of `penstock`: the same names, awaited. What asks the broker before it can be used is awaited, too.
 
-async with await aio.connect("unix:///run/penstock/broker.sock") as client: ...
+async with await aio.connect("unix:///run/penstock/broker.sock") as client:
+    async with await client.producer("flights") as producer:
+        await producer.send(b"UA 1545")
+    async with await client.consumer("flights", group="report") as consumer:  # and so client.worker
+        records = await consumer.fetch()
+    async for batch in await client.range("flights", 0, 0, 1): ...
+    async with client.transaction() as transaction:  # asks nothing: no await; and so client.staging
+        staged = await transaction.producer("flights")
+        await staged.send(b"AA 1141")
 """
 
 from __future__ import annotations
