@@ -27,7 +27,7 @@ from .tables.settings import TopicSettings
 from .turns.agenda import take
 
 if TYPE_CHECKING:
-    from .logs.ledger import Ledger
+    from .logs.history import History
     from .logs.log_registry import LogRegistry
     from .logs.topics import Topic
     from .queues.service import Queues
@@ -67,48 +67,49 @@ class Housekeeping:
         self._pass: Iterator[tuple[Topic, Partition]] | None = None
         self._resting: dict[Partition, Rest] = {}  # found by the pass before
         self._found: dict[Partition, Rest] = {}  # found by this one so far
-        self._pending: dict[Ledger[Any], tuple[int, int, bytes]] = {}
+        self._pending: dict[History[Any], tuple[int, int, bytes]] = {}
         self._grown: dict[Partition, None] = {}  # faster than passes come
         self._staged: WeakKeyDictionary[Partition, tuple[int, int]] = WeakKeyDictionary()  # see _needed_staged
 
-    def advanced(self, ledger: Ledger[Any]) -> None:
+    def advanced(self, history: History[Any]) -> None:
         """More of a log is committed."""
-        self._filing.step(ledger)
+        self._filing.step(history)
         config = self._config
-        grown = ledger.committed.seq - ledger.snapshot_seq
-        if grown >= config.snapshot_batches or ledger.since_snapshot_bytes >= config.snapshot_bytes:
-            self.snapshot(ledger)
-        elif ledger.since_snapshot_bytes >= BYTES_BETWEEN:
-            self._hold_to_limit(ledger)
-        if ledger in self._pending:
-            self._save(ledger)
+        grown = history.committed.seq - history.snapshot_seq
+        if grown >= config.snapshot_batches or history.since_snapshot_bytes >= config.snapshot_bytes:
+            self.snapshot(history)
+        elif history.since_snapshot_bytes >= BYTES_BETWEEN:
+            self._hold_to_limit(history)
+        if history in self._pending:
+            self._save(history)
 
-    def _hold_to_limit(self, ledger: Ledger[Any]) -> None:
+    def _hold_to_limit(self, history: History[Any]) -> None:
         """Look at a log that grows fast: its limit is a promise about the disk, however far passes are apart."""
-        partition = self._registry.partitions.get(ledger)
-        if partition is None or partition.settings.retention_bytes is None or ledger in self._pending:
+        partition = self._registry.partitions.get(history)
+        if partition is None or partition.settings.retention_bytes is None or history in self._pending:
             return
-        if ledger.since_snapshot_bytes >= SEGMENTS_BETWEEN * partition.settings.segment_bytes:
-            self.snapshot(ledger)
+        if history.since_snapshot_bytes >= SEGMENTS_BETWEEN * partition.settings.segment_bytes:
+            self.snapshot(history)
             self._grown[partition] = None
 
-    def snapshot(self, ledger: Ledger[Any]) -> None:
+    def snapshot(self, history: History[Any]) -> None:
         """Take a snapshot now; it is saved once what it covers is durable. An older one still waiting is kept.
 
         While there are large parts to be filed they go first, one at each call.
         """
-        if ledger not in self._pending and ledger.committed.seq > ledger.snapshot_seq and not self._filing.step(ledger):
-            self._filing.named(ledger)
-            self._pending[ledger] = ledger.snapshot()
-            self._save(ledger)
+        is_due = history not in self._pending and history.committed.seq > history.snapshot_seq
+        if is_due and not self._filing.step(history):
+            self._filing.named(history)
+            self._pending[history] = history.snapshot()
+            self._save(history)
 
     def snapshot_all(self) -> None:
         """Before closing: every log that moved."""
-        for ledger in self._registry.ledgers():
-            if ledger.idle:
-                while self._filing.step(ledger):
+        for history in self._registry.histories():
+            if not history.in_flight:
+                while self._filing.step(history):
                     pass
-                self.snapshot(ledger)
+                self.snapshot(history)
 
     def tick(self, now: Now) -> float:
         """Do a step of a pass when one is due. Returns when the next one is."""
@@ -123,11 +124,12 @@ class Housekeeping:
 
     def _begin(self) -> None:
         """A pass over everything, spread over half of the time until the next one."""
-        for ledger in list(self._pending):
-            if ledger is self._registry.catalogue or ledger in self._registry.partitions:
-                self._save(ledger)
+        open_now = set(self._registry.histories())
+        for history in list(self._pending):
+            if history in open_now:
+                self._save(history)
             else:
-                del self._pending[ledger]
+                del self._pending[history]
         self._pass = self._partitions()
         self._pause_s = self._config.housekeeping_s / 2 / (1 + len(self._registry.partitions) // STEP)
 
@@ -153,13 +155,13 @@ class Housekeeping:
         self._resting, self._found = self._found, {}
         return False
 
-    def _save(self, ledger: Ledger[Any]) -> None:
-        seq, term, body = self._pending[ledger]
-        if ledger.log.durable < seq:
+    def _save(self, history: History[Any]) -> None:
+        seq, term, body = self._pending[history]
+        if history.log.durable < seq:
             return
-        del self._pending[ledger]
+        del self._pending[history]
         try:
-            self._registry.store.save_snapshot(ledger.log, seq, term, body)
+            self._registry.store.save_snapshot(history.log, seq, term, body)
         except (Error, OSError):
             self.failed_snapshots += 1  # a full disk: the older ones hold, and the next is due soon
 
@@ -229,8 +231,8 @@ class Housekeeping:
             return True  # it is published or dropped some day: nothing has to be done for that here
         elif bound < partition.seq and not log.expired(bound):
             carrier.carry_again(partition, log.segments()[0].last_seq)
-        elif partition.seq > partition.ledger.snapshot_seq:
-            self.snapshot(partition.ledger)
+        elif partition.seq > partition.history.snapshot_seq:
+            self.snapshot(partition.history)
         elif partition.idle:
             # Removing waits for two snapshots that cover: on a log that nobody writes the second needs a new seq.
             partition.propose_nothing()

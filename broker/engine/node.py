@@ -85,8 +85,8 @@ class Node:
         self._agenda = Agenda()
         self._time = LogTime(now, config.clock_jump_s)
         self._registry = LogRegistry(store, self._agenda)
-        for ledger in self._registry.ledgers():
-            self._time.reach(ledger.log.last_time_us)
+        for log in self._registry.logs():
+            self._time.reach(log.last_time_us)
         self._incarnation = int.from_bytes(randomness(8), "little") or 1
         first_session = int.from_bytes(randomness(6), "little") << 14
         self._sessions = Sessions(port, self._agenda, first_session, config.max_sessions)
@@ -154,10 +154,10 @@ class Node:
         time_us = self._time.read(now)
         self._queues.before_flush(list(agenda.dirty), time_us)
         appended: list[LogWriter] = []
-        for ledger in take(agenda.dirty):
-            if ledger.flush(time_us):
-                agenda.unsettled[ledger] = None
-                appended.append(ledger.log)
+        for overlay in take(agenda.dirty):
+            if overlay.flush(time_us):
+                agenda.unsettled[overlay] = None
+                appended.append(overlay.log)
         return appended
 
     def advance(self, now: Now) -> None:
@@ -185,12 +185,13 @@ class Node:
     def _settle(self) -> None:
         """Apply what is committed, answer for it, and tell those who wait for the end to move."""
         agenda = self._agenda
-        for ledger in list(agenda.unsettled):
-            if ledger.advance():
-                agenda.advanced[ledger] = agenda.grown[ledger] = None
-                self._queues.advanced(ledger)
-            if not ledger.in_flight:
-                agenda.unsettled.pop(ledger, None)  # the catalogue's may have closed it: its topic is deleted
+        for overlay in list(agenda.unsettled):
+            history = overlay.history
+            if overlay.advance():
+                agenda.advanced[history] = agenda.grown[history] = None
+                self._queues.advanced(history)
+            if not history.in_flight:
+                agenda.unsettled.pop(overlay, None)  # the catalogue's may have closed it: its topic is deleted
         for partition in self._registry.take_moved():
             self._fetching.end_moved(partition)
             self._ends.end_moved(partition)
@@ -205,8 +206,8 @@ class Node:
         """
         agenda = self._agenda
         if agenda.grown:
-            for ledger in take(agenda.grown):
-                self._housekeeping.advanced(ledger)
+            for history in take(agenda.grown):
+                self._housekeeping.advanced(history)
         if self._sessions.expire(now):
             self._hand_over(now)
         timed = (self._fetching.tick(now), self._ends.tick(now), self._scheduling.tick(now))
@@ -281,7 +282,7 @@ class Node:
     @property
     def logs(self) -> list[LogWriter]:
         """Every open log, the metadata log first."""
-        return [ledger.log for ledger in self._registry.ledgers()]
+        return list(self._registry.logs())
 
     def close(self, now: Now) -> None:
         """Flush, sync, answer, snapshot every log that moved, and close all cleanly. The node is then unusable."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...broker.engine.logs.catalogue import CatalogueState, TopicEntry
-from ...broker.engine.logs.ledger import entry_of
+from ...broker.engine.tables.entry import entry_of
 from ...broker.engine.tables.names import check_not_reserved, is_reserved
 from ...broker.errors import UnknownTopic
 from ...storage import layout, snapshots
@@ -77,7 +77,7 @@ class Peek:
         while (chunk := cursor.next()) is not None:
             for batch in chunk.batches:
                 entry = entry_of(batch)
-                entry.apply(state, entry.place.time_us)
+                state.apply(entry, entry.place.time_us)
                 state.batch_applied(entry.place)
         return state
 

@@ -4,34 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.broker.engine.logs.ledger import Ledger
+from penstock.broker.engine.logs.partition import Partition
 from penstock.broker.engine.tables import effects as fx
 from penstock.broker.engine.tables.queues.queue import Queue
 from penstock.broker.engine.tables.queues.settings import parse
-from penstock.broker.engine.tables.state import PartitionState
 from penstock.storage.batch import Batch, batches
 from support.engine import Rig
 
 
-def ledger(rig: Rig, topic: bytes, partition: int = 0) -> Ledger[PartitionState]:
-    """The ledger of a partition."""
-    return rig.node._registry.topics.get(topic).partition(partition).ledger
+def opened(rig: Rig, topic: bytes, partition: int = 0) -> Partition:
+    """An open partition."""
+    return rig.node._registry.topics.get(topic).partition(partition)
 
 
 def queue(rig: Rig, topic: bytes, group: str = "g", partition: int = 0) -> Queue:
     """A queue group as committed."""
-    return ledger(rig, topic, partition).committed.queues.by_name[group]
+    return opened(rig, topic, partition).committed.queues.by_name[group]
 
 
 def set_queue(rig: Rig, topic: bytes, group: str = "g", partition: int = 0, start: int = 0, **settings: Any) -> None:
     """A queue group with these settings."""
-    ledger(rig, topic, partition).propose(fx.QueueSet(group, parse(settings).named(), start))
+    opened(rig, topic, partition).propose(fx.QueueSet(group, parse(settings).named(), start))
     rig.turn()
 
 
 def lease(rig: Rig, topic: bytes, runs: list[tuple[int, int]], group: str = "g", partition: int = 0) -> int:
     """Runs of records (first offset, how many) in one lease for an hour, everything before them taken."""
-    books = ledger(rig, topic, partition)
+    books = opened(rig, topic, partition)
     known = books.proposed.queues.by_name[group]
     token = known.last_token + 1
     frontier = max([known.frontier, *(first + count for first, count in runs)])
@@ -46,7 +45,7 @@ def die(
 ) -> None:
     """These are dead now, everything before them is done."""
     token = lease(rig, topic, [(offset, 1) for offset in offsets], group, partition)
-    ledger(rig, topic, partition).propose(fx.TasksDied(group, token, [(offset, 1, 1) for offset in offsets], reason))
+    opened(rig, topic, partition).propose(fx.TasksDied(group, token, [(offset, 1, 1) for offset in offsets], reason))
     rig.turn()
 
 

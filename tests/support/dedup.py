@@ -29,12 +29,12 @@ def repeats(rig: Rig, topic: bytes, *keys: bytes, **how: Any) -> list[tuple[int,
     return answer.repeats
 
 
-def ledger(rig: Rig) -> Any:
-    return next(iter(rig.node._registry.partitions))
+def opened(rig: Rig) -> Any:
+    return next(iter(rig.node._registry.partitions.values()))
 
 
 def void(rig: Rig) -> list[int]:
-    return ledger(rig).committed.voids.between(0, 1 << 40)
+    return opened(rig).committed.voids.between(0, 1 << 40)
 
 
 def failure(answer: Any) -> str:
@@ -48,6 +48,6 @@ class NoSnapshots:
 
 
 def assert_replays(rig: Rig) -> None:
-    live = ledger(rig).committed.encode()
+    live = opened(rig).committed.encode()
     for store in (NoSnapshots(), rig.store):
-        assert replay(ledger(rig).log, PartitionState, store, lambda _: None).committed.encode() == live
+        assert replay(opened(rig).log, PartitionState, store).committed.encode() == live

@@ -85,9 +85,9 @@ class Administration(Requests):
     def _some(self, states: tuple[str, ...]) -> tuple[int, str, Shelf, Group, list[int]] | None:
         """A group, and its committed records in one of some states."""
         name, partition = self.dice.choice(GROUPS), self.dice.randrange(PARTITIONS)
-        shelf, end = self.shelves[partition], self.ledger(partition).committed.end
+        shelf, end = self.shelves[partition], self.partition_at(partition).committed.end
         group = shelf.groups.get(name)
-        if group is None or name not in self.ledger(partition).committed.queues.by_name:
+        if group is None or name not in self.partition_at(partition).committed.queues.by_name:
             return None
         found = [offset for offset, task in group.tasks.items() if task.state in states and offset < end]
         return (partition, name, shelf, group, found) if found else None

@@ -80,10 +80,10 @@ class Life(Administration):
         for partition in range(PARTITIONS):
             self.shelves[partition].expire(self.rig.node._time.last_us)
             self._adopt(partition)
-            found = differences(self.shelves[partition], self.ledger(partition).proposed.queues)
+            found = differences(self.shelves[partition], self.partition_at(partition).proposed.queues)
             assert not found, f"partition {partition}: " + "; ".join(found)
             if not self.holding:
-                found = differences(self.shelves[partition], self.ledger(partition).committed.queues)
+                found = differences(self.shelves[partition], self.partition_at(partition).committed.queues)
                 assert not found, f"partition {partition}, committed: " + "; ".join(found)
         self._answers()
         self._nobody_is_passed_over()
@@ -92,7 +92,7 @@ class Life(Administration):
 
     def _adopt(self, partition: int) -> None:
         """New leases: whose they are, and whether they were allowed."""
-        shelf, table = self.shelves[partition], self.ledger(partition).proposed.queues
+        shelf, table = self.shelves[partition], self.partition_at(partition).proposed.queues
         for name, group in shelf.groups.items():
             queue = table.by_name.get(name)
             for token in sorted(set(queue.leases if queue is not None else ()) - set(group.leases)):
@@ -172,7 +172,7 @@ class Life(Administration):
                 shelf = self.shelves[partition]
                 group = shelf.groups.get(demand.message.group)
                 if group is not None:
-                    end = self.ledger(partition).committed.end
+                    end = self.partition_at(partition).committed.end
                     found = self._possible(shelf, group, end, self.rig.node._time.last_us)
                     assert not found, f"{worker} waits though {found} of partition {partition} could go"
 

@@ -62,12 +62,12 @@ class Requests:
         """Something of this step that a reader of a failure wants to know."""
         self.steps[-1] += f" {text}"
 
-    def ledger(self, partition: int) -> Any:
-        return self.rig.node._registry.topics.by_id[self.topic].readable[partition].ledger
+    def partition_at(self, partition: int) -> Any:
+        return self.rig.node._registry.topics.by_id[self.topic].readable[partition]
 
     def now_us(self, partition: int) -> int:
         """Log time there."""
-        return max(self.rig.node._time.last_us, self.ledger(partition).proposed.time_us)
+        return max(self.rig.node._time.last_us, self.partition_at(partition).proposed.time_us)
 
     def send(self, message: Any, payload: bytes = b"", peer: str = "c") -> int:
         self.rig.send(message, payload, peer=peer)
@@ -185,7 +185,7 @@ class Requests:
     def _check_durable(self, partitions: set[int]) -> None:
         """An answer about these partitions came: everything that was proposed to them before is durable."""
         for partition in partitions:
-            assert not self.ledger(partition).in_flight, "answered before it was durable"
+            assert not self.partition_at(partition).history.in_flight, "answered before it was durable"
 
     def _settles(self) -> list[m.Settle]:
         """What workers say, mostly under leases that stand."""
@@ -232,7 +232,7 @@ class Requests:
     def _adopt_times(self, partition: int, name: str, chance: list[int], now_us: int) -> None:
         """Back-off is partly chance: within its bounds, what the engine chose stands."""
         group = self.shelves[partition].groups[name]
-        queue = self.ledger(partition).proposed.queues.by_name[name]
+        queue = self.partition_at(partition).proposed.queues.by_name[name]
         settings = group.settings
         for offset in chance:
             task, waiting = group.tasks[offset], queue.waiting.get(offset)

@@ -13,14 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 
 from ..tables import effects as fx
+from ..tables.entry import Entry
 from ..tables.producers import Place
-from ..tables.queues.placing import Intake
 from ..tables.queues.shelf_bodies import Read, no_runs
-from ..tables.stages import Staged
 from ..tables.state import decode_body
 
 VERSION = 1
@@ -63,13 +61,12 @@ class CatalogueState:
         """Whether a topic of this name exists or is being created."""
         return name in self.names
 
-    def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
-        """The metadata log holds no records."""
-        raise fx.UnknownEffect("records stand in the metadata log: a newer version of penstock must open it")
-
-    def stage(self, stage_id: int, place: Place, staged: Staged, time_us: int) -> None:
-        """Nor any that wait for a transaction."""
-        raise fx.UnknownEffect("staged records stand in the metadata log: a newer version of penstock must open it")
+    def apply(self, entry: Entry, time_us: int) -> None:
+        """What one batch says. Raises UnknownEffect for one that has no business in the metadata log."""
+        if entry.has_records:
+            raise fx.UnknownEffect("records stand in the metadata log: a newer version of penstock must open it")
+        for effect in entry.effects:
+            self.effect(effect, time_us)
 
     def effect(self, effect: fx.AnyEffect, time_us: int) -> None:
         """One effect. Raises UnknownEffect for one that has no business in the metadata log."""
@@ -89,14 +86,6 @@ class CatalogueState:
                 self.tombstones.pop(topic, None)
             case _:
                 raise fx.UnknownEffect(f"effect {type(effect).__name__} stands in the metadata log")
-
-    def keep(self, offsets: np.ndarray, seq: int) -> None:
-        """Nor does it carry any forward."""
-        raise fx.UnknownEffect("kept records stand in the metadata log: a newer version of penstock must open it")
-
-    def shelve(self, intake: Intake, place: Place) -> None:
-        """And what it has not has no priority."""
-        raise fx.UnknownEffect("priorities stand in the metadata log: a newer version of penstock must open it")
 
     def batch_applied(self, place: Place) -> None:
         """The batch at `place` is applied completely."""

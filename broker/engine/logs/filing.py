@@ -18,7 +18,7 @@ from ..tables.state import PartitionState
 
 if TYPE_CHECKING:
     from ..ports import Store
-    from .ledger import Ledger
+    from .history import History
 
 
 class Filing:
@@ -26,30 +26,30 @@ class Filing:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._named: WeakKeyDictionary[Ledger[Any], list[tuple[int, set[int]]]] = WeakKeyDictionary()
+        self._named: WeakKeyDictionary[History[Any], list[tuple[int, set[int]]]] = WeakKeyDictionary()
 
-    def step(self, ledger: Ledger[Any]) -> bool:
+    def step(self, history: History[Any]) -> bool:
         """Write one run, if there is something for one. Returns whether it did."""
-        state = ledger.committed
+        state = history.committed
         large = state.shelves.large() if isinstance(state, PartitionState) and state.shelves else None
         if large is None:
             return False
         try:
             body = encode_run(large.times, large.offsets)
-            checksum = self._store.runs(ledger.log).save(state.shelves.last_run + 1, body)
+            checksum = self._store.runs(history.log).save(state.shelves.last_run + 1, body)
         except (Error, OSError):
             return False  # a full disk
         state.shelves.file(large, checksum)
         return True
 
-    def named(self, ledger: Ledger[Any]) -> None:
+    def named(self, history: History[Any]) -> None:
         """A snapshot is taken: it names the runs that are there now. Runs that none names any more are removed."""
-        state = ledger.committed
+        state = history.committed
         if not isinstance(state, PartitionState) or not state.shelves.last_run:
             return
-        covered = self._store.covered(ledger.log)
-        known = [each for each in self._named.get(ledger, []) if each[0] >= covered]
+        covered = self._store.covered(history.log)
+        known = [each for each in self._named.get(history, []) if each[0] >= covered]
         if known and known[0][0] == covered:  # so both snapshots on the disk are among those that are known
             keep = state.shelves.numbers().union(*(numbers for _, numbers in known))
-            self._store.runs(ledger.log).drop(keep)
-        self._named[ledger] = [*known, (state.seq, state.shelves.numbers())]
+            self._store.runs(history.log).drop(keep)
+        self._named[history] = [*known, (state.seq, state.shelves.numbers())]

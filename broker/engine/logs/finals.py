@@ -22,7 +22,7 @@ from ....storage.errors import Corrupt, InvalidBatch, StorageError
 from ....storage.finals import EVERYTHING, Final, FinalFiles, Outcome, word
 from ...errors import Unavailable
 from ..tables import effects as fx
-from .ledger import entry_of
+from ..tables.entry import entry_of
 
 if TYPE_CHECKING:
     from ....storage.log import LogWriter

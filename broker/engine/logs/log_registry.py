@@ -24,7 +24,8 @@ from ..turns.agenda import Agenda, take
 from ..turns.portions import finished
 from .catalogue import CatalogueState
 from .finals import Finals
-from .ledger import Ledger
+from .history import History
+from .overlay import Overlay
 from .partition import Partition
 from .replay import replay
 from .topics import Topic, Topics
@@ -37,41 +38,45 @@ CENSUS = 64
 
 
 class LogRegistry:
-    """All ledgers of a node."""
+    """All logs of a node."""
 
     def __init__(self, store: Store, agenda: Agenda) -> None:
         """Open and replay the metadata log and every partition it names. Raises Corrupt without the former."""
         self.store = store
         self.topics = Topics()
-        self.partitions: dict[Ledger[Any], Partition] = {}
+        self.partitions: dict[History[Any], Partition] = {}
         self._agenda = agenda
         self._told_end: dict[Partition, int] = {}
         self.catalogue = self._open_catalogue()
-        for topic_id in list(self.catalogue.committed.tombstones):
+        for topic_id in list(self.catalogue.history.committed.tombstones):
             self._erase(topic_id)
-        for entry in sorted(self.catalogue.committed.topics.values(), key=lambda each: each.name):
+        for entry in sorted(self.catalogue.history.committed.topics.values(), key=lambda each: each.name):
             topic = Topic(entry.name, entry.topic, topic_settings.parse(entry.settings))
             for number in range(entry.partitions):
                 topic.add(self._open(topic, number))
             self.topics.add(topic)
 
-    def _open_catalogue(self) -> Ledger[CatalogueState]:
+    def _open_catalogue(self) -> Overlay[CatalogueState]:
         try:
-            return replay(self.store.metadata(), CatalogueState, self.store, self._has_work)
+            return Overlay(replay(self.store.metadata(), CatalogueState, self.store), self._has_work)
         except (Corrupt, OSError) as error:
             reason = _named(error).message
             raise Corrupt(
                 f"the catalogue cannot be read, and without it the node knows none of its topics: {reason}"
             ) from error
 
-    def ledgers(self) -> Iterator[Ledger[Any]]:
+    def histories(self) -> Iterator[History[Any]]:
         """The catalogue's, then every partition's."""
-        yield self.catalogue
+        yield self.catalogue.history
         yield from self.partitions
+
+    def logs(self) -> Iterator[LogWriter]:
+        """Every log, the metadata log first."""
+        return (history.log for history in self.histories())
 
     def holds(self, partition: Partition) -> bool:
         """Whether a partition is still open here."""
-        return partition.ledger in self.partitions
+        return partition.history in self.partitions
 
     def create(self, topic: Topic, number: int, settings: TopicSettings) -> Partition:
         """Make and open the log of a new partition. Raises StorageFull, Unavailable."""
@@ -92,14 +97,14 @@ class LogRegistry:
 
     def close(self, partition: Partition, *, keep: bool = True) -> None:
         """Close a partition's log and forget it. Not to `keep` it: nothing is synced any more."""
-        ledger = partition.ledger
-        del self.partitions[ledger]
+        overlay, history = partition.overlay, partition.history
+        del self.partitions[history]
         self._told_end.pop(partition, None)
-        self._agenda.dirty.pop(ledger, None)
-        self._agenda.unsettled.pop(ledger, None)
-        self._agenda.grown.pop(ledger, None)
-        idle = ledger.idle
-        ledger.end(UnknownTopic(f"{partition!r} was closed before this was committed"))
+        self._agenda.dirty.pop(overlay, None)
+        self._agenda.unsettled.pop(overlay, None)
+        self._agenda.grown.pop(history, None)
+        idle = overlay.idle
+        overlay.end(UnknownTopic(f"{partition!r} was closed before this was committed"))
         partition.close(clean=idle and keep)
 
     def discard(self, topic: Topic) -> None:
@@ -117,8 +122,8 @@ class LogRegistry:
     def take_moved(self) -> list[Partition]:
         """Partitions whose end moved since the last call."""
         moved: list[Partition] = []
-        for ledger in take(self._agenda.advanced):
-            partition = self.partitions.get(ledger)
+        for history in take(self._agenda.advanced):
+            partition = self.partitions.get(history)
             if partition is not None and self._told_end[partition] != partition.end:
                 self._told_end[partition] = partition.end
                 moved.append(partition)
@@ -126,10 +131,10 @@ class LogRegistry:
 
     def settle(self) -> None:
         """Sync what is not durable yet, one log after the other. A log that fails is poisoned and says so itself."""
-        for ledger in self.ledgers():
-            if ledger.log.durable < ledger.log.written and ledger.log.poisoned is None:
+        for log in self.logs():
+            if log.durable < log.written and log.poisoned is None:
                 with suppress(Poisoned):
-                    ledger.log.sync()
+                    log.sync()
 
     def close_all(self) -> None:
         """Close every log."""
@@ -168,7 +173,7 @@ class LogRegistry:
             "partitions.poisoned": states["poisoned"],
             "partitions.damaged": states["damaged"] + len(unavailable),
             **{f"partitions.unavailable.{place}": reason for place, reason in unavailable.items()},
-            "batches.in_flight": sum(len(ledger.in_flight) for ledger in self._agenda.unsettled),
+            "batches.in_flight": sum(len(overlay.history.in_flight) for overlay in self._agenda.unsettled),
         }
 
     def _left_over(self, topic: Topic, number: int, settings: TopicSettings) -> LogWriter:
@@ -198,14 +203,15 @@ class LogRegistry:
             finals.recover(log, [group for group, queue in queues.by_name.items() if queue.finals], state.seq)
             queues.finals = finals
 
-        ledger = replay(log, PartitionState, self.store, self._has_work, begin)
-        partition = Partition(topic.name, number, settings, ledger, finals)
+        history = replay(log, PartitionState, self.store, begin)
+        overlay = Overlay(history, self._has_work)
+        partition = Partition(topic.name, number, settings, overlay, finals)
         if partition.first:
             log.set_first(partition.first)
-        self.partitions[ledger] = partition
+        self.partitions[history] = partition
         self._told_end[partition] = partition.end
-        if ledger.in_flight:
-            self._agenda.unsettled[ledger] = None
+        if history.in_flight:
+            self._agenda.unsettled[overlay] = None
         return partition
 
     def _erase(self, topic_id: bytes) -> None:
@@ -216,8 +222,8 @@ class LogRegistry:
         if self.catalogue.log.poisoned is None:
             self.catalogue.propose(fx.TopicErased(topic_id))
 
-    def _has_work(self, ledger: Ledger[Any]) -> None:
-        self._agenda.dirty[ledger] = None
+    def _has_work(self, overlay: Overlay[Any]) -> None:
+        self._agenda.dirty[overlay] = None
 
 
 def _named(error: Error | OSError) -> Error:

@@ -1,7 +1,7 @@
-"""A partition: a ledger with the rules of producing, groups and positions.
+"""A partition: a log with the rules of producing, groups and positions.
 
 Idea: every question a message asks of one partition is a method here. What changes the partition is proposed
-to its ledger; what is read is read below `end`, which is what is committed.
+to its overlay; what is read is read below `end`, which is what is committed.
 
 Contract: methods raise the errors of the tree and then have changed nothing. Offsets given out are committed.
 Must not know peers, messages or sessions.
@@ -17,12 +17,12 @@ from ...errors import Fenced, InvalidRequest, LimitReached, Unavailable
 from ..queues.verbs import QueueVerbs
 from ..tables import effects as fx
 from ..tables.dedup import Keys, judge
+from ..tables.entry import Entry
 from ..tables.groups import GroupState
 from ..tables.producers import Place
 from ..tables.queues.placing import intake_of
 from ..tables.stages import Staged
 from ..tables.state import PartitionState
-from .ledger import Entry, Ledger, Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -30,10 +30,13 @@ if TYPE_CHECKING:
     from ....storage.batch import Batch
     from ....storage.log import LogWriter
     from ....storage.reader import Cursor, LogReader
+    from ..ports import Payload
     from ..streams.sessions import Session
     from ..tables.settings import TopicSettings
     from ..tables.timetable import ScheduleBody
     from .finals import Finals
+    from .history import History
+    from .overlay import Overlay, Waiter
 
 EARLIEST, LATEST = -1, -2
 """As in transport/messages.py."""
@@ -49,16 +52,17 @@ class Partition:
     """One partition of one topic."""
 
     def __init__(
-        self, topic: str, number: int, settings: TopicSettings, ledger: Ledger[PartitionState], finals: Finals
+        self, topic: str, number: int, settings: TopicSettings, overlay: Overlay[PartitionState], finals: Finals
     ) -> None:
         self.topic = topic
         self.number = number
         self.settings = settings
-        self.ledger = ledger
+        self.overlay = overlay
+        self.history: History[PartitionState] = overlay.history
         self.finals = finals
-        self.log: LogWriter = ledger.log
+        self.log: LogWriter = overlay.log
         self._reader: LogReader | None = None
-        self.damaged = ledger.damaged or bool(ledger.log.damage)  # something of it cannot be read
+        self.damaged = self.history.damaged or bool(self.log.damage)  # something of it cannot be read
         self.readers: dict[int, Session] = {}  # who is to be told when the end moves
         self.sealed: set[int] = set()  # stages that are decided, or being decided: nothing is added to them
         self.work = QueueVerbs(self)
@@ -86,12 +90,12 @@ class Partition:
     @property
     def first(self) -> int:
         """The first offset that can be read."""
-        return self.ledger.committed.first
+        return self.history.committed.first
 
     @property
     def end(self) -> int:
         """The first offset that is not committed."""
-        return self.ledger.committed.end
+        return self.history.committed.end
 
     @property
     def end_term(self) -> int:
@@ -104,7 +108,7 @@ class Partition:
     @property
     def seq(self) -> int:
         """The last batch that is committed: no reader passes it."""
-        return self.ledger.committed.seq
+        return self.history.committed.seq
 
     @property
     def state(self) -> str:
@@ -123,67 +127,67 @@ class Partition:
     @property
     def committed(self) -> PartitionState:
         """What its log adds up to, as far as it is committed."""
-        return self.ledger.committed
+        return self.history.committed
 
     @property
     def proposed(self) -> PartitionState:
         """The same as if everything that is proposed were committed."""
-        return self.ledger.proposed
+        return self.overlay.proposed
 
     @property
     def state_damaged(self) -> bool:
         """Whether something that was durable cannot be read, so that effects may be missing."""
-        return self.ledger.damaged
+        return self.history.damaged
 
     @property
     def idle(self) -> bool:
         """Whether everything that was proposed is committed, or failed."""
-        return self.ledger.idle
+        return self.overlay.idle
 
     @property
     def predicted_end(self) -> int:
         """The offset that the next record proposed will have."""
-        return self.ledger.predicted_end
+        return self.overlay.predicted_end
 
     @property
     def decided_end(self) -> int:
         """Behind the last queued records that effects beside them speak of; 0 without any."""
-        return self.ledger.decided_end
+        return self.overlay.decided_end
 
     @property
     def unshelved(self) -> int:
         """How many batches have a priority or a delay and are not committed yet."""
-        return self.ledger.unshelved
+        return self.overlay.unshelved
 
     def check_writable(self) -> None:
         """Raise Poisoned when nothing will ever be committed again."""
-        self.ledger.check_writable()
+        self.overlay.check_writable()
 
     def propose(
         self, effect: fx.AnyEffect, waiter: Waiter | None = None, *, replaces: object = None, above: int = 0
     ) -> None:
-        """Propose an effect that commutes with records; see Ledger.propose."""
-        self.ledger.propose(effect, waiter, replaces=replaces, above=above)
+        """Propose an effect that commutes with records; see Overlay.propose."""
+        self.overlay.propose(effect, waiter, replaces=replaces, above=above)
 
     def propose_in_order(self, effect: fx.AnyEffect, waiter: Waiter | None = None) -> None:
         """Propose an effect that keeps its place between records."""
-        self.ledger.propose_in_order(effect, waiter)
+        self.overlay.propose_in_order(effect, waiter)
 
-    def propose_records(self, entry: Entry) -> None:
-        """Propose a batch of records, with the effects beside it."""
-        self.ledger.propose_records(entry)
+    def propose_records(self, batch: Payload, entry: Entry, waiter: Waiter) -> None:
+        """Propose a batch of records, which says what `entry` does."""
+        self.overlay.propose_records(batch, entry, waiter)
 
     def propose_kept(self, batch: Batch, waiter: Waiter) -> None:
         """Propose records that are carried forward."""
-        self.ledger.propose_kept(batch, waiter)
+        self.overlay.propose_kept(batch, waiter)
 
     def propose_nothing(self) -> None:
         """Propose an empty state batch: the log gets a new seq and means the same."""
-        self.ledger.propose_nothing()
+        self.overlay.propose_nothing()
 
     def barrier(self, waiter: Waiter) -> None:
         """Tell `waiter` once everything that is proposed so far is committed."""
-        self.ledger.barrier(waiter)
+        self.overlay.barrier(waiter)
 
     # -- producing --------------------------------------------------------------------------------
 
@@ -209,10 +213,10 @@ class Partition:
             self._duplicate(place, first, waiter)
             return
         place = Place(first, batch.record_count)
-        entry = Entry(batch.buffer, place, producer_id, epoch, (), [waiter], intake=intake_of(batch))
+        entry, buffer = Entry(place, producer_id, epoch, intake=intake_of(batch)), batch.buffer
         if keys is not None:
-            self._beside(entry, self._judge_keys(keys))
-        self.propose_records(entry)
+            buffer = self._beside(buffer, entry, self._judge_keys(keys))
+        self.propose_records(buffer, entry, waiter)
 
     def stage(self, batch: Batch, waiter: Waiter, limit: int) -> None:
         """Propose a validated batch that waits for its transaction. One that was staged before waits for its original.
@@ -234,7 +238,7 @@ class Partition:
                 "max_stages, or spread them over more partitions"
             )
         place, staged = Place(batch.first_sequence, 0), Staged(batch.record_count, batch.batch_bytes)
-        self.propose_records(Entry(batch.buffer, place, stage_id, waiters=[waiter], staged=staged))
+        self.propose_records(batch.buffer, Entry(place, stage_id, staged=staged), waiter)
 
     def _check_stage(self, batch: Batch) -> None:
         stage_id = batch.producer_id
@@ -266,7 +270,7 @@ class Partition:
         self._check_size(batch.batch_bytes)
         place = Place(batch.first_sequence, batch.record_count)
         records = of_kind(batch.buffer, Kind.RECORDS)
-        self.propose_records(Entry(records, place, batch.producer_id, waiters=[waiter], intake=intake_of(batch)))
+        self.propose_records(records, Entry(place, batch.producer_id, intake=intake_of(batch)), waiter)
 
     def fire(self, schedule: ScheduleBody, time_us: int, next_us: int, waiter: Waiter) -> None:
         """Propose the record of a schedule that is due. Its event time is when it was due. Raises Poisoned."""
@@ -278,15 +282,16 @@ class Partition:
             event_times=[schedule.next_us],
             priorities=[schedule.priority],
         )
-        entry = Entry(batch, Place(0, 1), waiters=[waiter], intake=intake_of(parse(batch)))
-        self._beside(entry, fx.ScheduleFired(schedule.name, time_us, next_us))
-        self.propose_records(entry)
+        entry = Entry(Place(0, 1), intake=intake_of(parse(batch)))
+        batch = self._beside(batch, entry, fx.ScheduleFired(schedule.name, time_us, next_us))
+        self.propose_records(batch, entry, waiter)
 
-    def _beside(self, entry: Entry, effect: fx.AnyEffect) -> None:
-        """Put an effect beside the records of an entry: both will be in the log, or neither."""
+    def _beside(self, batch: Payload, entry: Entry, effect: fx.AnyEffect) -> Payload:
+        """Put an effect beside the records of a batch: both will be in the log, or neither. Raises BatchTooLarge."""
         entry.effects = (effect,)
-        entry.batch = with_effects(entry.batch, fx.encode(entry.effects))
-        self._check_size(len(entry.batch))
+        both = with_effects(batch, fx.encode(entry.effects))
+        self._check_size(len(both))
+        return both
 
     def _judge_keys(self, keys: Keys) -> fx.KeysSeen:
         if self.state_damaged:
@@ -319,7 +324,7 @@ class Partition:
         if 0 < place.seq <= self.seq:
             resend.committed(place)
         else:
-            self.ledger.attach(place, resend)
+            self.overlay.attach(place, resend)
 
     def open_producer(self, name: str, new_id: int, limit: int, waiter: Waiter) -> tuple[int, int]:
         """Claim a named producer. Returns its id and its epoch; its next sequence is known once that is committed.

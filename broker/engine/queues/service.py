@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from ....storage.errors import Error
     from ..logs.clock import LogTime
-    from ..logs.ledger import Ledger
+    from ..logs.history import History
     from ..logs.log_registry import LogRegistry
+    from ..logs.overlay import Overlay
     from ..logs.partition import Partition
     from ..logs.topics import Topic
     from ..ports import Handlers, NodeConfig, Now, Peer, Port, Randomness
@@ -72,12 +73,12 @@ class Queues:
         for partition in registry.partitions.values():
             watching.watch_all(partition)
 
-    def before_flush(self, dirty: Iterable[Ledger[Any]], time_us: int) -> None:
+    def before_flush(self, dirty: Iterable[Overlay[Any]], time_us: int) -> None:
         """These have proposals to append: whoever waits for what they bring gets it in the same write."""
         if not self.leasing.waiting:
             return
-        for ledger in dirty:
-            partition = self._registry.partitions.get(ledger)
+        for overlay in dirty:
+            partition = self._registry.partitions.get(overlay.history)
             if partition is not None:
                 self.leasing.offer(partition, time_us)
 
@@ -95,9 +96,9 @@ class Queues:
         wait, due_us = min(dues, default=math.inf) - now.monotonic_s, self.alarms.next_us()
         return wait if due_us is None else min(wait, max(0.0, (due_us - now_us) / 1e6))
 
-    def advanced(self, ledger: Ledger[Any]) -> None:
+    def advanced(self, history: History[Any]) -> None:
         """More of a log is committed."""
-        partition = self._registry.partitions.get(ledger)
+        partition = self._registry.partitions.get(history)
         if partition is None:
             return
         if self.tasks.waiting:

@@ -25,7 +25,7 @@ from .topic_queues import unknown
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from ..logs.ledger import Waiter
+    from ..logs.overlay import Waiter
     from ..logs.partition import Partition
     from ..tables.queues.backoff import Chance
     from ..tables.queues.leases import Lease, Range, Run
@@ -208,7 +208,7 @@ class QueueVerbs:
         if queue is not None and lease is not None and left and self.serves:
             retry = partial(backed_off, queue.settings, self.time(now_us), chance)
             for effect in failed(queue, lease, left, reason, retry, ended=False):
-                self._partition.ledger.propose(effect)
+                self._partition.propose(effect)
 
     def expire(self, group: str, now_us: int, waiter: Waiter) -> None:
         """End the leases whose time is up."""

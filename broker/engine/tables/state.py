@@ -12,18 +12,18 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 
 from ....storage.errors import Corrupt, NewerFormat
 from . import effects as fx
 from .decisions import Transaction, TransactionTable
 from .dedup import KeyTable, KeyTableBody
+from .entry import Entry
 from .groups import GroupState, GroupTable
 from .producers import Place, Producer, ProducerTable
 from .queues.kept import NOTHING_KEPT, Kept, KeptBody
 from .queues.outbox import Outbox, OutboxEntry
-from .queues.placing import Intake, placed
+from .queues.placing import placed
 from .queues.queue import QueueBody
 from .queues.shelf_bodies import NO_SHELVES, Read, ShelvesBody, dump, load, no_runs
 from .queues.shelves import Shelves
@@ -84,7 +84,22 @@ class PartitionState:
         self.transactions = TransactionTable()
         self.ahead = False  # of what is committed: then the shelves are another's
 
-    def records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
+    def apply(self, entry: Entry, time_us: int) -> None:
+        """What one batch says. Raises UnknownEffect for an effect that has no business in a partition."""
+        place = entry.place
+        if place.count:
+            self._records(entry.producer_id, entry.epoch, place, time_us)
+        if entry.staged is not None:
+            self._stage(entry.producer_id, place, entry.staged, time_us)
+        if not self.ahead:  # which sees what is kept and shelved once that is committed
+            if entry.kept is not None:
+                self.kept.add(entry.kept, place.seq)
+            if entry.intake is not None:
+                self.shelves.add(placed(entry.intake, place.offset, place.time_us))
+        for effect in entry.effects:
+            self.effect(effect, time_us)
+
+    def _records(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
         """A records batch. Its producer is 0 when it has none and cannot be told from a resend."""
         self.end_term = place.term
         if producer_id in self.stages:
@@ -92,7 +107,7 @@ class PartitionState:
         elif producer_id:
             self.producers.record(producer_id, epoch, place, time_us)
 
-    def stage(self, stage_id: int, place: Place, staged: Staged, time_us: int) -> None:
+    def _stage(self, stage_id: int, place: Place, staged: Staged, time_us: int) -> None:
         """A batch that waits for its transaction; what is ahead does not know where it stands."""
         self.stages.staged(stage_id, place.first_sequence, staged, time_us)
         if not self.ahead:
@@ -152,16 +167,6 @@ class PartitionState:
         self.voids.forget_below(gone)
         for queue in self.queues.by_name.values():
             queue.forget_below(gone, self.kept)
-
-    def keep(self, offsets: np.ndarray, seq: int) -> None:
-        """Records were carried forward into batch `seq`; what is ahead sees that once it is committed."""
-        if not self.ahead:
-            self.kept.add(offsets, seq)
-
-    def shelve(self, intake: Intake, place: Place) -> None:
-        """Records with a priority or a delay; what is ahead sees them on the shelves once they are committed."""
-        if not self.ahead:
-            self.shelves.add(placed(intake, place.offset, place.time_us))
 
     def batch_applied(self, place: Place) -> None:
         """The batch at `place` is applied completely."""

@@ -26,8 +26,8 @@ from ....transport.messages import Topic as TopicMessage
 from ....transport.messages import Topics as TopicsMessage
 from ...errors import InvalidRequest, UnknownTopic
 from ..logs.catalogue import CatalogueState
-from ..logs.ledger import Ledger
 from ..logs.log_registry import LogRegistry
+from ..logs.overlay import Overlay
 from ..logs.partition import Partition, check_time
 from ..logs.topics import Topic, Topics
 from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Store, Work
@@ -78,7 +78,7 @@ class Administration:
         }  # fmt: skip
         self._registry = registry
         self._topics: Topics = registry.topics
-        self._catalogue: Ledger[CatalogueState] = registry.catalogue
+        self._catalogue: Overlay[CatalogueState] = registry.catalogue
         self._store: Store = registry.store
         self._port = port
         self._config = config

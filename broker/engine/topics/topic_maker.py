@@ -78,7 +78,7 @@ class TopicMaker:
         """Raise Poisoned or Unavailable unless topics can be made, altered and deleted."""
         catalogue = self._registry.catalogue
         catalogue.check_writable()
-        if catalogue.damaged:
+        if catalogue.history.damaged:
             raise Unavailable(
                 f"the metadata log {catalogue.log.path} is damaged: topics serve, but none can be created, "
                 "altered or deleted until it is repaired (penstock log repair)"

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from ..logs.ledger import Ledger
+    from ..logs.history import History
+    from ..logs.overlay import Overlay
     from ..streams.coordinator import Membership
     from ..streams.sessions import Session
 
@@ -26,10 +27,10 @@ class Agenda:
     __slots__ = ("advanced", "dirty", "grown", "mail", "memberships", "ready", "unsettled")
 
     def __init__(self) -> None:
-        self.dirty: dict[Ledger[Any], None] = {}  # has proposals to append
-        self.unsettled: dict[Ledger[Any], None] = {}  # has batches in flight
-        self.advanced: dict[Ledger[Any], None] = {}  # has more committed than in the turn before
-        self.grown: dict[Ledger[Any], None] = {}  # has more committed than housekeeping has seen
+        self.dirty: dict[Overlay[Any], None] = {}  # has proposals to append
+        self.unsettled: dict[Overlay[Any], None] = {}  # has batches in flight
+        self.advanced: dict[History[Any], None] = {}  # has more committed than in the turn before
+        self.grown: dict[History[Any], None] = {}  # has more committed than housekeeping has seen
         self.memberships: dict[Membership, None] = {}  # who should read what has to be computed again
         self.mail: dict[Session, None] = {}  # has news that it was not told yet
         self.ready: dict[Session, None] = {}  # may have something to be delivered

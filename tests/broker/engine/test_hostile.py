@@ -27,9 +27,9 @@ TIMES = [START_US, START_US + 1, START_US + 10**6, START_US - 10**9]
 
 
 def assert_replays(rig: Rig) -> None:
-    for ledger in rig.node._registry.partitions:
-        again = replay(ledger.log, PartitionState, rig.store, lambda _: None)
-        assert again.committed.encode() == ledger.committed.encode()
+    for history in rig.node._registry.partitions:
+        again = replay(history.log, PartitionState, rig.store)
+        assert again.committed.encode() == history.committed.encode()
 
 
 # -- columns --------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from .....storage.errors import Corrupt, Error, OutOfBounds
 from .....storage.finals import Final, Outcome
 from .....transport.queue_messages import AskTask, CancelTask, TaskState
 from ....errors import TaskForgotten, UnknownTask
-from ...logs.ledger import entry_of
 from ...ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port, Work
 from ...tables import effects as fx
+from ...tables.entry import entry_of
 from ...tables.queues.keys import UNKNOWN, hash_of
 from ...tables.queues.status import CANCELLED, COMPLETED, DISCARDED, FINAL, PENDING, RecordStatus, standing, stands_for
 from ...turns.parked import Parked

@@ -18,8 +18,8 @@ from .....storage.batch import encode
 from .....storage.errors import BatchTooLarge, Error, InvalidBatch
 from .....transport.partitioner import partition_of
 from ....errors import Unavailable, UnknownTopic
-from ...logs.ledger import Entry
 from ...tables import effects as fx
+from ...tables.entry import Entry
 from ...tables.producers import Place
 from ...turns.replies import Gather
 from ..choosing.picking import Pick
@@ -146,7 +146,7 @@ class Round:
             batch = self._batch(fresh, producer_id, first, target.log.options.max_batch_bytes)
             self._waiting += 1
             place = Place(first, len(fresh))
-            target.propose_records(Entry(batch, place, producer_id, waiters=[Copies(self, fresh)]))
+            target.propose_records(batch, Entry(place, producer_id), Copies(self, fresh))
 
     def _batch(self, entries: list[OutboxEntry], producer_id: int, first: int, most: int) -> bytes | bytearray:
         copies = [copy_of(entry, self._records.get(entry.offset), self._source) for entry in entries]

@@ -152,18 +152,18 @@ def test_a_lost_run_whose_records_the_log_has_no_more_is_not_guessed() -> None:
             return rig.store.runs(log)
 
     store: Any = Cut()
-    assert contents(replay(log, PartitionState, store, lambda _: None).committed) == contents(found)
+    assert contents(replay(log, PartitionState, store).committed) == contents(found)
     hurt(rig, number, "gone")
     with pytest.raises(Corrupt, match="no snapshot reaches"):
-        replay(log, PartitionState, store, lambda _: None)
+        replay(log, PartitionState, store)
 
 
 def test_runs_that_no_snapshot_names_any_more_are_removed() -> None:
     rig = Rig(snapshot_batches=5)
     topic = filled(rig)
     assert numbers(rig)
-    ledger = next(iter(rig.node._registry.partitions))
-    rig.node._registry.partitions[ledger].set_first(400, Quiet())
+    history = next(iter(rig.node._registry.partitions))
+    rig.node._registry.partitions[history].set_first(400, Quiet())
     rig.turn()
     assert state(rig).shelves.numbers() == set()
     for _ in range(20):
@@ -196,7 +196,7 @@ def test_a_turn_writes_one_run_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
         patched.setattr(shelves, "LARGE", 1 << 18)
         topic = filled(rig)
     nothing: Any = NoSnapshots()
-    replayed = replay(rig.node.logs[1], PartitionState, nothing, lambda _: None)
+    replayed = replay(rig.node.logs[1], PartitionState, nothing)
     state(rig).shelves = replayed.committed.shelves
     saved = []
     original = runs.RunFiles.save

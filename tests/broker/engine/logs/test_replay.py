@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from penstock.broker.engine.logs.overlay import Overlay
 from penstock.broker.engine.logs.replay import replay
 from penstock.broker.engine.tables import effects as fx
 from penstock.broker.engine.tables.state import PartitionState, SnapshotBody
@@ -32,13 +33,13 @@ class NoSnapshots:
 
 def bodies(rig: Rig) -> list[bytes]:
     """Every partition's state as committed."""
-    return [ledger.committed.encode() for ledger in rig.node._registry.partitions]
+    return [history.committed.encode() for history in rig.node._registry.partitions]
 
 
 def replayed(rig: Rig, store: Any) -> list[bytes]:
     """Every partition's state as its log gives it."""
-    logs = [ledger.log for ledger in rig.node._registry.partitions]
-    return [replay(log, PartitionState, store, lambda _: None).committed.encode() for log in logs]
+    logs = [history.log for history in rig.node._registry.partitions]
+    return [replay(log, PartitionState, store).committed.encode() for log in logs]
 
 
 def timeless(body: bytes) -> SnapshotBody:
@@ -128,8 +129,7 @@ class Life:
         if open_:
             partition, stage_id = self.random.choice(open_)
             del self.staged[partition, stage_id]
-            ledger = partition_of(self.rig, self.topic, partition).ledger
-            ledger.propose_in_order(fx.StagesDropped([stage_id]))
+            partition_of(self.rig, self.topic, partition).propose_in_order(fx.StagesDropped([stage_id]))
             self.rig.turn()
 
     # -- groups -----------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ class Life:
         live = bodies(rig)
         assert replayed(rig, rig.store) == live
         assert replayed(rig, NoSnapshots()) == live
-        heads = [timeless(ledger.proposed.encode()) for ledger in rig.node._registry.partitions]
+        heads = [timeless(each.proposed.encode()) for each in rig.node._registry.partitions.values()]
         assert heads == [timeless(body) for body in live]
         for group in rig.ask(m.ListGroups, self.topic).groups:
             for each in group.partitions:
@@ -256,14 +256,15 @@ def test_batches_that_were_never_synced_are_in_flight_after_opening_and_seen_onl
     rig = Rig()
     topic = rig.topic()
     rig.produce(topic, [b"a"])
-    ledger = next(iter(rig.node._registry.partitions))
+    history = next(iter(rig.node._registry.partitions))
     rig.store.hold = True
     rig.produce(topic, [b"b"], producer_id=9)
-    again = replay(ledger.log, PartitionState, NoSnapshots(), lambda _: None)
-    assert (again.committed.end, again.proposed.end, len(again.in_flight)) == (1, 2, 1)
-    assert list(again.proposed.producers.by_id) == [9]
-    ledger.log.sync()
-    again.advance()
+    again = replay(history.log, PartitionState, NoSnapshots())
+    proposed = Overlay(again, lambda _: None).proposed
+    assert (again.committed.end, proposed.end, len(again.in_flight)) == (1, 2, 1)
+    assert list(proposed.producers.by_id) == [9]
+    history.log.sync()
+    assert [entry.place.seq for entry in again.advance()] == [2]
     assert (again.committed.end, list(again.committed.producers.by_id)) == (2, [9])
 
 
@@ -271,12 +272,13 @@ def test_staged_batches_that_were_never_synced_are_in_flight_after_opening_and_s
     rig = Rig()
     topic = rig.topic()
     stage(rig, topic, [b"a"], 9)
-    ledger = next(iter(rig.node._registry.partitions))
+    history = next(iter(rig.node._registry.partitions))
     rig.store.hold = True
     stage(rig, topic, [b"b", b"c"], 9, first=1)
-    again = replay(ledger.log, PartitionState, NoSnapshots(), lambda _: None)
-    found = [(each.next_sequence, each.runs) for state in (again.committed, again.proposed) for each in state.stages]
+    again = replay(history.log, PartitionState, NoSnapshots())
+    proposed = Overlay(again, lambda _: None).proposed
+    found = [(each.next_sequence, each.runs) for state in (again.committed, proposed) for each in state.stages]
     assert (found, len(again.in_flight)) == ([(1, [(1, 1)]), (3, [])], 1)
-    ledger.log.sync()
-    again.advance()
+    history.log.sync()
+    assert [entry.place.seq for entry in again.advance()] == [2]
     assert [(each.next_sequence, each.runs) for each in again.committed.stages] == [(3, [(1, 2)])]

@@ -9,7 +9,7 @@ from penstock.broker.engine.logs.replay import replay
 from penstock.broker.engine.tables import effects as fx
 from penstock.broker.engine.tables.state import PartitionState
 from penstock.transport import queue_messages as q
-from support.dead import die, lease, ledger, queue, set_queue
+from support.dead import die, lease, opened, queue, set_queue
 from support.engine import Rig
 
 BIG = b"x" * 20_000  # three of them fill a segment of 64 KiB
@@ -29,7 +29,7 @@ def finish(rig: Rig, topic: bytes, first: int, end: int) -> None:
     """Group g is done with these records, with a result each."""
     lease(rig, topic, [(first, end - first)])
     results = [(offset, b"result") for offset in range(first, end)]
-    ledger(rig, topic).propose(fx.TasksFinished("g", queue(rig, topic).last_token, [], results))
+    opened(rig, topic).propose(fx.TasksFinished("g", queue(rig, topic).last_token, [], results))
     rig.pass_time(1)
 
 
@@ -72,7 +72,7 @@ def test_what_is_untouched_or_leased_stays_and_all_behind_it():
     rig, topic = filled()
     finish(rig, topic, 0, 9)
     finish(rig, topic, 10, 20)  # record 9 is passed over, as one that is held
-    ledger(rig, topic).propose(fx.LeaseGranted("g", 99, "w", 1 << 60, [(9, 1, 1)], 20))
+    opened(rig, topic).propose(fx.LeaseGranted("g", 99, "w", 1 << 60, [(9, 1, 1)], 20))
     pass_time(rig, 1000)
     assert 6 <= rig.partition(topic).first <= 9
     assert rig.ask(q.AskTask, topic, "g", 0, 12).result == b"result"
@@ -95,8 +95,8 @@ def test_dead_records_stay_and_a_straggler_is_carried_past():
 def test_every_group_has_its_say(other: dict[str, Any]):
     rig, topic = filled()
     set_queue(rig, topic, "h", **other)
-    ledger(rig, topic).propose(fx.LeaseGranted("h", 7, "w", 1 << 60, [(0, 30, 1)], 30))
-    ledger(rig, topic).propose(fx.TasksFinished("h", 7))
+    opened(rig, topic).propose(fx.LeaseGranted("h", 7, "w", 1 << 60, [(0, 30, 1)], 30))
+    opened(rig, topic).propose(fx.TasksFinished("h", 7))
     finish(rig, topic, 0, 30)
     pass_time(rig, 2000)
     assert rig.partition(topic).first == 0
@@ -104,7 +104,7 @@ def test_every_group_has_its_say(other: dict[str, Any]):
 
 def test_a_consumer_that_has_not_read_yet_is_waited_for():
     rig, topic = filled()
-    ledger(rig, topic).propose(fx.CursorMoved("readers", 6))
+    opened(rig, topic).propose(fx.CursorMoved("readers", 6))
     finish(rig, topic, 0, 30)
     pass_time(rig, 2000)
     assert rig.partition(topic).first == 6
@@ -125,10 +125,10 @@ def test_a_restart_does_not_begin_the_time_anew_and_replay_gives_the_same():
     rig, topic = filled()
     finish(rig, topic, 0, 30)
     pass_time(rig, KEEP_S - 120)
-    applied = ledger(rig, topic).committed
+    applied = opened(rig, topic).committed
     assert applied.queues.by_name["g"].endings.entries
     assert PartitionState.decode(applied.encode()).encode() == applied.encode()
-    assert replay(rig.node.logs[1], PartitionState, rig.store, lambda _: None).committed.encode() == applied.encode()
+    assert replay(rig.node.logs[1], PartitionState, rig.store).committed.encode() == applied.encode()
     rig.restart()
     pass_time(rig, 300)
     assert rig.partition(topic).first > 0

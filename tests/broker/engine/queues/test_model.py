@@ -39,12 +39,12 @@ def test_a_random_life_is_what_the_model_says_at_every_step(seed: int):
 
 def check_replay(life: Life) -> None:
     """The log adds up to what is there, with snapshots and without."""
-    for ledger in life.rig.node._registry.partitions:
-        live = ledger.committed.encode()
+    for history in life.rig.node._registry.partitions:
+        live = history.committed.encode()
         for store in (life.rig.store, NoSnapshots()):
-            again = replay(ledger.log, PartitionState, store, lambda _: None)  # pyright: ignore[reportArgumentType]
+            again = replay(history.log, PartitionState, store)  # pyright: ignore[reportArgumentType]
             assert again.committed.encode() == live, (
-                f"seed {life.seed}: replay of {ledger.log.path} gives another state"
+                f"seed {life.seed}: replay of {history.log.path} gives another state"
             )
 
 

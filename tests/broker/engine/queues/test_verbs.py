@@ -150,7 +150,7 @@ def test_a_damaged_partition_refuses_and_says_what_to_do_and_the_others_serve(ri
     for partition in range(2):
         rig.produce(topic, [b"value-%d" % number for number in range(5)], partition)
     held = rig.lease(topic, partition=0)
-    rig.node._registry.topics.get(topic).partition(0).ledger.damaged = True
+    rig.node._registry.topics.get(topic).partition(0).history.damaged = True
     refused = rig.lease(topic, partition=0)
     assert (refused.code, "penstock log repair" in refused.message) == ("unavailable", True)
     assert [each.code for each in rig.settle(topic, m.Settle(0, held.token, ACK))] == ["unavailable"]

@@ -279,8 +279,8 @@ def test_memory_does_not_grow_with_what_a_consumer_has_not_read():
         rig.produce(topic, [b"%d" % number] * 10)
     assert len(rig.received(idle)) <= 10
     assert rig.port.reads <= 2
-    ledgers = list(rig.node._registry.ledgers())
-    assert all(not ledger.in_flight for ledger in ledgers)
+    histories = list(rig.node._registry.histories())
+    assert all(not history.in_flight for history in histories)
 
 
 def test_of_many_partitions_only_those_that_moved_are_looked_at(monkeypatch):

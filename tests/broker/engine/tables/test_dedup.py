@@ -14,7 +14,7 @@ from penstock.broker.engine.tables.state import PartitionState
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
-from support.dedup import SECOND, assert_replays, failure, keyed, ledger, produce, repeats, void
+from support.dedup import SECOND, assert_replays, failure, keyed, opened, produce, repeats, void
 from support.engine import Rig
 
 # -- at a node ------------------------------------------------------------------------------------
@@ -56,8 +56,8 @@ def test_replace_makes_the_earlier_record_void_while_nobody_has_it():
     assert repeats(rig, topic, b"a", b"b") == []
     assert repeats(rig, topic, b"a", b"a") == [], "a record that replaces another is a task of its own"
     assert void(rig) == [0, 2]
-    assert ledger(rig).committed.voids.task_of(0) == 2
-    assert ledger(rig).committed.voids.task_of(2) == 3
+    assert opened(rig).committed.voids.task_of(0) == 2
+    assert opened(rig).committed.voids.task_of(2) == 3
 
 
 def test_a_resend_is_told_the_same_also_after_a_restart_and_when_the_window_is_over():
@@ -96,7 +96,7 @@ def test_a_full_disk_takes_the_keys_along_with_their_records():
     rig = Rig()
     topic = rig.topic()
     repeats(rig, topic, b"x")
-    log = ledger(rig).log
+    log = opened(rig).log
     append = log.append
 
     def full(batches: Any, now_us: int) -> Any:
@@ -108,10 +108,10 @@ def test_a_full_disk_takes_the_keys_along_with_their_records():
     requests = [rig.next_request() for _ in range(3)]
     for request, key in zip(requests, (b"a" * 300, b"b" * 300, b"a" * 300), strict=True):
         rig.send(m.Produce(request, topic, 0), keyed([key]))
-    ledger(rig).propose(fx.CursorMoved("g", 1))  # still fits, and takes what could have been the place of a record
+    opened(rig).propose(fx.CursorMoved("g", 1))  # still fits, and takes what could have been the place of a record
     rig.turn()
     assert [failure(rig.answers(request)[0]) for request in requests] == ["storage_full"] * 3
-    assert ledger(rig).proposed.keys.by_digest.keys() == ledger(rig).committed.keys.by_digest.keys()
+    assert opened(rig).proposed.keys.by_digest.keys() == opened(rig).committed.keys.by_digest.keys()
     log.append = append
     assert repeats(rig, topic, b"b" * 300, b"a" * 300, b"x") == [(2, 0)]
     assert rig.read(topic) == [b"x", b"b" * 300, b"a" * 300, b"x"]
@@ -147,11 +147,11 @@ def test_more_keys_than_the_limit_are_refused_until_some_expire():
 def test_a_batch_is_refused_that_its_keys_make_too_large():
     rig = Rig()
     topic = rig.topic()
-    log = ledger(rig).log
+    log = opened(rig).log
     payload = keyed([b"%d" % n for n in range(1000)])
     log.options = type(log.options)(max_batch_bytes=len(payload))
     assert failure(rig.ask(m.Produce, topic, 0, payload=payload)) == "batch_too_large"
-    assert ledger(rig).proposed.keys.by_digest == {}
+    assert opened(rig).proposed.keys.by_digest == {}
 
 
 def test_a_clock_that_goes_back_frees_no_key_and_holds_none_for_longer():
@@ -171,11 +171,11 @@ def test_expired_keys_leave_the_state_with_whatever_batch_comes_next():
     rig = Rig()
     topic = rig.topic(dedup_window_s=1)
     repeats(rig, topic, *[b"%d" % n for n in range(100)])
-    assert len(ledger(rig).committed.keys.by_digest) == 100
+    assert len(opened(rig).committed.keys.by_digest) == 100
     rig.pass_time(2)
     rig.produce(topic, [b"plain"])
-    assert ledger(rig).committed.keys.by_digest == {}
-    assert ledger(rig).committed.keys.due_us == dedup.NEVER
+    assert opened(rig).committed.keys.by_digest == {}
+    assert opened(rig).committed.keys.due_us == dedup.NEVER
 
 
 def test_what_retention_removes_is_void_no_more():
@@ -188,7 +188,7 @@ def test_what_retention_removes_is_void_no_more():
 def test_a_damaged_partition_takes_no_keys_because_it_may_have_lost_some():
     rig = Rig()
     topic = rig.topic()
-    ledger(rig).damaged = True
+    opened(rig).history.damaged = True
     assert failure(produce(rig, topic, b"a")) == "unavailable"
     assert rig.produce(topic, [b"plain"]).offset == 0
 
@@ -309,4 +309,4 @@ def test_an_empty_key_is_no_key():
     assert repeats(rig, topic, b"", b"") == []
     answer = rig.ask(m.Produce, topic, 0, payload=bytes(encode([b"plain"])))
     assert (answer.offset, answer.repeats) == (2, [])
-    assert ledger(rig).committed.keys.by_digest == {}
+    assert opened(rig).committed.keys.by_digest == {}

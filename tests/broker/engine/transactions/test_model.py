@@ -37,12 +37,12 @@ def test_whatever_happens_a_transaction_is_there_once_and_whole_or_not_at_all(
 
 def check_replay(life: Life) -> None:
     """The log adds up to what is there, with snapshots, and without where it still has its beginning."""
-    for ledger in life.rig.node._registry.partitions:
-        live = ledger.committed.encode()
-        for store in (life.rig.store, NoSnapshots())[: 2 if ledger.log.segments()[0].base_seq == 1 else 1]:
-            again = replay(ledger.log, PartitionState, store, lambda _: None)  # pyright: ignore[reportArgumentType]
+    for history in life.rig.node._registry.partitions:
+        live = history.committed.encode()
+        for store in (life.rig.store, NoSnapshots())[: 2 if history.log.segments()[0].base_seq == 1 else 1]:
+            again = replay(history.log, PartitionState, store)  # pyright: ignore[reportArgumentType]
             assert again.committed.encode() == live, (
-                f"seed {life.seed}: replay of {ledger.log.path} gives another state"
+                f"seed {life.seed}: replay of {history.log.path} gives another state"
             )
 
 

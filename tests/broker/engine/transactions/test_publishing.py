@@ -400,7 +400,7 @@ def test_a_node_that_is_closed_in_the_middle_goes_on_at_its_next_start(turns: in
     read = rig.port.read
 
     def reads_what_is_open(cursor: Any, max_bytes: int, limit_seq: int, token: Any) -> Any:
-        assert cursor.path in [ledger.log.path for ledger in rig.node._registry.partitions]
+        assert cursor.path in [history.log.path for history in rig.node._registry.partitions]
         return read(cursor, max_bytes, limit_seq, token)
 
     rig.port.read = reads_what_is_open

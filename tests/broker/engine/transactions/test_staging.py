@@ -151,7 +151,7 @@ def test_nothing_is_added_to_a_stage_that_is_sealed():
 def test_a_damaged_partition_stages_nothing():
     rig = Rig()
     topic = rig.topic()
-    partition_of(rig, topic).ledger.damaged = True
+    partition_of(rig, topic).history.damaged = True
     assert failure(stage(rig, topic, [b"a"])) == "unavailable"
 
 
@@ -404,8 +404,7 @@ def test_dropped_stages_are_gone_for_good():
     rig = Rig()
     topic = rig.topic()
     stage(rig, topic, [b"a"])
-    ledger = partition_of(rig, topic).ledger
-    ledger.propose_in_order(fx.StagesDropped([STAGE]))
+    partition_of(rig, topic).propose_in_order(fx.StagesDropped([STAGE]))
     assert failure(stage(rig, topic, [b"b"], first=1)) == "unknown_producer"
     for clean in (False, True):
         rig.restart(clean=clean)

@@ -11,7 +11,7 @@ from penstock.broker.engine.turns.replies import Gather
 from penstock.storage.batch import Codec, Kind, batches, parse
 from penstock.storage.kept import keep_all
 from penstock.transport import messages as m
-from support.dead import ledger
+from support.dead import opened
 from support.engine import Rig
 from support.unjudged import flip, hidden_codec
 
@@ -181,7 +181,7 @@ def carry(rig: Rig, topic: bytes, offsets: list[int]) -> None:
         for batch in chunk.batches
         if batch.base_offset <= offset < batch.end_offset
     ]
-    ledger(rig, topic).propose_kept(parse(keep_all(parts)), Gather(int, print))
+    opened(rig, topic).propose_kept(parse(keep_all(parts)), Gather(int, print))
     rig.turn()
 
 
@@ -213,7 +213,7 @@ def test_a_damaged_batch_dies_at_once_and_the_same_request_gets_what_is_behind_i
         rig.turn()
         (leased,) = [message for _, message, _ in rig.port.sent if isinstance(message, m.Leased)] or [None]
     assert values(rig, leased) == [b"behind"]
-    dead = ledger(rig, topic).committed.queues.by_name["g"].dead
+    dead = opened(rig, topic).committed.queues.by_name["g"].dead
     assert list(dead) == list(range(200))
     assert {task.reason.split(":")[0] for task in dead.values()} == {"it cannot be read"}
 
@@ -223,7 +223,7 @@ def test_who_asked_for_what_is_all_damaged_waits_for_what_comes(rig: Rig):
     rig.produce(topic, [b"spoiled" * 300] * 1000)
     flip(rig.store.files, b"spoiled")
     waiting = rig.ask_lease(topic, most=10)
-    while ledger(rig, topic).committed.queues.by_name["g"].frontier < 1000:
+    while opened(rig, topic).committed.queues.by_name["g"].frontier < 1000:
         rig.turn()
     assert rig.answers(waiting) == []
     rig.produce(topic, [b"good"])
@@ -250,7 +250,7 @@ def test_a_record_whose_read_failed_once_is_tried_again_after_a_pause(rig: Rig):
     waiting = rig.ask_lease(topic, most=2, wait_ms=0)
     while not rig.answers(waiting):
         rig.turn()
-    queue = ledger(rig, topic).committed.queues.by_name["g"]
+    queue = opened(rig, topic).committed.queues.by_name["g"]
     assert not queue.dead
     heal()
     assert rig.lease(topic, most=2).runs == []
@@ -269,7 +269,7 @@ def test_a_record_whose_reads_fail_dies_after_its_last_attempt_and_stops_nobody(
         while not rig.answers(waiting):
             rig.turn()
         rig.pass_time(5.0)
-    (task,) = ledger(rig, topic).committed.queues.by_name["g"].dead.values()
+    (task,) = opened(rig, topic).committed.queues.by_name["g"].dead.values()
     assert (task.reason, task.attempt) == ("it cannot be read: [Errno 5] Input/output error", 2)
     heal()
     rig.produce(topic, [b"b"])

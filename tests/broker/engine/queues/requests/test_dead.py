@@ -9,7 +9,7 @@ from penstock.broker.engine.queues.requests import dead as module
 from penstock.storage.batch import batches
 from penstock.transport import messages as m
 from penstock.transport import queue_messages as q
-from support.dead import die, held_by, ledger, queue, set_queue
+from support.dead import die, held_by, opened, queue, set_queue
 from support.engine import Rig
 
 VALUES = [b"value %d" % number for number in range(20)]
@@ -146,7 +146,7 @@ def test_a_rate_goes_on_over_portions_and_partitions(rig: Rig, monkeypatch: pyte
 def test_many_go_in_portions_so_that_each_batch_stays_small(rig: Rig, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(module, "PORTION", 2)
     topic = grave(rig, [1, 6, 7, 19, 18])
-    request, before = rig.next_request(), ledger(rig, topic).committed.seq
+    request, before = rig.next_request(), opened(rig, topic).committed.seq
     rig.send(q.RedriveDead(request, topic, "g"))
     left = [5]
     while len(left) < 10 and not rig.answers(request):
@@ -154,7 +154,7 @@ def test_many_go_in_portions_so_that_each_batch_stays_small(rig: Rig, monkeypatc
         left.append(len(queue(rig, topic).dead))
     assert left == [5, 3, 1, 0]
     assert rig.answers(request) == [q.Counted(request, 5)]
-    assert ledger(rig, topic).committed.seq == before + 3
+    assert opened(rig, topic).committed.seq == before + 3
 
 
 def test_what_is_redriven_meanwhile_is_counted_once(rig: Rig, monkeypatch: pytest.MonkeyPatch):
@@ -215,14 +215,14 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(rig: Rig, message: A
 
 def test_a_poisoned_partition_lists_but_changes_nothing(rig: Rig):
     topic = grave(rig, [1])
-    ledger(rig, topic).log.poison("test")
+    opened(rig, topic).log.poison("test")
     assert len(listed(rig, topic)[0].tasks) == 1
     assert rig.ask(q.RedriveDead, topic, "g").code == "poisoned"
 
 
 def test_a_damaged_partition_lists_but_changes_nothing(rig: Rig):
     topic = grave(rig, [1])
-    ledger(rig, topic).damaged = True
+    opened(rig, topic).history.damaged = True
     assert len(listed(rig, topic)[0].tasks) == 1
     answer = rig.ask(q.DiscardDead, topic, "g")
     assert (answer.code, "repair" in answer.message) == ("unavailable", True)

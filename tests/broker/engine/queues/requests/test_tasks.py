@@ -297,7 +297,7 @@ def test_what_retention_removed_is_forgotten(rig: Rig, topic: bytes):
 
 def test_no_question_is_answered_where_damage_hides_what_stands(rig: Rig, topic: bytes):
     (partition,) = rig.node._registry.partitions.values()
-    partition.ledger.damaged = True
+    partition.history.damaged = True
     assert ask(rig, topic, 0).code == "unavailable"
 
 

@@ -14,7 +14,7 @@ from penstock.storage.batch import Kind, batches, encode
 from penstock.storage.record import records
 from penstock.transport import messages as m
 from penstock.transport import queue_messages as q
-from support.dead import die, held_by, lease, ledger, queue, set_queue
+from support.dead import die, held_by, lease, opened, queue, set_queue
 from support.engine import Rig
 
 BIG = b"x" * 20_000  # three of them fill a segment of 64 KiB
@@ -43,7 +43,7 @@ def fill(rig: Rig, topic: bytes, count: int) -> None:
 def finish_all(rig: Rig, topic: bytes) -> None:
     """The group is done with everything that it has not begun with."""
     lease(rig, topic, [(rig.partition(topic).end - 1, 1)])
-    ledger(rig, topic).propose(fx.TasksFinished("g", queue(rig, topic).last_token))
+    opened(rig, topic).propose(fx.TasksFinished("g", queue(rig, topic).last_token))
 
 
 def segments(rig: Rig, topic: bytes) -> int:
@@ -53,7 +53,7 @@ def segments(rig: Rig, topic: bytes) -> int:
 
 def kept(rig: Rig, topic: bytes) -> dict[int, int]:
     """Where each kept record stands."""
-    table = ledger(rig, topic).committed.kept
+    table = opened(rig, topic).committed.kept
     return {offset: table.seq(offset) for offset in range(rig.partition(topic).end) if table.seq(offset)}
 
 
@@ -95,7 +95,7 @@ def test_a_group_holds_back_what_it_needs_and_no_stream_is_disturbed():
     rig, topic = filled()
     joined = rig.join(topic, "s", "member", timeout_ms=300_000)
     lease(rig, topic, [(0, 8)])
-    ledger(rig, topic).propose(fx.TasksFinished("g", queue(rig, topic).last_token))
+    opened(rig, topic).propose(fx.TasksFinished("g", queue(rig, topic).last_token))
     rig.pass_time(30)
     assert rig.partition(topic).first == 6
     assert rig.received(joined) == [value(offset) for offset in range(30)]
@@ -288,7 +288,7 @@ def test_two_groups_keep_what_either_has_open():
 def test_on_a_damaged_partition_nothing_goes():
     rig, topic = filled()
     die(rig, topic, [1, 29])
-    ledger(rig, topic).damaged = True
+    opened(rig, topic).history.damaged = True
     rig.pass_time(90)
     assert rig.partition(topic).first == 0
 
@@ -310,10 +310,10 @@ def test_the_state_is_the_same_from_the_log_and_from_a_snapshot():
     die(rig, topic, [1, 7])
     rig.pass_time(90)
     log = rig.node.logs[1]
-    live = ledger(rig, topic).committed.encode()
-    assert replay(log, PartitionState, rig.store, lambda _: None).committed.encode() == live
+    live = opened(rig, topic).committed.encode()
+    assert replay(log, PartitionState, rig.store).committed.encode() == live
     rig.restart()
-    assert ledger(rig, topic).committed.kept.dump() == PartitionState.decode(live).kept.dump()
+    assert opened(rig, topic).committed.kept.dump() == PartitionState.decode(live).kept.dump()
 
 
 def test_a_kept_batch_stands_in_the_log_under_the_offsets_of_its_records():

@@ -17,7 +17,7 @@ from penstock.storage.memory_files import Content
 from penstock.transport import messages as m
 from penstock.transport import queue_messages as q
 from penstock.transport.partitioner import partition_of
-from support.dead import die, ledger, queue, set_queue
+from support.dead import die, opened, queue, set_queue
 from support.engine import MemoryPort, MemoryStore, Rig
 from support.unjudged import append, hidden_codec, with_headers
 
@@ -299,10 +299,10 @@ def test_the_producer_of_copies_is_remembered_as_long_as_it_matters(monkeypatch:
     monkeypatch.setattr(log, "append", refuse)
     die(rig, topic, [1, 2])
     rig.pass_time(100)
-    assert ledger(rig, graves).committed.producers.by_id
+    assert opened(rig, graves).committed.producers.by_id
     monkeypatch.undo()
     rig.pass_time(100)
-    assert not ledger(rig, graves).committed.producers.by_id
+    assert not opened(rig, graves).committed.producers.by_id
     die(rig, topic, [3])
     rig.turn(8)
     assert offsets(rig, graves) == [1, 2, 3]
@@ -318,7 +318,7 @@ class Machine:
         self.rig, self.topic, self.graves = world(graves=3)
         self._synced = {log.path: self._files_of(log.path) for log in self.rig.node.logs}
         for runs, dead in (([(0, 5)], [0, 3, 4]), ([(6, 5)], [6, 7, 8, 9, 10])):
-            books = ledger(self.rig, self.topic)
+            books = opened(self.rig, self.topic)
             token = books.proposed.queues.by_name["g"].last_token + 1
             books.propose(fx.LeaseGranted("g", token, "w", 1 << 60, [(*run, 1) for run in runs], runs[0][0] + 5))
             books.propose(fx.TasksDied("g", token, [(offset, 1, 1) for offset in dead], "broken"))
@@ -335,7 +335,7 @@ class Machine:
                 yield
             rig.node.advance(rig.now)
             yield
-            if rig.node.tick(rig.now) > 0 and not ledger(rig, self.topic).committed.outbox.entries:
+            if rig.node.tick(rig.now) > 0 and not opened(rig, self.topic).committed.outbox.entries:
                 return
             yield
 
@@ -360,7 +360,7 @@ class Machine:
         self.rig.pass_time(130)
         dead = list(queue(self.rig, self.topic).dead)
         assert offsets(self.rig, self.graves) == sorted(dead)
-        assert not ledger(self.rig, self.topic).committed.outbox.entries
+        assert not opened(self.rig, self.topic).committed.outbox.entries
         return len(dead)
 
 
@@ -420,7 +420,7 @@ def test_the_dead_topic_may_grow_in_the_middle():
 def test_a_checker_that_finds_a_copy_twice_says_so():
     machine = Machine()
     run(machine, STEPS_MAX)
-    twice = ledger(machine.rig, machine.topic)
+    twice = opened(machine.rig, machine.topic)
     twice.propose(fx.LeaseGranted("g", 99, "w", 1 << 60, [(11, 1, 1)], 12))
     twice.propose(fx.TasksDied("g", 99, [(11, 1, 1)], "broken"))
     machine.rig.pass_time(5)

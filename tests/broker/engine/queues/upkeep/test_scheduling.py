@@ -37,8 +37,8 @@ def failure(answer: Any) -> str:
     return answer.code
 
 
-def ledger(rig: Rig, number: int = 0) -> Any:
-    return list(rig.node._registry.partitions)[number]
+def opened(rig: Rig, number: int = 0) -> Any:
+    return list(rig.node._registry.partitions.values())[number]
 
 
 def to(rig: Rig, wall_s: float, monotonic_s: float | None = None) -> None:
@@ -68,8 +68,8 @@ def test_a_schedule_appends_its_record_at_its_times():
     assert times is not None
     assert priorities is not None
     assert (times.tolist(), priorities.tolist()) == ([START_US + 10 * SECOND], [7])
-    live = ledger(rig).committed.encode()
-    assert replay(ledger(rig).log, PartitionState, rig.store, lambda _: None).committed.encode() == live
+    live = opened(rig).committed.encode()
+    assert replay(opened(rig).log, PartitionState, rig.store).committed.encode() == live
 
 
 def test_tick_says_when_the_next_is_due_and_fires_nothing_before():
@@ -116,8 +116,8 @@ def test_a_crash_at_any_point_fires_each_time_once(seed: int):
             rig.restart(clean=chance.random() < 0.5)
     values = rig.read(topic)
     assert (values.count(b"a"), values.count(b"b")) == (30, 20)
-    live = ledger(rig).committed.encode()
-    assert replay(ledger(rig).log, PartitionState, rig.store, lambda _: None).committed.encode() == live
+    live = opened(rig).committed.encode()
+    assert replay(opened(rig).log, PartitionState, rig.store).committed.encode() == live
 
 
 def kill(rig: Rig, when: str) -> None:
@@ -182,7 +182,7 @@ def test_setting_and_firing_in_one_flush_stand_in_the_order_they_were_decided():
     rig.send(q.SetSchedule(rig.next_request(), topic, "s", "every 20s", "UTC", b"other"))
     rig.send(q.SetSchedule(rig.next_request(), topic, "t", "every 1s", "UTC", b"t"))
     rig.turn()
-    assert ledger(rig).committed.encode() == ledger(rig).proposed.encode()
+    assert opened(rig).committed.encode() == opened(rig).proposed.encode()
     assert rig.read(topic) == [b"tick"]
     assert [each.next_us - rig.now.wall_us for each in listed(rig)] == [20 * SECOND, SECOND]
 
@@ -210,7 +210,7 @@ def test_a_full_disk_delays_a_schedule_and_is_not_asked_in_a_loop():
     topic = rig.topic()
     put(rig, topic)
     rig.pass_time(9)
-    log, asked = ledger(rig).log, []
+    log, asked = opened(rig).log, []
     append = log.append
 
     def full(given: Any, now_us: int) -> Any:
@@ -231,7 +231,7 @@ def test_a_poisoned_partition_fires_nothing_and_does_not_spin():
     rig = Rig(housekeeping_s=1000.0)
     topic = rig.topic()
     put(rig, topic)
-    ledger(rig).log.poison("the disk is gone")
+    opened(rig).log.poison("the disk is gone")
     to(rig, 11)
     assert rig.node.tick(rig.now) > 1
     assert rig.node.stats()["schedules.fired"] == 0
@@ -244,7 +244,7 @@ def test_a_damaged_partition_fires_nothing_because_it_may_have_fired():
     rig = Rig()
     topic = rig.topic()
     put(rig, topic)
-    ledger(rig).damaged = True
+    opened(rig).history.damaged = True
     rig.pass_time(30)
     assert rig.read(topic) == []
     answer = put(rig, topic, "other")
@@ -302,11 +302,11 @@ def test_a_partition_has_so_many_schedules_and_may_replace_those():
 def test_what_cannot_be_a_schedule_is_refused_and_changes_nothing(how: dict[str, Any], said: str):
     rig = Rig()
     topic = rig.topic()
-    before = ledger(rig).log.written
+    before = opened(rig).log.written
     answer = put(rig, topic, **how)
     assert failure(answer) == "invalid_request"
     assert said in answer.message
-    assert (ledger(rig).log.written, listed(rig)) == (before, [])
+    assert (opened(rig).log.written, listed(rig)) == (before, [])
 
 
 def test_a_schedule_set_again_and_again_leaves_no_trace_in_the_order_of_alarms():
@@ -321,7 +321,7 @@ def test_a_schedule_set_again_and_again_leaves_no_trace_in_the_order_of_alarms()
 def test_a_zone_that_is_gone_when_a_schedule_fires_leaves_it_due_and_does_not_spin():
     rig = Rig(housekeeping_s=1000.0)
     topic = rig.topic()
-    ledger(rig).propose_in_order(fx.ScheduleSet("s", "* * * * *", "Gone/Zone", b"v", None, {}, 0, START_US + SECOND))
+    opened(rig).propose_in_order(fx.ScheduleSet("s", "* * * * *", "Gone/Zone", b"v", None, {}, 0, START_US + SECOND))
     rig.turn()
     rig.restart()
     to(rig, 2)

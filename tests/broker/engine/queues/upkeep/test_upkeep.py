@@ -8,7 +8,7 @@ import pytest
 from penstock.broker.engine.queues.upkeep import upkeep
 from penstock.broker.engine.tables import effects as fx
 from penstock.transport import queue_messages as q
-from support.dead import die, ledger, queue, set_queue
+from support.dead import die, opened, queue, set_queue
 from support.engine import Rig
 
 DAY_S = 86_400.0
@@ -25,7 +25,7 @@ def made(partitions: int = 1, **settings: Any) -> tuple[Rig, bytes]:
 
 
 def groups(rig: Rig, topic: bytes, partition: int = 0) -> list[str]:
-    return list(ledger(rig, topic, partition).committed.queues.by_name)
+    return list(opened(rig, topic, partition).committed.queues.by_name)
 
 
 # -- dead records ---------------------------------------------------------------------------------
@@ -127,17 +127,17 @@ def test_asking_does_not_write_more_than_it_takes():
     rig, topic = made()
     leased = rig.ask(q.Lease, topic, "g", "w", 10)
     rig.ask(q.SettleTasks, topic, "g", [q.Settle(0, leased.token, q.Verb.ACK)])
-    before = ledger(rig, topic).committed.seq
+    before = opened(rig, topic).committed.seq
     for _ in range(20):
         rig.ask(q.Lease, topic, "g", "w", 1)
         rig.pass_time(DAY_S / 10, step=100)
-    assert ledger(rig, topic).committed.seq - before == 3
+    assert opened(rig, topic).committed.seq - before == 3
 
 
 def test_a_group_that_is_paused_stays():
     rig, topic = made()
     until_us = rig.now.wall_us + round(3 * DAY_S * 1e6)
-    ledger(rig, topic).propose(fx.QueuePaused("g", until_us))
+    opened(rig, topic).propose(fx.QueuePaused("g", until_us))
     rig.pass_time(2 * DAY_S, step=200)
     assert groups(rig, topic) == ["g"]
     rig.pass_time(3 * DAY_S, step=200)
@@ -147,6 +147,6 @@ def test_a_group_that_is_paused_stays():
 def test_on_a_damaged_partition_nothing_is_decided():
     rig, topic = made(dead_retention_s=100.0)
     die(rig, topic, [1])
-    ledger(rig, topic).damaged = True
+    opened(rig, topic).history.damaged = True
     rig.pass_time(2 * DAY_S, step=200)
     assert list(queue(rig, topic).dead) == [1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from penstock.broker.engine.tables import effects as fx
+from penstock.broker.engine.tables.entry import Entry
+from penstock.broker.engine.tables.producers import Place
 from penstock.broker.engine.tables.queues.placing import Placed
 from penstock.broker.engine.tables.queues.queue import Cursor
 from penstock.broker.engine.tables.queues.settings import parse
@@ -22,6 +24,11 @@ def state() -> PartitionState:
     found.effect(fx.TasksReturned("a", 1, [(1, 1, 1, 500)], "no"), 3)
     found.effect(fx.TasksDied("a", 1, [(2, 1, 1)], "no"), 3)
     return found
+
+
+def keep(found: PartitionState, offsets: list[int], seq: int) -> None:
+    """A batch of records that are carried forward."""
+    found.apply(Entry(Place(0, 0, seq=seq), kept=np.array(offsets)), 0)
 
 
 def test_untouched_records_are_one_number():
@@ -44,14 +51,14 @@ def test_what_has_to_cross_is_open_though_nobody_has_it():
 
 def test_what_was_kept_is_forgotten_when_the_log_begins_later_and_nobody_has_it_open():
     found = state()
-    found.keep(np.array([0, 2, 3]), 40)
+    keep(found, [0, 2, 3], 40)
     found.effect(fx.FirstOffset(6), 5)
     assert [found.kept.seq(offset) for offset in range(4)] == [0, 0, 40, 40]
 
 
 def test_what_is_ahead_of_the_log_forgets_nothing_that_is_kept():
     found = state()
-    found.keep(np.array([2, 3]), 40)
+    keep(found, [2, 3], 40)
     ahead = found.copy()
     ahead.effect(fx.TasksDiscarded("a", [(2, 1)]), 5)
     ahead.effect(fx.OutboxMoved([(1, 1)]), 5)
@@ -62,7 +69,7 @@ def test_what_is_ahead_of_the_log_forgets_nothing_that_is_kept():
 def test_what_was_carried_before_the_log_came_to_it_stays_kept():
     found = state()
     found.shelves.add(Placed(np.array([6, 9]), np.array([0, 0], np.uint8), np.array([500, 600])))
-    found.keep(np.array([6, 9]), 40)
+    keep(found, [6, 9], 40)
     found.effect(fx.FirstOffset(8), 5)
     assert [found.kept.seq(offset) for offset in (6, 9)] == [40, 40]
     assert found.shelves.time_of(6) == 500
@@ -71,7 +78,7 @@ def test_what_was_carried_before_the_log_came_to_it_stays_kept():
 def test_a_void_record_on_a_shelf_is_forgotten_with_its_place_in_the_log():
     found = state()
     found.shelves.add(Placed(np.array([6, 7]), np.array([0, 0], np.uint8), np.array([500, 600])))
-    found.keep(np.array([6, 7]), 40)
+    keep(found, [6, 7], 40)
     found.effect(fx.KeysSeen([9], [b"k" * 16], 99, [(7, 9)]), 4)
     ahead = found.copy()
     ahead.effect(fx.FirstOffset(8), 5)
@@ -84,9 +91,9 @@ def test_a_void_record_on_a_shelf_is_forgotten_with_its_place_in_the_log():
 def test_what_is_ahead_of_the_log_sees_what_is_kept_when_it_is_committed():
     found = state()
     ahead = found.copy()
-    ahead.keep(np.array([2]), 0)
+    keep(ahead, [2], 0)
     assert not ahead.kept
-    found.keep(np.array([2]), 40)
+    keep(found, [2], 40)
     assert ahead.kept.seq(2) == 40
 
 
@@ -127,7 +134,7 @@ def test_what_is_void_or_cancelled_at_the_frontier_holds_back_nothing():
 def test_a_cancelled_record_is_forgotten_once_the_log_begins_behind_it():
     found = state()
     found.shelves.add(Placed(np.array([6, 9]), np.array([0, 0], np.uint8), np.array([500, 600])))
-    found.keep(np.array([6]), 40)
+    keep(found, [6], 40)
     for group in ("a", "b"):
         found.effect(fx.TasksCancelled(group, [6, 7, 9]), 4)
     ahead = found.copy()

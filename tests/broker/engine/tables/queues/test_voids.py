@@ -12,7 +12,7 @@ from penstock.broker.engine.tables.queues.voids import Voids
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
-from support.dedup import SECOND, assert_replays, failure, keyed, ledger, repeats, void
+from support.dedup import SECOND, assert_replays, failure, keyed, opened, repeats, void
 from support.engine import START_US, Rig
 
 
@@ -79,7 +79,7 @@ def test_a_record_is_not_lost_whose_replacement_did_not_fit_on_the_disk():
     rig = Rig()
     topic = rig.topic(dedup="replace")
     repeats(rig, topic, b"a", b"b")
-    log = ledger(rig).log
+    log = opened(rig).log
     append = log.append
 
     def full(batches: Any, now_us: int) -> Any:
@@ -110,7 +110,7 @@ def test_a_long_stretch_of_repetitions_is_passed_in_one_step():
     repeats(rig, topic, *[b"same"] * 5000)
     rig.lease(topic)
     looked: list[tuple[int, int]] = []
-    voids = ledger(rig).proposed.voids
+    voids = opened(rig).proposed.voids
     between = voids.between
     voids.between = lambda first, end: looked.append((first, end)) or between(first, end)
     assert rig.lease(topic).runs == []
@@ -135,15 +135,15 @@ def test_what_is_nobodys_work_is_passed_over_once_and_the_place_is_logged(how: s
         assert isinstance(rig.ask(m.Produce, topic, 0, payload=payload), m.Produced)
         rig.pass_time(0.5)
     rig.pass_time(0.4)
-    seq = ledger(rig).log.written
+    seq = opened(rig).log.written
     assert rig.lease(topic, most=9).runs == []
-    assert ledger(rig).log.written == seq + 1
+    assert opened(rig).log.written == seq + 1
     looked: list[int] = []
-    voids = ledger(rig).proposed.voids
+    voids = opened(rig).proposed.voids
     between = voids.between
     voids.between = lambda first, end: looked.append(end - first) or between(first, end)
     assert rig.lease(topic, most=9).runs == []
-    assert (sum(looked), ledger(rig).log.written) == (0, seq + 1)
+    assert (sum(looked), opened(rig).log.written) == (0, seq + 1)
     assert_replays(rig)
     repeats(rig, topic, b"b")
     rig.pass_time(5)
@@ -156,13 +156,13 @@ def test_replace_leaves_a_record_alone_that_was_begun_and_both_are_tried(end: st
     rig = Rig()
     topic = rig.topic(dedup="replace")
     repeats(rig, topic, b"a")
-    ledger(rig).propose(fx.QueueSet("g", {}, 0))
-    ledger(rig).propose(fx.QueueSet("other", {}, 0))
-    ledger(rig).propose(fx.LeaseGranted("g", 1, "w", rig.now.wall_us + SECOND, [(0, 1, 1)], 1))
+    opened(rig).propose(fx.QueueSet("g", {}, 0))
+    opened(rig).propose(fx.QueueSet("other", {}, 0))
+    opened(rig).propose(fx.LeaseGranted("g", 1, "w", rig.now.wall_us + SECOND, [(0, 1, 1)], 1))
     if end == "finished":
-        ledger(rig).propose(fx.TasksFinished("g", 1))
+        opened(rig).propose(fx.TasksFinished("g", 1))
     if end == "dead":
-        ledger(rig).propose(fx.TasksDied("g", 1, [(0, 1, 1)], "why"))
+        opened(rig).propose(fx.TasksDied("g", 1, [(0, 1, 1)], "why"))
     assert repeats(rig, topic, b"a") == []
     assert void(rig) == []
     assert repeats(rig, topic, b"a") == []
@@ -178,7 +178,7 @@ def test_replace_makes_a_record_void_that_the_frontier_passed_while_it_is_on_its
     topic = rig.topic(dedup="replace")
     rig.ask(m.Produce, topic, 0, payload=bytes(encode([b"v"], dedup=[b"a"], **how)))
     repeats(rig, topic, b"b")
-    found, level = ledger(rig), how.get("priorities", [0])[0]
+    found, level = opened(rig), how.get("priorities", [0])[0]
     found.propose(fx.QueueSet("g", {}, 0))
     cursors = [(level, 1, how["not_before"][0], 0) if "not_before" in how else (level, 1, 0, -1)] if taken else []
     runs = [(0, 2, 1)] if taken else [(1, 1, 1)]
@@ -193,7 +193,7 @@ def test_replace_takes_a_waiting_record_from_its_group_in_whatever_order_the_log
     rig = Rig()
     topic = rig.topic(dedup="replace")
     repeats(rig, topic, b"a")
-    found = ledger(rig)
+    found = opened(rig)
     found.propose(fx.QueueSet("g", {}, 0))
     found.propose(fx.LeaseGranted("g", 1, "w", rig.now.wall_us + SECOND, [(0, 1, 1)], 1))
     rig.turn()

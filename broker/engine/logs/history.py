@@ -1,0 +1,73 @@
+"""A history: one log and the state that it adds up to, in any role.
+
+Idea: an entry of the log is applied when it is committed, one after the other, whoever appended it. What is in the log
+and not yet committed is in flight.
+
+Contract: `committed` is what the log adds up to, up to the last entry that was applied. Memory: one entry per batch in
+flight. Must not know what effects mean, nor what is proposed: see overlay.py.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+
+if TYPE_CHECKING:
+    from ....storage.log import LogWriter
+    from ..tables.effects import AnyEffect
+    from ..tables.entry import Entry
+    from ..tables.producers import Place
+    from ..tables.queues.shelf_bodies import Read
+
+
+class State(Protocol):
+    """What a log adds up to."""
+
+    seq: int
+    term: int
+    time_us: int
+    end: int
+
+    def apply(self, entry: Entry, time_us: int) -> None: ...
+    def effect(self, effect: AnyEffect, time_us: int) -> None: ...
+    def batch_applied(self, place: Place) -> None: ...
+    def lost(self, seqs: range) -> None: ...
+    def copy(self) -> Self: ...
+    def encode(self) -> bytes: ...
+    @classmethod
+    def decode(cls, body: bytes, read: Read = ...) -> Self: ...
+
+
+S = TypeVar("S", bound=State)
+
+
+class History(Generic[S]):
+    """One log and its state."""
+
+    def __init__(self, log: LogWriter, committed: S) -> None:
+        self.log = log
+        self.committed = committed
+        self.in_flight: deque[Entry] = deque()
+        self.damaged = False  # something that was durable cannot be read: effects may be missing
+        self.snapshot_seq = committed.seq  # of the last one taken or loaded
+        self.since_snapshot_bytes = 0
+
+    def apply(self, entry: Entry) -> None:
+        """Apply one entry that is committed, the next one."""
+        place = entry.place
+        self.committed.apply(entry, place.time_us)
+        self.committed.batch_applied(place)
+
+    def advance(self) -> Iterator[Entry]:
+        """Apply what is in flight and committed by now. Gives each entry when it is applied, and not the next one."""
+        in_flight, committed_seq = self.in_flight, self.log.committed
+        while in_flight and in_flight[0].place.seq <= committed_seq:
+            entry = in_flight.popleft()
+            self.apply(entry)
+            yield entry
+
+    def snapshot(self) -> tuple[int, int, bytes]:
+        """Seq, term and body of a snapshot of what is committed."""
+        self.snapshot_seq, self.since_snapshot_bytes = self.committed.seq, 0
+        return self.committed.seq, self.committed.term, self.committed.encode()

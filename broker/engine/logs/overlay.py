@@ -1,0 +1,327 @@
+"""An overlay: what has been proposed to a history and is not committed yet, and who waits for it. Only while leading.
+
+Idea: whatever changes goes through three steps. `propose` decides against `proposed` (the state as if all proposals
+were committed) and queues; `flush` appends the queue in one write; `advance` has the history apply what is committed,
+and tells the waiters. A partition and the catalogue both have one, over different states.
+
+Contract: the order in the log is the order of proposals, except that commuting effects of one flush share one state
+batch at its end. When an append fails, everything in it fails together. An overlay that is dropped tells no waiter
+anything: what became of its proposals is not known to it. Memory: one proposal per uncommitted batch. Must not know
+what the effects mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct
+
+from ....storage.batch import encode_state, with_effects
+from ....storage.errors import Error, Poisoned, StorageError
+from ..tables import effects as fx
+from ..tables.entry import Entry
+from ..tables.producers import Place
+from .history import State
+
+if TYPE_CHECKING:
+    from ....storage.batch import Batch
+    from ....storage.log import LogWriter
+    from ..ports import Payload
+    from .history import History
+
+OPEN_END = 1 << 63
+"""An offset beyond all others."""
+
+TAIL_BYTES = 1 << 20
+"""Of effects in one batch: results of tasks may be large, and a batch has a limit."""
+
+BESIDE_BYTES = 64 << 10
+"""Of a batch of records that takes effects beside it, which copies it: a batch of their own costs as much."""
+
+
+class Waiter(Protocol):
+    """Whoever proposed something, told at most once what became of it."""
+
+    def committed(self, place: Place) -> None:
+        """It is committed, at `place` (offset, seq, term and time hold)."""
+        ...
+
+    def failed(self, error: Error) -> None:
+        """It never will be."""
+        ...
+
+
+class Proposal(Struct, gc=False, eq=False):
+    """One batch that is to be appended. Must not be in a reference cycle (gc=False)."""
+
+    batch: Payload
+    entry: Entry
+    waiters: list[Waiter] = []
+
+
+def _state_batch(effects: Sequence[fx.AnyEffect]) -> Proposal:
+    return Proposal(encode_state(fx.encode(effects)), Entry(Place(0, 0), effects=effects))
+
+
+def _portions(effects: Sequence[fx.AnyEffect]) -> Iterator[tuple[bytes, Sequence[fx.AnyEffect]]]:
+    """Effects in order, encoded, cut in halves while they are too large together."""
+    column = fx.encode(effects)
+    if len(column) <= TAIL_BYTES or len(effects) == 1:
+        yield column, effects
+        return
+    middle = len(effects) // 2
+    yield from _portions(effects[:middle])
+    yield from _portions(effects[middle:])
+
+
+class Tail:
+    """The effects of one flush that commute with records: a batch behind all others."""
+
+    __slots__ = ("effects", "waiters")
+
+    def __init__(self) -> None:
+        self.effects: dict[object, tuple[fx.AnyEffect, int]] = {}
+        self.waiters: list[tuple[Waiter, int]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.effects)
+
+    def add(self, effect: fx.AnyEffect, waiter: Waiter | None, key: object, above: int) -> None:
+        """One more, instead of one with an equal key."""
+        self.effects.pop(key, None)
+        self.effects[key] = (effect, above)
+        if waiter is not None:
+            self.waiters.append((waiter, above))
+
+    def wait(self, waiter: Waiter) -> None:
+        """Let one more wait, for what is the least likely to fail."""
+        self.waiters.append((waiter, min(above for _, above in self.effects.values())))
+
+    def proposals(self, end: int = OPEN_END) -> list[Proposal]:
+        """What speaks of no record at or beyond `end`, as batches, mostly one; who waits, waits for the last one."""
+        effects = [effect for effect, above in self.effects.values() if above <= end]
+        if not effects:
+            return []
+        found = [
+            Proposal(encode_state(column), Entry(Place(0, 0), effects=some)) for column, some in _portions(effects)
+        ]
+        found[-1].waiters = [waiter for waiter, above in self.waiters if above <= end]
+        return found
+
+    def beside(self, proposal: Proposal, end: int, max_batch_bytes: int) -> Proposal | None:
+        """All as part of the one batch that has records, which begin at `end`, if they speak of nothing but those.
+
+        Who waits for work is told before who brought it.
+        """
+        entry = proposal.entry
+        effects = [effect for effect, above in self.effects.values() if above > end]
+        if not effects or len(effects) < len(self.effects) or entry.effects or not entry.place.count:
+            return None
+        if len(proposal.batch) > BESIDE_BYTES:
+            return None
+        batch = with_effects(proposal.batch, fx.encode(effects))
+        if len(batch) > max_batch_bytes:
+            return None
+        waiters = [*(waiter for waiter, _ in self.waiters), *proposal.waiters]
+        return Proposal(
+            batch, Entry(entry.place, entry.producer_id, entry.epoch, effects, intake=entry.intake), waiters
+        )
+
+    def fail(self, error: Error, end: int = -1) -> None:
+        """Tell those who wait for what speaks of records at or beyond `end`."""
+        for waiter, above in self.waiters:
+            if above > end:
+                waiter.failed(error)
+
+
+S = TypeVar("S", bound=State)
+
+
+class Overlay(Generic[S]):
+    """What is proposed to one history. `on_work` is told when there is something to flush."""
+
+    def __init__(self, history: History[S], on_work: Callable[[Overlay[Any]], None]) -> None:
+        self.history = history
+        self.log: LogWriter = history.log
+        self.proposed: S = history.committed.copy()
+        self.unshelved = 0  # batches that have a priority or a delay and are not committed yet
+        self._on_work = on_work
+        self._queue: list[Proposal] = []
+        self._waiting: dict[int, list[Waiter]] = {}  # for batches in flight, by seq
+        self._queued_records = 0
+        self.decided_end = 0  # behind the last queued records that effects beside them speak of; 0 without any
+        self._tail = Tail()
+        self._rebuild()
+
+    def check_writable(self) -> None:
+        """Raise Poisoned when nothing will ever be committed again."""
+        reason = self.log.poisoned
+        if reason is not None:
+            raise Poisoned(f"{self.log.path} takes no more writes since a sync failed ({reason}); reads go on")
+
+    def propose_records(self, batch: Payload, entry: Entry, waiter: Waiter) -> None:
+        """Queue a records batch, with the effects beside it."""
+        self.proposed.apply(entry, self.proposed.time_us)
+        self._queue.append(Proposal(batch, entry, [waiter]))
+        self._queued_records += entry.place.count
+        if entry.effects:
+            self.decided_end = self.predicted_end
+        self.unshelved += entry.intake is not None
+        self._on_work(self)
+
+    @property
+    def predicted_end(self) -> int:
+        """The offset that the next record proposed will have: what fails takes everything behind it along."""
+        return self.log.end_offset + self._queued_records
+
+    def propose_kept(self, batch: Batch, waiter: Waiter) -> None:
+        """Queue records that are carried forward, in a batch of kind KEPT."""
+        self._queue.append(Proposal(batch.buffer, Entry(Place(0, 0), kept=batch.offsets()), [waiter]))
+        self._on_work(self)
+
+    def propose_in_order(self, effect: fx.AnyEffect, waiter: Waiter | None = None) -> None:
+        """Queue an effect that does not commute with records: it keeps its place between them."""
+        proposal = _state_batch((effect,))
+        if waiter is not None:
+            proposal.waiters.append(waiter)
+        self.proposed.effect(effect, self.proposed.time_us)
+        self._queue.append(proposal)
+        self._on_work(self)
+
+    def propose(
+        self, effect: fx.AnyEffect, waiter: Waiter | None = None, *, replaces: object = None, above: int = 0
+    ) -> None:
+        """Queue an effect that commutes with records. A later one with an equal `replaces` takes its place.
+
+        `above`: it speaks of records below this offset, which may stand in the same flush, and fails with them.
+        """
+        self._tail.add(effect, waiter, replaces if replaces is not None else object(), above)
+        self.proposed.effect(effect, self.proposed.time_us)
+        self._on_work(self)
+
+    def propose_nothing(self) -> None:
+        """Queue a state batch without effects: the log gets a new seq and means the same."""
+        self._queue.append(_state_batch(()))
+        self._on_work(self)
+
+    def attach(self, place: Place, waiter: Waiter) -> None:
+        """Let `waiter` wait for a batch that is proposed and not yet committed."""
+        if place.seq:
+            self._waiting.setdefault(place.seq, []).append(waiter)
+            return
+        for proposal in self._queue:
+            if proposal.entry.place is place:
+                proposal.waiters.append(waiter)
+                return
+        raise AssertionError(f"{place} is neither proposed nor in flight")
+
+    def barrier(self, waiter: Waiter) -> None:
+        """Let `waiter` wait for everything that is proposed so far; it is told at once when all of it is committed."""
+        in_flight = self.history.in_flight
+        if self._tail:
+            self._tail.wait(waiter)
+        elif self._queue:
+            self._queue[-1].waiters.append(waiter)
+        elif in_flight:
+            self.attach(in_flight[-1].place, waiter)
+        else:
+            state = self.history.committed
+            waiter.committed(Place(0, 0, state.end, state.seq, state.term, state.time_us))
+
+    def flush(self, time_us: int) -> bool:
+        """Append what is queued. Returns whether anything was appended; failures went to their waiters."""
+        queue, tail = self._take()
+        proposals = self._arranged(queue, tail)
+        if not proposals:
+            return False
+        error = self._append(proposals, time_us)
+        if error is None:
+            return True
+        # A full disk refuses records, but cursors may still fit: finishing work is what frees space.
+        records = [each for each in queue if each.entry.has_records]
+        others = [each for each in queue if each not in records] + tail.proposals(self.log.end_offset)
+        retried = bool(records and others) and self._append(others, time_us) is None
+        self._rebuild()
+        for waiter in [waiter for each in (records if retried else queue) for waiter in each.waiters]:
+            waiter.failed(error)
+        tail.fail(error, self.log.end_offset if retried else -1)
+        return retried
+
+    def _arranged(self, queue: list[Proposal], tail: Tail) -> list[Proposal]:
+        """What is to be appended: one batch where leases of the only records are all there is beside those."""
+        if tail and len(queue) == 1:
+            log = self.log
+            one = tail.beside(queue[0], log.end_offset, log.options.max_batch_bytes)
+            if one is not None:
+                return [one]
+        return queue + tail.proposals()
+
+    def advance(self) -> int:
+        """Apply what is committed by now and tell its waiters. Returns how many batches that was."""
+        count, waiting = 0, self._waiting
+        for entry in self.history.advance():
+            self.unshelved -= entry.intake is not None
+            count += 1
+            place = entry.place
+            for waiter in waiting.pop(place.seq, ()):
+                waiter.committed(place)
+        if self.history.in_flight and self.log.poisoned is not None:
+            self.abandon(Poisoned(f"{self.log.path}: a sync failed ({self.log.poisoned}); this was not committed"))
+        return count
+
+    def end(self, error: Error) -> None:
+        """The log is about to be closed: what is proposed by now and later fails."""
+        self.abandon(error)
+        self._on_work = lambda overlay: overlay.abandon(error)
+
+    def abandon(self, error: Error) -> None:
+        """What is proposed or in flight will not be committed, or nobody will know: tell its waiters."""
+        in_flight, self._waiting = self._waiting, {}
+        self.history.in_flight.clear()
+        queue, tail = self._take()
+        self._rebuild()
+        for waiters in [*in_flight.values(), *(each.waiters for each in queue)]:
+            for waiter in waiters:
+                waiter.failed(error)
+        tail.fail(error)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is queued and nothing is in flight."""
+        return not (self.history.in_flight or self._queue or self._tail)
+
+    def _take(self) -> tuple[list[Proposal], Tail]:
+        taken = self._queue, self._tail
+        self._queue, self._tail, self._queued_records, self.decided_end = [], Tail(), 0, 0
+        return taken
+
+    def _append(self, proposals: list[Proposal], time_us: int) -> Error | None:
+        log, history, waiting = self.log, self.history, self._waiting
+        try:
+            appended = log.append([each.batch for each in proposals], max(time_us, log.last_time_us))
+        except StorageError as error:
+            return error
+        except OSError as error:
+            return StorageError(f"{log.path} could not be written: {error}")
+        term, time_us, in_flight = log.term, log.last_time_us, history.in_flight
+        for proposal, (seq, offset, _) in zip(proposals, appended, strict=True):
+            entry = proposal.entry
+            place = entry.place
+            place.offset, place.seq, place.term, place.time_us = offset, seq, term, time_us
+            history.since_snapshot_bytes += len(proposal.batch)
+            in_flight.append(entry)
+            if proposal.waiters:
+                waiting[seq] = proposal.waiters
+        self.proposed.batch_applied(in_flight[-1].place)
+        return None
+
+    def _rebuild(self) -> None:
+        """Make the proposed state anew, from what is committed, in flight and queued."""
+        self.proposed = self.history.committed.copy()
+        entries = [*self.history.in_flight, *(each.entry for each in self._queue)]
+        self.unshelved = sum(entry.intake is not None for entry in entries)
+        for entry in entries:
+            self.proposed.apply(entry, entry.place.time_us)
+            if entry.place.seq:
+                self.proposed.batch_applied(entry.place)

@@ -1,0 +1,65 @@
+"""An entry: what one batch of a log says, apart from its records.
+
+Idea: a state is what the entries of a log add up to. An entry is read from a batch in the log (`entry_of`), or made
+by who proposes the batch, and both say the same.
+
+Contract: an entry holds no record and no bytes of the batch. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from ....storage.batch import Batch, Kind
+from . import effects as fx
+from .producers import Place
+from .queues.placing import Intake, intake_of
+from .stages import Staged
+
+
+class Entry(Struct, gc=False, eq=False):
+    """One batch, by what it says. Must not be in a reference cycle (gc=False)."""
+
+    place: Place
+    producer_id: int = 0
+    epoch: int = 0
+    effects: Sequence[fx.AnyEffect] = ()
+    kept: np.ndarray | None = None  # offsets of records that it carries forward
+    intake: Intake | None = None  # what its records say about priorities and delays
+    staged: Staged | None = None  # its records wait for a transaction, and take no offsets
+
+    @property
+    def has_records(self) -> bool:
+        """Whether it is for more than effects."""
+        return bool(self.place.count) or self.kept is not None or self.staged is not None
+
+
+def entry_of(batch: Batch) -> Entry:
+    """The entry that a batch in the log stands for.
+
+    Raises UnknownEffect for a kind this version does not know, BadChecksum or InvalidBatch for damaged effects.
+    """
+    if batch.kind not in Kind._value2member_map_:
+        raise fx.UnknownEffect(
+            f"batch {batch.seq} has kind {batch.kind}, unknown to this version of penstock; upgrade it"
+        )
+    count = batch.record_count if batch.kind == Kind.RECORDS else 0  # others have theirs already, or none yet
+    place = Place(batch.first_sequence, count, batch.base_offset, batch.seq, batch.term, batch.append_time_us)
+    if batch.kind == Kind.KEPT:
+        batch.check()
+        return Entry(place, kept=batch.offsets())
+    if batch.kind == Kind.STAGED:
+        return Entry(place, batch.producer_id, staged=Staged(batch.record_count, batch.batch_bytes))
+    effects: Sequence[fx.AnyEffect] = ()
+    if batch.kind == Kind.STATE or batch.column_count > 1:
+        column = batch.effects()
+        if column is not None:
+            batch.check_effects()  # who reads a log verifies headers; damage to records costs no more than them
+            effects = fx.decode(column)
+    intake = intake_of(batch) if batch.kind == Kind.RECORDS else None
+    if intake is not None:
+        batch.check()
+    return Entry(place, batch.producer_id, batch.producer_epoch, effects, intake=intake)

@@ -1,0 +1,111 @@
+"""What is proposed to a history, and who is told about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from penstock.broker.engine.logs.overlay import Overlay
+from penstock.broker.engine.tables import effects as fx
+from penstock.broker.engine.tables.entry import Entry
+from penstock.broker.engine.tables.producers import Place
+from penstock.broker.engine.tables.state import PartitionState
+from penstock.storage.batch import encode
+from support.engine import Rig
+
+
+class Told:
+    """A waiter that remembers."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def committed(self, place: Place) -> None:
+        self.words.append(f"committed {place.seq}")
+
+    def failed(self, error: Any) -> None:
+        self.words.append(error.code)
+
+
+def partition_of(rig: Rig) -> Any:
+    rig.topic()
+    return next(iter(rig.node._registry.partitions.values()))
+
+
+def overlay_on(rig: Rig) -> Overlay[PartitionState]:
+    """Another overlay over the history of a partition; what is proposed to it is flushed by the test."""
+    return Overlay(partition_of(rig).history, lambda _: None)
+
+
+def propose(overlay: Overlay[PartitionState], waiter: Told, producer_id: int = 9) -> Place:
+    place = Place(0, 1)
+    overlay.propose_records(bytes(encode([b"x"], producer_id=producer_id)), Entry(place, producer_id), waiter)
+    return place
+
+
+def test_a_new_overlay_begins_with_what_is_in_flight_and_the_waiters_of_the_old_one_hear_nothing():
+    rig = Rig()
+    old, gone = overlay_on(rig), Told()
+    propose(old, gone)
+    assert old.flush(rig.now.wall_us)
+    propose(old, gone, producer_id=10)  # queued, and lost with the overlay
+
+    new, told = Overlay(old.history, lambda _: None), Told()
+    assert list(new.proposed.producers.by_id) == [9]
+    assert (new.proposed.end, new.history.committed.end, new.idle) == (1, 0, False)
+    new.barrier(told)
+    old.log.sync()
+    assert new.advance() == 1
+    assert (gone.words, told.words, new.idle) == ([], ["committed 1"], True)
+    assert not new.flush(rig.now.wall_us)
+
+
+def test_a_resend_waits_for_the_batch_that_is_queued_and_for_the_one_in_flight():
+    rig = Rig()
+    overlay, first, queued, in_flight = overlay_on(rig), Told(), Told(), Told()
+    place = propose(overlay, first)
+    overlay.attach(place, queued)
+    overlay.flush(rig.now.wall_us)
+    overlay.attach(place, in_flight)
+    assert overlay.advance() == 0
+    overlay.log.sync()
+    assert overlay.advance() == 1
+    assert first.words == queued.words == in_flight.words == ["committed 1"]
+    with pytest.raises(AssertionError, match="neither proposed nor in flight"):
+        overlay.attach(Place(0, 1), Told())
+
+
+def test_a_barrier_waits_for_the_last_of_what_is_proposed_wherever_it_is():
+    rig = Rig()
+    overlay, words = overlay_on(rig), list[list[str]]()
+
+    def barrier() -> None:
+        told = Told()
+        words.append(told.words)
+        overlay.barrier(told)
+
+    propose(overlay, Told())
+    overlay.flush(rig.now.wall_us)
+    barrier()  # for what is in flight
+    propose(overlay, Told(), producer_id=10)
+    barrier()  # for what is queued
+    overlay.propose(fx.CursorMoved("g", 0))
+    barrier()  # for the tail behind it
+    overlay.flush(rig.now.wall_us)
+    overlay.log.sync()
+    overlay.advance()
+    barrier()  # for nothing
+    assert words == [["committed 1"], ["committed 2"], ["committed 3"], ["committed 3"]]
+
+
+def test_a_log_that_is_poisoned_fails_what_is_in_flight_and_what_is_queued_each_once():
+    rig = Rig()
+    overlay, in_flight, queued, tail = overlay_on(rig), Told(), Told(), Told()
+    propose(overlay, in_flight)
+    overlay.flush(rig.now.wall_us)
+    propose(overlay, queued, producer_id=10)
+    overlay.propose(fx.CursorMoved("g", 0), tail)
+    overlay.log.poison("the disk is gone")
+    assert overlay.advance() == 0
+    assert in_flight.words == queued.words == tail.words == ["poisoned"]
+    assert (overlay.idle, overlay.proposed.producers.by_id, overlay.advance()) == (True, {}, 0)
