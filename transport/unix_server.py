@@ -5,7 +5,8 @@ is sent in one turn leaves together.
 
 Contract: the calls of zmq_sockets.ServerSocket; nothing here waits. `refresh` looks, `receive` hands out what was
 found. Everything is bounded: connections, the silence of new ones, what waits for a peer that does not read; who
-crosses a bound is cut off and counted. Knows no messages.
+crosses a bound is cut off and counted. What a peer sent before it left is handed out until an answer to it fails.
+Knows no messages.
 """
 
 from __future__ import annotations
@@ -249,11 +250,11 @@ class UnixServer:
         try:
             connection.flush()
         except Lost:
-            self._ready[peer] = None  # it may have sent something before it left; reading comes to its end
-        else:
-            if peer in self._held and connection.unsent <= BEHIND_BYTES:
-                self._held.remove(peer)
-                self._eased.append(peer)
+            self._drop(peer)  # its other requests cannot be answered either, and no backpressure would slow them
+            return
+        if peer in self._held and connection.unsent <= BEHIND_BYTES:
+            self._held.remove(peer)
+            self._eased.append(peer)
         if not connection.heeded and connection.unsent <= BEHIND_BYTES:
             self._ready[peer] = None
             self._heed(connection, True)

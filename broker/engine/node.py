@@ -89,9 +89,9 @@ class Node:
             self._time.reach(log.last_time_us)
         self._incarnation = int.from_bytes(randomness(8), "little") or 1
         first_session = int.from_bytes(randomness(6), "little") << 14
-        self._sessions = Sessions(port, self._agenda, first_session, config.max_sessions)
-        topics = self._registry.topics
         self._portions, self._wakes = Portions(), Portions()
+        self._sessions = Sessions(port, self._agenda, first_session, config.max_sessions, self._wakes)
+        topics = self._registry.topics
         self._producing = Producing(topics, port, config, self._time, randomness)
         self._fetching = Fetching(topics, port, config, self._wakes)
         self._ends = Ends(topics, port, config, self._wakes)
@@ -174,13 +174,7 @@ class Node:
             for session in take(agenda.mail):
                 session.send_news(port)
         if agenda.ready:
-            for session in take(agenda.ready):
-                if session.pump(port):
-                    session.wake()
-                if session.outlet.blocked:
-                    self._sessions.stuck(session)
-                else:
-                    self._sessions.eased(session.way)
+            self._sessions.deliver()
 
     def _settle(self) -> None:
         """Apply what is committed, answer for it, and tell those who wait for the end to move."""
@@ -196,8 +190,7 @@ class Node:
             self._fetching.end_moved(partition)
             self._ends.end_moved(partition)
             self._queues.end_moved(partition)
-            for reader in list(partition.readers.values()):
-                reader.end_moved(self._port, partition.number)
+            self._sessions.end_moved(partition)
 
     def tick(self, now: Now) -> float:
         """Do what is due by now. Returns the seconds until the next call is needed (an earlier one is harmless).
@@ -238,12 +231,13 @@ class Node:
         self._sessions.eased(way)
 
     def disconnect(self, peer: Peer) -> None:
-        """The peer's connection is gone: its waiting fetches are dropped; its sessions live on until they expire."""
+        """The peer's connection is gone: its waiting requests are dropped; its sessions live on until they expire."""
         self._portions.drop(peer)
         self._wakes.drop(peer)
         self._fetching.disconnect(peer)
         self._ends.disconnect(peer)
         self._queues.disconnect(peer)
+        self._sessions.disconnect(peer)
 
     def stats(self) -> dict[str, Any]:
         """Counters and sizes by dotted name."""

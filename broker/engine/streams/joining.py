@@ -153,7 +153,7 @@ class Joining:
         session.timeout_s = min(max(message.session_timeout_ms / 1000, lowest), highest)
         session.seen_s = now.monotonic_s
         session.joining = Joined(message.request, id_, endpoint, slot, [])
-        self._sessions.by_id[id_] = session
+        self._sessions.add(session)
         return session
 
     def _join_group(self, topic: Topic, session: Session, now: Now) -> None:

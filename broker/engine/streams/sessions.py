@@ -2,7 +2,8 @@
 
 Idea: a session is one member of a group, or one reader on its own, on one topic. It collects news (given and
 revoked partitions, answers that must come after them) and is told once per turn. Everything that names a
-session is a sign of life; one that is silent for longer than its timeout is over, and its partitions go on.
+session is a sign of life; one that is silent for longer than its timeout is over, and its partitions go on. When the
+connection of a control session closes, nothing is delivered until the client names the session over another one.
 
 Contract: ids are never used twice, also not by another start of the broker. What is sent to a session is in
 order: Joined, then Assigned, then answers. Ending a session closes everything it opened.
@@ -10,12 +11,13 @@ order: Joined, then Assigned, then answers. Ending a session closes everything i
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ....storage.errors import Error
 from ....transport.messages import Answer, Assigned, Assignment, Deliver, Evicted, Failure, Joined  # fmt: skip
 from ...errors import LimitReached, SessionExpired, UnknownSession
-from ..ports import Now, Payload, Peer, Port
+from ..ports import Now, Payload, Peer, Port, Work
 from .delivery import Outlet
 
 if TYPE_CHECKING:
@@ -24,10 +26,17 @@ if TYPE_CHECKING:
     from ..logs.partition import Partition
     from ..logs.topics import Topic
     from ..turns.agenda import Agenda
+    from ..turns.portions import Portions
     from .coordinator import Membership
 
 PUSH, CONTROL, MAPPED = "push", "control", "mapped"
 EXPIRY_CHECK_S = 0.25
+
+CROWD = 32
+"""Readers of one partition that are told at once that its end has moved."""
+
+PORTION = 128
+"""Of deliveries in one turn: each session that is looked at counts as one, and so does each chunk."""
 
 
 class Session:
@@ -47,6 +56,7 @@ class Session:
         self.seen_s = 0.0
         self.joining: Joined | None = None  # to be sent with the first assignments
         self.membership: Membership | None = None
+        self.is_stray = False  # its connection has closed
         self._agenda = agenda
         self._given: dict[int, Assignment] = {}
         self._revoked: dict[int, None] = {}
@@ -136,6 +146,20 @@ class Session:
             return False  # a mapped one reads by itself; to others send_news comes first, and marks them ready
         return self.outlet.pump(port, self._send)
 
+    def stray(self) -> None:
+        """Its connection has closed: new records cost nothing on its behalf."""
+        self.is_stray = self.outlet.blocked = True
+        self._agenda.ready.pop(self, None)
+        for stream in self.outlet.streams.values():
+            stream.partition.readers.pop(self.id, None)
+
+    def return_(self) -> None:
+        """The client has named it again: every partition may have moved meanwhile."""
+        self.is_stray = False
+        for number, stream in self.outlet.streams.items():
+            stream.partition.readers[self.id] = self
+            self.outlet.moved(number)
+
     def _send(self, port: Port, message: Deliver, payload: Payload) -> bool:
         if self.delivery == PUSH:
             return port.deliver(self.id, message, payload)
@@ -152,7 +176,8 @@ class Session:
 class Sessions:
     """All sessions of a node."""
 
-    def __init__(self, port: Port, agenda: Agenda, first_id: int, limit: int) -> None:
+    def __init__(self, port: Port, agenda: Agenda, first_id: int, limit: int, wakes: Portions) -> None:
+        """`wakes` tells a crowd of readers that the end of a partition has moved, in portions."""
         self.by_id: dict[int, Session] = {}
         self.expired = 0
         self._port = port
@@ -161,6 +186,9 @@ class Sessions:
         self._limit = limit
         self._checked_s = 0.0
         self._stuck: dict[Hashable, dict[Session, None]] = {}  # by the way that is full
+        self._by_peer: dict[Peer, dict[Session, None]] = {}
+        self._wakes = wakes
+        self._telling: dict[Partition, bool] = {}  # whose readers are being told, and whether once more after that
 
     def new_id(self) -> int:
         """The id of the next session. Raises LimitReached."""
@@ -169,6 +197,11 @@ class Sessions:
         self._next_id += 1
         return self._next_id
 
+    def add(self, session: Session) -> None:
+        """It is open from now on."""
+        self.by_id[session.id] = session
+        self._by_peer.setdefault(session.peer, {})[session] = None
+
     def get(self, id_: int, peer: Peer, now: Now) -> Session:
         """A session by id, which counts as a sign of life. Raises UnknownSession."""
         session = self.by_id.get(id_)
@@ -176,8 +209,64 @@ class Sessions:
             raise UnknownSession(f"session {id_:x} is over or was opened at an earlier start of the broker: join again")
         if session.outlet.blocked:  # it lives, maybe behind another connection
             self._free(session)
-        session.peer, session.seen_s = peer, now.monotonic_s
+        if session.peer != peer:
+            self._forget_peer(session)
+            session.peer = peer
+            self._by_peer.setdefault(peer, {})[session] = None
+        session.seen_s = now.monotonic_s
         return session
+
+    def disconnect(self, peer: Peer) -> None:
+        """A connection has closed: deliver nothing over it."""
+        for session in self._by_peer.get(peer, ()):
+            if session.delivery == CONTROL and not session.is_stray:
+                session.stray()
+                self.stuck(session)
+
+    def _forget_peer(self, session: Session) -> None:
+        of_peer = self._by_peer[session.peer]
+        del of_peer[session]
+        if not of_peer:
+            del self._by_peer[session.peer]
+
+    # -- what a turn does ---------------------------------------------------------------------------
+
+    def end_moved(self, partition: Partition) -> None:
+        """There are new records in a partition: tell its readers, a crowd of them in portions."""
+        if partition in self._telling:
+            self._telling[partition] = True
+        elif len(partition.readers) <= CROWD:
+            for reader in list(partition.readers.values()):
+                reader.end_moved(self._port, partition.number)
+        else:
+            self._telling[partition] = True
+            self._wakes.add(partition, self._tell(partition))
+
+    def _tell(self, partition: Partition) -> Work:
+        while self._telling[partition]:
+            self._telling[partition] = False
+            for number, reader in enumerate(list(partition.readers.values()), 1):
+                if reader.id in partition.readers:
+                    reader.end_moved(self._port, partition.number)
+                if not number % CROWD:
+                    yield
+        del self._telling[partition]
+
+    def deliver(self) -> None:
+        """Send to sessions that may have something, one after the other, a portion of all that there is to send."""
+        ready, left = self._agenda.ready, PORTION
+        for session in list(islice(ready, PORTION)):
+            if left <= 0:
+                return
+            del ready[session]
+            before = session.outlet.number
+            if session.pump(self._port):
+                session.wake()
+            left -= 1 + session.outlet.number - before
+            if session.outlet.blocked:
+                self.stuck(session)
+            else:
+                self.eased(session.way)
 
     def stuck(self, session: Session) -> None:
         """Its way takes nothing now: it waits until that has changed, or it is heard of."""
@@ -194,11 +283,14 @@ class Sessions:
         if not waiting:
             self._stuck.pop(session.way, None)
         session.outlet.blocked = False
+        if session.is_stray:
+            session.return_()
         session.wake()
 
     def end(self, session: Session) -> None:
         """Close everything the session opened."""
         del self.by_id[session.id]
+        self._forget_peer(session)
         if session.outlet.blocked:
             self._free(session)
         for number in list(session.outlet.streams):
