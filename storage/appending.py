@@ -19,7 +19,7 @@ from . import cutting
 from . import segment as segments
 from .errors import Poisoned, StorageFull
 from .header import Stamp
-from .plan import Appended, Plan, inspect, settled
+from .plan import Appended, Placing, Plan, Stamping, Verbatim, inspect, settled
 from .recovery import LogEnd
 from .segment import Segment, reference
 from .tail import LogTail
@@ -62,7 +62,19 @@ def append(tail: LogTail, batches: Sequence[Buffer], time_us: int) -> list[Appen
             return [stood]
     elif not batches:
         return []
-    return _append_planned(tail, batches, time_us)
+    source = Stamping(tail.log_id, tail.term, time_us, tail.options.max_batch_bytes)
+    return _append_planned(tail, batches, source)
+
+
+def append_stamped(tail: LogTail, batches: Sequence[Buffer]) -> list[Appended]:
+    """Write batches that have their places already, as they are, all or none.
+
+    Raises InvalidBatch (one of them does not follow), BadChecksum, NewerFormat, StorageFull, Poisoned, Closed.
+    """
+    if not tail.ready:
+        prepare(tail)
+    tail.ready = tail.in_term = False  # whoever stamps the next batch needs a term above these
+    return _append_planned(tail, batches, Verbatim(tail.log_id, tail.end())) if batches else []
 
 
 def _append_one(tail: LogTail, batch: Buffer, time_us: int) -> Appended | None:
@@ -88,7 +100,7 @@ def _append_one(tail: LogTail, batch: Buffer, time_us: int) -> Appended | None:
     return Appended(seq, offset, position)
 
 
-def _append_planned(tail: LogTail, batches: Sequence[Buffer], time_us: int) -> list[Appended]:
+def _append_planned(tail: LogTail, batches: Sequence[Buffer], source: Placing) -> list[Appended]:
     """Any append: over as many segments as it takes."""
     plan = Plan(tail.opened[-1], tail.end())
     options, made = tail.options, []
@@ -98,17 +110,14 @@ def _append_planned(tail: LogTail, batches: Sequence[Buffer], time_us: int) -> l
         return made[-1]
 
     try:
-        plan.place(
-            batches, tail.log_id, tail.term, time_us, begin=tail.segment_ends,
-            segment_bytes=options.segment_bytes, max_batch_bytes=options.max_batch_bytes, room=room,
-        )  # fmt: skip
+        plan.place(batches, source, segment_bytes=options.segment_bytes, room=room, begin=tail.segment_ends)
         for piece in plan.pieces:
             piece.segment.reserve(piece.end, options.allocate_bytes, max(options.segment_bytes, piece.end))
             piece.segment.write_rows(piece.first_seq, piece.rows)
     except BaseException as error:
         _give_up(tail, made, error, interrupted=not isinstance(error, Exception))
     _write(tail, plan, made)
-    tail.last_time_us, tail.segment_ends = time_us, False
+    tail.segment_ends = False
     tail.ends.update(plan.ends)
     _trim_ends(tail)
     for segment in made:
@@ -139,6 +148,7 @@ def _write(tail: LogTail, plan: Plan, made: list[Segment]) -> None:
         _give_up(tail, made, error, interrupted=True, begun=(pieces[0].segment, pieces[0].position))
     tail.opened += made
     tail.written, tail.end_offset, tail.checksum = plan.seq, plan.offset, plan.checksum
+    tail.last_time_us, tail.term = plan.time_us, plan.term
 
 
 def _give_up(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from . import layout, segment
 from .files import Files
-from .layout import DATA_START, live_segments
+from .layout import DATA_START, SegmentName, live_segments
 from .recovery import LogEnd
 from .segment import Segment
 from .tail import LogTail
@@ -41,6 +41,22 @@ def cut(tail: LogTail) -> None:
     tail.opened.append(made)
     tail.must_cut = False
     tail.announce(made)
+
+
+def go_back(tail: LogTail, end: LogEnd, name: SegmentName) -> None:
+    """Let the log end at `end`, in segment `name`. Nothing is appended before the rest is cut.
+
+    The disk does not know yet: a crash before `cut` has done its work leaves the log as it was.
+    """
+    tail.must_cut, tail.ready, tail.in_term = True, False, False
+    tail.resting, tail.resting_name = end, name
+    tail.written, tail.durable = end.seq, min(tail.durable, end.seq)
+    tail.end_offset, tail.checksum, tail.last_time_us, tail.term = end.offset, end.checksum, end.time_us, end.term
+    tail.ends = {seq: offset for seq, offset in tail.ends.items() if seq < end.seq} | {end.seq: end.offset}
+    while tail.opened and tail.opened[-1].ref.base_seq > name.base_seq:
+        tail.opened.pop().close()
+    if tail.opened:
+        tail.opened[-1].position, tail.opened[-1].last_seq = end.position, end.seq
 
 
 def begin_generation(

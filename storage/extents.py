@@ -1,7 +1,7 @@
 """How much of a log lies in each segment: what retention decides on and people look at.
 
-Idea: the extent of a segment that is followed by another never changes, so it is measured once, from the next
-one's header and its own last index row.
+Idea: the extent of a segment does not change as long as the same one follows it, so it is measured once, from the next
+one's header and its own last index row. After a cut another one follows.
 
 Contract: a measure, not a promise: `record_bytes` of a segment whose index is damaged is 0.
 Must not know: what goes or stays.
@@ -20,7 +20,7 @@ class Extents:
 
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
-        self._sealed: dict[SegmentName, Extent] = {}
+        self._sealed: dict[SegmentName, tuple[SegmentName, Extent]] = {}
 
     def all(self, last_seq: int, end_offset: int, time_us: int) -> list[Extent]:
         """Every segment, oldest first; the arguments are the end of the log as its owner knows it."""
@@ -29,14 +29,13 @@ class Extents:
         return [*found, self._measure(len(names) - 1, last_seq, end_offset, time_us)]
 
     def _sealed_extent(self, place: int) -> Extent:
-        name = self._reader.names[place]
+        name, following = self._reader.names[place : place + 2]
         known = self._sealed.get(name)
-        if known is None:
-            following = self._reader.start(place + 1)
-            last_seq = self._reader.names[place + 1].base_seq - 1
-            known = self._measure(place, last_seq, following.offset, following.time_us)
-            self._sealed[name] = known
-        return known
+        if known is None or known[0] != following:
+            end = self._reader.start(place + 1)
+            measured = self._measure(place, following.base_seq - 1, end.offset, end.time_us)
+            known = self._sealed[name] = following, measured
+        return known[1]
 
     def _measure(self, place: int, last_seq: int, end_offset: int, time_us: int) -> Extent:
         name = self._reader.names[place]

@@ -69,12 +69,15 @@ STAMP_POSITION = 32
 KIND_POSITION = 13
 RESERVED_POSITION = 108
 CHECKSUM_STRUCT = struct.Struct("<Q")
+_LENGTH_STRUCT = struct.Struct("<I")
+_LENGTH_POSITION = 16
 
 assert HEADER.itemsize == HEADER_STRUCT.size == HEADER_BYTES
 assert DIRECTORY.itemsize == DIRECTORY_STRUCT.size == 24
 assert HEADER.fields is not None
 assert HEADER.fields["base_offset"][1] == STAMP_POSITION
 assert HEADER.fields["kind"][1] == KIND_POSITION
+assert HEADER.fields["header_bytes"][1] == _LENGTH_POSITION
 assert HEADER.fields["reserved"][1] == RESERVED_POSITION
 
 HEADER_BYTES_MAX = (HEADER_BYTES + COLUMNS_MAX * DIRECTORY_STRUCT.size + ALIGNMENT - 1) & -ALIGNMENT
@@ -153,8 +156,8 @@ def stamp(batch: Buffer, place: Stamp) -> bytearray:
     The caller writes the result followed by `batch[header_bytes:]`. The first 8 bytes are the checksum
     that the next batch names as `previous`.
     """
-    (header_bytes,) = struct.unpack_from("<I", batch, 16)
-    header = bytearray(memoryview(batch)[:header_bytes])
+    (header_bytes,) = _LENGTH_STRUCT.unpack_from(batch, _LENGTH_POSITION)
+    header = bytearray(batch[:header_bytes])
     STAMP_STRUCT.pack_into(
         header, STAMP_POSITION, place.base_offset, place.seq, place.term, place.log_id, place.append_time_us,
         place.previous,
@@ -167,7 +170,7 @@ def of_kind(batch: Buffer, kind: Kind) -> bytearray:
     """A copy of `batch` as one of another kind, whose columns it fits."""
     copied = bytearray(batch)
     copied[KIND_POSITION] = kind
-    (header_bytes,) = struct.unpack_from("<I", copied, 16)
+    (header_bytes,) = _LENGTH_STRUCT.unpack_from(copied, _LENGTH_POSITION)
     CHECKSUM_STRUCT.pack_into(copied, 0, xxh3_64_intdigest(memoryview(copied)[8:header_bytes]))
     return copied
 

@@ -11,18 +11,19 @@ Must not know: boards, processes, what a batch means.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from . import cutting, layout, opening
+from . import appending, cutting, layout, opening
 from . import segment as segments
-from .errors import OutOfBounds
+from .errors import Corrupt, InvalidBatch, OutOfBounds, UnsafeCut
 from .extents import Extents
 from .files import Files
-from .layout import DATA_START
+from .layout import DATA_START, SegmentName
 from .order import LogOrder
 from .plan import Appended
 from .reader import LogReader
-from .recovery import NOTHING, Damage
+from .recovery import NOTHING, Damage, LogEnd
 from .retention import Extent, removable
 from .room import LogOptions
 from .segment import SegmentRef, reference
@@ -142,6 +143,53 @@ class LogWriter(LogTail):
         """
         return self._order.append(self, batches, now_us)
 
+    def append_stamped(self, batches: Sequence[Buffer]) -> list[Appended]:
+        """Write batches that have their places already, as another copy of this log has them, all or none.
+
+        Raises:
+            InvalidBatch: one of them does not follow the one before it: another seq, offset or log, another header
+                before it, a lower term, an earlier time, columns that do not verify.
+            StorageFull, Poisoned, Closed: as for `append`.
+        """
+        return appending.append_stamped(self, batches)
+
+    def cut(self, seq: int) -> None:
+        """Take back every batch behind `seq`, durably; the log goes on from there in a new generation.
+
+        When it fails, `written` says where the log ends, which nothing follows before the cut is done: by asking again
+        or by the next append. Opened again before that, the log has what was written.
+
+        Raises:
+            UnsafeCut: some of it is committed, or cannot be lost.
+            OutOfBounds: the log does not hold `seq`.
+            StorageFull, Poisoned, Closed, Corrupt.
+        """
+        self.check_open()
+        first, least = self.names[0].base_seq - 1, max(self.safe, self.committed)
+        if not first <= seq <= self.written:
+            raise OutOfBounds(f"{self.path} cannot be cut behind batch {seq}: it holds {first + 1} to {self.written}")
+        if seq < least:
+            raise UnsafeCut(f"{self.path} cannot be cut behind batch {seq}: everything up to {least} is to stay")
+        if self.must_cut:
+            cutting.cut(self)
+        if seq < self.written:
+            cutting.go_back(self, *self._place_behind(seq))
+            cutting.cut(self)
+
+    def _place_behind(self, seq: int) -> tuple[LogEnd, SegmentName]:
+        """The place after batch `seq`, and its segment. Raises Corrupt."""
+        reader = self._own_reader()
+        segment = reader.segment_of(seq)
+        row = reader.row(seq) if seq >= segment.name.base_seq else None
+        if row is not None:
+            end = LogEnd(seq, row.end_position, row.end_offset, row.header_checksum, row.append_time_us, row.term)
+            return end, segment.name
+        following = reader.segment_of(seq + 1)
+        if following.name.base_seq == seq + 1:
+            with suppress(InvalidBatch):
+                return following.start(), following.name
+        raise Corrupt(f"batch {seq} of {segment.ref.path} is damaged", path=segment.ref.path)
+
     # -- marks and closing ------------------------------------------------------------------------
 
     def mark_durable(self) -> None:
@@ -162,7 +210,7 @@ class LogWriter(LogTail):
         if self.closed:
             return
         try:
-            if clean and self.poisoned is None and self.ready:
+            if clean and self.poisoned is None and self.opened and not self.must_cut:
                 self.sync()
                 self._leave_clean_mark()
         finally:

@@ -1,7 +1,8 @@
 """Planning an append: where each batch will stand and which bytes go where, before any of them is written.
 
-Idea: a `Plan` walks the batches along the chain, stamping each with its place; when a segment is full it asks
-for the next one. What comes out is a list of pieces, one per segment, ready for one index write and one pwritev.
+Idea: a `Plan` walks the batches along the chain and gives each a position; when a segment is full it asks for the next
+one. What comes out is a list of pieces, one per segment, ready for one index write and one pwritev. `Stamping` gives
+batches their places in the chain, `Verbatim` checks those that have theirs already.
 
 Contract: planning writes nothing; a plan that is dropped leaves the log as it was, but for segments it asked for.
 The body of a batch is never copied. Pure but for the `room` callback.
@@ -11,14 +12,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from .batch import MAGIC, parse
+from .batch import MAGIC, Batch, parse
 from .errors import BatchTooLarge, InvalidBatch
 from .header import CHECKSUM_STRUCT, DIRECTORY_STRUCT, HEADER_BYTES, ColumnId, Kind, Stamp, stamp
-from .index import extras
+from .index import extras, row_of
 from .layout import DATA_START, INDEX_ROW_STRUCT, IndexRow
-from .recovery import LogEnd
+from .recovery import LogEnd, end_offset_of, follows
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -53,15 +54,15 @@ class SegmentPiece:
 
 
 class Plan:
-    """An append that has not happened. `seq`, `offset` and `checksum` are the log's end once it has."""
+    """An append that has not happened. What it says of the log's end is so once it has."""
 
-    __slots__ = ("_last", "appended", "checksum", "ends", "offset", "pieces", "seq")
+    __slots__ = ("appended", "checksum", "ends", "offset", "pieces", "seq", "term", "time_us")
 
     def __init__(self, segment: Segment, end: LogEnd) -> None:
         self.seq = end.seq
         self.offset = end.offset
         self.checksum = end.checksum
-        self._last = end.time_us, end.term
+        self.time_us, self.term = end.time_us, end.term
         self.pieces = [SegmentPiece(segment, end.seq + 1)]
         self.appended: list[Appended] = []
         self.ends: dict[int, int] = {}
@@ -69,46 +70,115 @@ class Plan:
     def place(
         self,
         batches: Sequence[Buffer],
-        log_id: bytes,
-        term: int,
-        time_us: int,
+        source: Placing,
         *,
         segment_bytes: int,
-        max_batch_bytes: int,
         room: Callable[[LogEnd, int], Segment],
         begin: bool = False,
     ) -> None:
-        """Stamp the batches one after the other; `room(end, size)` makes the next segment. Raises InvalidBatch.
+        """Place the batches one after the other; `room(end, size)` makes the next segment. Raises InvalidBatch.
 
         `begin`: the first one begins a segment, whatever room is left in the one before.
         """
-        piece, seq, offset, checksum, last = self.pieces[-1], self.seq, self.offset, self.checksum, self._last
+        piece, seq, offset, checksum = self.pieces[-1], self.seq, self.offset, self.checksum
         for batch in batches:
             size = len(batch)
-            found = inspect(batch, size, max_batch_bytes)
+            found = source.inspect(batch, size)
             if (begin or piece.end + size > segment_bytes) and piece.end > DATA_START:
-                piece = SegmentPiece(room(LogEnd(seq, piece.end, offset, checksum, *last), size), seq + 1)
+                end = LogEnd(seq, piece.end, offset, checksum, self.time_us, self.term)
+                piece = SegmentPiece(room(end, size), seq + 1)
                 self.pieces.append(piece)
             begin = False
             seq += 1
-            entry = settled(batch, found, piece.end, Stamp(seq, offset, term, log_id, time_us, checksum))
+            entry = source.place(batch, found, piece.end, seq, offset, checksum)
             checksum = entry.checksum
             piece.buffers += entry.buffers
             piece.rows.append(entry.row)
             self.appended.append(Appended(seq, offset, piece.end))
             piece.end += size
             offset = entry.end_offset
-            self.ends[seq], last = offset, (time_us, term)
+            self.ends[seq], self.time_us, self.term = offset, entry.time_us, entry.term
         self.seq, self.offset, self.checksum = seq, offset, checksum
 
 
 class PlacedBatch(NamedTuple):
     """A batch with its place: what to write for it, and what the next one follows."""
 
-    buffers: tuple[bytearray, memoryview]
+    buffers: tuple[Buffer, ...]
     row: bytes
     checksum: int
     end_offset: int
+    time_us: int
+    term: int
+
+
+class Placing(Protocol):
+    """Where the places of batches come from."""
+
+    def inspect(self, batch: Buffer, size: int) -> Any:
+        """What is to be known of the next batch before it has a position. Raises InvalidBatch."""
+        ...
+
+    def place(self, batch: Buffer, found: Any, position: int, seq: int, offset: int, previous: int) -> PlacedBatch:
+        """The batch as it stands at `position`, behind the header whose checksum is `previous`."""
+        ...
+
+
+class Stamping:
+    """Batches as producers make them get their places here."""
+
+    def __init__(self, log_id: bytes, term: int, time_us: int, max_batch_bytes: int) -> None:
+        self._log_id = log_id
+        self._term = term
+        self._time_us = time_us
+        self._max_batch_bytes = max_batch_bytes
+
+    def inspect(self, batch: Buffer, size: int) -> tuple[int, int, int, int]:
+        return inspect(batch, size, self._max_batch_bytes)
+
+    def place(
+        self, batch: Buffer, found: tuple[int, int, int, int], position: int, seq: int, offset: int, previous: int
+    ) -> PlacedBatch:
+        place = Stamp(seq, offset, self._term, self._log_id, self._time_us, previous)
+        return settled(batch, found, position, place)
+
+
+class Verbatim:
+    """Batches that have their places stay as they are. Each must follow the one before it, the first one `end`.
+
+    How large one may be was decided where it was stamped.
+    """
+
+    def __init__(self, log_id: bytes, end: LogEnd) -> None:
+        self._log_id = log_id
+        self._end = end
+
+    def inspect(self, batch: Buffer, size: int) -> Batch:
+        found = parse(batch)
+        if found.batch_bytes != size:
+            raise InvalidBatch(f"{size} bytes are not one batch (its header says {found.batch_bytes})")
+        if found.kind not in _APPENDABLE:
+            raise InvalidBatch(f"a batch of kind {found.kind} cannot be appended")
+        reason = follows(self._end, found, self._log_id) or _falls(self._end, found)
+        if reason:
+            raise InvalidBatch(reason)
+        found.check()
+        self._end = self._end.after(found, 0)
+        return found
+
+    def place(self, batch: Buffer, found: Batch, position: int, seq: int, offset: int, previous: int) -> PlacedBatch:
+        row = INDEX_ROW_STRUCT.pack(*row_of(found, position))
+        end_offset = end_offset_of(found)
+        return PlacedBatch((batch,), row, found.header_checksum, end_offset, found.append_time_us, found.term)
+
+
+def _falls(end: LogEnd, batch: Batch) -> str:
+    """Why `batch` cannot follow `end` though it names it; "" when it can."""
+    if batch.term < end.term:
+        return f"batch {batch.seq} has term {batch.term}, the one before it {end.term}"
+    if batch.append_time_us < end.time_us:
+        return f"batch {batch.seq} was appended at {batch.append_time_us}, the one before it at {end.time_us}"
+    return ""
 
 
 def settled(batch: Buffer, found: tuple[int, int, int, int], position: int, place: Stamp) -> PlacedBatch:
@@ -123,7 +193,9 @@ def settled(batch: Buffer, found: tuple[int, int, int, int], position: int, plac
     if columns > 1:
         row = _with_extras(row, batch, columns)
     end_offset = offset + count if kind == Kind.RECORDS else offset
-    return PlacedBatch((header, memoryview(batch)[header_bytes:]), INDEX_ROW_STRUCT.pack(*row), checksum, end_offset)
+    buffers = header, memoryview(batch)[header_bytes:]
+    time_us, term = place.append_time_us, place.term
+    return PlacedBatch(buffers, INDEX_ROW_STRUCT.pack(*row), checksum, end_offset, time_us, term)
 
 
 def inspect(batch: Buffer, size: int, max_batch_bytes: int) -> tuple[int, int, int, int]:

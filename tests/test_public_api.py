@@ -114,14 +114,14 @@ def test_every_public_name_is_documented(module):
 
 
 def test_every_error_is_public_and_has_a_code_of_its_own():
-    """Those of the command line end a command, never a call; NotCached never leaves a process."""
+    """Those of the command line end a command, never a call; NotCached and UnsafeCut never leave a process."""
     for package in PACKAGES:
         for module in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
     shipped = {kind for kind in _below(penstock.Error) if kind.__module__.startswith(tuple(PACKAGES))}
     named = {getattr(penstock.errors, name) for name in penstock.errors.__all__}
-    assert {kind.__name__ for kind in shipped - named} == {"NotCached"}
+    assert {kind.__name__ for kind in shipped - named} == {"NotCached", "UnsafeCut"}
     codes = [kind.__dict__.get("code") for kind in shipped]
     assert None not in codes
     assert len(codes) == len(set(codes))
