@@ -38,7 +38,8 @@ lint: dev ## ruff, check and format
 	$(PY) -m ruff check --quiet .
 	$(PY) -m ruff format --check --quiet .
 
-fmt: dev ## format and sort imports in place
+fmt: dev ## write the asyncio twins, format and sort imports in place
+	$(PY) .ci/twins.py
 	$(PY) -m ruff check --quiet --fix .
 	$(PY) -m ruff format --quiet .
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from ..transport.messages import Stage
 from .client import Client, connect
 from .consumer import Consumer
 from .consuming.columnar import Columns
 from .descriptions import End, Group, GroupPartition, Member, Partition, Topic, TopicEnds
 from .errors import ClientError, InvalidArgument, MappedUnavailable, NoGroup, NotAssigned, TimedOut
-from .producer import Future, Producer
+from .producer import Producer, Staging, Transaction
+from .producing.pending import Future
 from .queues.descriptions import DeadTask, Failure, Queue, QueuePartition, Schedule, TaskInfo
 from .task import Task
-from .transactions import Stage, Staging, Transaction
 from .worker import Worker
 from .working.leases import SettleFuture
 

@@ -12,24 +12,29 @@ the threads that call it (driver.py). Times are seconds or timedelta, sizes byte
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from ..storage.record import Record
+from ..transport.messages import Stage
 from .arguments.checking import checked, checks
 from .arguments.quantities import Duration, Size, Start, seconds, size_bytes
 from .connection.driver import Driver
 from .connection.opened import Opened
+from .connection.wall_clock import wall_us
 from .consumer import Consumer
 from .consuming.core import ConsumerCore
 from .descriptions import Group, Topic, group_of, topic_of
 from .opening import open_connection
-from .producer import Producer, wall_us
+from .producer import Producer, Staging, Transaction
 from .producing.core import ProducerCore
+from .producing.pending import Future
 from .queues.client import QueueClient
 from .ranges.client import RangeClient
-from .transactions.client import TransactionClient
+from .transactions.staging_core import StagingCore, begin
+from .transactions.staging_producer import StagedFuture
+from .transactions.verbs import TransactionVerbs, checked_epoch, checked_name, checked_stages
 from .verbs import Delivery, Verbs, consumer_options
 from .worker import Worker
 from .working.options import worker_options
@@ -46,7 +51,8 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
         name: of this client, for people who look at the broker.
         delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),
             "mapped" (read the broker's files directly), or "auto": mapped where the broker runs on this machine and
-            lets us, else push, and control when that does not get through. Over unix://, "push" means control.
+            lets us, else push, and control when that does not get through. Over unix://, "push" means control. An
+            event loop maps only when told to, because it would wait for the disk.
 
     Raises: InvalidUrl; TimedOut when no broker answers; AlreadyOpen, ForeignDirectory, NewerFormat for file://.
     """
@@ -61,16 +67,16 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
 
 
 @checks
-class Client(QueueClient, RangeClient, TransactionClient):
+class Client(QueueClient, RangeClient):
     """One connection to one broker. Made by `connect`."""
 
     def __init__(self, driver: Driver, delivery: Delivery = "auto") -> None:
         self._open = Opened()
         QueueClient.__init__(self, driver)
         RangeClient.__init__(self, driver, delivery)
-        TransactionClient.__init__(self, driver, self._open)
         self._connection = driver.connection
         self._verbs = Verbs(driver.connection)
+        self._transaction_verbs = TransactionVerbs(driver.connection)
 
     @property
     def url(self) -> str:
@@ -97,7 +103,9 @@ class Client(QueueClient, RangeClient, TransactionClient):
         self._driver.check_open()
         window = size_bytes(window_bytes, "window_bytes")
         found = self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
-        core = ProducerCore(self._connection, found, name=name or "", window_bytes=window, codec=codec, now_us=wall_us)
+        core = ProducerCore(
+            self._driver, found, name=name or "", window_bytes=window, codec=codec, now_us=wall_us, future=Future
+        )
         return self._open.add(Producer(self._driver, core))
 
     def consumer(
@@ -134,19 +142,19 @@ class Client(QueueClient, RangeClient, TransactionClient):
         self._driver.check_open()
         options = consumer_options(
             self._connection, group=group, member=member, start=start, positions=positions,
-            delivery=delivery or self._delivery, may_map=True, auto_commit=auto_commit, session_timeout=session_timeout,
-            max_processing=max_processing, window_bytes=window_bytes, window_records=window_records, verify=verify,
+            delivery=delivery or self._delivery, may_map=self._driver.may_map, auto_commit=auto_commit,
+            session_timeout=session_timeout, max_processing=max_processing, window_bytes=window_bytes,
+            window_records=window_records, verify=verify,
         )  # fmt: skip
         deadline = self._connection.deadline()
         found = self._driver.run(self._connection.find_topic(topic, deadline))
         core = ConsumerCore(self._connection, found, options)
         consumer = Consumer(self._driver, core)
         try:
-            self._driver.run(core.joined(deadline))
+            self._driver.run_on(core.joined(deadline))
         except BaseException:
             consumer.close()
             raise
-        self._driver.need_pump()
         return self._open.add(consumer)
 
     def worker(
@@ -242,6 +250,51 @@ class Client(QueueClient, RangeClient, TransactionClient):
     def delete_group(self, topic: str, name: str) -> None:
         """Forget a group. Raises GroupActive while it has members."""
         self._driver.run(self._verbs.delete_group(topic, name))
+
+    # -- transactions -----------------------------------------------------------------------------------
+
+    def transaction(self, id: str | None = None, epoch: int | None = None) -> Transaction:
+        """Records of many partitions and topics that are published together: a `with` block that commits.
+
+        Args:
+            id, epoch: a name and a number that rises with each transaction under it. An epoch is published once,
+                whoever commits it and how often, and so is never one below. Without them it is simply one transaction.
+        """
+        self._driver.check_open()
+        core = begin(self._driver, id, epoch, now_us=wall_us, future=StagedFuture)
+        return self._open.add(Transaction(self._driver, core))
+
+    def staging(self) -> Staging:
+        """Records for a transaction that is committed elsewhere, as by whoever gathers the stages of many processes."""
+        self._driver.check_open()
+        core = StagingCore(self._driver, now_us=wall_us, future=StagedFuture)
+        return self._open.add(Staging(self._driver, core))
+
+    def commit_stages(self, id: str, epoch: int, stages: Iterable[Stage], timeout: Duration | None = None) -> bool:
+        """Publish what was staged, by however many processes: all of it, or nothing.
+
+        Args:
+            id, epoch: as in `transaction`.
+            stages: of all who staged for it; those that are left out are not published. None: an epoch without records.
+
+        Returns and raises: as `Transaction.commit`.
+        """
+        name, number, found = checked_name(id), checked_epoch(epoch), checked_stages(stages)
+        return self._driver.run(self._transaction_verbs.commit(name, number, found, self._until(timeout)))
+
+    def drop_stages(self, stages: Iterable[Stage], timeout: Duration | None = None) -> None:
+        """Have the broker forget what nobody will commit; it does so by itself an hour after the last record.
+
+        What is committed already stays, and what is not there is no error.
+        """
+        self._driver.run(self._transaction_verbs.drop(checked_stages(stages), self._until(timeout)))
+
+    def transaction_epoch(self, id: str) -> int | None:
+        """The last epoch that was committed under a name; None when the broker knows of none."""
+        return self._driver.run(self._transaction_verbs.epoch(checked_name(id), self._until(None)))
+
+    def _until(self, timeout: Duration | None) -> float:
+        return self._driver.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
 
     # -- the broker ---------------------------------------------------------------------------------------
 

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ..storage.errors import Closed
 from ..storage.record import Record
 from .arguments.checking import checks
 from .arguments.quantities import Duration, seconds, start_time
 from .connection.driver import Driver
 from .connection.steps import FOREVER
-from .consuming.columnar import Columns, Convert, Format, converter
+from .consuming.columnar import Columns, Format, converter
 from .consuming.core import ConsumerCore
+from .consuming.iterating import each_batch, each_record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,18 +63,7 @@ class Consumer:
     def __iter__(self) -> Iterator[Record]:
         """Every record, waiting for those to come; ends when the consumer is closed by another thread."""
         self._core.check_open()
-        return chain.from_iterable(self._runs())
-
-    def _runs(self) -> Iterator[Iterator[Record]]:
-        core, run = self._core, self._driver.run
-        while True:
-            try:
-                found = run(core.next_list(FOREVER, one_by_one=True))
-            except Closed:
-                core.connection.check_ours()
-                return
-            assert found is not None, "a wait without a deadline ends with records"
-            yield found.iterator
+        return each_record(self._driver, self._core)
 
     def fetch(self, max_records: int = 500, wait: Duration = 1.0) -> list[Record]:
         """At most `max_records` records: at once what is there, else the first that come within `wait` seconds.
@@ -111,22 +98,7 @@ class Consumer:
         convert = converter(format, columns)
         patience = FOREVER if wait is None else seconds(wait, "wait")
         self._core.check_open()
-        return self._batches(convert, patience)
-
-    def _batches(self, convert: Convert, patience: float) -> Iterator[Any]:
-        core, driver = self._core, self._driver
-        clock, there, look = core.connection.clock, partial(core.batch_there, convert), driver.look
-        while True:
-            try:
-                found = look(there)
-                if found is None:
-                    found = driver.run(core.next_batch(convert, clock() + patience))
-            except Closed:
-                core.connection.check_ours()
-                return
-            if found is None:
-                return
-            yield found
+        return each_batch(self._driver, self._core, convert, patience)
 
     # -- places -----------------------------------------------------------------------------------------
 

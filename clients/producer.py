@@ -1,57 +1,38 @@
-"""The producer for threads: `client.producer(topic)`.
+"""Producers for threads, and what they stage: `client.producer(topic)`, `client.transaction()`, `client.staging()`.
+
+    with client.transaction() as transaction:                  # commits when the block is left, drops on an exception
+        transaction.producer("orders").send(b"...")
+        transaction.producer("payments").send_many([...])
 
 Contract: any number of threads may share one. A record is acknowledged once it stands at the topic's commit
 level; what is acknowledged is never lost, and sending again after a lost connection never doubles a record.
+A transaction's records are published together or not at all (transactions/).
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Self
 
-from ..storage.errors import Closed
+from ..transport.messages import Stage
 from .arguments.checking import checks
-from .arguments.quantities import Duration, seconds
+from .arguments.quantities import Duration, Size, seconds, size_bytes
 from .connection.driver import Driver
-from .connection.steps import Steps
+from .connection.wall_clock import wall_us
 from .errors import InvalidArgument
 from .producing.arrow_data import ArrowData
 from .producing.bulk import pieces
-from .producing.core import ProducerCore, Sent
-from .producing.pending import Future, Pending
-
-if TYPE_CHECKING:
-    from .transactions.staging import Transaction
-
-__all__ = ["Future", "Producer"]
-
-
-def wall_us() -> int:
-    """Now, in microseconds UTC."""
-    return time.time_ns() // 1000
+from .producing.core import Sent
+from .producing.sending import Sending
+from .transactions.staging_core import StagingCore, TransactionCore, begin
+from .transactions.staging_producer import StagedFuture
 
 
 @checks
-class Producer:
+class Producer(Sending):
     """Sends records to one topic. Leaving its `with` block flushes."""
-
-    def __init__(self, driver: Driver, core: ProducerCore) -> None:
-        """Made by `Client.producer`."""
-        self._driver = driver
-        self._core = core
-        self._sending = core  # or the core of the transaction that stages what is sent now
-        self._lock = driver.lock
-        self._adopt(core)
-
-    def _adopt(self, core: ProducerCore) -> None:
-        """Wait and look for its answers as threads do."""
-        core.lock = self._driver.lock
-        core.wait = lambda pending, timeout: self._wait(core, pending, timeout)
-        if self._driver.connection.channel.remote:
-            core.look = self._driver.glance
 
     @property
     def topic(self) -> str:
@@ -107,43 +88,6 @@ class Producer:
         deadline = core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
         return self._driver.run(self._send(value, key, headers, timestamp, partition, task, deadline))
 
-    def send_nowait(
-        self,
-        value: bytes,
-        *,
-        key: bytes | None = None,
-        headers: Mapping[str, bytes] | None = None,
-        timestamp: int | datetime | None = None,
-        partition: int | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        priority: int | None = None,
-        dedup: bytes | None = None,
-    ) -> Future:
-        """Send one record without waiting for its commit.
-
-        Blocks while the window is full, and raises TimedOut after the client's timeout; the record was then
-        not taken. Errors of its commit are raised by the future, or by `flush` when nobody asked the future.
-        """
-        core = self._sending
-        task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
-        if core.jammed is not None:
-            self._driver.run(self._unjam(core))
-        lock = self._lock
-        lock.acquire()  # `with` takes twice as long, and this is called a million times a second
-        try:
-            core = self._sending  # a transaction may have begun or ended meanwhile
-            if core.closed:
-                core.check_open()
-            future = core.append(value, key, headers, timestamp, partition, task)
-        finally:
-            lock.release()
-        if core.connection.finished:
-            self._driver.call_back()
-        if self._driver.pump_idle:
-            self._driver.need_pump()
-        return future
-
     def send_many(
         self,
         values: Iterable[bytes | ArrowData] | ArrowData,
@@ -175,11 +119,11 @@ class Producer:
 
         Raises: as `send`. An error stops it, and what was sent before stays sent.
         """
-        core, run = self._sending, self._driver.run
-        sent = Sent()
-        for piece in pieces(values, keys, core.shape_of(delay, at, priority), partition):
-            sent.add(run(core.send_piece(piece, core.connection.deadline())))
-        run(core.finish(sent.waiting))
+        core = self._sending
+        cut, sent = pieces(values, keys, core.shape_of(delay, at, priority), partition), Sent()
+        for piece in cut:
+            sent.add(self._driver.run(core.send_piece(piece, core.connection.deadline())))
+        self._driver.run(core.finish(sent.waiting))
         return sent.count
 
     def send_many_nowait(
@@ -196,13 +140,11 @@ class Producer:
 
         Returns: how many records are on their way. `flush` says what became of them: it raises the first error.
         """
-        core, run = self._sending, self._driver.run
-        count = 0
-        for piece in pieces(values, keys, core.shape_of(delay, at, priority), partition):
-            run(core.send_piece(piece, core.connection.deadline()))
+        core, count = self._sending, 0
+        cut = pieces(values, keys, core.shape_of(delay, at, priority), partition)
+        for piece in cut:
+            self._driver.run_on(core.send_piece(piece, core.connection.deadline()))
             count += piece.count
-        if self._driver.pump_idle:
-            self._driver.need_pump()
         return count
 
     @contextmanager
@@ -215,15 +157,10 @@ class Producer:
         Args:
             id, epoch: as in `Client.transaction`.
         """
-        from .transactions.staging import Transaction
-        from .transactions.staging_core import begin
-        from .transactions.staging_producer import StagedFuture
-
         own = self._core
         own.check_open()
-        core = begin(own.connection, id, epoch, now_us=wall_us, future=StagedFuture)
+        core = begin(self._driver, id, epoch, now_us=wall_us, future=StagedFuture)
         staging = core.new_producer(own.topic, codec=own.codec.name.lower(), window_bytes=own.window_bytes)
-        self._adopt(staging)
         with Transaction(self._driver, core) as transaction:
             with self._lock:
                 if self._sending is not own:
@@ -250,25 +187,117 @@ class Producer:
         if not self._core.closed and not self._driver.closed:
             self._driver.run(self._core.close(self._core.connection.deadline()))
 
-    def _send(self, *record: Any) -> Steps[int]:
-        """Send it through the core that is sending when there is room."""
-        if self._sending.jammed is not None:
-            yield from self._unjam(self._sending)
-        return (yield from self._sending.send(*record))
-
-    def _unjam(self, core: ProducerCore) -> Steps[None]:
-        """Wait for room, unless the transaction ends meanwhile: what is sent next then goes elsewhere."""
-        try:
-            yield from core.unjam(core.connection.deadline())
-        except Closed:
-            if core is self._sending:
-                raise
-
-    def _wait(self, core: ProducerCore, pending: Pending, timeout: float | None) -> None:
-        self._driver.run(core.settled(pending, core.connection.deadline(timeout)))
-
     def __enter__(self) -> Producer:
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@checks
+class Staging:
+    """Records that nobody reads until somebody commits their stages, here or in another process.
+
+    Leaving its `with` block flushes; an exception drops what was staged.
+    """
+
+    def __init__(self, driver: Driver, core: StagingCore) -> None:
+        """Made by `Client.staging`."""
+        self._driver = driver
+        self._core = core
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be staged."""
+        return bool(self._core.ended) or self._driver.closed
+
+    def producer(self, topic: str, *, codec: str | None = None, window_bytes: Size = "8MB") -> Producer:
+        """A producer of one topic whose records are staged: `send` and futures say -1, for there is no offset yet.
+
+        Args:
+            codec, window_bytes: as in `Client.producer`.
+        """
+        self._core.check_open()
+        window, connection = size_bytes(window_bytes, "window_bytes"), self._driver.connection
+        found = self._driver.run(connection.find_topic(topic, connection.deadline()))
+        return Producer(self._driver, self._core.new_producer(found, codec=codec, window_bytes=window))
+
+    def stages(self, timeout: Duration | None = None) -> list[Stage]:
+        """What was staged, for `Client.commit_stages` of any process: waits until all of it is durable.
+
+        Raises the first error that no future was asked about.
+        """
+        return self._driver.run(self._core.stages(self._deadline(timeout)))
+
+    def drop(self, timeout: Duration | None = None) -> None:
+        """End, and have the broker forget what was staged. Repeating it does nothing."""
+        self._driver.run(self._core.drop(self._deadline(timeout)))
+
+    def close(self) -> None:
+        """Flush and end; what was staged waits for whoever commits it. Repeating it does nothing."""
+        if not self.closed:
+            self._driver.run(self._core.close(self._deadline(None)))
+
+    def _deadline(self, timeout: Duration | None) -> float:
+        return self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
+
+    def _give_up(self) -> None:
+        if not self._driver.closed:
+            self._driver.run(self._core.give_up())
+
+    def __enter__(self) -> Self:
+        self._core.check_open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._give_up()
+
+
+@checks
+class Transaction(Staging):
+    """Records of any number of partitions and topics that are published together, or not at all.
+
+    Leaving its `with` block commits; an exception drops what was staged.
+    """
+
+    def __init__(self, driver: Driver, core: TransactionCore) -> None:
+        """Made by `Client.transaction`."""
+        super().__init__(driver, core)
+        self._transaction = core
+
+    @property
+    def id(self) -> str:
+        """Its name, made up where none was given."""
+        return self._transaction.name
+
+    @property
+    def epoch(self) -> int:
+        """Its number under that name."""
+        return self._transaction.epoch
+
+    def commit(self, timeout: Duration | None = None) -> bool:
+        """Publish everything that was sent, and wait until it can be read.
+
+        Returns: True when it is published, also by an earlier call; False when the epoch or a later one was committed
+        before with other records: then nothing of this transaction is published. Where nothing was sent, and where a
+        later epoch was committed since, who committed before cannot be told: then it is False.
+
+        Raises: StageLost when the broker does not have everything any more, and nothing is published then. After
+        TimedOut, StorageFull, Poisoned and Unavailable it may have been decided, and is published later: the message
+        says so, and to commit again is harmless.
+        """
+        return self._driver.run(self._transaction.commit(self._deadline(timeout)))
+
+    def close(self) -> None:
+        """End without a commit: drop what was staged, unless a commit was begun. Repeating it does nothing."""
+        if not self.closed:
+            self._give_up()
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is not None:
+            self._give_up()
+        elif not self._core.ended:
+            self.commit()

@@ -9,29 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ..storage.errors import Closed
 from ..transport.messages import Topic
 from ..transport.queue_messages import Verb
 from .arguments.checking import checks
 from .arguments.quantities import Duration, seconds
 from .connection.driver import Driver
-from .connection.steps import FOREVER, Steps
 from .task import Task
 from .working.core import WorkerCore
+from .working.iterating import each_task
 from .working.leases import SettleFuture
 from .working.options import WorkerOptions
 
 
 @checks
 class Worker:
-    """Works off one topic's records. Iterating waits for tasks for ever; leaving its `with` gives the rest back."""
+    """Works off one topic's records. Iterating waits for ever; leaving its `with` block gives the rest back."""
 
     def __init__(self, driver: Driver, topic: Topic, options: WorkerOptions) -> None:
         """Made by `Client.worker`."""
         self._driver = driver
-        self._core = WorkerCore(
-            driver.connection, topic, options, run=driver.run, do=driver.do, task=Task, future=SettleFuture
-        )
+        self._core = WorkerCore(driver, topic, options, task=Task, future=SettleFuture)
 
     @property
     def topic(self) -> str:
@@ -58,22 +55,7 @@ class Worker:
     def __iter__(self) -> Iterator[Task]:
         """Every task, waiting for those to come; ends when the worker is closed by another thread."""
         self._core.check_open()
-        return self._tasks()
-
-    def _tasks(self) -> Iterator[Task]:
-        core = self._core
-        while True:
-            try:
-                task = core.left.popleft()
-            except IndexError:
-                try:
-                    core.left.extend(self._taken(core.fetch(core.options.lease_records, FOREVER)))
-                except Closed:
-                    core.connection.check_ours()
-                    return
-                continue
-            if not task.lost and not core.closed:
-                yield task
+        return each_task(self._driver, self._core)
 
     def fetch(self, max_records: int = 100, wait: Duration = 1.0) -> list[Task]:
         """At most `max_records` tasks: at once those that are there, else the first that come within `wait` seconds.
@@ -83,7 +65,7 @@ class Worker:
         Raises: what the broker says when it gives no leases, like InvalidRequest for a lease over the group's maximum.
         """
         core = self._core
-        return self._taken(core.fetch(max_records, core.connection.clock() + seconds(wait, "wait")))
+        return self._driver.run_on(core.fetch(max_records, core.connection.clock() + seconds(wait, "wait")))
 
     def ack_and_fetch(self, tasks: Sequence[Task], max_records: int = 100, wait: Duration = 1.0) -> list[Task]:
         """Ack a batch with the request that asks for the next one.
@@ -95,13 +77,7 @@ class Worker:
         """
         core = self._core
         deadline = core.connection.clock() + seconds(wait, "wait")
-        return self._taken(core.ack_and_fetch(tasks, max_records, deadline))
-
-    def _taken(self, steps: Steps[list[Task]]) -> list[Task]:
-        found = self._driver.run(steps)
-        if self._driver.pump_idle:
-            self._driver.need_pump()
-        return found
+        return self._driver.run_on(core.ack_and_fetch(tasks, max_records, deadline))
 
     # -- settling ---------------------------------------------------------------------------------------
 
@@ -111,10 +87,7 @@ class Worker:
 
     def ack_nowait(self, task: Task, result: bytes | None = None) -> SettleFuture:
         """It is done, together with others, soon. Ask the future, or `flush`; closing flushes."""
-        future = self._driver.run(self._core.ack_later(task, result))
-        if self._driver.pump_idle:
-            self._driver.need_pump()
-        return future
+        return self._driver.run_on(self._core.ack_later(task, result))
 
     def nack(self, tasks: Sequence[Task], *, delay: Duration | None = None, reason: str = "") -> None:
         """They failed: to be tried again after `delay` (None: the group's back-off), or dead after the last attempt."""

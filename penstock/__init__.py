@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors
-    from .clients import Client, Consumer, Producer, Task, Worker
+    from .clients import Client, Consumer, Producer, Stage, Staging, Task, Transaction, Worker
     from .clients.tasks import Job, Retry, current_task
-    from .clients.transactions import Stage, Staging, Transaction
     from .connecting import connect
     from .storage.embedded import Log
     from .storage.errors import Error
@@ -29,9 +28,9 @@ _HOMES = {
     "Consumer": ".clients",
     "Worker": ".clients",
     "Task": ".clients",
-    "Transaction": ".clients.transactions",
-    "Staging": ".clients.transactions",
-    "Stage": ".clients.transactions",
+    "Transaction": ".clients",
+    "Staging": ".clients",
+    "Stage": ".clients",
     "Tasks": ".tasks",
     "Retry": ".clients.tasks",
     "Job": ".clients.tasks",

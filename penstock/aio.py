@@ -1,22 +1,28 @@
-"""The asyncio twin of `penstock`: the same names, awaited. What asks the broker before it can be used is awaited, too.
+"""The asyncio twin of `penstock`: the same names, awaited.
 
-async with await aio.connect("unix:///run/penstock/broker.sock") as client:
-    async with await client.producer("flights") as producer:
-        await producer.send(b"UA 1545")
-    async with await client.consumer("flights", group="report") as consumer:  # and so client.worker
-        records = await consumer.fetch()
-    async for batch in await client.range("flights", 0, 0, 1): ...
-    async with client.transaction() as transaction:  # asks nothing: no await; and so client.staging
-        staged = await transaction.producer("flights")
-        await staged.send(b"AA 1141")
+    async with aio.connect("unix:///run/penstock/broker.sock") as client:
+        async with client.producer("flights") as producer:
+            await producer.send(b"UA 1545")
+        async with client.consumer("flights", group="report") as consumer:  # and so client.worker
+            records = await consumer.fetch()
+        async for batch in client.range("flights", 0, 0, 1): ...
+        async with client.transaction() as transaction:  # and so client.staging
+            staged = await transaction.producer("flights")
+            await staged.send(b"AA 1141")
+
+What opens something (connect, producer, consumer, worker, range) is used at once, as here, or awaited.
 """
 
 from __future__ import annotations
 
 from .address import broker_url
 from .clients.aio import client as aio
-from .clients.aio.client import AsyncClient, AsyncConsumer, AsyncProducer, AsyncTask, AsyncWorker
-from .clients.aio.staging import AsyncStaging, AsyncTransaction
+from .clients.aio.client import AsyncClient
+from .clients.aio.consumer import AsyncConsumer
+from .clients.aio.opening import Opening
+from .clients.aio.producer import AsyncProducer, AsyncStaging, AsyncTransaction
+from .clients.aio.task import AsyncTask
+from .clients.aio.worker import AsyncWorker
 from .clients.arguments.quantities import Duration
 from .clients.tasks import AsyncJob
 from .clients.verbs import Delivery
@@ -27,8 +33,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-async def connect(
+def connect(
     url: str | None = None, *, timeout: Duration = 30.0, name: str | None = None, delivery: Delivery = "auto"
-) -> AsyncClient:
-    """As `penstock.connect`."""
-    return await aio.connect(broker_url() if url is None else url, timeout=timeout, name=name, delivery=delivery)
+) -> Opening[AsyncClient]:
+    """As `penstock.connect`: `async with connect() as client`, or `client = await connect()`.
+
+    With delivery="auto" nothing is mapped, because the loop would wait for the disk.
+    """
+    return aio.connect(broker_url() if url is None else url, timeout=timeout, name=name, delivery=delivery)

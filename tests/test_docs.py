@@ -25,6 +25,7 @@ PAGES = list(walk_files(".md"))
 README = ROOT / "README.md"
 SAID = {
     "arrow.md": "1 record was copied",
+    "asyncio.md": "b'UA 1545'",
     "README.md": "UA 1545",
     "queues.md": "mails-0-2 no address dead since",
     "ranges.md": "{0: (0, 0), 1: (1000, 1)}",

@@ -10,7 +10,9 @@ Contract: everything happens on the loop that connected; nothing blocks it but t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,9 +36,13 @@ SLEEPERS_MAX = 1024
 class AsyncDriver:
     """See the module. Made inside a running loop."""
 
+    may_map = False
+    """The loop must not sleep or wait for the disk, so nothing is mapped unless that is asked for."""
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.closed = False
+        self.lock = nullcontext()  # the loop runs one task at a time
         self._loop = asyncio.get_running_loop()
         self._waiters: set[asyncio.Future[None]] = set()  # for anything that arrives
         self._expected: dict[object, list[asyncio.Future[None]]] = {}  # for one outcome
@@ -62,6 +68,13 @@ class AsyncDriver:
                     self._tell_ended()
                 self._run_callbacks()
                 self._arm()
+
+    def do(self, call: Callable[[], T]) -> T:
+        """Run what does not wait: on a loop nothing else is in the middle of anything."""
+        return call()
+
+    def glance(self) -> None:
+        """Answers are taken between two calls, by the loop."""
 
     def nudge(self) -> None:
         """Something was sent outside a turn: look for what came of it once the caller lets the loop go on."""

@@ -43,6 +43,9 @@ WAIT_MAX_S = LOOK_PERIOD_S
 class Driver:
     """See the module."""
 
+    may_map = True
+    """A thread of the application may sleep until the broker wakes it: mapped reading is what "auto" prefers."""
+
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.lock = threading.RLock()
@@ -76,6 +79,13 @@ class Driver:
                 if self._expected:
                     self.hand_over()
 
+    def run_on(self, steps: Steps[T]) -> T:
+        """As `run`, of what has to go on while the application is away: a session, leases, batches on their way."""
+        found = self.run(steps)
+        if self.pump_idle:
+            self.need_pump()
+        return found
+
     def look(self, there: Callable[[], T]) -> T:
         """Take what is there without waiting or turning. Raises what `there` raises, and Closed."""
         if self.closed:
@@ -87,9 +97,10 @@ class Driver:
         """Take answers in the middle of a call (lock held), unless a thread waits for just these.
 
         An application that sends without a pause would else hear of them when the pump gets the interpreter.
-        Callbacks wait for `call_back`, because the caller is not done yet.
+        Callbacks wait for `call_back`, because the caller is not done yet. A node in this process works in turns of
+        its own: it has nothing to be taken in between.
         """
-        if not self._leader and self.connection.look():
+        if self.connection.channel.remote and not self._leader and self.connection.look():
             self._turned.notify_all()
             self._tell_ended()
             for sleeper in self._sleepers:

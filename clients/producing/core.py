@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -34,19 +33,19 @@ from .pieces import OVERHEAD_BYTES, Piece, Shape, check_extras, check_record
 from .queued import PLAIN, Queued, as_queued
 
 if TYPE_CHECKING:
-    from ..connection.connection import Connection
+    from ..connection.shell import Shell
 
 CODECS = {"none": Codec.NONE, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
 
 class ProducerCore:
-    """See the module. The shell says how futures `wait` and how to `look` for answers; `now_us` is its clock's."""
+    """See the module. `future`: the kind that its shell waits for; `now_us`: the time."""
 
     kind: int = Kind.RECORDS
 
     def __init__(
         self,
-        connection: Connection,
+        shell: Shell,
         topic: Topic,
         *,
         name: str,
@@ -55,20 +54,19 @@ class ProducerCore:
         now_us: Callable[[], int],
         future: type[Future] = Future,
     ) -> None:
-        self.connection = connection
+        self.connection = shell.connection
+        self.run = shell.run
+        self.lock = shell.lock
         self.topic = topic
         self.name = name
         self.codec = _codec(str(topic.settings.get("codec", "none")) if codec is None else codec)
         self.closed = False
         self.jammed: PartitionSender | None = None
-        self.wait: Callable[[Pending, float | None], None] = _nobody_waits
-        self.look: Callable[[], None] = _nobody_looks
-        self.lock: AbstractContextManager[Any] = nullcontext()
-        self.wait_async: Callable[[Pending], Awaitable[None]] = _nobody_awaits
         count = len(topic.partitions)
         largest = int(topic.settings.get("max_record_bytes") or 16 << 20)
         self.shape = Shape(count, self.codec, largest, topic.name, kind=self.kind)
         self.window_bytes = window_bytes
+        self._look = shell.glance
         self._largest = largest
         self._now_us = now_us
         self._future = future
@@ -113,8 +111,8 @@ class ProducerCore:
         timestamp: int | datetime | None,
         partition: int | None,
         queued: Queued | None = None,
-    ) -> Future:
-        """Take one record. It goes at once when nothing is in flight, else with others."""
+    ) -> Any:
+        """Take one record; its future. It goes at once when nothing is in flight, else with others."""
         plain = key is None and headers is None and timestamp is None and queued is None
         event_us = None
         if plain and partition is None:
@@ -210,7 +208,7 @@ class ProducerCore:
         """The sender's trigger is reached. Short of a whole batch, an answer that has come sends what is gathered."""
         if sender.expects_answers and sender.gather.size < TARGET_BYTES:
             sender.trigger = min(2 * sender.trigger, TARGET_BYTES)
-            self.look()
+            self._look()
         else:
             sender.ship()
         gathered = sender.gather.size
@@ -386,15 +384,3 @@ def _as_bytes(value: Any) -> bytes:
     if isinstance(value, (bytearray, memoryview, bytes)):
         return bytes(value)
     raise InvalidBatch(f"a record must be bytes, not {type(value).__name__}; text needs .encode()")
-
-
-def _nobody_awaits(pending: Pending) -> Awaitable[None]:
-    raise Closed("this future belongs to no open producer of an event loop")
-
-
-def _nobody_looks() -> None:
-    """Answers come between two calls: to an event loop, or from a node that works in the turns of this process."""
-
-
-def _nobody_waits(pending: Pending, timeout: float | None) -> None:
-    raise Closed("this future belongs to no open producer")

@@ -108,7 +108,7 @@ class Future(msgspec.Struct, eq=False, gc=False):
         """
         pending = self._pending
         if not pending.settled:
-            pending.owner.wait(pending, timeout)
+            self._wait(timeout)
         if pending.error is not None:
             pending.raise_error()
         return pending.offset + self._index
@@ -117,9 +117,13 @@ class Future(msgspec.Struct, eq=False, gc=False):
         """What prevented it, None when it is committed; waits like `result`."""
         pending = self._pending
         if not pending.settled:
-            pending.owner.wait(pending, timeout)
+            self._wait(timeout)
         pending.seen = True
         return pending.error
+
+    def _wait(self, timeout: float | None) -> None:
+        owner = self._pending.owner
+        owner.run(owner.settled(self._pending, owner.connection.deadline(timeout)))
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
         """Call `callback(self)` once the outcome is known, in whichever thread learns of it; at once if it is.

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..arguments.quantities import Duration, Start
+from ..connection.driver import Driver
 from .descriptions import DeadTask, Queue, Schedule, TaskInfo, queue_of, schedule_of
 from .verbs import QueueVerbs
-
-if TYPE_CHECKING:
-    from ..connection.driver import Driver
 
 
 class QueueClient:

@@ -6,18 +6,16 @@ Contract: as client.py, of which this is a part: any number of threads may call.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ...storage.batch import Batch
 from ..arguments.quantities import Duration, Size, Start
+from ..connection.driver import Driver
 from ..descriptions import TopicEnds
 from ..verbs import Delivery, range_ways
+from .iterating import each_batch_of_range
 from .known_topics import KnownTopics
-from .range import RangeCore, Wanted, column_names, handed_out
+from .range import RangeCore, Wanted, column_names
 from .verbs import RangeVerbs, topic_id
-
-if TYPE_CHECKING:
-    from ..connection.driver import Driver
 
 
 class RangeClient:
@@ -104,7 +102,7 @@ class RangeClient:
             topic=topic, topic_id=b"" if id is None else topic_id(id), partition=partition, start=start, end=end,
             term=-1 if term is None else term, columns=column_names(columns), verify=verify,
         )  # fmt: skip
-        ways = range_ways(self._driver.connection, delivery or self._delivery, may_map=True)
+        ways = range_ways(self._driver.connection, delivery or self._delivery, may_map=self._driver.may_map)
         core = RangeCore(self._driver.connection, self._known_topics, wanted, ways)
         self._driver.run(core.found())
-        return handed_out(self._driver, core)
+        return each_batch_of_range(self._driver, core)

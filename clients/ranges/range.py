@@ -10,7 +10,7 @@ or damaged end the range with an error that says so.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -28,9 +28,7 @@ from .mapped import MappedRange
 
 if TYPE_CHECKING:
     from ...transport.messages import Partition, Topic
-    from ..aio.driver import AsyncDriver
     from ..connection.connection import Connection
-    from ..connection.driver import Driver
     from .known_topics import KnownTopics
 
 COLUMNS = {
@@ -205,25 +203,3 @@ class RangeCore:
             error.offset = partition.first if self._position < partition.first else partition.end
             raise error
         return partition
-
-
-def handed_out(driver: Driver, core: RangeCore) -> Iterator[Batch]:
-    """The batches of a range, in the thread that asks for them."""
-    try:
-        while found := driver.run(core.more()):
-            for batch in found:
-                core.check(batch)
-                yield batch
-    finally:
-        driver.do(core.close)
-
-
-async def handed_out_async(driver: AsyncDriver, core: RangeCore) -> AsyncIterator[Batch]:
-    """The batches of a range, on the loop."""
-    try:
-        while found := await driver.run(core.more()):
-            for batch in found:
-                core.check(batch)
-                yield batch
-    finally:
-        core.close()

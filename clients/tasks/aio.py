@@ -10,7 +10,8 @@ import weakref
 from typing import TYPE_CHECKING
 
 from ...storage import forks
-from ..aio.client import AsyncClient, AsyncProducer, connect
+from ..aio.client import AsyncClient, connect
+from ..aio.producer import AsyncProducer
 from ..queues.task_ids import task_id
 from . import app
 from .queues import ensure_async

@@ -5,10 +5,3 @@ is told in a few numbers (`Stage`), which travel to whoever commits; the broker 
 
 Contract: everything may be repeated; nothing is published twice, and nothing partly.
 """
-
-from __future__ import annotations
-
-from ...transport.messages import Stage
-from .staging import Staging, Transaction
-
-__all__ = ["Stage", "Staging", "Transaction"]

@@ -17,7 +17,7 @@ from typing import Any
 from ...broker.errors import StageLost, UnknownPartition, UnknownTopic
 from ...storage.errors import Closed, Error
 from ...transport.messages import Stage, Topic
-from ..connection.connection import Connection
+from ..connection.shell import Shell
 from ..connection.steps import Steps
 from ..errors import InvalidArgument, TimedOut
 from ..producing.pending import Future
@@ -37,10 +37,11 @@ OWN = "~"
 class StagingCore:
     """The producers of one staging. `ended` is what became of it, "" before."""
 
-    def __init__(self, connection: Connection, *, now_us: Callable[[], int], future: type[Future]) -> None:
-        self.connection = connection
+    def __init__(self, shell: Shell, *, now_us: Callable[[], int], future: type[Future]) -> None:
+        self.connection = shell.connection
         self.ended = ""
-        self._verbs = TransactionVerbs(connection)
+        self._shell = shell
+        self._verbs = TransactionVerbs(shell.connection)
         self._now_us = now_us
         self._future = future
         self._producers: list[StagingProducer] = []
@@ -49,9 +50,14 @@ class StagingCore:
         """One more producer that stages. Raises Closed."""
         self.check_open()
         producer = StagingProducer(
-            self.connection, topic, name="", window_bytes=window_bytes, codec=codec, now_us=self._now_us,
+            self._shell,
+            topic,
+            name="",
+            window_bytes=window_bytes,
+            codec=codec,
+            now_us=self._now_us,
             future=self._future,
-        )  # fmt: skip
+        )
         self._producers.append(producer)
         return producer
 
@@ -111,8 +117,8 @@ class StagingCore:
 class TransactionCore(StagingCore):
     """A staging with a name and an epoch. `own_name`: it was made up, so nobody else commits it."""
 
-    def __init__(self, connection: Connection, name: str, epoch: int, *, own_name: bool, **how: Any) -> None:
-        super().__init__(connection, **how)
+    def __init__(self, shell: Shell, name: str, epoch: int, *, own_name: bool, **how: Any) -> None:
+        super().__init__(shell, **how)
         self.name = name
         self.epoch = epoch
         self.fixed: list[Stage] | None = None  # what is committed, once that was begun
@@ -159,14 +165,12 @@ class TransactionCore(StagingCore):
 
 
 def begin(
-    connection: Connection, id: str | None, epoch: int | None, *, now_us: Callable[[], int], future: type[Future]
+    shell: Shell, id: str | None, epoch: int | None, *, now_us: Callable[[], int], future: type[Future]
 ) -> TransactionCore:
     """A transaction under a name and an epoch, or under a name made up for it. Raises InvalidArgument."""
     if id is None and epoch is None:
         name = f"{OWN}{os.urandom(12).hex()}"
-        return TransactionCore(connection, name, 1, own_name=True, now_us=now_us, future=future)
+        return TransactionCore(shell, name, 1, own_name=True, now_us=now_us, future=future)
     if id is None or epoch is None:
         raise InvalidArgument(f"id={id!r} and epoch={epoch!r} go together: give both, or neither to commit only once")
-    return TransactionCore(
-        connection, checked_name(id), checked_epoch(epoch), own_name=False, now_us=now_us, future=future
-    )
+    return TransactionCore(shell, checked_name(id), checked_epoch(epoch), own_name=False, now_us=now_us, future=future)

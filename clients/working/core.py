@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import reprlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
@@ -28,14 +28,14 @@ from ..arguments.quantities import Duration
 from ..connection.connection import Question
 from ..connection.steps import Pause, Steps
 from ..errors import InvalidArgument
-from ..task import TaskRecord
 from .leases import Held, SettleFuture
 from .leasing import Leasing
 from .options import WorkerOptions, check_count, delay_milliseconds, lease_milliseconds
+from .record import TaskRecord
 from .settling import Settling
 
 if TYPE_CHECKING:
-    from ..connection.connection import Connection
+    from ..connection.shell import Shell
 
 CLOSE_PATIENCE_S = 5.0
 """How long closing waits for the broker; leases that it does not hear of end by their time."""
@@ -51,24 +51,22 @@ BEAT_AGAIN = 0.1
 
 
 class WorkerCore:
-    """See the module. The shell says how steps `run`, and what kind tasks and futures are."""
+    """See the module. `task`, `future`: the kinds that its shell has."""
 
     def __init__(
         self,
-        connection: Connection,
+        shell: Shell,
         topic: Topic,
         options: WorkerOptions,
         *,
-        run: Callable[[Steps[Any]], Any],
-        do: Callable[[Callable[[], Any]], Any],
         task: type[TaskRecord],
         future: type[SettleFuture],
     ) -> None:
-        self.connection = connection
+        self.connection = connection = shell.connection
         self.topic = topic
         self.options = options
-        self.run = run
-        self.do = do
+        self.run = shell.run
+        self.do = shell.do
         self.closed = False
         self.touched = connection.clock()
         """When the application last called."""
@@ -167,8 +165,8 @@ class WorkerCore:
         yield from self.settled(future, self.connection.deadline())
         future.raise_error()
 
-    def ack_later(self, task: TaskRecord, result: bytes | None) -> Steps[SettleFuture]:
-        """Settle a task with others, soon. Waits only while too many are on their way."""
+    def ack_later(self, task: TaskRecord, result: bytes | None) -> Steps[Any]:
+        """Settle a task with others, soon; its future. Waits only while too many are on their way."""
         self.enter()
         value = _checked_result(result)
         deadline = self.connection.deadline()

@@ -35,9 +35,9 @@ from .settling import BACKOFF_MAX_S, BACKOFF_MIN_S, settles_of
 if TYPE_CHECKING:
     from collections.abc import Buffer, Sequence  # pyright: ignore[reportAttributeAccessIssue]
 
-    from ..task import TaskRecord
     from .core import WorkerCore
     from .leases import Gathering
+    from .record import TaskRecord
 
 WAIT_MOST_S = 30.0
 """The longest that one request waits at the broker; who waits longer asks again."""

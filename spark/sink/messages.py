@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ...clients.transactions import Stage
+from ...clients import Stage
 
 
 @dataclass(frozen=True)

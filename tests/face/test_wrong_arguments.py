@@ -17,8 +17,8 @@ from typing import Any
 import penstock
 import penstock.aio
 import pytest
+from penstock.clients import Stage
 from penstock.clients.testing import MemoryBroker
-from penstock.clients.transactions import Stage
 from support.awaited import connect_awaited
 
 NAIVE = datetime(2026, 1, 1)

@@ -12,17 +12,12 @@ from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from penstock.clients.aio.client import (
-    AsyncClient,
-    AsyncConsumer,
-    AsyncFuture,
-    AsyncProducer,
-    AsyncStaging,
-    AsyncTask,
-    AsyncWorker,
-    connect,
-)
-from penstock.clients.aio.worker import AsyncSettleFuture
+from penstock.clients.aio.client import AsyncClient, connect
+from penstock.clients.aio.consumer import AsyncConsumer
+from penstock.clients.aio.futures import AsyncFuture, AsyncSettleFuture
+from penstock.clients.aio.producer import AsyncProducer, AsyncStaging
+from penstock.clients.aio.task import AsyncTask
+from penstock.clients.aio.worker import AsyncWorker
 
 WRAPPED = (
     AsyncClient, AsyncConsumer, AsyncFuture, AsyncProducer, AsyncSettleFuture, AsyncStaging, AsyncTask, AsyncWorker,
@@ -41,7 +36,7 @@ class Awaited:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
-        if inspect.iscoroutinefunction(found):
+        if inspect.iscoroutinefunction(inspect.unwrap(found)):
             return lambda *args, **kwargs: self._wrap(self._runner.run(found(*map(_unwrap, args), **kwargs)))
         if name in BEGUN_AT_ONCE:
             return lambda *args, **kwargs: self._wrap(found(*args, **kwargs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.clients.connection.connection import Connection
@@ -65,9 +66,11 @@ class Bench:
             "group": "jobs", "lease": LEASE_S, "prefetch": 0, "lease_records": 1, "start": "earliest", "name": None,
             "max_bytes": "1MB", "max_processing": 300.0, **how,
         })  # fmt: skip
-        return WorkerCore(
-            self.connection, found, options, run=self.run, do=lambda call: call(), task=Task, future=SettleFuture
-        )
+        return WorkerCore(self, found, options, task=Task, future=SettleFuture)
+
+    def do(self, call: Callable[[], Any]) -> Any:
+        """As of a shell, like `run`."""
+        return call()
 
     def fetch(self, core: WorkerCore, most: int = 10) -> list[Any]:
         """What there is now."""

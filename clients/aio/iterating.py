@@ -1,0 +1,70 @@
+"""How a task of a loop iterates over consumers, workers and ranges.
+
+Contract: iteration ends when another task closes what it reads from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ...storage.batch import Batch
+from ...storage.errors import Closed
+from ...storage.record import Record
+from ..connection.steps import FOREVER
+from ..consuming.columnar import Convert
+from ..consuming.core import ConsumerCore
+from ..ranges.range import RangeCore
+from ..working.core import WorkerCore
+from .driver import AsyncDriver
+
+
+async def each_record(driver: AsyncDriver, core: ConsumerCore) -> AsyncIterator[Record]:
+    """Every record, waiting for those to come."""
+    while True:
+        try:
+            found = await driver.run(core.next_list(FOREVER, one_by_one=True))
+        except Closed:
+            core.connection.check_ours()
+            return
+        assert found is not None, "a wait without a deadline ends with records"
+        for record in found.iterator:
+            yield record
+
+
+async def each_batch(driver: AsyncDriver, core: ConsumerCore, convert: Convert, patience: float) -> AsyncIterator[Any]:
+    """Every batch, until none comes for `patience` seconds."""
+    while True:
+        try:
+            found = await driver.run(core.next_batch(convert, core.connection.clock() + patience))
+        except Closed:
+            core.connection.check_ours()
+            return
+        if found is None:
+            return
+        yield found
+
+
+async def each_task(driver: AsyncDriver, core: WorkerCore) -> AsyncIterator[Any]:
+    """Every task, waiting for those to come."""
+    while True:
+        task = core.left.popleft() if core.left else None
+        try:
+            if task is None:
+                core.left.extend(await driver.run(core.fetch(core.options.lease_records, FOREVER)))
+        except Closed:
+            core.connection.check_ours()
+            return
+        if task is not None and not task.lost and not core.closed:
+            yield task
+
+
+async def each_batch_of_range(driver: AsyncDriver, core: RangeCore) -> AsyncIterator[Batch]:
+    """The batches of a range, each checked when it is asked for."""
+    try:
+        while found := await driver.run(core.more()):
+            for batch in found:
+                core.check(batch)
+                yield batch
+    finally:
+        core.close()

@@ -1,0 +1,35 @@
+"""A shell: what waits for a core, which never does. Threads have `Driver`, an event loop `AsyncDriver`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .steps import Steps
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+class Shell(Protocol):
+    """See the module."""
+
+    connection: Connection
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while anything of the client changes."""
+        ...
+
+    def run(self, steps: Steps[Any]) -> Any:
+        """Drive steps to their end: their result, or what is awaited for it."""
+        ...
+
+    def do(self, call: Callable[[], Any]) -> Any:
+        """Run what does not wait, with the lock held."""
+        ...
+
+    def glance(self) -> None:
+        """Take the answers that have arrived, in the middle of a call that does not wait (lock held)."""
+        ...

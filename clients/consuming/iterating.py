@@ -1,0 +1,51 @@
+"""How a thread iterates over a consumer.
+
+Contract: iteration ends when another thread closes the consumer. Records of one batch cost no Python each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from ...storage.errors import Closed
+from ...storage.record import Record
+from ..connection.driver import Driver
+from ..connection.steps import FOREVER
+from .columnar import Convert
+from .core import ConsumerCore
+
+
+def each_record(driver: Driver, core: ConsumerCore) -> Iterator[Record]:
+    """Every record, waiting for those to come."""
+    return chain.from_iterable(_runs(driver, core))
+
+
+def _runs(driver: Driver, core: ConsumerCore) -> Iterator[Iterator[Record]]:
+    run = driver.run
+    while True:
+        try:
+            found = run(core.next_list(FOREVER, one_by_one=True))
+        except Closed:
+            core.connection.check_ours()
+            return
+        assert found is not None, "a wait without a deadline ends with records"
+        yield found.iterator
+
+
+def each_batch(driver: Driver, core: ConsumerCore, convert: Convert, patience: float) -> Iterator[Any]:
+    """Every batch, until none comes for `patience` seconds. One that is there costs no steps."""
+    clock, there, look = core.connection.clock, partial(core.batch_there, convert), driver.look
+    while True:
+        try:
+            found = look(there)
+            if found is None:
+                found = driver.run(core.next_batch(convert, clock() + patience))
+        except Closed:
+            core.connection.check_ours()
+            return
+        if found is None:
+            return
+        yield found

@@ -1,0 +1,34 @@
+"""Which core a producer sends with: its own, or that of the transaction which it is in.
+
+Contract: nothing here waits; a record that has to wait for room goes to whichever core is sending then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...storage.errors import Closed
+from ..connection.steps import Steps
+from .core import ProducerCore
+
+
+class Routing:
+    """What the producers of threads and of event loops have in common."""
+
+    def __init__(self, core: ProducerCore) -> None:
+        self._core = core
+        self._sending = core  # or the core of the transaction that stages what is sent now
+
+    def _send(self, *record: Any) -> Steps[int]:
+        """Send it through the core that is sending when there is room."""
+        if self._sending.jammed is not None:
+            yield from self._unjam(self._sending)
+        return (yield from self._sending.send(*record))
+
+    def _unjam(self, core: ProducerCore) -> Steps[None]:
+        """Wait for room, unless the transaction ends meanwhile: what is sent next then goes elsewhere."""
+        try:
+            yield from core.unjam(core.connection.deadline())
+        except Closed:
+            if core is self._sending:
+                raise

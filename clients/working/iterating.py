@@ -1,0 +1,30 @@
+"""How a thread iterates over a worker.
+
+Contract: iteration ends when another thread closes the worker. What a loop leaves behind is the next one's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...storage.errors import Closed
+from ..connection.driver import Driver
+from ..connection.steps import FOREVER
+from .core import WorkerCore
+
+
+def each_task(driver: Driver, core: WorkerCore) -> Iterator[Any]:
+    """Every task, waiting for those to come."""
+    while True:
+        try:
+            task = core.left.popleft()
+        except IndexError:
+            try:
+                core.left.extend(driver.run_on(core.fetch(core.options.lease_records, FOREVER)))
+            except Closed:
+                core.connection.check_ours()
+                return
+            continue
+        if not task.lost and not core.closed:
+            yield task
