@@ -162,3 +162,13 @@ def test_a_segment_that_is_ended_early_is_followed_by_one() -> None:
     assert [(each.base_seq, each.last_seq) for each in log.segments()] == [(1, 2), (3, 5)]
     log.append([RECORD] * 2, 5000)
     assert len(log.segments()) == 2
+
+
+def test_a_closed_log_begins_no_term() -> None:
+    files = MemoryFiles()
+    promises = Promises("/promises", files)
+    log = LogWriter.create(PATH, files=files, log_id=LOG_ID, order=Sole(promises), options=OPTIONS)
+    log.close()
+    with pytest.raises(Closed):
+        log.append([RECORD], 1)
+    assert promises.term(LOG_ID) == 0

@@ -13,6 +13,7 @@ from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.reader import LogReader
+from penstock.storage.tail import LogTail
 from penstock.storage.verify import verify
 from support.files import RecordingFiles
 from support.following import LOG_ID, PATH, Group, held, leader, opened
@@ -93,6 +94,18 @@ def test_a_cut_goes_no_deeper_than_what_is_committed() -> None:
     assert log.written == 4
 
 
+def test_a_cut_goes_no_deeper_than_what_is_safe() -> None:
+    class Keeping(Group):
+        def safe(self, log: LogTail) -> int:
+            return 3
+
+    log, _ = followed()
+    log = opened(log.files, Keeping())
+    with pytest.raises(UnsafeCut, match="everything up to 3"):
+        log.cut(2)
+    log.cut(3)
+
+
 def test_a_sole_writer_cuts_nothing_that_is_durable_or_can_be_read() -> None:
     log = sole()
     log.append([encode([b"one"])], 1)
@@ -145,7 +158,7 @@ def test_a_sole_writer_has_another_term_after_a_cut() -> None:
     log.append([encode([b"other"])], 1)
     assert (log.term, log.written) == (term + 1, 2)
     log.append([encode([b"more"])], 1)
-    assert log.term == term + 1
+    assert log.term == log.next_term == term + 1
 
 
 def test_a_reader_of_what_was_taken_back_is_told_and_others_go_on() -> None:
@@ -199,6 +212,24 @@ def test_where_there_is_no_room_to_cut_nothing_follows_before_it_is_done(kind: s
     assert held(reopened(log)) == held(log)
 
 
+def test_a_cut_that_failed_leaves_open_what_ends_before_it_and_no_more() -> None:
+    log, batches = followed()
+    log.files.fail("create", 1, errno.ENOSPC)
+    with pytest.raises(StorageFull):
+        log.cut(1)
+    assert [segment.ref.base_seq for segment in log.opened] == [1]
+    assert (log.end().position, log.durable) == (layout.DATA_START + len(batches[0]), 1)
+    assert log.dirty_segments() == []
+    assert log.ends == {0: 0, 1: 1}
+
+
+def test_the_end_of_a_log_is_at_hand_after_a_cut() -> None:
+    log, _ = followed()
+    again = reopened(log)
+    again.cut(2)
+    assert again.ends == {2: 2}
+
+
 def test_a_close_behind_a_cut_that_failed_leaves_no_clean_mark() -> None:
     log, batches = followed()
     log.files.fail("create", 1, errno.ENOSPC)
@@ -218,6 +249,7 @@ def test_a_poison_is_gone_before_a_cut_goes_below_what_it_says() -> None:
     log.poison("a sync failed")
     with pytest.raises(Poisoned):
         log.cut(2)
+    assert log.written == len(batches)
     log = reopened(log)
     steps: list[int] = []
     log.on_segment = lambda _: steps.append(log.files.exists(f"{PATH}/{layout.POISON}"))
@@ -231,6 +263,7 @@ def test_a_closed_log_is_not_cut() -> None:
     log.close()
     with pytest.raises(Closed):
         log.cut(2)
+    assert log.written == len(SIZES)
 
 
 def test_damage_at_the_place_of_a_cut_is_named_unless_a_segment_begins_there() -> None:
