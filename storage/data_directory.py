@@ -1,14 +1,19 @@
-"""The data directory as a whole: whose it is, and the board that belongs to it.
+"""The data directory as a whole: whose it is, what stands where, and the board that belongs to it.
 
     DATA/node.json   format, node id, cluster id: written once
     DATA/lock        held while a broker (or its keeper) lives; says who and where
     DATA/board       the name of the board
+    DATA/promises    the journal of promises
+    DATA/doubts      logs that a dead keeper left in doubt
+    DATA/metadata/   the log of the catalogue
+    DATA/topics/     <topic id>/<partition>/, one log each
+    DATA/trash/      deleted topics until they are removed
 
 Idea: opening is a fixed order: look at the format and the identity, lock, and only then change anything. Brokers and
 clients that open a directory themselves ask here, so they agree on which directories are penstock's.
 
 Contract: a directory that is not penstock's, is newer, or is another node's is refused and left as it was.
-Must not know: topics, logs.
+Must not know: what topics and logs hold.
 """
 
 from __future__ import annotations
@@ -122,6 +127,11 @@ def metadata_path(files: Files, data: str) -> str | None:
     if files.listdir(f"{data}/{TOPICS}"):
         raise Corrupt(f"{path} is gone though {data}/{TOPICS} has topics: restore it from a copy", path=path)
     return None
+
+
+def partition_path(data: str, topic: bytes, partition: int) -> str:
+    """Where the log of a partition is."""
+    return f"{data}/{TOPICS}/{topic.hex()}/{partition}"
 
 
 def open_board(files: Files, data: str, *, rows: int, slots: int, is_owned: Callable[[int], bool] = is_alive) -> Board:

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ...storage import jobs
 from ...storage.errors import StorageError
-from . import job_work as job_work
 from . import messages
 
 if TYPE_CHECKING:
@@ -90,9 +90,9 @@ class KeeperJobs:
 
     def _do(self, job: Numbered) -> int:
         if isinstance(job, messages.Unlink):
-            job_work.unlink(self._files, job.directory, job.names)
+            jobs.unlink(self._files, job.directory, job.names)
             return 0
-        return job_work.finish_snapshot(self._files, job.directory, job.seq, job.log_id, job.runs)
+        return jobs.finish_snapshot(self._files, job.directory, job.seq, job.log_id, job.runs)
 
     def _number(self) -> int:
         self._last += 1

@@ -19,13 +19,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from ...storage import jobs
 from ...storage.board import Board
 from ...storage.errors import StorageError
 from ...storage.files import Files
 from ..config import KeeperOptions, ServeConfig
 from ..packets import PacketSocket, PeerGone
 from ..system import die_with_parent, set_file_limit, syncfs
-from . import job_work as job_work
 from . import messages
 from .core import Keeper
 from .messages import LinkMessage
@@ -130,15 +130,15 @@ class KeeperProcess:
         """One job; a failure is reported, and the broker does without."""
         try:
             if isinstance(job, messages.PrepareSpare):
-                path = job_work.prepare_spare(self._files, job.directory, job.size_bytes)
+                path = jobs.prepare_spare(self._files, job.directory, job.size_bytes)
                 self._report(messages.Spared(job.row, path))
             elif isinstance(job, messages.Unlink):
-                job_work.unlink(self._files, job.directory, job.names)
+                jobs.unlink(self._files, job.directory, job.names)
                 self._report(messages.Unlinked(job.job))
             elif isinstance(job, messages.RemoveTree):
                 self._files.remove_tree(job.path)
             elif isinstance(job, messages.FinishSnapshot):
-                covered = job_work.finish_snapshot(self._files, job.directory, job.seq, job.log_id, job.runs)
+                covered = jobs.finish_snapshot(self._files, job.directory, job.seq, job.log_id, job.runs)
                 self._report(messages.SnapshotSaved(job.job, covered))
         except (OSError, StorageError) as error:
             _warn(f"{type(job).__name__} failed: {error}")

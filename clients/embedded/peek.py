@@ -20,7 +20,7 @@ from ...broker.engine.tables.names import check_not_reserved, is_reserved
 from ...broker.errors import UnknownTopic
 from ...storage import layout, snapshots
 from ...storage.board import Board, Row, boot_id, is_alive
-from ...storage.data_directory import TOPICS, metadata_path, previous_board
+from ...storage.data_directory import metadata_path, partition_path, previous_board
 from ...storage.errors import Error
 from ...storage.files import Files
 from ...storage.layout import log_number, word
@@ -86,7 +86,7 @@ class Peek:
         return Topic(entry.name, entry.topic, dict(entry.settings), partitions)
 
     def _describe_partition(self, entry: TopicEntry, number: int) -> Partition:
-        directory = f"{self.data}/{TOPICS}/{entry.topic.hex()}/{number}"
+        directory = partition_path(self.data, entry.topic, number)
         try:
             reader = self.reader(directory)
             first, end = reader.first_offset, reader.end_offset

@@ -11,72 +11,51 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any
 
-from penstock.broker.engine import COLD, Node, NodeConfig, Now, TopicSettings
-from penstock.storage import runs, snapshots
+from penstock.broker.engine import COLD, Node, NodeConfig, Now
 from penstock.storage.batch import Batch, batches, encode
-from penstock.storage.errors import InvalidTopic, Poisoned
-from penstock.storage.finals import FinalFiles
+from penstock.storage.errors import Poisoned
+from penstock.storage.jobs import InlineJobs
 from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.log_store import LogSettings, LogStore
 from penstock.storage.memory_files import MemoryFiles
-from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
+from penstock.storage.segment_reader import SegmentCache
 from penstock.transport import messages as m
+from xxhash import xxh3_128_digest
 
 START_US = 1_700_000_000_000_000
 
 
-class MemoryStore:
+class MemoryStore(LogStore):
     """Logs in memory. `hold` keeps the driver from syncing, `lazy` from syncing what is only to be written.
 
     `failing` makes creating a log fail.
     """
 
     def __init__(self, files: MemoryFiles | None = None) -> None:
-        self.files = files or MemoryFiles()
-        self.files.mkdir("data/topics")
-        self.promises = Promises("data/promises", self.files)
+        files = files or MemoryFiles()
+        files.mkdir("data/topics")
+        super().__init__(
+            "data", files, promises=Promises("data/promises", files), cache=SegmentCache(files), jobs=InlineJobs(files),
+            max_batch_bytes=LogOptions().max_batch_bytes,
+        )  # fmt: skip
         self.hold = self.lazy = False
         self.boot_id = b"boot" * 4  # another one: the machine was started again
         self.failing: Exception | None = None
         self.deleted: list[bytes] = []
         self.snapshots: list[tuple[str, int]] = []
-        self._covered: dict[str, int] = {}
-        self._runs: dict[str, runs.RunFiles] = {}
 
-    def metadata(self) -> LogWriter:
-        return LogWriter.create_or_open(
-            "data/metadata", files=self.files, log_id=b"m" * 16, order=Sole(self.promises), options=LogOptions()
-        )
-
-    def create(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
+    def create(self, topic: bytes, partition: int, settings: LogSettings) -> LogWriter:
         if self.failing is not None:
             raise self.failing
-        log_id = topic[:14] + partition.to_bytes(2, "big")
-        path = self.directory(topic, partition)
-        return LogWriter.create(
-            path, files=self.files, log_id=log_id, order=Sole(self.promises), options=options(settings)
-        )
+        return super().create(topic, partition, settings)
 
-    def open(self, topic: bytes, partition: int, settings: TopicSettings) -> LogWriter:
-        path = self.directory(topic, partition)
-        if not self.files.exists(path):
-            raise InvalidTopic(f"there is no log in {path}")
-        return LogWriter.open(path, files=self.files, order=Sole(self.promises), options=options(settings))
-
-    def configure(self, log: LogWriter, settings: TopicSettings) -> None:
-        log.options = options(settings)
+    def _new_log_id(self, path: str) -> bytes:
+        return xxh3_128_digest(path.encode())
 
     def delete(self, topic: bytes) -> None:
         self.deleted.append(topic)
-        path = f"data/topics/{topic.hex()}"
-        if self.files.exists(path):
-            self.files.remove_tree(path)
-
-    def directory(self, topic: bytes, partition: int) -> str:
-        return f"data/topics/{topic.hex()}/{partition}"
-
-    def row(self, log: LogWriter) -> int:
-        return -1
+        super().delete(topic)
 
     def leaves(self, log: LogWriter) -> bool:
         """Whether nobody syncs this log by himself."""
@@ -89,37 +68,7 @@ class MemoryStore:
 
     def save_snapshot(self, log: LogWriter, seq: int, term: int, body: bytes) -> None:
         self.snapshots.append((log.path, seq))
-        written = self.runs(log)
-        runs.sync(self.files, log.path, written.unsynced)
-        written.unsynced.clear()
-        self._covered[log.path] = snapshots.save(self.files, log.path, seq, term, body, log.log_id)
-
-    def load_snapshot(self, log: LogWriter, below: int | None = None) -> snapshots.Snapshot | None:
-        first_seq, last_seq = log.segments()[0].base_seq, log.written if below is None else below - 1
-        found = snapshots.load_newest(self.files, log.path, log.log_id, first_seq=first_seq, last_seq=last_seq)
-        snapshots.drop_beyond(self.files, log.path, last_seq)
-        return found
-
-    def runs(self, log: LogWriter) -> runs.RunFiles:
-        return self._runs.setdefault(log.path, runs.RunFiles(self.files, log.path, log.log_id))
-
-    def finals(self, log: LogWriter) -> FinalFiles:
-        return FinalFiles(self.files, log.path, log.log_id, self.boot_id)
-
-    def covered(self, log: LogWriter) -> int:
-        return self._covered.get(log.path, 0)
-
-    def retire(self, log: LogWriter, segments: Any) -> None:
-        for ref in segments:
-            for path in (ref.path, ref.index_path):
-                if self.files.exists(path):  # an index may have been lost with the power
-                    self.files.unlink(path)
-        log.forget(segments)
-
-
-def options(settings: TopicSettings) -> LogOptions:
-    """As a store passes them to a log."""
-    return LogOptions(segment_bytes=settings.segment_bytes, commit=settings.commit)
+        super().save_snapshot(log, seq, term, body)
 
 
 class MemoryPort:

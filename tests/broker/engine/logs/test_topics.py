@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from penstock.broker.engine import TopicSettings
 from penstock.storage.batch import encode
-from penstock.storage.errors import StorageFull
+from penstock.storage.errors import Corrupt, StorageFull
 from penstock.transport import messages as m
 from support.engine import Rig
 
@@ -180,12 +181,22 @@ def test_an_unknown_name_is_named():
 
 def test_files_that_no_topic_names_are_left_alone():
     rig = Rig()
+    stray = bytes(range(16))
+    rig.store.create(stray, 0, TopicSettings()).close()
+    rig.restart(clean=False)
+    assert names(rig) == []
+    assert rig.store.deleted == []
+    assert any(stray.hex() in name for name in rig.store.files.contents)
+
+
+def test_a_lost_catalogue_gives_no_topic_up():
+    rig = Rig()
     topic = rig.topic()
     rig.produce(topic, [b"precious"])
     for name in [name for name in rig.store.files.contents if name.startswith("data/metadata/")]:
         del rig.store.files.contents[name]
-    rig.restart(clean=False)
-    assert names(rig) == []
+    with pytest.raises(Corrupt, match="data/metadata is gone though data/topics has topics"):
+        rig.restart(clean=False)
     assert rig.store.deleted == []
     assert any(topic.hex() in name for name in rig.store.files.contents)
 

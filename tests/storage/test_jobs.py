@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.broker.keeper import job_work as job_work
-from penstock.storage import runs, snapshots
+from penstock.storage import jobs, runs, snapshots
 from penstock.storage.runs import RunFiles
 from support.files import Name, RecordingFiles, Sync
 
@@ -23,7 +22,7 @@ def prepared() -> RecordingFiles:
 def test_runs_are_synced_before_the_snapshot_has_its_name() -> None:
     files = prepared()
     numbers = [files.number(f"/log/{runs.file_name(number)}") for number in (1, 2)]
-    job_work.finish_snapshot(files, "/log", 7, LOG_ID, [1, 2])
+    jobs.finish_snapshot(files, "/log", 7, LOG_ID, [1, 2])
     named = f"/log/{snapshots.file_name(7)}"
     places = {each.target: place for place, each in enumerate(files.journal) if isinstance(each, Name)}
     synced = {each.file: place for place, each in enumerate(files.journal) if isinstance(each, Sync)}
@@ -34,5 +33,5 @@ def test_runs_are_synced_before_the_snapshot_has_its_name() -> None:
 def test_a_run_that_is_gone_again_holds_nothing_up() -> None:
     files = prepared()
     files.unlink(f"/log/{runs.file_name(1)}")
-    assert job_work.finish_snapshot(files, "/log", 7, LOG_ID, [1, 2]) == 0
+    assert jobs.finish_snapshot(files, "/log", 7, LOG_ID, [1, 2]) == 0
     assert snapshots.load_newest(files, "/log", LOG_ID) is not None

@@ -1,0 +1,105 @@
+"""Jobs on files that may take long: unlinking, finishing a snapshot, removing a deleted topic, making a spare.
+
+Idea: a store says what has to be done and what follows from it; `Jobs` is whoever does it. `InlineJobs` does it at
+once, in the caller's thread; a broker hands it to its keeper (`broker/keeper/jobs.py`), which calls the same functions.
+
+Contract: each job may be repeated after a crash in the middle. The functions raise OSError and StorageError.
+Must not know: who asked, what the files are good for.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from . import runs, snapshots
+from .layout import spare_name
+
+if TYPE_CHECKING:
+    from .files import Files
+
+
+class Jobs(Protocol):
+    """Does jobs, now or later; what is called back is called once."""
+
+    def unlink(
+        self, directory: str, names: Sequence[str], done: Callable[[int], None], failed: Callable[[], None]
+    ) -> None:
+        """Remove files; `done(0)` when their names are durably gone, `failed()` when that could not be done."""
+        ...
+
+    def finish_snapshot(
+        self, directory: str, seq: int, log_id: bytes, runs: Sequence[int], done: Callable[[int], None]
+    ) -> None:
+        """Sync runs, sync and name a prepared snapshot; `done(seq)` gets what the second-newest one covers."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory."""
+        ...
+
+
+class InlineJobs:
+    """Does each job at once. What fails is also raised."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def unlink(
+        self, directory: str, names: Sequence[str], done: Callable[[int], None], failed: Callable[[], None]
+    ) -> None:
+        """See Jobs."""
+        try:
+            unlink(self._files, directory, names)
+        except BaseException:
+            failed()
+            raise
+        done(0)
+
+    def finish_snapshot(
+        self, directory: str, seq: int, log_id: bytes, runs: Sequence[int], done: Callable[[int], None]
+    ) -> None:
+        """See Jobs."""
+        done(finish_snapshot(self._files, directory, seq, log_id, runs))
+
+    def remove_tree(self, path: str) -> None:
+        """See Jobs."""
+        self._files.remove_tree(path)
+
+
+def prepare_spare(files: Files, directory: str, size_bytes: int) -> str:
+    """A file with reserved blocks, synced, under a name of its own. Returns its path."""
+    path = f"{directory}/{spare_name(uuid.uuid4().hex)}"
+    file = files.create(path, size_bytes)
+    try:
+        file.sync()
+    finally:
+        file.close()
+    return path
+
+
+def unlink(files: Files, directory: str, names: Sequence[str]) -> None:
+    """Remove files of one directory, durably; those already gone are fine."""
+    for name in names:
+        if files.exists(f"{directory}/{name}"):
+            files.unlink(f"{directory}/{name}")
+    if files.exists(directory):
+        files.sync_dir(directory)
+
+
+def finish_snapshot(files: Files, directory: str, seq: int, log_id: bytes, numbers: Sequence[int]) -> int:
+    """Sync the runs of these numbers, then a prepared snapshot, and give it its name.
+
+    Returns the seq that the second-newest snapshot covers.
+    """
+    runs.sync(files, directory, numbers)
+    path = f"{directory}/{snapshots.file_name(seq)}.new"
+    if files.exists(path):
+        file = files.open(path, write=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        return snapshots.commit(files, directory, seq, log_id)
+    return snapshots.second_newest_seq(files, directory, log_id)
