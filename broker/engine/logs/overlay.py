@@ -144,15 +144,26 @@ class Overlay(Generic[S]):
     def __init__(self, history: History[S], on_work: Callable[[Overlay[Any]], None]) -> None:
         self.history = history
         self.log: LogWriter = history.log
-        self.proposed: S = history.committed.copy()
-        self.unshelved = 0  # batches that have a priority or a delay and are not committed yet
+        self._proposed: S | None = None  # made at the first look
         self._on_work = on_work
         self._queue: list[Proposal] = []
         self._waiting: dict[int, list[Waiter]] = {}  # for batches in flight, by seq
         self._queued_records = 0
         self.decided_end = 0  # behind the last queued records that effects beside them speak of; 0 without any
         self._tail = Tail()
-        self._rebuild()
+        self.unshelved = self._count_unshelved()
+
+    @property
+    def proposed(self) -> S:
+        """The state as if everything that is proposed were committed."""
+        if self._proposed is None:
+            self._proposed = self._make()
+        return self._proposed
+
+    @property
+    def latest(self) -> S:
+        """The same for one look, by a caller that proposes nothing meanwhile: no state is made for that."""
+        return self.history.committed if self._proposed is None and self.idle else self.proposed
 
     def check_writable(self) -> None:
         """Raise Poisoned when nothing will ever be committed again."""
@@ -162,7 +173,8 @@ class Overlay(Generic[S]):
 
     def propose_records(self, batch: Payload, entry: Entry, waiter: Waiter) -> None:
         """Queue a records batch, with the effects beside it."""
-        self.proposed.apply(entry, self.proposed.time_us)
+        proposed = self.proposed
+        proposed.apply(entry, proposed.time_us)
         self._queue.append(Proposal(batch, entry, [waiter]))
         self._queued_records += entry.place.count
         if entry.effects:
@@ -182,10 +194,10 @@ class Overlay(Generic[S]):
 
     def propose_in_order(self, effect: fx.AnyEffect, waiter: Waiter | None = None) -> None:
         """Queue an effect that does not commute with records: it keeps its place between them."""
-        proposal = _state_batch((effect,))
+        proposed, proposal = self.proposed, _state_batch((effect,))
         if waiter is not None:
             proposal.waiters.append(waiter)
-        self.proposed.effect(effect, self.proposed.time_us)
+        proposed.effect(effect, proposed.time_us)
         self._queue.append(proposal)
         self._on_work(self)
 
@@ -196,8 +208,9 @@ class Overlay(Generic[S]):
 
         `above`: it speaks of records below this offset, which may stand in the same flush, and fails with them.
         """
+        proposed = self.proposed
         self._tail.add(effect, waiter, replaces if replaces is not None else object(), above)
-        self.proposed.effect(effect, self.proposed.time_us)
+        proposed.effect(effect, proposed.time_us)
         self._on_work(self)
 
     def propose_nothing(self) -> None:
@@ -242,7 +255,7 @@ class Overlay(Generic[S]):
         records = [each for each in queue if each.entry.has_records]
         others = [each for each in queue if each not in records] + tail.proposals(self.log.end_offset)
         retried = bool(records and others) and self._append(others, time_us) is None
-        self._rebuild()
+        self._drop_proposed()
         for waiter in [waiter for each in (records if retried else queue) for waiter in each.waiters]:
             waiter.failed(error)
         tail.fail(error, self.log.end_offset if retried else -1)
@@ -280,7 +293,7 @@ class Overlay(Generic[S]):
         in_flight, self._waiting = self._waiting, {}
         self.history.in_flight.clear()
         queue, tail = self._take()
-        self._rebuild()
+        self._drop_proposed()
         for waiters in [*in_flight.values(), *(each.waiters for each in queue)]:
             for waiter in waiters:
                 waiter.failed(error)
@@ -313,15 +326,26 @@ class Overlay(Generic[S]):
             in_flight.append(entry)
             if proposal.waiters:
                 waiting[seq] = proposal.waiters
-        self.proposed.batch_applied(in_flight[-1].place)
+        if self._proposed is not None:
+            self._proposed.batch_applied(in_flight[-1].place)
         return None
 
-    def _rebuild(self) -> None:
-        """Make the proposed state anew, from what is committed, in flight and queued."""
-        self.proposed = self.history.committed.copy()
-        entries = [*self.history.in_flight, *(each.entry for each in self._queue)]
-        self.unshelved = sum(entry.intake is not None for entry in entries)
-        for entry in entries:
-            self.proposed.apply(entry, entry.place.time_us)
+    def _drop_proposed(self) -> None:
+        """Something proposed will not be committed, so the state that has it in is of no use any more."""
+        self._proposed = None
+        self.unshelved = self._count_unshelved()
+
+    def _count_unshelved(self) -> int:
+        """Batches that have a priority or a delay and are not committed yet."""
+        return sum(entry.intake is not None for entry in self._entries())
+
+    def _entries(self) -> list[Entry]:
+        return [*self.history.in_flight, *(each.entry for each in self._queue)]
+
+    def _make(self) -> S:
+        state = self.history.committed.copy()
+        for entry in self._entries():
+            state.apply(entry, entry.place.time_us)
             if entry.place.seq:
-                self.proposed.batch_applied(entry.place)
+                state.batch_applied(entry.place)
+        return state

@@ -135,6 +135,11 @@ class Partition:
         return self.overlay.proposed
 
     @property
+    def latest(self) -> PartitionState:
+        """The same for one look, by a caller that proposes nothing meanwhile; see Overlay.latest."""
+        return self.overlay.latest
+
+    @property
     def state_damaged(self) -> bool:
         """Whether something that was durable cannot be read, so that effects may be missing."""
         return self.history.damaged

@@ -61,7 +61,7 @@ class Watching:
 
     def watch_all(self, partition: Partition) -> None:
         """Set the alarms of all groups of a partition."""
-        for group in list(partition.proposed.queues.by_name):
+        for group in list(partition.latest.queues.by_name):
             self.watch(partition, group)
 
     def ring_at(self, partition: Partition, group: str, time_us: int) -> None:
@@ -70,7 +70,7 @@ class Watching:
 
     def forget(self, partition: Partition) -> None:
         """The partition is gone."""
-        for group in list(partition.proposed.queues.by_name):
+        for group in list(partition.latest.queues.by_name):
             self._alarms.cancel((partition, group))
 
     def _set(self, partition: Partition, group: str, time_us: int) -> None:

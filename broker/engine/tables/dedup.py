@@ -117,6 +117,13 @@ class KeyTable:
             return len(self.by_digest)
         return sum(until_us > time_us for _, until_us in self.by_digest.values())
 
+    def copy(self) -> KeyTable:
+        """The same table, on its own. What is in it never changes, and is shared."""
+        table = KeyTable()
+        table.by_digest, table.due_us = self.by_digest.copy(), self.due_us
+        table._order, table._ordered, table._number = self._order.copy(), self._ordered, self._number
+        return table
+
     def dump(self) -> KeyTableBody:
         """For a snapshot."""
         numbers = np.fromiter(chain.from_iterable(self.by_digest.values()), "<i8", 2 * len(self.by_digest))

@@ -187,13 +187,14 @@ class PartitionState:
 
     def encode(self) -> bytes:
         """The body of a snapshot."""
-        return msgspec.msgpack.encode(self._body(dump(self.shelves), self.kept.dump()))
+        body = self._body(dump(self.shelves), self.kept.dump(), self.keys.dump(), self.voids.dump())
+        return msgspec.msgpack.encode(body)
 
-    def _body(self, shelves: ShelvesBody, kept: KeptBody) -> SnapshotBody:
+    def _body(self, shelves: ShelvesBody, kept: KeptBody, keys: KeyTableBody, voids: VoidsBody) -> SnapshotBody:
         return SnapshotBody(
             VERSION, self.seq, self.term, self.first, self.end, self.time_us, {},
             self.producers.dump(), self.groups.dump(), outbox=self.outbox.dump(), queues=self.queues.dump(),
-            keys=self.keys.dump(), voids=self.voids.dump(),
+            keys=keys, voids=voids,
             outbox_last=self.outbox.last, kept=kept, schedules=self.schedules.dump(),
             shelves=shelves, stages=self.stages.dump(), transactions=self.transactions.dump(),
         )  # fmt: skip
@@ -201,8 +202,8 @@ class PartitionState:
     def copy(self) -> PartitionState:
         """A state that may get ahead of this one. Only this one changes the shelves and what is kept, and knows where
         staged batches stand."""
-        body = msgspec.msgpack.encode(self._body(NO_SHELVES, NOTHING_KEPT))
-        state = self._of(msgspec.msgpack.decode(body, type=SnapshotBody))
+        body = msgspec.msgpack.encode(self._body(NO_SHELVES, NOTHING_KEPT, KeyTableBody(), VoidsBody()))
+        state = self._of(msgspec.msgpack.decode(body, type=SnapshotBody), self.keys.copy(), self.voids.copy())
         state.shelves, state.kept, state.ahead = self.shelves, self.kept, True
         state.stages = self.stages.unplaced()
         return state
@@ -211,19 +212,18 @@ class PartitionState:
     def decode(cls, body: bytes, read: Read = no_runs) -> PartitionState:
         """The state of a snapshot's body, and of the runs that it names. Raises NewerFormat, Corrupt."""
         stored = decode_body(body, SnapshotBody, VERSION)
-        state = cls._of(stored)
+        state = cls._of(stored, KeyTable.load(stored.keys), Voids.load(stored.voids))
         state.shelves = load(stored.shelves, stored.first, state.kept.offsets(), read)
         return state
 
     @classmethod
-    def _of(cls, stored: SnapshotBody) -> PartitionState:
+    def _of(cls, stored: SnapshotBody, keys: KeyTable, voids: Voids) -> PartitionState:
         state = cls()
         state.seq, state.term, state.first = stored.seq, stored.term, stored.first
         state.end, state.time_us = stored.end, stored.time_us
         state.producers = ProducerTable.load(stored.producers)
         state.groups = GroupTable.load(stored.groups)
-        state.keys = KeyTable.load(stored.keys)
-        state.voids = Voids.load(stored.voids)
+        state.keys, state.voids = keys, voids
         state.schedules = Timetable.load(stored.schedules)
         state.queues = QueueTable.load(stored.queues, state.voids, stored.first)
         state.outbox = Outbox.load(stored.outbox, stored.outbox_last)

@@ -137,7 +137,7 @@ class Scheduling:
 
     def arm(self, partition: Partition) -> None:
         """Look at a partition when its next schedule is due."""
-        self._look_at(partition, partition.proposed.schedules.due_us)
+        self._look_at(partition, partition.latest.schedules.due_us)
 
     def forget(self, partition: Partition) -> None:
         """The partition is closed."""

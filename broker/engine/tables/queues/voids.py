@@ -93,6 +93,12 @@ class Voids:
     def _at(self, offset: int) -> int:
         return bisect_left(self._offsets, offset)
 
+    def copy(self) -> Voids:
+        """The same ones, on their own."""
+        voids = Voids()
+        voids._offsets, voids._tasks = self._offsets[:], self._tasks[:]
+        return voids
+
     def dump(self) -> VoidsBody:
         """For a snapshot."""
         return VoidsBody(*(np.frombuffer(each[:], "<i8").tobytes() for each in (self._offsets, self._tasks)))

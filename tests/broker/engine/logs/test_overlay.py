@@ -9,8 +9,10 @@ from penstock.broker.engine.logs.overlay import Overlay
 from penstock.broker.engine.tables import effects as fx
 from penstock.broker.engine.tables.entry import Entry
 from penstock.broker.engine.tables.producers import Place
+from penstock.broker.engine.tables.queues.placing import intake_of
 from penstock.broker.engine.tables.state import PartitionState
-from penstock.storage.batch import encode
+from penstock.storage.batch import encode, parse
+from penstock.storage.errors import Poisoned
 from support.engine import Rig
 
 
@@ -109,3 +111,41 @@ def test_a_log_that_is_poisoned_fails_what_is_in_flight_and_what_is_queued_each_
     assert overlay.advance() == 0
     assert in_flight.words == queued.words == tail.words == ["poisoned"]
     assert (overlay.idle, overlay.proposed.producers.by_id, overlay.advance()) == (True, {}, 0)
+
+
+def test_the_proposed_state_is_made_when_it_is_needed_and_anew_after_a_failure():
+    rig = Rig()
+    overlay = overlay_on(rig)
+    assert overlay.latest is overlay.history.committed, "nothing is proposed, and nothing was made for this look"
+    overlay.propose_nothing()
+    assert overlay.latest is not overlay.history.committed
+    propose(overlay, Told())
+    made = overlay.proposed
+    assert overlay.latest is made is not overlay.history.committed
+    overlay.flush(rig.now.wall_us)
+    overlay.log.sync()
+    overlay.advance()
+    assert overlay.proposed is made, "it goes on while nothing fails"
+    overlay.abandon(Poisoned("gone"))
+    assert overlay.latest is overlay.history.committed
+    assert (overlay.proposed is not made, list(overlay.proposed.producers.by_id)) == (True, [9])
+
+
+def test_an_overlay_counts_what_is_in_flight_with_a_priority():
+    rig = Rig()
+    overlay, batch = overlay_on(rig), bytes(encode([b"x"], priorities=[7]))
+    overlay.propose_records(batch, Entry(Place(0, 1), intake=intake_of(parse(batch))), Told())
+    overlay.flush(rig.now.wall_us)
+    again = Overlay(overlay.history, lambda _: None)
+    assert (overlay.unshelved, again.unshelved) == (1, 1)
+    overlay.log.sync()
+    again.advance()
+    assert again.unshelved == 0
+
+
+def test_opening_a_node_makes_no_proposed_state():
+    rig = Rig()
+    overlay_on(rig)
+    rig.restart()
+    (partition,) = rig.node._registry.partitions.values()
+    assert partition.latest is partition.committed

@@ -310,3 +310,16 @@ def test_an_empty_key_is_no_key():
     answer = rig.ask(m.Produce, topic, 0, payload=bytes(encode([b"plain"])))
     assert (answer.offset, answer.repeats) == (2, [])
     assert opened(rig).committed.keys.by_digest == {}
+
+
+def test_a_copy_of_the_keys_goes_its_own_way():
+    table = KeyTable()
+    table.seen(fx.KeysSeen([1, 2], [b"a" * 16, b"b" * 16], 10, []))
+    copy = table.copy()
+    assert (copy.dump(), copy.due_us) == (table.dump(), 10)
+    copy.seen(fx.KeysSeen([3], [b"c" * 16], 5, []))
+    assert (list(table.by_digest.values()), table.due_us) == ([(1, 10), (2, 10)], 10)
+    table.expire(10)
+    assert (copy.live(4), table.live(4), copy.due_us) == (3, 0, 5)
+    copy.expire(5)
+    assert (copy.live(4), copy.due_us) == (2, 10)

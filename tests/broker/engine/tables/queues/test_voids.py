@@ -204,3 +204,13 @@ def test_replace_takes_a_waiting_record_from_its_group_in_whatever_order_the_log
     for state in (found.proposed, found.committed):
         assert not len(state.queues.by_name["g"].waiting)
     assert_replays(rig)
+
+
+def test_a_copy_of_the_void_records_goes_its_own_way():
+    voids = Voids()
+    voids.add([(3, 9), (5, 9)])
+    copy = voids.copy()
+    copy.add([(4, 8)])
+    voids.forget_below(4)
+    assert (copy.between(0, 9), voids.between(0, 9)) == ([3, 4, 5], [5])
+    assert [copy.task_of(offset) for offset in (3, 4, 5)] == [9, 8, 9]
