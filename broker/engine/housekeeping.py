@@ -21,7 +21,6 @@ from .logs.clock import LogTime
 from .logs.filing import Filing
 from .logs.partition import Partition
 from .ports import NodeConfig, Now
-from .tables.producers import Place
 from .tables.queues.unfinished import finished_long_ago
 from .tables.settings import TopicSettings
 from .turns.agenda import take
@@ -199,7 +198,7 @@ class Housekeeping:
         if wanted > partition.first:
             allowed = self._queues.carrier.allowed(partition, extents, wanted, time_us)
         if allowed > partition.proposed.first:
-            partition.set_first(allowed, Raise(partition))
+            partition.set_first(allowed)
             self._remove(partition)  # what is committed so far: a log that grows all the time moves at each look
             return None
         if self._remove(partition) or allowed < wanted:
@@ -263,22 +262,6 @@ class Rest(NamedTuple):
     def holds(self, partition: Partition, time_us: int) -> bool:
         """Whether looking again would find the same."""
         return self.seq == partition.seq and self.settings is partition.settings and time_us < self.due_us
-
-
-class Raise:
-    """Waits for a first offset to be committed, and then tells the log."""
-
-    def __init__(self, partition: Partition) -> None:
-        self._partition = partition
-
-    def committed(self, place: Place) -> None:
-        partition = self._partition
-        partition.log.set_first(partition.first)
-        queues = partition.committed.queues.by_name.values()
-        partition.finals.trimmed([queue.group for queue in queues if queue.finals], partition.first)
-
-    def failed(self, error: Error) -> None:
-        """The next pass decides again."""
 
 
 def _cursors(partition: Partition) -> Iterable[int]:

@@ -183,6 +183,7 @@ class Node:
             history = overlay.history
             if overlay.advance():
                 agenda.advanced[history] = agenda.grown[history] = None
+                self._registry.applied(history)
                 self._queues.advanced(history)
             if not history.in_flight:
                 agenda.unsettled.pop(overlay, None)  # the catalogue's may have closed it: its topic is deleted

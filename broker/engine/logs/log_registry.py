@@ -119,6 +119,12 @@ class LogRegistry:
             self.close(partition, keep=False)
         self._erase(topic.id)
 
+    def applied(self, history: History[Any]) -> None:
+        """More of a log is applied: do what its state says about the log itself."""
+        partition = self.partitions.get(history)
+        if partition is not None:
+            partition.applied()
+
     def take_moved(self) -> list[Partition]:
         """Partitions whose end moved since the last call."""
         moved: list[Partition] = []
@@ -206,8 +212,6 @@ class LogRegistry:
         history = replay(log, PartitionState, self.store, begin)
         overlay = Overlay(history, self._has_work)
         partition = Partition(topic.name, number, settings, overlay, finals)
-        if partition.first:
-            log.set_first(partition.first)
         self.partitions[history] = partition
         self._told_end[partition] = partition.end
         if history.in_flight:

@@ -62,6 +62,9 @@ class Partition:
         self.finals = finals
         self.log: LogWriter = overlay.log
         self._reader: LogReader | None = None
+        self._told_first = self.first
+        if self._told_first:
+            self.log.set_first(self._told_first)
         self.damaged = self.history.damaged or bool(self.log.damage)  # something of it cannot be read
         self.readers: dict[int, Session] = {}  # who is to be told when the end moves
         self.sealed: set[int] = set()  # stages that are decided, or being decided: nothing is added to them
@@ -385,10 +388,19 @@ class Partition:
         self.check_writable()
         self.propose(fx.GroupDeleted(group), waiter)
 
-    def set_first(self, offset: int, waiter: Waiter) -> None:
+    def set_first(self, offset: int) -> None:
         """Propose that offsets below are gone. Raises Poisoned."""
         self.check_writable()
-        self.propose(fx.FirstOffset(offset), waiter)
+        self.propose(fx.FirstOffset(offset))
+
+    def applied(self) -> None:
+        """More of the log is applied: where it begins later now, tell the log and the finals beside it."""
+        first = self.first
+        if first > self._told_first:
+            self._told_first = first
+            self.log.set_first(first)
+            groups = [queue.group for queue in self.committed.queues.by_name.values() if queue.finals]
+            self.finals.trimmed(groups, first)
 
     # -- positions --------------------------------------------------------------------------------
 

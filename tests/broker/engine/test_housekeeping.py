@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from penstock.broker.engine import Now
 from penstock.broker.engine.housekeeping import STEP
+from penstock.broker.engine.logs.overlay import Overlay
+from penstock.broker.engine.tables import effects as fx
 from penstock.transport import messages as m
 from support.engine import Rig
 
@@ -244,3 +246,17 @@ def test_a_topic_that_is_deleted_while_a_pass_goes_on_is_left_out():
     rig.now = Now(rig.now.wall_us + 3_000_000, rig.now.monotonic_s + 3.0)
     assert rig.node.tick(rig.now) > 0.0
     assert rig.node.flush(rig.now) == []
+
+
+def test_a_first_offset_takes_effect_when_it_is_applied_whoever_proposed_it():
+    rig, _ = filled()
+    (partition,) = rig.node._registry.partitions.values()
+    history = partition.history
+    overlay = Overlay(history, lambda _: None)
+    overlay.propose(fx.FirstOffset(10))
+    overlay.flush(rig.now.wall_us)
+    partition.log.sync()
+    assert len(list(history.advance())) == 1
+    assert (partition.first, partition.log.first_offset) == (10, 0)
+    rig.node._registry.applied(history)
+    assert partition.log.first_offset == 10
