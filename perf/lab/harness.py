@@ -88,7 +88,8 @@ def _figure(row: Row, repeat: int, tell: Tell) -> Figure:
 
 
 def _loaded(row: Latency, repeat: int, tell: Tell) -> Loaded:
-    bounds = [Bound(bound, against, of) for (of, against), bound in row.ratio_goals.items()]
+    bounds = [Bound(bound, of=of) for of, bound in row.goals.items()]
+    bounds += [Bound(bound, against, of) for (of, against), bound in row.ratio_goals.items()]
     tell = _prefixed(tell, f"{row.name} at {row.load}")
     samples: list[Percentiles]
     samples, compared = _compare(row.measure, row.limits, row.peers, repeat, tell)

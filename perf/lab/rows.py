@@ -76,6 +76,7 @@ class Latency:
     measure: LatencySample
     limits: Mapping[str, LatencySample] = field(default_factory=dict)
     peers: Mapping[str, Beside[LatencySample]] = field(default_factory=dict)
+    goals: Mapping[str, float] = field(default_factory=dict)  # "p99" -> most, in microseconds
     ratio_goals: Mapping[tuple[str, str], float] = field(default_factory=dict)  # ("p99", name or BEST_PEER) -> most
     durability: str = ""
     note: str = ""

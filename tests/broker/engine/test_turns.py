@@ -9,26 +9,22 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
-from penstock.transport.message import LIST_MAX
-from penstock.transport.queue_messages import SETTLES_MAX
-from penstock.transport.transaction_messages import STAGES_MAX
 from support.engine import Rig
+
+from perf.load import requests
+from perf.load.requests import KINDS, PATIENT, WHOLE, Subjects
 
 PARTITIONS = 300
 WAITING = 1000
 LINES_MAX = 60_000
 BYTES_MAX = 8 << 20
-PATIENT = 60_000
-
-GONE = b"g" * 16
 SMALL = bytes(encode([b"v"] * 10))
-WHOLE = bytes(encode([b"v" * 100] * 5000))
 
 
 class Count:
@@ -73,76 +69,11 @@ class Place:
 
     def requests(self) -> dict[type, list[m.Request]]:
         """By type, as much as one may ask for."""
-        wide, narrow, work, every = self.wide, self.narrow, self.work, range(PARTITIONS)
-        many = [(0, number) for number in range(LIST_MAX)]
-        positions = [m.Position(number, 0, 0) for number in every]
-        settles = [m.Settle(0, self.lease.token, 3, [(number, 1)]) for number in range(SETTLES_MAX)]
-        stages = [m.Stage(narrow, 0, number, 1) for number in range(STAGES_MAX)]
-        return {
-            m.Hello: [m.Hello(1, 1, 1, "x" * 1000)],
-            m.Ping: [m.Ping(1), m.Ping(1, self.session)],
-            m.CreateTopic: [m.CreateTopic(1, "another", PARTITIONS, {}), m.CreateTopic(1, "wide", PARTITIONS, {})],
-            m.AlterTopic: [m.AlterTopic(1, wide, {"retention_s": 1e6}), m.AlterTopic(1, narrow, {}, PARTITIONS)],
-            m.DeleteTopic: [m.DeleteTopic(1, GONE)],
-            m.ListTopics: [
-                m.ListTopics(1, []), m.ListTopics(1, ["wide"]), m.ListTopics(1, ["wide"] * LIST_MAX),
-                m.ListTopics(1, [str(number) for number in range(LIST_MAX)]),
-            ],
-            m.FindOffsets: [m.FindOffsets(1, wide, 1), m.FindOffsets(1, wide, -2)],
-            m.OpenProducer: [m.OpenProducer(1, narrow, 0, "me")],
-            m.Produce: [m.Produce(1, narrow, 0)],
-            m.Fetch: [m.Fetch(1, narrow, 0, 0, -1, 1 << 30, 0)],
-            m.Join: [
-                m.Join(1, wide, "", "", "control", -1, [], 300_000, 0, 0),
-                m.Join(1, wide, "members", "m", "control", -1, [], 300_000, 0, 0),
-                m.Join(1, narrow, "", "", "control", -1, many, 300_000, 0, 0),
-            ],
-            m.Release: [m.Release(self.session, list(range(LIST_MAX)))],
-            m.Credit: [m.Credit(self.session, 0, 0)],
-            m.SeekTo: [m.SeekTo(1, self.session, 0, 0)],
-            m.Leave: [m.Leave(1, 1)],
-            m.Commit: [
-                m.Commit(1, 0, wide, "c", positions), m.Commit(1, 0, narrow, "d", [m.Position(0, 0, 0)] * LIST_MAX),
-            ],
-            m.ListGroups: [m.ListGroups(1), m.ListGroups(1, wide)],
-            m.ResetGroup: [m.ResetGroup(1, wide, "c", 1, []), m.ResetGroup(1, wide, "c", 1, many)],
-            m.DeleteGroup: [m.DeleteGroup(1, wide, "no")],
-            m.Stats: [m.Stats(1)],
-            m.Lease: [
-                m.Lease(1, work, "q", "w", 1000), m.Lease(1, work, "q", "w", 1, settles=settles),
-                m.Lease(1, wide, "q", "w", 1, wait_ms=PATIENT),
-            ],
-            m.SettleTasks: [
-                m.SettleTasks(1, work, "q", settles), m.SettleTasks(1, work, "q", [m.Settle(0, 1, 1, many)]),
-            ],
-            m.ExtendLeases: [
-                m.ExtendLeases(1, work, "q", many), m.ExtendLeases(1, work, "q", [(0, self.lease.token)], 0,
-                                                                   [(0, number, b"") for number in range(LIST_MAX)]),
-            ],
-            m.SetQueue: [m.SetQueue(1, wide, "q", {"lease_s": 60}), m.SetQueue(1, wide, "new", {})],
-            m.ListQueues: [m.ListQueues(1), m.ListQueues(1, wide, "q")],
-            m.PauseQueue: [m.PauseQueue(1, wide, "q", 0)],
-            m.DeleteQueue: [m.DeleteQueue(1, wide, "no")],
-            m.AskTask: [m.AskTask(1, work, "q", 0, 1), m.AskTask(1, work, "q", 0, 2600, PATIENT)],
-            m.CancelTask: [m.CancelTask(1, work, "q", 0, 2700)],
-            m.ListDead: [m.ListDead(1, work, "q", 0, 0, 1000), m.ListDead(1, work, "q", 0, 0, 1000, "no such reason")],
-            m.RedriveDead: [m.RedriveDead(1, work, "q", many, "no such"), m.RedriveDead(1, work, "q", [], "no such")],
-            m.DiscardDead: [m.DiscardDead(1, work, "q", many, "no such"), m.DiscardDead(1, work, "q", [], "no such")],
-            m.SetSchedule: [m.SetSchedule(1, narrow, "s", "every 3600s", "", b"v")],
-            m.DeleteSchedule: [m.DeleteSchedule(1, narrow, "no")],
-            m.ListSchedules: [m.ListSchedules(1)],
-            m.CommitTransaction: [m.CommitTransaction(1, "tx", 1, stages)],
-            m.DropStages: [m.DropStages(1, stages)],
-            m.AskTransaction: [m.AskTransaction(1, "tx")],
-            m.AskEnds: [
-                m.AskEnds(1, [m.Known(wide)]), m.AskEnds(1, [m.Known(wide, [0] * PARTITIONS)], PATIENT),
-                m.AskEnds(1, [m.Known(number.to_bytes(16, "big")) for number in range(LIST_MAX)]),
-            ],
-            m.Measure: [
-                m.Measure(1, wide, [m.Span(0, 0, 0)] * LIST_MAX, 0), m.Measure(1, narrow, [m.Span(0, 0, 3000)], 0),
-            ],
-            m.BeginGroup: [m.BeginGroup(1, wide, "fresh", [(number, 0) for number in every])],
-        }  # fmt: skip
+        return requests.most(self.subjects)
+
+    @property
+    def subjects(self) -> Subjects:
+        return Subjects(self.wide, self.narrow, self.work, PARTITIONS, self.session, self.lease.token)
 
     def turn(self, request: m.Request, payload: bytes = b"") -> None:
         """A turn of the broker's loop with this request and those of another connection, which are answered in it."""
@@ -168,10 +99,11 @@ def place() -> Place:
 
 
 def test_every_request_is_asked():
-    assert set(Place().requests()) == set(get_args(m.Request))
+    subjects = Place().subjects
+    assert set(requests.most(subjects)) == set(requests.usual(subjects)) == set(KINDS)
 
 
-@pytest.mark.parametrize("kind", get_args(m.Request), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_others_are_answered_in_the_turn_they_ask_in_and_no_turn_is_long(place: Place, kind: type):
     rig = place.rig
     for request in place.requests()[kind]:
