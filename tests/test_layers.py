@@ -52,6 +52,7 @@ PURE = [
     "penstock.storage.record",
     "penstock.storage.recovery",
     "penstock.storage.retention",
+    "penstock.transport.batch_states",
     "penstock.transport.codec",
     "penstock.transport.consumer_session",
     "penstock.transport.errors",

@@ -5,6 +5,8 @@
              |          +-- failed (retry) --+
              +---------- lost ---------------+     the same bytes, the same sequences, a new request id
 
+The states of a batch are a table, `batch_states.py`.
+
 Idea: (producer id, epoch, first sequence) stands in every batch, so sending one again is harmless and order
 is kept: a failure that a retry can help sends that batch and all later ones again (the broker refused those
 for the gap; that refusal may even arrive first). Any other failure breaks the session: what followed it
@@ -22,6 +24,20 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from .batch_states import (
+    AFTER_BROKEN,
+    AFTER_GAP,
+    AFTER_PRODUCED,
+    AFTER_RETRY,
+    AFTER_SENT,
+    AFTER_SETTLED,
+    ANSWERED,
+    HELD,
+    REFUSED,
+    WAITING,
+    After,
+    BatchState,
+)  # fmt: skip
 from .errors import SessionBroken
 from .messages import Failure, Produced
 
@@ -52,7 +68,7 @@ class InFlight(Struct, eq=False):
     request: int = 0  # of its latest sending, 0 while it waits to be sent
     produced: Produced | None = None
     failure: Failure | None = None
-    after_gap: bool = False  # refused because of one before it whose answer is still to come
+    state: BatchState = WAITING
 
 
 class ProducerSession:
@@ -108,20 +124,21 @@ class ProducerSession:
         if not self.unsent:
             return None
         newest = self.in_flight[-1]
-        if self.unsent == 1 and not newest.request and not newest.after_gap:
+        if self.unsent == 1 and newest.state is WAITING:
             return newest
         before: InFlight | None = None
         for batch in self.in_flight:
-            if not batch.request:
-                waits = batch.after_gap and before is not None and before.produced is None
-                return None if waits else batch
+            if batch.state is WAITING:
+                return batch
+            if batch.state is HELD:
+                return batch if before is None or before.state is ANSWERED else None
             before = batch
         return None
 
     def sent(self, batch: InFlight, request: int) -> None:
         """`batch`, which `to_send` gave, was sent as `request` (above 0, never used before)."""
         assert request > 0, "0 marks messages that answer no request"
-        assert not batch.request, "a batch is sent once at a time"
+        batch.state = AFTER_SENT[batch.state]
         batch.request = request
         self._by_request[request] = batch
         self.unsent -= 1
@@ -131,11 +148,12 @@ class ProducerSession:
         batch = self._by_request.get(answer.request)
         if batch is None:
             return []
-        batch.produced = answer
+        batch.state, batch.produced = AFTER_PRODUCED[batch.state], answer
         settled: list[InFlight] = []
         in_flight = self.in_flight
-        while in_flight and in_flight[0].produced is not None:
+        while in_flight and in_flight[0].state is ANSWERED:
             first = in_flight.popleft()
+            first.state = AFTER_SETTLED[first.state]
             self.bytes_in_flight -= len(first.batch)
             del self._by_request[first.request]
             settled.append(first)
@@ -149,9 +167,9 @@ class ProducerSession:
         index = self.in_flight.index(batch)
         if failure.retry:
             self._send_again_from(index)
-        elif failure.code in GAPS and any(each.produced is None for each in list(self.in_flight)[:index]):
-            self._send_again_from(index)
-            batch.after_gap = True
+        elif failure.code in GAPS and any(each.state is not ANSWERED for each in list(self.in_flight)[:index]):
+            self._take_back(batch, AFTER_GAP)
+            self._send_again_from(index + 1)
         else:
             return self._break(failure, index)
         return []
@@ -172,11 +190,14 @@ class ProducerSession:
 
     def _send_again_from(self, index: int) -> None:
         for batch in list(self.in_flight)[index:]:
-            if batch.produced is None and batch.request:
-                del self._by_request[batch.request]
-                batch.request = 0
-                self.unsent += 1
-            batch.after_gap = False
+            self._take_back(batch, AFTER_RETRY)
+
+    def _take_back(self, batch: InFlight, after: After) -> None:
+        batch.state = after[batch.state]
+        if batch.request and batch.state is not ANSWERED:
+            del self._by_request[batch.request]
+            batch.request = 0
+            self.unsent += 1
 
     def _break(self, failure: Failure, index: int) -> list[InFlight]:
         self.broken = failure
@@ -184,7 +205,8 @@ class ProducerSession:
         while len(self.in_flight) > index:
             batch = self.in_flight.pop()
             self._drop(batch)
-            if batch.produced is None:
+            batch.state = AFTER_BROKEN[batch.state]
+            if batch.state is REFUSED:
                 batch.failure = failure
             settled.append(batch)
         settled.reverse()
