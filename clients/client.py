@@ -20,11 +20,13 @@ from ..storage.record import Record
 from ..transport.messages import Stage
 from .arguments.checking import checked, checks
 from .arguments.quantities import Duration, Size, Start, seconds, size_bytes
+from .connection.delivery import Delivery
 from .connection.driver import Driver
 from .connection.opened import Opened
 from .connection.wall_clock import wall_us
 from .consumer import Consumer
 from .consuming.core import ConsumerCore
+from .consuming.options import consumer_options
 from .descriptions import Group, Topic, group_of, topic_of
 from .opening import open_connection
 from .producer import Producer, Staging, Transaction
@@ -35,7 +37,7 @@ from .ranges.client import RangeClient
 from .transactions.staging_core import StagingCore, begin
 from .transactions.staging_producer import StagedFuture
 from .transactions.verbs import TransactionVerbs, checked_epoch, checked_name, checked_stages
-from .verbs import Delivery, Verbs, consumer_options
+from .verbs import Verbs
 from .worker import Worker
 from .working.options import worker_options
 

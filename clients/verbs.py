@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from ..broker.errors import TopicExists, UnknownGroup, UnknownTopic
-from ..storage.arguments import whole
 from ..storage.batch import Batch, batches
 from ..storage.errors import Corrupt, MissingCodec, NewerFormat
 from ..storage.record import Record
@@ -35,22 +32,15 @@ from ..transport.messages import (
 )  # fmt: skip
 from .arguments.quantities import (
     Duration,
-    Size,
     Start,
     seconds,
     setting_values,
-    size_bytes,
-    some_seconds,
     start_time,
 )
 from .connection.connection import Connection, Question
 from .connection.steps import Steps
-from .consuming.session_life import ConsumerOptions
 from .errors import InvalidArgument
-from .reading.mapped import is_local
 from .reading.readable import checked_records, readable
-
-Delivery = Literal["auto", "push", "control", "mapped"]
 
 READ_BYTES = 1 << 20
 
@@ -228,61 +218,3 @@ def _readable(payload: bytes, offset: int, end: int) -> Iterator[Batch]:
     yield from found
     if error is not None:
         raise error
-
-
-def consumer_options(
-    connection: Connection,
-    *,
-    group: str | None,
-    member: str | None,
-    start: Start,
-    positions: Mapping[int, int] | None,
-    delivery: Delivery,
-    may_map: bool,
-    auto_commit: Duration | None,
-    session_timeout: Duration,
-    max_processing: Duration,
-    window_bytes: Size,
-    window_records: int,
-    verify: bool,
-) -> ConsumerOptions:
-    """Check and complete the arguments of `consumer`; `may_map`: its shell has a thread that may sleep in `fetch`."""
-    if auto_commit is not None and not group:
-        raise InvalidArgument("auto_commit needs a group: a consumer that reads alone has no cursor to commit")
-    if positions and group:
-        raise InvalidArgument("positions are for a consumer without a group; with one, use seek or reset_group")
-    ways = _ways(connection, group or "", delivery, may_map)
-    return ConsumerOptions(
-        group=group or "",
-        member=member or made_up_name(),
-        start=start_time(start),
-        positions=dict(positions or {}),
-        delivery=ways[0],
-        fallbacks=tuple(ways[1:]),
-        auto_commit_s=None if auto_commit is None else seconds(auto_commit, "auto_commit"),
-        session_timeout_s=seconds(session_timeout, "session_timeout"),
-        max_processing_s=some_seconds(max_processing, "max_processing"),
-        window_bytes=size_bytes(window_bytes, "window_bytes", 1),
-        window_records=whole("window_records", window_records, 1),
-        verify=verify,
-    )
-
-
-def range_ways(connection: Connection, delivery: Delivery, *, may_map: bool) -> list[str]:
-    """How the batches of a range may travel, the best way first: mapped, or over the connection itself."""
-    ways = _ways(connection, "", delivery, may_map)
-    return list(dict.fromkeys("control" if way == "push" else way for way in ways))
-
-
-def made_up_name() -> str:
-    """A name that tells people where somebody runs, and that nobody else has."""
-    return f"{socket.gethostname()[:60]}-{os.getpid()}-{os.urandom(4).hex()}"
-
-
-def _ways(connection: Connection, group: str, wanted: Delivery, may_map: bool) -> list[str]:
-    """How records may travel, the best way first."""
-    chosen = connection.channel.choose_delivery(group, wanted)
-    if wanted != "auto":
-        return [chosen]
-    ways = [chosen, "control"] if chosen == "push" else [chosen]
-    return ["mapped", *ways] if may_map and is_local(connection.welcome) else ways

@@ -24,8 +24,8 @@ from .clients.aio.producer import AsyncProducer, AsyncStaging, AsyncTransaction
 from .clients.aio.task import AsyncTask
 from .clients.aio.worker import AsyncWorker
 from .clients.arguments.quantities import Duration
+from .clients.connection.delivery import Delivery
 from .clients.tasks import AsyncJob
-from .clients.verbs import Delivery
 
 __all__ = [
     "AsyncClient", "AsyncConsumer", "AsyncJob", "AsyncProducer", "AsyncStaging", "AsyncTask", "AsyncTransaction",

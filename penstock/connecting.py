@@ -5,7 +5,7 @@ from __future__ import annotations
 from .address import broker_url
 from .clients import Client, client
 from .clients.arguments.quantities import Duration
-from .clients.verbs import Delivery
+from .clients.connection.delivery import Delivery
 
 
 def connect(

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from ..broker.errors import UnknownTopic
 from ..clients import Client
-from ..clients.verbs import Delivery
+from ..clients.connection.delivery import Delivery
 from ..storage.batch import Batch
 from ..storage.errors import Corrupt, Diverged, Error, OutOfBounds
 from .connection import client_of

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.sources import Source, shipped
+from support.sources import Import, Source, shipped
 
 # What each part may import from penstock, as prefixes of module names; a part always may import itself.
 # The most specific entry decides, so `penstock.broker.engine` is its own part.
@@ -32,6 +32,17 @@ BELOW = {
     "penstock.spark.examples": ["penstock"],  # programs of users, as they would write them
     "pyspark_penstock": ["penstock.spark"],
     "penstock": ["penstock"],
+}
+
+# Inside a floor: its folders and modules from the bottom up. Each imports from itself and from those before it, and no
+# modules of the floor lead back to each other, whether they import at load, later, or for the type checker.
+# "" is whatever is not named.
+ORDER = {
+    "penstock.clients": [
+        *("errors", "arguments", "descriptions", "reading", "connection", "channels", "embedded", "opening"),
+        *("queues", "producing", "consuming", "working", "ranges", "transactions", "verbs"),
+        *("producer", "consumer", "task", "worker", "client", "by_hand", "aio", "tasks", "testing", ""),
+    ],
 }
 
 # Modules that hold decisions only: time, randomness and bytes come in as arguments. These must, and load nothing
@@ -82,7 +93,7 @@ ONLY_IN = {
         "penstock.transport.unix_server",
         "penstock.broker.packets",
         "penstock.clients.connection.readiness",  # where there is no eventfd
-        "penstock.clients.verbs",  # for the machine's name
+        "penstock.clients.connection.naming",  # for the machine's name
     },
     "click": {"penstock.cli"},
     "rich": {"penstock.cli", "penstock.demo", "penstock.spark"},
@@ -101,6 +112,9 @@ LOADED_BY_THE_FACE = ["penstock.spark", "penstock.spark.errors", "penstock.spark
 OUTSIDE = ["penstock.spark.examples", "pyspark_penstock"]
 
 
+FOR_TYPES = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    "
+
+
 def within(module: str, prefixes: list[str] | set[str]) -> bool:
     return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
 
@@ -116,6 +130,29 @@ def upward_imports(sources: list[Source]) -> Iterator[str]:
         for found in source.imports(modules):
             if within(found.name, ["penstock"]) and not within(found.name, [part, *BELOW[part]]):
                 yield f"{source.place}:{found.line}: {part} must not import {found.name}"
+
+
+def place_in(floor: str, module: str) -> str:
+    """Where a module of a floor stands in its order."""
+    inner = module.removeprefix(floor).removeprefix(".")
+    return max((place for place in ORDER[floor] if not place or within(inner, [place])), key=len)
+
+
+def imports_up_a_floor(sources: list[Source]) -> Iterator[str]:
+    modules = {source.module for source in sources}
+    for floor, order in ORDER.items():
+        for source in sources:
+            for found in source.imports(modules) if within(source.module, [floor]) else ():
+                if found.name in modules and within(found.name, [floor]):
+                    above, below = place_in(floor, source.module), place_in(floor, found.name)
+                    if order.index(below) > order.index(above):
+                        yield f"{source.place}:{found.line}: {above or floor} stands below {below or floor}"
+
+
+def circles(sources: list[Source]) -> list[str]:
+    """Modules of an ordered floor that lead back to each other by any import."""
+    inside = [source for source in sources if within(source.module, list(ORDER))]
+    return unordered(inside, lambda found: True)
 
 
 def is_pure(source: Source) -> bool:
@@ -162,10 +199,15 @@ def absolute_imports(sources: list[Source]) -> Iterator[str]:
 
 
 def cycles(sources: list[Source]) -> list[str]:
-    """Modules that cannot be put in an order, after taking away whatever can."""
+    """Modules that cannot be loaded in any order."""
+    return unordered(sources, lambda found: found.at_load)
+
+
+def unordered(sources: list[Source], counts: Callable[[Import], bool]) -> list[str]:
+    """Modules that cannot be put in an order by the imports that count, after taking away whatever can."""
     modules = {source.module for source in sources}
     needs = {
-        source.module: {found.name for found in source.imports(modules) if found.at_load} & modules - {source.module}
+        source.module: {found.name for found in source.imports(modules) if counts(found)} & modules - {source.module}
         for source in sources
     }
     while free := [module for module, needed in needs.items() if not needed & needs.keys()]:
@@ -174,7 +216,16 @@ def cycles(sources: list[Source]) -> list[str]:
     return sorted(needs)
 
 
-CHECKS = [upward_imports, impure_imports, leaked_libraries, eager_extras, absolute_imports, cycles]
+CHECKS = [
+    upward_imports,
+    imports_up_a_floor,
+    impure_imports,
+    leaked_libraries,
+    eager_extras,
+    absolute_imports,
+    cycles,
+    circles,
+]
 
 
 @pytest.fixture(scope="module")
@@ -193,12 +244,30 @@ def test_every_pure_module_named_here_exists(ours):
     assert [name for name in PURE if name not in modules] == []
 
 
+def test_every_place_in_an_order_exists(ours):
+    modules = {source.module for source in ours}
+    named = {f"{floor}.{place}" for floor, order in ORDER.items() for place in order if place}
+    assert named - modules == set()
+
+
+@pytest.mark.parametrize("floor", ORDER)
+def test_every_module_but_the_package_itself_has_a_place_in_the_order(floor, ours):
+    below = [source.module for source in ours if within(source.module, [floor]) and source.module != floor]
+    assert [module for module in below if not place_in(floor, module)] == []
+
+
 BROKEN = [
     (upward_imports, {"storage/log.py": "from ..broker import serve"}),
     (upward_imports, {"storage/log.py": "def late():\n    from ..clients.channel import Channel"}),
     (upward_imports, {"transport/codec.py": "from ..storage import log", "storage/log.py": ""}),
     (upward_imports, {"clients/client.py": "from ..broker.keeper import Keeper"}),
     (upward_imports, {"broker/engine/node.py": "from ..keeper import Keeper"}),
+    (imports_up_a_floor, {"clients/connection/a.py": "from ..client import b", "clients/client.py": ""}),
+    (imports_up_a_floor, {"clients/errors.py": "def late():\n    from .verbs import a", "clients/verbs.py": ""}),
+    (imports_up_a_floor, {"clients/queues/a.py": f"{FOR_TYPES}from ..verbs import b", "clients/verbs.py": ""}),
+    (imports_up_a_floor, {"clients/client.py": "from . import other", "clients/other.py": ""}),
+    (circles, {"clients/queues/a.py": "from .b import x", "clients/queues/b.py": f"{FOR_TYPES}from .a import y"}),
+    (circles, {"clients/aio/a.py": "from .b import x", "clients/aio/b.py": "def late():\n    from . import a"}),
     (impure_imports, {"broker/engine/tables/groups.py": "import time"}),
     (impure_imports, {"storage/recovery.py": "from os import path"}),
     (impure_imports, {"storage/recovery.py": "from .files import Files", "storage/files.py": "import os"}),
@@ -218,6 +287,8 @@ ALLOWED = [
     {"transport/codec.py": "from ..storage.batch import parse", "storage/batch.py": ""},
     {"clients/embedded/local.py": "from ..broker.engine.node import Node", "broker/engine/node.py": ""},
     {"storage/arrow.py": "def decode():\n    import pyarrow"},
+    {"clients/client.py": "from .connection.a import b", "clients/connection/a.py": f"{FOR_TYPES}from .c import d"},
+    {"clients/__init__.py": "from .client import x", "clients/client.py": ""},
     {"storage/a.py": "def late():\n    from .b import x", "storage/b.py": "from .a import y"},
     {"penstock/__init__.py": "from .clients import connect", "clients/__init__.py": "connect = None"},
     {"spark/source.py": "import pyspark", "pyspark_penstock.py": "from penstock.spark.source import x"},

@@ -14,15 +14,17 @@ from ...storage.record import Record
 from ...transport.messages import Stage
 from ..arguments.checking import checked, checks
 from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes
+from ..connection.delivery import Delivery
 from ..connection.opened import Opened
 from ..connection.wall_clock import wall_us
 from ..consuming.core import ConsumerCore
+from ..consuming.options import consumer_options
 from ..descriptions import Group, Topic, group_of, topic_of
 from ..opening import open_connection
 from ..producing.core import ProducerCore
 from ..transactions.staging_core import StagingCore, begin
 from ..transactions.verbs import TransactionVerbs, checked_epoch, checked_name, checked_stages
-from ..verbs import Delivery, Verbs, consumer_options
+from ..verbs import Verbs
 from ..working.options import worker_options
 from .consumer import AsyncConsumer
 from .driver import AsyncDriver

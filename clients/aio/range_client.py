@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from ...storage.batch import Batch
 from ..arguments.quantities import Duration, Size, Start
+from ..connection.delivery import Delivery, range_ways
 from ..descriptions import TopicEnds
 from ..ranges.known_topics import KnownTopics
 from ..ranges.range import RangeCore, Wanted, column_names
 from ..ranges.verbs import RangeVerbs, topic_id
-from ..verbs import Delivery, range_ways
 from .driver import AsyncDriver
 from .iterating import each_batch_of_range
 from .opening import reads

@@ -11,22 +11,20 @@ there is something to try a sender is among the connection's parts, so that send
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...storage import units
-from ...storage.batch import encode
+from ...storage.batch import Codec, encode
 from ...storage.errors import BatchTooLarge, Error, InvalidBatch
 from ...transport.failures import error_from
-from ...transport.messages import Answer, Failure, OpenProducer, Produce, Produced, ProducerOpened
+from ...transport.messages import Answer, Failure, OpenProducer, Produce, Produced, ProducerOpened, Topic
 from ...transport.producer_session import TARGET_BYTES, InFlight, ProducerSession
 from ..connection.connection import LOOK_PERIOD_S, Question, raised
-from .pending import Pending
+from .pending import Owner, Pending
 from .queued import queue_columns
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
-
-    from .core import ProducerCore
 
 LOOK_BYTES = 64 << 10
 """Behind a batch in flight, answers are looked for when so much is gathered, and at each doubling."""
@@ -38,10 +36,27 @@ PATIENCE_S = 10.0
 """A batch without an answer for so long is sent again: a broker drops answers that it cannot get rid of."""
 
 
+class SendingProducer(Owner, Protocol):
+    """The producer of a sender."""
+
+    topic: Topic
+    name: str
+    codec: Codec
+    kind: int
+
+    def new_id(self) -> int:
+        """A producer id nobody else has."""
+        ...
+
+    def new_session(self, opened: ProducerOpened | None = None) -> ProducerSession:
+        """A session under a fresh id, or as the broker opened it for the producer's name."""
+        ...
+
+
 class PartitionSender:
     """See the module. `gather` holds what is not a batch yet, `trigger` the size at which it becomes one."""
 
-    def __init__(self, core: ProducerCore, partition: int) -> None:
+    def __init__(self, core: SendingProducer, partition: int) -> None:
         self.partition = partition
         self.gather = Pending(core, partition)
         self.trigger = 0

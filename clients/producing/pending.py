@@ -12,19 +12,36 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from ...storage.errors import Error
 
 if TYPE_CHECKING:
-    from .core import ProducerCore
+    from ..connection.connection import Connection
+    from ..connection.steps import Steps
     from .queued import Queued
 
 
 NONE: Mapping[int, int] = MappingProxyType({})
 """No record of a batch repeats another."""
+
+
+class Owner(Protocol):
+    """The producer of records, as far as their futures know it."""
+
+    connection: Connection
+    run: Callable[[Steps[Any]], Any]
+    failed: list[Pending]
+
+    def settled(self, pending: Pending, deadline: float) -> Steps[None]:
+        """Wait until a batch is settled."""
+        ...
+
+    def call_when_settled(self, pending: Pending, callback: Callable[[], None]) -> bool:
+        """Have `callback` called once `pending` is settled. False when it is already."""
+        ...
 
 
 class Pending:
@@ -35,7 +52,7 @@ class Pending:
         "repeats", "seen", "settled", "size", "time_us", "times", "values",
     )  # fmt: skip
 
-    def __init__(self, owner: ProducerCore, partition: int) -> None:
+    def __init__(self, owner: Owner, partition: int) -> None:
         self.owner = owner
         self.partition = partition
         self.values: list[bytes] = []

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...storage.batch import Batch
 from ..arguments.quantities import Duration, Size, Start
+from ..connection.delivery import Delivery, range_ways
 from ..connection.driver import Driver
 from ..descriptions import TopicEnds
-from ..verbs import Delivery, range_ways
 from .iterating import each_batch_of_range
 from .known_topics import KnownTopics
 from .range import RangeCore, Wanted, column_names

@@ -13,13 +13,11 @@ from ...storage import forks
 from ..aio.client import AsyncClient, connect
 from ..aio.producer import AsyncProducer
 from ..queues.task_ids import task_id
-from . import app
-from .queues import ensure_async
+from .queues import QueueApp, ensure_async
 
 if TYPE_CHECKING:
     from ..queues.descriptions import Schedule
-    from .app import Tasks
-    from .function import Message
+    from .message import Message
 
 
 class _Opened:
@@ -34,7 +32,7 @@ class _Opened:
 class AsyncLink:
     """See the module."""
 
-    def __init__(self, app: Tasks) -> None:
+    def __init__(self, app: QueueApp) -> None:
         self._app = app
         self._opened: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = weakref.WeakKeyDictionary()
         forks.tell(self)
@@ -91,7 +89,3 @@ class AsyncLink:
                 await ensure_async(client, self._app.queues[queue])
                 opened.producers[queue] = await client.producer(queue)
             return opened.producers[queue]
-
-
-# `Tasks.aio` names it in its annotations, and its module loads no asyncio: for help() and type hints.
-setattr(app, AsyncLink.__name__, AsyncLink)

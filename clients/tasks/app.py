@@ -26,8 +26,9 @@ from ..client import Client
 from ..errors import InvalidArgument
 from ..queues.descriptions import Schedule
 from .encoding import Encoding
-from .function import AsyncTaskFunction, BaseFunction, Message, Options, TaskFunction, home
+from .function import AsyncTaskFunction, BaseFunction, Options, TaskFunction, home
 from .link import Link
+from .message import Message
 from .queues import TaskQueue
 from .retry import Retry
 
@@ -193,6 +194,7 @@ class Tasks:
         if self._aio is None:
             from .aio import AsyncLink
 
+            globals()["AsyncLink"] = AsyncLink  # for type hints; before, this module loads no asyncio
             self._aio = AsyncLink(self)
         return self._aio
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .context import CurrentTask
 from .encoding import ENCODINGS, Encoding
-from .function import ENCODING_HEADER, NAME_HEADER, AsyncTaskFunction, BaseFunction, home
+from .function import AsyncTaskFunction, BaseFunction, home
+from .message import ENCODING_HEADER, NAME_HEADER
 from .outcome import Outcome, Refused
 from .performing import perform, perform_async
 from .processes import Processes

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
@@ -29,21 +29,12 @@ from ..arguments.checking import checks
 from ..arguments.quantities import Duration, seconds
 from ..errors import InvalidArgument
 from ..queues.descriptions import Schedule
-from . import jobs
 from .arguments import Arguments
-from .jobs import AsyncJob, Job
-
-if TYPE_CHECKING:
-    from .app import Tasks
+from .jobs import AsyncJob, Job, JobApp
+from .message import ENCODING_HEADER, NAME_HEADER, Message
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-NAME_HEADER = "penstock-task"
-"""The header of a record that names the function."""
-
-ENCODING_HEADER = "penstock-encoding"
-"""The header of a record that says how its value, its progress and its result are encoded."""
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -63,37 +54,22 @@ class Options(Struct, frozen=True, kw_only=True):
             raise InvalidArgument(f"timeout={self.timeout_s!r} leaves a task no time: give seconds above 0, or None")
 
 
-class Message(Struct, frozen=True):
-    """One call on its way to a queue."""
+class SendingApp(JobApp, Protocol):
+    """The app of a function, as far as that knows it."""
 
-    queue: str
-    value: bytes
-    key: bytes | None
-    headers: dict[str, bytes]
-    priority: int
-    delay_s: float | None = None
-    at: datetime | None = None
-    dedup: bytes | None = None
+    def send(self, message: Message) -> str:
+        """Have a call committed to its queue; the task's id."""
+        ...
 
-    def sending(self) -> dict[str, Any]:
-        """What a producer is told beside the value."""
-        return {
-            "key": self.key, "headers": self.headers, "delay": self.delay_s, "at": self.at,
-            "priority": self.priority or None, "dedup": self.dedup,
-        }  # fmt: skip
-
-    def scheduling(self, zone: str) -> dict[str, Any]:
-        """What a schedule is told beside the value. Raises InvalidArgument for a call that it cannot make."""
-        if self.dedup is not None:
-            function = self.headers[NAME_HEADER].decode()
-            raise InvalidArgument(f"{function} has dedup=, which schedules do not know: schedule a function without it")
-        return {"key": self.key, "headers": self.headers, "zone": zone, "priority": self.priority}
+    def schedule(self, message: Message, name: str, spec: str) -> Schedule:
+        """Have a call committed to its queue at stated times."""
+        ...
 
 
 class BaseFunction(Generic[P, R]):
     """What the functions of both kinds have in common."""
 
-    def __init__(self, app: Tasks, function: Callable[P, Any], name: str | None, options: Options) -> None:
+    def __init__(self, app: SendingApp, function: Callable[P, Any], name: str | None, options: Options) -> None:
         """Made by `Tasks.task`."""
         functools.update_wrapper(cast(Any, self), function)
         self.app = app
@@ -228,7 +204,3 @@ def home(function: Callable[..., Any]) -> str:
     if main.__spec__ is not None:
         return main.__spec__.name
     return Path(getattr(main, "__file__", None) or "__main__").stem
-
-
-# Jobs name it in their annotations, and their module cannot import this one: for help() and type hints.
-setattr(jobs, BaseFunction.__name__, BaseFunction)

@@ -7,20 +7,54 @@ again after a restart, for as long as the record is retained.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 from ..arguments.checking import checks
 from ..arguments.quantities import Duration
 from ..errors import ClientError, TaskCancelled, TaskFailed, TimedOut
-from .encoding import decode
+from .encoding import Encoding, decode
 
 if TYPE_CHECKING:
+    from ..client import Client
     from ..queues.descriptions import TaskInfo
-    from .function import BaseFunction
+    from .aio import AsyncLink
+    from .arguments import Arguments
 
 R = TypeVar("R")
+
+
+class JobApp(Protocol):
+    """The app that a job was sent by, as far as the job knows it."""
+
+    group: str
+    encoding: Encoding
+
+    def client(self) -> Client:
+        """For threads."""
+        ...
+
+    @property
+    def aio(self) -> AsyncLink:
+        """For event loops."""
+        ...
+
+
+class JobFunction(Protocol[R]):
+    """What a job is a call of."""
+
+    name: str
+    arguments: Arguments
+
+    @property
+    def app(self) -> JobApp:
+        """Whose function it is."""
+        ...
+
+    def job(self, id: str) -> Job[R]:
+        """A task that was sent before, by its id."""
+        ...
 
 
 class JobStatus(Struct, frozen=True):
@@ -37,7 +71,7 @@ class JobStatus(Struct, frozen=True):
 class _Base(Generic[R]):
     """What the jobs of both kinds have in common."""
 
-    def __init__(self, function: BaseFunction[..., R], id: str) -> None:
+    def __init__(self, function: JobFunction[R], id: str) -> None:
         """Made by `TaskFunction.send` and `TaskFunction.job`."""
         self.id = id
         self._function = function
@@ -95,7 +129,7 @@ class AsyncJob(_Base[R]):
         return status_of(self._function, await client.cancel_task(self.id, group=app.group))
 
 
-def result_of(function: BaseFunction[..., R], id: str, info: TaskInfo) -> R:
+def result_of(function: JobFunction[R], id: str, info: TaskInfo) -> R:
     """The result of a task that is final. Raises what `Job.result` raises."""
     name = f"task {id} ({function.name})"
     if info.state == "dead":
@@ -112,7 +146,7 @@ def result_of(function: BaseFunction[..., R], id: str, info: TaskInfo) -> R:
         raise ClientError(f"the result of {name} cannot be read: {error}") from error
 
 
-def status_of(function: BaseFunction[..., Any], info: TaskInfo) -> JobStatus:
+def status_of(function: JobFunction[Any], info: TaskInfo) -> JobStatus:
     """A task as its application sees it."""
     progress = None if info.progress is None else decode(function.app.encoding, info.progress)
     return JobStatus(info.state, info.attempt, info.why, info.reason, progress, info.time)

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING
 from ...storage import forks
 from ..client import Client, connect
 from ..queues.task_ids import task_id
-from .queues import ensure
+from .queues import QueueApp, ensure
 
 if TYPE_CHECKING:
     from ..producer import Producer
     from ..queues.descriptions import Schedule
-    from .app import Tasks
-    from .function import Message
+    from .message import Message
 
 
 class Link:
     """See the module."""
 
-    def __init__(self, app: Tasks) -> None:
+    def __init__(self, app: QueueApp) -> None:
         self._app = app
         self._lock = threading.RLock()
         self._client: Client | None = None

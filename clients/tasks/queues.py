@@ -10,7 +10,7 @@ of one that exists: they are the ones who have to live with them.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, structs
 
@@ -53,6 +53,15 @@ class TaskQueue(Struct, frozen=True):
     def changes(self, known: dict[str, Any]) -> dict[str, Any]:
         """What is not so yet."""
         return {name: value for name, value in self.wanted.items() if known.get(name) != value}
+
+
+class QueueApp(Protocol):
+    """The app of queues: how it connects, and which there are."""
+
+    url: str
+    timeout_s: float
+    zone: str
+    queues: dict[str, TaskQueue]
 
 
 def ensure(client: Client, queue: TaskQueue) -> dict[str, Any]:

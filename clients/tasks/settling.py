@@ -20,7 +20,7 @@ from ...broker.errors import LeaseLost, UnknownLease
 from ...storage.errors import Error
 from ..errors import InvalidArgument
 from .calls import Leased
-from .function import NAME_HEADER
+from .message import NAME_HEADER
 from .outcome import Dropped, Failed, Outcome, Refused, Returned
 
 T = TypeVar("T")

@@ -68,7 +68,7 @@ class StagingLane(PartitionSender):
 class StagingProducer(ProducerCore):
     """See the module."""
 
-    kind = Kind.STAGED
+    kind: int = Kind.STAGED
 
     def new_lane(self, partition: int) -> PartitionSender:
         """See ProducerCore."""

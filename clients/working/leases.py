@@ -10,13 +10,49 @@ that was ever leased, so that saying it again, in any order with others, never s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...storage.errors import Error
-from ...transport.queue_messages import Settle
+from ...transport.queue_messages import Settle, Verb
+from ..connection.steps import Steps
 
 if TYPE_CHECKING:
-    from .core import WorkerCore
+    from ...transport.messages import Topic
+    from ..arguments.quantities import Duration
+    from ..connection.connection import Connection
+
+
+class Holder(Protocol):
+    """The worker that has a lease, as far as its tasks and futures know it."""
+
+    connection: Connection
+    topic: Topic
+    run: Callable[[Steps[Any]], Any]
+    do: Callable[[Callable[[], Any]], Any]
+
+    def settle_now(
+        self,
+        tasks: Sequence[Any],
+        verb: Verb,
+        *,
+        delay: Duration | None = None,
+        reason: str = "",
+        result: bytes | None = None,
+    ) -> Steps[None]:
+        """Settle tasks and wait until that is committed."""
+        ...
+
+    def settled(self, future: SettleFuture, deadline: float) -> Steps[None]:
+        """Wait until the outcome is known."""
+        ...
+
+    def extend(self, task: Any, lease: Duration | None, *, progress: bytes | None = None) -> Steps[None]:
+        """Keep the lease of a task, and say how far it is."""
+        ...
+
+    def lose(self, lease: Held) -> None:
+        """The lease is over."""
+        ...
 
 
 class Held:
@@ -26,7 +62,7 @@ class Held:
         "beat_at", "cancelled", "core", "count", "handed", "lease_ms", "lost", "open", "partition", "token", "until",
     )  # fmt: skip
 
-    def __init__(self, core: WorkerCore, partition: int, token: int, lease_ms: int, offsets: set[int]) -> None:
+    def __init__(self, core: Holder, partition: int, token: int, lease_ms: int, offsets: set[int]) -> None:
         self.core = core
         self.partition = partition
         self.token = token
@@ -59,7 +95,7 @@ class SettleFuture:
 
     __slots__ = ("_callbacks", "_core", "_error", "_left", "_seen")
 
-    def __init__(self, core: WorkerCore) -> None:
+    def __init__(self, core: Holder) -> None:
         self._core = core
         self._left = 0
         self._error: Error | None = None

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import chain, islice, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...storage.errors import Error, InvalidBatch
 from ...transport.messages import Answer, Failure
@@ -29,15 +29,16 @@ from ...transport.queue_messages import BY_GROUP, Lease, Leased, Verb
 from ..connection.connection import Question, raised
 from ..connection.steps import Pause, Steps
 from ..queues.picking import Unreadable, pick
-from .leases import Held, SettleFuture
+from .leases import Held, Holder, SettleFuture
 from .settling import BACKOFF_MAX_S, BACKOFF_MIN_S, settles_of
 
 if TYPE_CHECKING:
     from collections.abc import Buffer, Sequence  # pyright: ignore[reportAttributeAccessIssue]
 
-    from .core import WorkerCore
     from .leases import Gathering
+    from .options import WorkerOptions
     from .record import TaskRecord
+    from .settling import Settling
 
 WAIT_MOST_S = 30.0
 """The longest that one request waits at the broker; who waits longer asks again."""
@@ -50,6 +51,20 @@ AT_ONCE = 0.0
 
 STALE = 0.1
 """Of the time of a lease: what has less left is not handed out any more."""
+
+
+class LeasingWorker(Holder, Protocol):
+    """The worker that leases are asked for."""
+
+    options: WorkerOptions
+    settling: Settling
+    held: dict[tuple[int, int], Held]
+    closed: bool
+    touched: float
+
+    def check_open(self) -> None:
+        """Raise Closed."""
+        ...
 
 
 class LeaseQuestion(Question):
@@ -94,7 +109,7 @@ class LeaseQuestion(Question):
 class Leasing:
     """See the module."""
 
-    def __init__(self, core: WorkerCore, task: type[TaskRecord]) -> None:
+    def __init__(self, core: LeasingWorker, task: type[TaskRecord]) -> None:
         self.core = core
         self._connection = core.connection
         self._task = task

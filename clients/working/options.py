@@ -9,8 +9,8 @@ import msgspec
 
 from ...transport.queue_messages import BY_GROUP
 from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes, some_seconds, start_time
+from ..connection.naming import made_up_name
 from ..errors import InvalidArgument
-from ..verbs import made_up_name
 
 PREFETCH_MAX = 64
 """Leases that may be asked for ahead of the application."""

@@ -71,7 +71,7 @@ def enqueue(
 @with_session
 def lease(topic: str, count: int, lease_s: float | None, wait_s: float, group: str, session: Invocation) -> None:
     """Lease tasks of TOPIC, without extending the lease later. Writes ID@TOKEN, attempt and value of each."""
-    from ..clients.working.by_hand import ByHand
+    from ..clients.by_hand import ByHand
 
     with session.connect() as client:
         worker = f"{getpass.getuser()}, by hand"
@@ -129,7 +129,7 @@ def release(names: tuple[str, ...], group: str, session: Invocation) -> None:
 
 
 def _settle(session: Invocation, group: str, names: Sequence[str], verb: str, **how: Any) -> None:
-    from ..clients.working.by_hand import ByHand
+    from ..clients.by_hand import ByHand
     from ..transport.queue_messages import Verb
 
     with session.connect() as client:

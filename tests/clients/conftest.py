@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from penstock.broker import ServeConfig
-from penstock.clients import Client, connect, verbs
+from penstock.clients import Client, connect
+from penstock.clients.connection import delivery
 from penstock.clients.embedded.local import LocalChannel
 from penstock.clients.testing import MemoryBroker, penstock_broker, penstock_client
 from support.awaited import connect_awaited
@@ -92,7 +93,7 @@ def unix(serving: Serving) -> str:
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker seems to run on another machine."""
-    monkeypatch.setattr(verbs, "is_local", lambda welcome: False)
+    monkeypatch.setattr(delivery, "is_local", lambda welcome: False)
 
 
 @pytest.fixture

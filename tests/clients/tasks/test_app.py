@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import penstock
 import pytest
 from penstock import Retry, Tasks
-from penstock.clients.tasks.function import ENCODING_HEADER, NAME_HEADER
+from penstock.clients.tasks.message import ENCODING_HEADER, NAME_HEADER
 from penstock.errors import InvalidArgument, InvalidUrl
 from support import task_functions
 

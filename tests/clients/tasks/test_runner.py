@@ -14,7 +14,7 @@ from penstock import Retry, Tasks
 from penstock.broker.errors import LeaseLost, UnknownTopic
 from penstock.clients.tasks import runner as runner_module
 from penstock.clients.tasks import settling
-from penstock.clients.tasks.function import ENCODING_HEADER, NAME_HEADER
+from penstock.clients.tasks.message import ENCODING_HEADER, NAME_HEADER
 from penstock.clients.tasks.runner import Runner
 from penstock.errors import InvalidArgument, TimedOut
 from support import task_functions

@@ -11,26 +11,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from ...storage.errors import InvalidBatch
-from ...storage.record import Record
-from ...transport.failures import error_from
-from ...transport.messages import Answer
-from ...transport.queue_messages import Lease, Leased, Settle, Settled, SettleTasks, Verb
-from ..arguments.quantities import Duration, seconds
-from ..connection.connection import Connection, Question
-from ..connection.steps import Steps
-from ..errors import InvalidArgument
-from ..queues.picking import Unreadable, pick
-from ..queues.task_ids import parse_task_id, task_id
-from .options import check_count, delay_milliseconds, lease_milliseconds
-
-if TYPE_CHECKING:
-    from ..client import Client
+from ..storage.errors import InvalidBatch
+from ..storage.record import Record
+from ..transport.failures import error_from
+from ..transport.messages import Answer
+from ..transport.queue_messages import Lease, Leased, Settle, Settled, SettleTasks, Verb
+from .arguments.quantities import Duration, seconds
+from .client import Client
+from .connection.connection import Connection, Question
+from .connection.steps import Steps
+from .errors import InvalidArgument
+from .queues.picking import Unreadable, pick
+from .queues.task_ids import parse_task_id, task_id
+from .working.options import check_count, delay_milliseconds, lease_milliseconds
 
 _NAME = re.compile(r"(.+)@([0-9]{1,19})", re.ASCII | re.DOTALL)
 

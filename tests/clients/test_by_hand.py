@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from penstock.clients.by_hand import ByHand, parse_leased
 from penstock.clients.testing import penstock_broker, penstock_client
-from penstock.clients.working.by_hand import ByHand, parse_leased
 from penstock.errors import InvalidArgument, InvalidBatch, LeaseLost, MissingCodec, UnknownLease
 from penstock.transport.queue_messages import Verb
 from support.unjudged import NOT_ZSTD, append_to, hidden_codec, with_headers

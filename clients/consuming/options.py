@@ -1,0 +1,54 @@
+"""How a consumer reads: the arguments of `client.consumer`, checked and complete.
+
+Contract: what cannot be raises InvalidArgument before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...storage.arguments import whole
+from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes, some_seconds, start_time
+from ..connection.connection import Connection
+from ..connection.delivery import Delivery, delivery_ways
+from ..connection.naming import made_up_name
+from ..errors import InvalidArgument
+from .session_life import ConsumerOptions
+
+
+def consumer_options(
+    connection: Connection,
+    *,
+    group: str | None,
+    member: str | None,
+    start: Start,
+    positions: Mapping[int, int] | None,
+    delivery: Delivery,
+    may_map: bool,
+    auto_commit: Duration | None,
+    session_timeout: Duration,
+    max_processing: Duration,
+    window_bytes: Size,
+    window_records: int,
+    verify: bool,
+) -> ConsumerOptions:
+    """Check and complete the arguments of `consumer`; `may_map`: its shell has a thread that may sleep in `fetch`."""
+    if auto_commit is not None and not group:
+        raise InvalidArgument("auto_commit needs a group: a consumer that reads alone has no cursor to commit")
+    if positions and group:
+        raise InvalidArgument("positions are for a consumer without a group; with one, use seek or reset_group")
+    ways = delivery_ways(connection, group or "", delivery, may_map)
+    return ConsumerOptions(
+        group=group or "",
+        member=member or made_up_name(),
+        start=start_time(start),
+        positions=dict(positions or {}),
+        delivery=ways[0],
+        fallbacks=tuple(ways[1:]),
+        auto_commit_s=None if auto_commit is None else seconds(auto_commit, "auto_commit"),
+        session_timeout_s=seconds(session_timeout, "session_timeout"),
+        max_processing_s=some_seconds(max_processing, "max_processing"),
+        window_bytes=size_bytes(window_bytes, "window_bytes", 1),
+        window_records=whole("window_records", window_records, 1),
+        verify=verify,
+    )
