@@ -213,3 +213,31 @@ def test_make_targets_in_the_documents_exist():
 def test_the_first_pages_stay_one_page(page):
     """What grows goes to docs/; a decision is a file of docs/decisions."""
     assert len((ROOT / page).read_text().splitlines()) <= 150
+
+
+FOLDERS = re.compile(r"(?:\.ci|storage|transport|broker|clients|spark|penstock|perf|tests|docs|examples)/")
+
+
+def missing_paths(text: str) -> list[str]:
+    """Paths in backticks that are not there; a bare `name.py` stands in the folder of the path before it."""
+    missing = []
+    for line in text.splitlines():
+        folder = ""
+        for name in re.findall(r"`([\w./*-]+(?:\.py|\.md|/))`", line):
+            if FOLDERS.match(name):
+                folder = name if name.endswith("/") else name.rpartition("/")[0] + "/"
+            path = name if FOLDERS.match(name) or not folder else folder + name
+            if folder and not any(ROOT.glob(path)):
+                missing.append(path)
+    return missing
+
+
+def test_the_map_names_files_that_exist():
+    assert missing_paths((ROOT / "ARCHITECTURE.md").read_text()) == []
+
+
+def test_a_file_that_does_not_exist_is_noticed():
+    assert missing_paths("| x | `storage/log.py`, `reader.py`, `nope.py`; `broker/gone.py` |") == [
+        "storage/nope.py",
+        "broker/gone.py",
+    ]

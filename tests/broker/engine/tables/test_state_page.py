@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from penstock.broker.engine.logs import catalogue
 from penstock.broker.engine.tables import decisions, dedup, effects, groups, producers, stages, state, timetable
-from penstock.broker.engine.tables.queues import kept, leases, outbox, queue, shelf_bodies, voids
+from penstock.broker.engine.tables.queues import kept, leases, outbox, queue, retrying, shelf_bodies, voids
 
 PAGE = Path(effects.__file__).with_name("STATE.md").read_text()
 EFFECTS = [
@@ -17,7 +17,8 @@ EFFECTS = [
 ]
 STRUCTS = [
     state.SnapshotBody, producers.Producer, producers.Place, groups.GroupState, catalogue.CatalogueBody,
-    catalogue.TopicEntry, queue.QueueBody, queue.Cursor, queue.Waiting, queue.Dead, leases.LeaseBody, leases.ExtentBody,
+    catalogue.TopicEntry, queue.QueueBody, queue.Cursor, retrying.RetryingRecord, queue.Dead, leases.LeaseBody,
+    leases.ExtentBody,
     outbox.OutboxEntry, kept.KeptBody, timetable.ScheduleBody, dedup.KeyTableBody, voids.VoidsBody,
     shelf_bodies.ShelvesBody, shelf_bodies.ShelfBody, shelf_bodies.RunName,
     shelf_bodies.RunBody, stages.Stage,
