@@ -112,11 +112,11 @@ class ProducerSession:
         """Take a batch of `count` records that was encoded with `next_sequence`. Raises SessionBroken."""
         if self.broken is not None:
             raise SessionBroken(f"the producer cannot go on after {self.broken.code}: {self.broken.message}")
-        added = InFlight(batch, self.next_sequence, count, handle)
+        added, size = InFlight(batch, self.next_sequence, count, handle), len(batch)
         self.next_sequence += count
-        self.bytes_in_flight += len(batch)
-        self.in_flight.append(added)
+        self.bytes_in_flight += size
         self.unsent += 1
+        self.in_flight.append(added)  # last: Ctrl-C comes with the return of a call, and finds all of it or nothing
         return added
 
     def to_send(self) -> InFlight | None:

@@ -64,8 +64,6 @@ class DirectoryChannel:
 
     def __init__(self, data: str, *, clock: Callable[[], float]) -> None:
         """Raises ForeignDirectory, NewerFormat."""
-        self.connections = 1
-        self.connected = True
         self._data = os.path.realpath(data)
         self._files = Files()
         identify(self._files, self._data)
@@ -76,6 +74,8 @@ class DirectoryChannel:
         self._sessions: dict[int, Any] = {}
         self._session = 0
         self._wake = Bell()
+        self._begun = 1
+        self._broken_off = False
         self._closed = False
         self._handlers: dict[type, Callable[[Any], Answer | None]] = {
             Hello: self._hello, Ping: lambda asked: Done(asked.request), ListTopics: self._topics,
@@ -84,6 +84,14 @@ class DirectoryChannel:
         }  # fmt: skip
 
     # -- as Channel ---------------------------------------------------------------------------------------
+
+    @property
+    def connections(self) -> int:
+        return self._begun if self._node is None else self._begun - 1 + self._node.connections
+
+    @property
+    def connected(self) -> bool:
+        return not self._broken_off
 
     def choose_delivery(self, group: str, wanted: str) -> str:
         """See Channel: who reads alone maps the files, as long as this process does not serve them."""
@@ -94,6 +102,8 @@ class DirectoryChannel:
         return "mapped"
 
     def send(self, message: Message, payload: Buffer = b"") -> bool:
+        if self._broken_off:
+            return False
         session = getattr(message, "session", 0)
         if session in self._sessions or (not session and not self._needs_node(message)):
             self._answer(message)
@@ -106,6 +116,10 @@ class DirectoryChannel:
         return node.send(message, payload)
 
     def receive(self) -> tuple[Answer, Buffer] | None:
+        if self._broken_off:
+            self._inbox.clear()
+            self._begun += 1
+            self._broken_off = False
         self._inbox.extend((answer, b"") for answer in self._ends.look())
         if self._inbox:
             return self._inbox.popleft()
@@ -127,7 +141,7 @@ class DirectoryChannel:
         return PeekedLogs(self._peek)
 
     def due(self) -> float:
-        if self._inbox:
+        if self._inbox or self._broken_off:
             return 0.0
         return min(self._ends.due(), FOREVER if self._node is None else self._node.due())
 
@@ -138,7 +152,9 @@ class DirectoryChannel:
         """See Channel: nothing is ever missed here."""
 
     def break_off(self) -> None:
-        """See Channel: there is no connection."""
+        self._broken_off = True
+        if self._node is not None:
+            self._node.break_off()
 
     def wake(self) -> None:
         if not self._closed:
@@ -186,6 +202,7 @@ class DirectoryChannel:
             self._inbox.append((answer, b""))
 
     def _hello(self, asked: Hello) -> Answer:
+        self._sessions.clear()  # those of an earlier connection
         return Welcome(
             asked.request, VERSION, "penstock, in process", "", "", 1, 64 << 20, 16 << 20, f"{boot_id():032x}",
             self._data, "",

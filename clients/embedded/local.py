@@ -4,7 +4,9 @@ Idea: the same node as a broker process runs, driven by whoever calls: a message
 appended and synced in the caller's thread, and the answers lie in the channels when that returns.
 
 Contract: one node per name or directory and process, shared by all its clients and threads under one lock.
-Messages that are sent before somebody looks for answers share one append and one sync.
+Messages that are sent before somebody looks for answers share one append and one sync. An exception out of the node,
+Ctrl-C for example, leaves it half-way, so it ends there as a broker process would that is killed: the next call opens
+another one over the same files, and all channels begin anew.
 """
 
 from __future__ import annotations
@@ -83,34 +85,64 @@ class LocalBroker:
         """Open the node of a directory. `guard` is the directory's lock, already held."""
         self.lock = threading.RLock()
         self.closed = False
-        self.users = 0
+        self.driving: LocalChannel | None = None
+        self._channels: dict[LocalChannel, None] = {}
         self._clock = clock or system_clock
         self._follows_time = clock is None
         self._guard = guard
+        self._files = files
         identity = identify(files, data) or claim(files, data)
-        config = NodeConfig(node=identity.node, cluster=identity.cluster, data=data, server="penstock, in process")
-        self._store = LocalStore(data, files, max_batch_bytes=config.max_frame_bytes)
-        self._node = Node(self._store, LocalPort(), randomness=os.urandom, config=config, now=self._clock())
+        self._config = NodeConfig(
+            node=identity.node, cluster=identity.cluster, data=data, server="penstock, in process"
+        )
+        self._open()
+
+    def _open(self) -> None:
+        """A node over the files as they are."""
+        config, now = self._config, self._clock()
+        self._store = LocalStore(config.data, self._files, max_batch_bytes=config.max_frame_bytes)
+        self._node = Node(self._store, LocalPort(), randomness=os.urandom, config=config, now=now)
         self._store.opened()
         self._lazy: dict[LogWriter, None] = {}
         self._lazy_at = FOREVER
         self._pending = True
         self._due = 0.0
-        self.driving: LocalChannel | None = None
+        self._broken = False
+
+    def _mend(self) -> None:
+        """An exception came out of the node: another one takes over."""
+        for channel in self._channels:
+            channel.break_off()
+        self._store.close()
+        self._open()
+
+    @property
+    def used(self) -> bool:
+        """Whether channels to it are open."""
+        return bool(self._channels)
 
     def connect(self, on_message: Callable[[], None] | None = None) -> LocalChannel:
         """A new channel to this broker; `on_message` wakes its user instead of the channel's own descriptor."""
         with self.lock:
-            self.users += 1
-            return LocalChannel(self, on_message=on_message)
+            channel = LocalChannel(self, on_message=on_message)
+            self._channels[channel] = None
+            return channel
 
-    def receive(self, channel: LocalChannel, message: Message, payload: Buffer) -> None:
-        """Take one message; what follows from it happens at the next `drive`."""
+    def receive(self, channel: LocalChannel, message: Message, payload: Buffer) -> bool:
+        """Take one message; what follows from it happens at the next `drive`. False when the node is broken."""
         with self.lock:
+            if self._broken:
+                return False
             self._pending = True
             self.driving = channel
-            self._node.receive(channel, message, payload, self._clock())  # pyright: ignore[reportArgumentType]
-            self.driving = None
+            try:
+                self._node.receive(channel, message, payload, self._clock())  # pyright: ignore[reportArgumentType]
+            except BaseException:
+                self._broken = True
+                raise
+            finally:
+                self.driving = None
+            return True
 
     def drive(self, channel: LocalChannel | None) -> None:
         """Append, sync, answer, and do what is due, on behalf of `channel`, which needs no waking."""
@@ -120,9 +152,14 @@ class LocalBroker:
         with self.lock:
             if self.closed:
                 return
+            if self._broken:
+                self._mend()
             self.driving = channel
             try:
                 self._turn(now)
+            except BaseException:
+                self._broken = self._pending = True
+                raise
             finally:
                 self.driving = None
 
@@ -156,11 +193,21 @@ class LocalBroker:
         return self._due if self._follows_time else FOREVER
 
     def disconnect(self, channel: LocalChannel) -> None:
+        """What the channel still waits for is not wanted any more."""
+        with self.lock:
+            if self.closed or self._broken:
+                return
+            try:
+                self._node.disconnect(channel)
+            except BaseException:
+                self._broken = self._pending = True
+                raise
+
+    def leave(self, channel: LocalChannel) -> None:
         """A channel was closed."""
         with self.lock:
-            self.users -= 1
-            if not self.closed:
-                self._node.disconnect(channel)
+            self._channels.pop(channel, None)
+            self.disconnect(channel)
 
     def close(self) -> None:
         """Close all logs cleanly and give the directory back. Repeating it does nothing."""
@@ -169,9 +216,10 @@ class LocalBroker:
                 return
             self.closed = True
             try:
-                self._node.close(self._clock())
-                self._store.close()
+                if not self._broken:
+                    self._node.close(self._clock())
             finally:
+                self._store.close()
                 if self._guard is not None:
                     self._guard.release()
 
@@ -189,13 +237,17 @@ class LocalChannel:
         on_message: Callable[[], None] | None = None,
     ) -> None:
         self.connections = 1
-        self.connected = True
         self.on_close = on_close
         self._on_message = on_message
         self._broker = broker
         self._inbox: deque[tuple[Answer, Buffer]] = deque()
         self._wake = Bell()
+        self._broken_off = False
         self._closed = False
+
+    @property
+    def connected(self) -> bool:
+        return not self._broken_off
 
     def put(self, message: Answer, payload: Buffer) -> bool:
         """From the node: a message for this channel."""
@@ -219,16 +271,23 @@ class LocalChannel:
         raise AssertionError("this channel never chooses mapped delivery")
 
     def send(self, message: Message, payload: Buffer = b"") -> bool:
-        self._broker.receive(self, message, payload)
-        return True
+        return not self._broken_off and self._broker.receive(self, message, payload)
 
     def receive(self) -> tuple[Answer, Buffer] | None:
         if not self._inbox:
             self._broker.drive(self)
+        if self._broken_off:
+            self._begin_anew()
         if self._inbox:
             return self._inbox.popleft()
         self._wake.hush()
         return self._inbox.popleft() if self._inbox else None
+
+    def _begin_anew(self) -> None:
+        self._broker.disconnect(self)
+        self._inbox.clear()
+        self.connections += 1
+        self._broken_off = False
 
     def listen(self, endpoint: str) -> None:
         raise AssertionError("a node in this process has no endpoints of its own")
@@ -237,7 +296,7 @@ class LocalChannel:
         raise AssertionError("a node in this process has no endpoints of its own")
 
     def due(self) -> float:
-        return self._broker.due()
+        return 0.0 if self._broken_off else self._broker.due()
 
     def fileno(self) -> int:
         return self._wake.fileno()
@@ -246,7 +305,8 @@ class LocalChannel:
         """See Channel: nothing is ever missed here."""
 
     def break_off(self) -> None:
-        """See Channel: there is no connection."""
+        self._broken_off = True
+        (self._on_message or self.wake)()
 
     def wake(self) -> None:
         if not self._closed:
@@ -256,7 +316,7 @@ class LocalChannel:
         if self._closed:
             return
         self._closed = True
-        self._broker.disconnect(self)
+        self._broker.leave(self)
         self._wake.close()
         if self.on_close is not None:
             self.on_close()
@@ -321,7 +381,7 @@ def _open_directory(path: str, files: Files) -> LocalBroker:
 
 def _leave(path: str, broker: LocalBroker) -> None:
     with _brokers_lock:
-        if broker.users == 0:
+        if not broker.used:
             if _brokers.get(path) is broker:
                 del _brokers[path]
             broker.close()

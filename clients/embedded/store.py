@@ -39,26 +39,25 @@ class LocalStore(LogStore):
             max_batch_bytes=max_batch_bytes,
         )
         self.board: LocalBoard | None = None
-        self._logs: list[LogWriter] | None = []  # until all are open
+        self._logs: dict[str, LogWriter] = {}
         self.empty_trash()
 
     def _open(self, path: str, options: LogOptions, *, suspect: bool = True) -> LogWriter:
         return super()._open(path, options, suspect=suspect)
 
     def _hold(self, log: LogWriter) -> LogWriter:
-        if self._logs is not None:
-            self._logs.append(log)
-        elif self.board is not None:
+        self._logs[log.path] = log
+        if self.board is not None:
             self.board.hold(log)
         return log
 
     def _let_go(self, log: LogWriter) -> None:
+        self._logs.pop(log.path, None)
         if self.board is not None:
             self.board.let_go(log.path)
 
     def opened(self) -> None:
         """Every log is open: what a dead broker left in doubt is settled, and its board may become ours."""
-        logs, self._logs = self._logs or [], None
         if isinstance(self.files, MemoryFiles):
             return
         if self.files.exists(f"{self._data}/{DOUBTS}"):
@@ -66,7 +65,7 @@ class LocalStore(LogStore):
             self.files.sync_dir(self._data)
         self.board = LocalBoard.create(self.files, self._data)
         if self.board is not None:
-            for log in logs:
+            for log in self._logs.values():
                 self.board.hold(log)
 
     def sync(self, log: LogWriter) -> None:
@@ -92,8 +91,11 @@ class LocalStore(LogStore):
             self.make_durable(log)
 
     def close(self) -> None:
-        """Let go of the files; the logs are closed by the node."""
-        if self.board is not None:
-            self.board.close()
+        """Let go of the files. Logs that the node did not close are left as they are, as if it had been killed."""
+        for log in self._logs.values():
+            log.close(clean=False)
+        board, self.board = self.board, None
+        if board is not None:
+            board.close()
         super().close()
         self._promises.close()

@@ -159,11 +159,15 @@ class PartitionSender:
         connection = self._connection
         if not self._retry_at or connection.clock() >= self._retry_at:
             self._retry_at = 0.0
-            while session.unsent and (batch := session.to_send()) is not None:
-                message = Produce(connection.next_request(), self._topic, self.partition)
-                if not connection.send(message, batch.batch, asker=self):
-                    break
-                session.sent(batch, message.request)
+            try:
+                while session.unsent and (batch := session.to_send()) is not None:
+                    message = Produce(connection.next_request(), self._topic, self.partition)
+                    if not connection.send(message, batch.batch, asker=self):
+                        break
+                    session.sent(batch, message.request)
+            except BaseException:  # Ctrl-C: it may be on its way, and its records are not to wait for the next ones
+                self._try_later()
+                raise
         if session.unsent:
             self._try_later()
 
