@@ -1,11 +1,10 @@
-"""Housekeeping: what a node does because time passes or logs grow.
+"""Housekeeping: what a leader decides because time passes or logs grow.
 
-Idea: a snapshot after so many batches or bytes; in passes, retention (the policy decides, the decision is
-logged, and only when it is committed may segments go) and the expiry of producers and groups. A pass is made in
-steps of a few partitions with pauses between them, so that thousands of topics never hold up one record.
+Idea: in passes, retention (the policy decides, the decision is logged, and only when it is committed may segments go)
+and the expiry of producers and groups. A pass is made in steps of a few partitions with pauses between them, so that
+thousands of topics never hold up one record. Snapshots and unlinking are every replica's: logs/log_upkeep.py.
 
-Contract: nothing is removed that is not below a committed first offset and covered by the second-newest
-snapshot. Decisions are effects; time is log time.
+Contract: decisions are effects; time is log time.
 """
 
 from __future__ import annotations
@@ -13,12 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from ...storage import retention
-from ...storage.errors import Error
 from .logs.clock import LogTime
-from .logs.filing import Filing
 from .logs.partition import Partition
 from .ports import NodeConfig, Now
 from .tables.queues.unfinished import finished_long_ago
@@ -28,6 +24,7 @@ from .turns.agenda import take
 if TYPE_CHECKING:
     from .logs.history import History
     from .logs.log_registry import LogRegistry
+    from .logs.log_upkeep import LogUpkeep
     from .logs.topics import Topic
     from .queues.service import Queues
     from .transactions.service import Transactions
@@ -43,11 +40,12 @@ STEP = 64
 
 
 class Housekeeping:
-    """Snapshots, retention and expiry of one node."""
+    """Retention and expiry of one node."""
 
     def __init__(
         self,
         registry: LogRegistry,
+        upkeep: LogUpkeep,
         queues: Queues,
         transactions: Transactions,
         config: NodeConfig,
@@ -55,60 +53,32 @@ class Housekeeping:
         now: Now,
     ) -> None:
         self._registry = registry
-        self._filing = Filing(registry.store)
+        self._upkeep = upkeep
         self._queues = queues
         self._transactions = transactions
         self._config = config
         self._time = time
         self._next_s = now.monotonic_s + config.housekeeping_s
         self._pause_s = 0.0
-        self.failed_snapshots = 0
         self._pass: Iterator[tuple[Topic, Partition]] | None = None
         self._resting: dict[Partition, Rest] = {}  # found by the pass before
         self._found: dict[Partition, Rest] = {}  # found by this one so far
-        self._pending: dict[History[Any], tuple[int, int, bytes]] = {}
         self._grown: dict[Partition, None] = {}  # faster than passes come
-        self._staged: WeakKeyDictionary[Partition, tuple[int, int]] = WeakKeyDictionary()  # see _needed_staged
 
     def advanced(self, history: History[Any]) -> None:
         """More of a log is committed."""
-        self._filing.step(history)
-        config = self._config
-        grown = history.committed.seq - history.snapshot_seq
-        if grown >= config.snapshot_batches or history.since_snapshot_bytes >= config.snapshot_bytes:
-            self.snapshot(history)
-        elif history.since_snapshot_bytes >= BYTES_BETWEEN:
+        if not self._upkeep.snapshot_if_due(history) and history.since_snapshot_bytes >= BYTES_BETWEEN:
             self._hold_to_limit(history)
-        if history in self._pending:
-            self._save(history)
+        self._upkeep.save(history)
 
     def _hold_to_limit(self, history: History[Any]) -> None:
         """Look at a log that grows fast: its limit is a promise about the disk, however far passes are apart."""
         partition = self._registry.partitions.get(history)
-        if partition is None or partition.settings.retention_bytes is None or history in self._pending:
+        if partition is None or partition.settings.retention_bytes is None or self._upkeep.is_saving(history):
             return
         if history.since_snapshot_bytes >= SEGMENTS_BETWEEN * partition.settings.segment_bytes:
-            self.snapshot(history)
+            self._upkeep.snapshot(history)
             self._grown[partition] = None
-
-    def snapshot(self, history: History[Any]) -> None:
-        """Take a snapshot now; it is saved once what it covers is durable. An older one still waiting is kept.
-
-        While there are large parts to be filed they go first, one at each call.
-        """
-        is_due = history not in self._pending and history.committed.seq > history.snapshot_seq
-        if is_due and not self._filing.step(history):
-            self._filing.named(history)
-            self._pending[history] = history.snapshot()
-            self._save(history)
-
-    def snapshot_all(self) -> None:
-        """Before closing: every log that moved."""
-        for history in self._registry.histories():
-            if not history.in_flight:
-                while self._filing.step(history):
-                    pass
-                self.snapshot(history)
 
     def tick(self, now: Now) -> float:
         """Do a step of a pass when one is due. Returns when the next one is."""
@@ -123,12 +93,7 @@ class Housekeeping:
 
     def _begin(self) -> None:
         """A pass over everything, spread over half of the time until the next one."""
-        open_now = set(self._registry.histories())
-        for history in list(self._pending):
-            if history in open_now:
-                self._save(history)
-            else:
-                del self._pending[history]
+        self._upkeep.save_all()
         self._pass = self._partitions()
         self._pause_s = self._config.housekeeping_s / 2 / (1 + len(self._registry.partitions) // STEP)
 
@@ -153,16 +118,6 @@ class Housekeeping:
         self._pass = None
         self._resting, self._found = self._found, {}
         return False
-
-    def _save(self, history: History[Any]) -> None:
-        seq, term, body = self._pending[history]
-        if history.log.durable < seq:
-            return
-        del self._pending[history]
-        try:
-            self._registry.store.save_snapshot(history.log, seq, term, body)
-        except (Error, OSError):
-            self.failed_snapshots += 1  # a full disk: the older ones hold, and the next is due soon
 
     def _expire(self, topic: Topic, partition: Partition, time_us: int) -> None:
         config = self._config
@@ -217,39 +172,24 @@ class Housekeeping:
 
     def _remove(self, partition: Partition) -> bool:
         """Give the store what is below the committed first offset and covered. Returns whether there is any left."""
-        log, store = partition.log, self._registry.store
+        log = partition.log
         below = log.expired(partition.seq)
         if not below:
             return log.durable < partition.seq  # of what is not durable nobody can tell yet
         carrier = self._queues.carrier
-        bound, staged = carrier.bound(partition), self._needed_staged(partition) - 1
-        gone = log.expired(min(store.covered(log), bound, staged))
-        if gone:
-            store.retire(log, gone)
-        elif staged < partition.seq and not log.expired(staged):
+        bound, staged = carrier.bound(partition), self._upkeep.needed_staged(partition) - 1
+        if self._upkeep.unlink(partition, min(bound, staged)):
+            return True
+        if staged < partition.seq and not log.expired(staged):
             return True  # it is published or dropped some day: nothing has to be done for that here
         elif bound < partition.seq and not log.expired(bound):
             carrier.carry_again(partition, log.segments()[0].last_seq)
         elif partition.seq > partition.history.snapshot_seq:
-            self.snapshot(partition.history)
+            self._upkeep.snapshot(partition.history)
         elif partition.idle:
             # Removing waits for two snapshots that cover: on a log that nobody writes the second needs a new seq.
             partition.propose_nothing()
         return True
-
-    def _needed_staged(self, partition: Partition) -> int:
-        """The first staged batch that may still be published, also after a power cut; 0 when it is not known yet.
-
-        Where a commit does not wait for the disk, what is published may be lost, and counts when it is durable.
-        """
-        log, now = partition.log, partition.committed.stages.first_seq
-        if log.durable >= partition.seq:
-            return now
-        seq, before = self._staged.get(partition, (0, 0))
-        if log.durable < seq:
-            return 0
-        self._staged[partition] = (partition.seq, now)
-        return min(before, now)
 
 
 class Rest(NamedTuple):

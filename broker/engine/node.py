@@ -39,6 +39,7 @@ from ..errors import InvalidRequest
 from .housekeeping import Housekeeping
 from .logs.clock import LogTime
 from .logs.log_registry import LogRegistry
+from .logs.log_upkeep import LogUpkeep
 from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .queues.service import Queues
 from .queues.upkeep.scheduling import Scheduling
@@ -100,7 +101,10 @@ class Node:
         maker = TopicMaker(self._registry, config, randomness)
         alarms = self._queues.alarms
         self._transactions = Transactions(self._registry, port, config, self._time, alarms, maker)
-        self._housekeeping = Housekeeping(self._registry, self._queues, self._transactions, config, self._time, now)
+        self._upkeep = LogUpkeep(self._registry, config)
+        self._housekeeping = Housekeeping(
+            self._registry, self._upkeep, self._queues, self._transactions, config, self._time, now
+        )
         self._handlers: Handlers = {
             **self._queues.handlers,
             **self._producing.handlers,
@@ -285,7 +289,7 @@ class Node:
         self._registry.settle()
         self.advance(now)
         self._transactions.end()
-        self._housekeeping.snapshot_all()
+        self._upkeep.snapshot_all()
         for session in list(self._sessions.by_id.values()):
             self._sessions.end(session)
         self._registry.close_all()

@@ -354,7 +354,7 @@ def test_a_partition_that_lost_its_marks_and_first_batches_is_damaged_and_not_em
     for number in range(20):
         rig.produce(topic, [b"%d" % number * 50])
     (partition,) = rig.node._registry.partitions.values()
-    rig.node._housekeeping.snapshot(partition.history)
+    rig.node._upkeep.snapshot(partition.history)
     rig.node.close(rig.now)
     (path,) = (name for name in rig.store.files.contents if "topics" in name and name.endswith(".segment"))
     rig.store.files.contents[path].data[1204 : 1204 + 4096] = random.Random(1).randbytes(4096)

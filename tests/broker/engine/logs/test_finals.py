@@ -71,7 +71,7 @@ def test_it_is_found_again_after_any_restart(clean: bool, boot: bool, lost: bool
     """`boot`: of the machine; `lost`: what was not synced is gone, as if the power had been cut."""
     rig, ends = started()
     if snapshot:
-        rig.node._housekeeping.snapshot(partition(rig).history)
+        rig.node._upkeep.snapshot(partition(rig).history)
     if clean:
         rig.node.close(rig.now)
     if boot:
@@ -120,7 +120,7 @@ def test_words_that_go_while_they_are_needed_are_missed_aloud() -> None:
     for _ in range(2):
         with pytest.raises(Unavailable, match=r"is gone.*start the broker again"):
             partition(rig).finals.look("g", 1)
-    rig.node._housekeeping.snapshot(partition(rig).history)
+    rig.node._upkeep.snapshot(partition(rig).history)
     rig.restart()
     assert looked(rig) == ends
 
@@ -144,7 +144,7 @@ def test_a_full_disk_is_said_and_the_next_start_writes_what_is_missing() -> None
     files.heal()
     with pytest.raises(Unavailable, match=r"could not be written .*start the broker again"):
         finals.look("g", 1)
-    rig.node._housekeeping.snapshot(partition(rig).history)
+    rig.node._upkeep.snapshot(partition(rig).history)
     rig.restart()
     assert looked(rig) == ends
 

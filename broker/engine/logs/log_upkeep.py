@@ -1,0 +1,108 @@
+"""What every replica does for the files of its logs, whoever leads: snapshots, and unlinking what nothing needs.
+
+Idea: a snapshot after so many batches or bytes, saved once what it covers is durable. Segments below a committed first
+offset go when the second-newest snapshot covers them.
+
+Contract: decides nothing that is logged, and proposes nothing. Nothing is removed that is not below a committed first
+offset and covered by the second-newest snapshot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from ....storage.errors import Error
+from .filing import Filing
+
+if TYPE_CHECKING:
+    from ..ports import NodeConfig
+    from .history import History
+    from .log_registry import LogRegistry
+    from .partition import Partition
+
+
+class LogUpkeep:
+    """Snapshots and removal for all logs of a node."""
+
+    def __init__(self, registry: LogRegistry, config: NodeConfig) -> None:
+        self._registry = registry
+        self._config = config
+        self._filing = Filing(registry.store)
+        self._pending: dict[History[Any], tuple[int, int, bytes]] = {}  # snapshots that are not saved yet
+        self._staged: WeakKeyDictionary[Partition, tuple[int, int]] = WeakKeyDictionary()  # see needed_staged
+        self.failed_snapshots = 0
+
+    def snapshot_if_due(self, history: History[Any]) -> bool:
+        """More of a log is committed: file a part, take a snapshot after so much. Returns whether that was due."""
+        self._filing.step(history)
+        config, grown = self._config, history.committed.seq - history.snapshot_seq
+        if grown < config.snapshot_batches and history.since_snapshot_bytes < config.snapshot_bytes:
+            return False
+        self.snapshot(history)
+        return True
+
+    def snapshot(self, history: History[Any]) -> None:
+        """Take a snapshot now; it is saved once what it covers is durable. An older one still waiting is kept.
+
+        While there are large parts to be filed they go first, one at each call.
+        """
+        is_due = history not in self._pending and history.committed.seq > history.snapshot_seq
+        if is_due and not self._filing.step(history):
+            self._filing.named(history)
+            self._pending[history] = history.snapshot()
+            self.save(history)
+
+    def snapshot_all(self) -> None:
+        """Before closing: every log that moved."""
+        for history in self._registry.histories():
+            if not history.in_flight:
+                while self._filing.step(history):
+                    pass
+                self.snapshot(history)
+
+    def is_saving(self, history: History[Any]) -> bool:
+        """Whether a snapshot waits to be saved."""
+        return history in self._pending
+
+    def save(self, history: History[Any]) -> None:
+        """Save the snapshot that waits, if there is one and what it covers is durable."""
+        seq, term, body = self._pending.get(history, (0, 0, b""))
+        if not body or history.log.durable < seq:
+            return
+        del self._pending[history]
+        try:
+            self._registry.store.save_snapshot(history.log, seq, term, body)
+        except (Error, OSError):
+            self.failed_snapshots += 1  # a full disk: the older ones hold, and the next is due soon
+
+    def save_all(self) -> None:
+        """Save what waits; forget what was taken of logs that are closed."""
+        open_now = set(self._registry.histories())
+        for history in list(self._pending):
+            if history in open_now:
+                self.save(history)
+            else:
+                del self._pending[history]
+
+    def unlink(self, partition: Partition, bound: int) -> bool:
+        """Give the store the segments that may go, of batches up to `bound`. Returns whether there were any."""
+        log, store = partition.log, self._registry.store
+        gone = log.expired(min(store.covered(log), bound))
+        if gone:
+            store.retire(log, gone)
+        return bool(gone)
+
+    def needed_staged(self, partition: Partition) -> int:
+        """The first staged batch that may still be published, also after a power cut; 0 when it is not known yet.
+
+        Where a commit does not wait for the disk, what is published may be lost, and counts when it is durable.
+        """
+        log, now = partition.log, partition.committed.stages.first_seq
+        if log.durable >= partition.seq:
+            return now
+        seq, before = self._staged.get(partition, (0, 0))
+        if log.durable < seq:
+            return 0
+        self._staged[partition] = (partition.seq, now)
+        return min(before, now)
