@@ -57,6 +57,14 @@ class Unavailable(BrokerError):
     code = "unavailable"
 
 
+class PartitionUnavailable(Unavailable):
+    """A consumer or worker cannot have one partition of its topic; said once: the next call goes on with the others."""
+
+    code = "partition_unavailable"
+    retry = True
+    partition: int = -1
+
+
 class LimitReached(BrokerError):
     """A stated bound of the broker (topics, partitions, sessions, producers) is reached."""
 

@@ -24,6 +24,7 @@ from .arguments.quantities import Duration, seconds
 from .client import Client
 from .connection.connection import Connection, Question
 from .connection.steps import Steps
+from .connection.unavailable import UnavailablePartitions, is_not_worked_on
 from .errors import InvalidArgument
 from .queues.picking import Unreadable, pick
 from .queues.task_ids import parse_task_id, task_id
@@ -102,6 +103,8 @@ class ByHand:
             question, Leased, deadline=deadline, what=f"leasing tasks of topic {topic}"
         )
         until = datetime.fromtimestamp(answer.until_us / 1e6, UTC)
+        if not answer.runs:
+            UnavailablePartitions(connection, found, is_not_worked_on).raise_next()
         attempts = {at: attempt for first, count, attempt in answer.runs for at in range(first, first + count)}
         records: list[Record] = []
         unreadable: list[Unreadable] = []

@@ -19,6 +19,7 @@ from .connection.steps import FOREVER
 from .consuming.columnar import Columns, Format, converter
 from .consuming.core import ConsumerCore
 from .consuming.iterating import each_batch, each_record
+from .consuming.lags import lag, lags
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,14 +131,16 @@ class Consumer:
         return list(self.position)
 
     def lags(self) -> dict[int, int]:
-        """Records still to be handed out, by partition, as the broker has it now."""
+        """Records still to be handed out, by partition that this consumer reads, as the broker has it now."""
         core = self._core
         core.check_open()
-        return self._driver.run(core.lag(core.connection.deadline()))
+        return self._driver.run(lags(core, core.connection.deadline()))
 
     def lag(self) -> int:
-        """Records still to be handed out, over the partitions of this consumer."""
-        return sum(self.lags().values())
+        """The sum of `lags`. Raises Unavailable while a partition of the topic cannot be opened."""
+        core = self._core
+        core.check_open()
+        return self._driver.run(lag(core, core.connection.deadline()))
 
     # -- the end ----------------------------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ class Partition(msgspec.Struct, frozen=True):
     term: int
     endpoint: str
     directory: str
+    unavailable: str = ""
+    """Why it cannot be opened, or why queue groups cannot work there."""
 
     @property
     def records(self) -> int:
@@ -81,12 +83,13 @@ class GroupPartition(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """One group on one topic."""
+    """One group on one topic. `unavailable`: partitions that cannot be opened, of which `lag` knows nothing."""
 
     topic: str
     name: str
     members: list[Member]
     partitions: list[GroupPartition]
+    unavailable: list[int] = []
 
     @property
     def lag(self) -> int:
@@ -102,7 +105,7 @@ def topic_of(found: messages.Topic) -> Topic:
 def _partition_of(found: messages.Partition) -> Partition:
     return Partition(
         found.partition, found.first, found.end, found.size_bytes, found.segments, found.state, found.term,
-        found.endpoint, found.directory,
+        found.endpoint, found.directory, found.unavailable,
     )  # fmt: skip
 
 
@@ -118,4 +121,5 @@ def group_of(found: messages.Group) -> Group:
         found.group,
         [Member(name, idle_ms / 1000) for name, idle_ms in found.members],
         [GroupPartition(p.partition, p.cursor, p.end, p.lag, p.member, p.epoch) for p in found.partitions],
+        list(found.unavailable),
     )

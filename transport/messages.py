@@ -135,6 +135,7 @@ class Partition(Struct, array_like=True, frozen=True, gc=False):
     directory: str
     row: Int64  # row on the board, -1 without one
     state: str = "ok"  # ok | poisoned | damaged
+    unavailable: str = ""  # why it cannot be opened, or queue groups cannot work there
 
 
 class Topic(Struct, array_like=True, frozen=True, gc=False):
@@ -416,6 +417,7 @@ class Group(Struct, array_like=True, frozen=True, gc=False):
     group: str
     members: list[tuple[str, Count]]  # member, milliseconds since last seen
     partitions: list[GroupPartition]
+    unavailable: Listed[Count] = []  # partitions that cannot be opened
 
 
 class Groups(Message, tag=52, frozen=True):

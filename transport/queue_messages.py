@@ -179,6 +179,7 @@ class Queue(Struct, array_like=True, frozen=True, gc=False):
     group: str
     settings: dict[str, Setting]
     partitions: list[QueuePartition]
+    unavailable: Listed[Count] = []  # partitions on which queue groups cannot work
 
 
 class Queues(Message, tag=78, frozen=True):

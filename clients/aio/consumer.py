@@ -15,6 +15,7 @@ from ..arguments.quantities import Duration, seconds, start_time
 from ..connection.steps import FOREVER
 from ..consuming.columnar import Columns, Format, converter
 from ..consuming.core import ConsumerCore
+from ..consuming.lags import lag, lags
 from .driver import AsyncDriver
 from .iterating import each_batch, each_record
 
@@ -128,14 +129,16 @@ class AsyncConsumer:
         return list(self.position)
 
     async def lags(self) -> dict[int, int]:
-        """Records still to be handed out, by partition, as the broker has it now."""
+        """Records still to be handed out, by partition that this consumer reads, as the broker has it now."""
         core = self._core
         core.check_open()
-        return await self._driver.run(core.lag(core.connection.deadline()))
+        return await self._driver.run(lags(core, core.connection.deadline()))
 
     async def lag(self) -> int:
-        """Records still to be handed out, over the partitions of this consumer."""
-        return sum((await self.lags()).values())
+        """The sum of `lags`. Raises Unavailable while a partition of the topic cannot be opened."""
+        core = self._core
+        core.check_open()
+        return await self._driver.run(lag(core, core.connection.deadline()))
 
     # -- the end ----------------------------------------------------------------------------------------
 

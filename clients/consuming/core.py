@@ -23,6 +23,7 @@ from ...transport.messages import Answer, Commit, Done, FindOffsets, Leave, Offs
 from ..arguments.checking import count
 from ..connection.connection import Question
 from ..connection.steps import FOREVER, Pause, Steps
+from ..connection.unavailable import UnavailablePartitions, is_closed
 from ..errors import InvalidArgument, NoGroup, NotAssigned
 from .columnar import Convert
 from .feed import Feed
@@ -49,6 +50,7 @@ class ConsumerCore:
         self.life = SessionLife(connection, topic, options, self)
         self.fenced = 0  # automatic commits that came too late: their records are read again by somebody else
         self._feed = Feed(self.life)
+        self._unavailable = UnavailablePartitions(connection, topic, is_closed)
         self._handout: Handout | None = None
         self._one_by_one = False
         self._kept: dict[int, tuple[int, int]] = {}  # committed and position by partition, of a lost session
@@ -130,6 +132,7 @@ class ConsumerCore:
     def restored(self) -> None:
         """See Part."""
         self.life.restored()
+        self._unavailable.restored()
 
     # -- handing out --------------------------------------------------------------------------------------
 
@@ -221,6 +224,8 @@ class ConsumerCore:
 
     def _taken(self, decode: Callable[[Delivery, Batch], T], *, holds: bool = False) -> T | None:
         """The next batch of the feed, decoded. An error waits for the next call of who `holds` records already."""
+        if self._unavailable.untold and not holds:
+            self._unavailable.raise_next()
         try:
             return self._feed.next(decode)
         except Error as error:
@@ -441,14 +446,6 @@ class ConsumerCore:
         """The next offset to be handed out, by partition."""
         self._note()
         return {} if self.session is None else dict(sorted(self.session.positions()))
-
-    def lag(self, deadline: float) -> Steps[dict[int, int]]:
-        """Records between position and committed end, by partition, as the broker has it now."""
-        session = yield from self._in_session(deadline)
-        topic = yield from self.connection.find_topic(self.topic.name, deadline)
-        self._note()
-        ends = {found.partition: found.end for found in topic.partitions}
-        return {p: max(ends[p] - position, 0) for p, position in sorted(session.positions()) if p in ends}
 
     # -- the end ------------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ from ...transport.messages import (
 )  # fmt: skip
 from ..connection.readiness import Bell
 from ..connection.steps import FOREVER
+from ..connection.unavailable import is_closed
 from ..errors import InvalidArgument
 from ..reading.mapped import MappedLog, MappedSource, Source
 from ..reading.watch import Blind, Watch
@@ -222,6 +223,8 @@ class DirectoryChannel:
         given = dict(asked.positions)
         assignments: list[Assignment] = []
         for partition in topic.partitions:
+            if is_closed(partition):
+                continue  # the consumer says so
             offset = given.get(partition.partition)
             if offset is None:
                 offset = self._peek.find(self._peek.reader(partition.directory), asked.start)

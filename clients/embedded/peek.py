@@ -95,9 +95,9 @@ class Peek:
             return Partition(
                 number, "", self._log_id(directory), 0, first, end, size, len(reader.names), directory, -1, state
             )
-        except (Error, OSError):
-            # Said of this partition, where it can be seen; `log verify` tells what is wrong with it.
-            return Partition(number, "", bytes(16), 0, 0, 0, 0, 0, directory, -1, "damaged")
+        except (Error, OSError) as error:
+            why = f"partition {number} of topic {entry.name} cannot be opened: {error}"
+            return Partition(number, "", b"", 0, 0, 0, 0, 0, directory, -1, "damaged", why)
 
     # -- logs -------------------------------------------------------------------------------------------
 

@@ -39,12 +39,13 @@ class QueuePartition(msgspec.Struct, frozen=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """One queue group of one topic."""
+    """One queue group of one topic. `unavailable`: partitions on which it cannot work, because they are damaged."""
 
     topic: str
     name: str
     settings: dict[str, Any]
     partitions: list[QueuePartition]
+    unavailable: list[int] = []
 
     @property
     def ready(self) -> int:
@@ -151,7 +152,8 @@ class Schedule(msgspec.Struct, frozen=True):
 
 def queue_of(found: messages.Queue) -> Queue:
     """A queue group as the wire has it."""
-    return Queue(found.topic_name, found.group, dict(found.settings), [_partition_of(p) for p in found.partitions])
+    partitions = [_partition_of(p) for p in found.partitions]
+    return Queue(found.topic_name, found.group, dict(found.settings), partitions, list(found.unavailable))
 
 
 def _partition_of(found: messages.QueuePartition) -> QueuePartition:

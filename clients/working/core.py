@@ -27,6 +27,7 @@ from ...transport.queue_messages import BY_GROUP, PROGRESS_BYTES_MAX, Extended, 
 from ..arguments.quantities import Duration
 from ..connection.connection import Question
 from ..connection.steps import Pause, Steps
+from ..connection.unavailable import UnavailablePartitions, is_not_worked_on
 from ..errors import InvalidArgument
 from .leases import Held, SettleFuture
 from .leasing import Leasing
@@ -74,6 +75,7 @@ class WorkerCore:
         """Tasks that a loop of the application took; the next loop, or another thread's, goes on with them."""
         self.held: dict[tuple[int, int], Held] = {}
         self.settling = Settling(connection, topic, options.group)
+        self._unavailable = UnavailablePartitions(connection, topic, is_not_worked_on)
         self.leasing = Leasing(self, task)
         self._future = future
         self._earlier: deque[SettleFuture] = deque()  # of ack_and_fetch: nobody else is told of their errors
@@ -103,6 +105,7 @@ class WorkerCore:
 
     def restored(self) -> None:
         """See Part: leases outlive connections, and questions are asked again by themselves."""
+        self._unavailable.restored()
 
     # -- handing out --------------------------------------------------------------------------------------
 
@@ -111,6 +114,7 @@ class WorkerCore:
         self.enter()
         check_count(max_records)
         self._take_back()
+        self._unavailable.raise_next()
         return (yield from self.leasing.fetch(max_records, deadline))
 
     def ack_and_fetch(self, tasks: Sequence[TaskRecord], max_records: int, deadline: float) -> Steps[list[Any]]:
@@ -121,6 +125,9 @@ class WorkerCore:
         self._raise_earlier()
         if tasks:
             self._earlier.append(self._gather(tasks, Verb.ACK, BY_GROUP, ""))
+        if self._unavailable.untold:
+            self.settling.send()
+            self._unavailable.raise_next()
         found = yield from self.leasing.fetch(max_records, deadline, settling=True)
         try:
             self._raise_earlier()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 from msgspec import Struct
 
-from ..broker.errors import UnknownPartition
+from ..broker.errors import PartitionUnavailable, UnknownPartition
 from ..storage.errors import Corrupt
 from ..storage.record import Record
 from . import exits
@@ -161,7 +161,9 @@ class _Copy:
     def run(self, encode: Callable[[list[Record]], bytes], ends: dict[int, int] | None) -> None:
         """To the end, to the count, or until interrupted, which is how following ends."""
         stdout = binary_stdout()
-        while self._left != 0 and not self._interrupted() and not (ends is not None and self._is_read(ends)):
+        begun = False  # the first fetch tells of partitions that cannot be read, also when there is nothing else
+        while self._left != 0 and not self._interrupted() and not (begun and ends is not None and self._is_read(ends)):
+            begun = True
             try:
                 stdout.write(encode(self._fetch()))
             except Corrupt as error:
@@ -169,6 +171,12 @@ class _Copy:
                     raise
                 complain(error.code, error.message, as_json=self._as_json)
                 self.damaged = True
+            except PartitionUnavailable as error:
+                if self._wanted.partition == error.partition:
+                    raise
+                if self._wanted.partition is None:
+                    complain(error.code, error.message, as_json=self._as_json)
+                    self.damaged = True
             stdout.flush()
 
     def _fetch(self) -> list[Record]:

@@ -8,6 +8,7 @@ import click
 
 from ..storage import units
 from .options import Invocation, with_session
+from .output import unavailable_text
 from .positions import POSITION
 
 if TYPE_CHECKING:
@@ -32,8 +33,11 @@ def list_(topic: str | None, session: Invocation) -> None:
             session.output.json(_as_json(group))
         return
     session.output.table(
-        ["topic", "group", ">members", ">partitions", ">lag"],
-        [(g.topic, g.name, len(g.members), len(g.partitions), g.lag) for g in groups],
+        ["topic", "group", ">members", ">partitions", ">lag", "state"],
+        [
+            (g.topic, g.name, len(g.members), len(g.partitions), g.lag, unavailable_text(g.unavailable) or "ok")
+            for g in groups
+        ],
         empty="no groups yet: penstock consume TOPIC --group NAME",
     )
 
@@ -51,7 +55,8 @@ def show(topic: str, name: str, session: Invocation) -> None:
         return
     session.output.table(
         [">partition", ">cursor", ">end", ">lag", "member"],
-        [(p.partition, p.cursor if p.cursor >= 0 else None, p.end, p.lag, p.member or None) for p in group.partitions],
+        [(p.partition, p.cursor if p.cursor >= 0 else None, p.end, p.lag, p.member or None) for p in group.partitions]
+        + [(number, None, None, None, "unavailable") for number in group.unavailable],
     )
     session.output.console.print()
     session.output.table(

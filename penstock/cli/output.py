@@ -102,6 +102,13 @@ def complain(code: str, message: str, *, as_json: bool) -> None:
     print(encoded if as_json else f"penstock: {line}", file=sys.stderr, flush=True)
 
 
+def unavailable_text(partitions: Sequence[int]) -> str:
+    """What keeps a state from being ok: "partition 1 unavailable"; "" without any."""
+    if not partitions:
+        return ""
+    return f"partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions))} unavailable"
+
+
 def _cell(value: Any) -> str:
     """A value as it stands in a table; rich must not read brackets in it as markup."""
     return _text(value).replace("[", "\\[")

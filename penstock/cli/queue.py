@@ -9,6 +9,7 @@ import click
 
 from ..storage import units
 from .options import ASSIGNMENT, DURATION, Invocation, group_option, with_session
+from .output import unavailable_text
 from .positions import MOMENT, local_time
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ def list_(topic: str | None, session: Invocation) -> None:
         return
     session.output.table(
         ["topic", "group", ">depth", ">ready", ">in flight", ">delayed", ">waiting", ">dead", ">oldest", "state"],
-        [(q.topic, q.name, q.depth, *_counts(q), _age(q.oldest), _state(q)) for q in queues],
+        [
+            (q.topic, q.name, q.depth, *_counts(q), _age(q.oldest), unavailable_text(q.unavailable) or _state(q))
+            for q in queues
+        ],
         empty="no queues yet: penstock queue set TOPIC, or a worker makes one",
     )
 
@@ -58,7 +62,12 @@ def stats(topic: str, group: str, session: Invocation) -> None:
     session.output.console.print()
     session.output.table(
         [">partition", ">ready", ">in flight", ">delayed", ">waiting", ">dead", ">oldest", "state"],
-        [(p.partition, *_counts(p), _age(p.oldest), _state(p)) for p in queue.partitions],
+        [
+            (p.partition, *_counts(p), _age(p.oldest), _state(p))
+            for p in queue.partitions
+            if p.partition not in queue.unavailable
+        ]
+        + [(number, *[None] * 6, "unavailable") for number in queue.unavailable],
     )
 
 
@@ -183,4 +192,5 @@ def _as_json(queue: Queue) -> dict[str, Any]:
 
     names = ("depth", "ready", "in_flight", "delayed", "waiting", "dead", "oldest", "paused_until")
     plain = msgspec.to_builtins({**{name: getattr(queue, name) for name in names}, "partitions": queue.partitions})
-    return {"topic": queue.topic, "group": queue.name, "settings": queue.settings, **plain}
+    about = {"topic": queue.topic, "group": queue.name, "settings": queue.settings}
+    return {**about, **plain, "unavailable": queue.unavailable}

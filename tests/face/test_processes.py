@@ -230,6 +230,35 @@ def test_damage_is_exit_code_5_and_repair_can_accept_it(start: Callable[[], Serv
     assert again.stop() == exits.OK
 
 
+def test_a_partition_that_cannot_be_opened_is_named_by_all_who_read_the_others(
+    start: Callable[[], Served], tmp_path: Path
+) -> None:
+    served = start()
+    run("topic", "create", "t", "--partitions", "2", "--url", served.unix)
+    for partition in ("0", "1"):
+        run("produce", "t", "--partition", partition, "--url", served.unix, stdin=b"%s\n" % partition.encode())
+    run("queue", "set", "t", "--url", served.unix)
+    served.stop()
+    for segment in (tmp_path / "data" / "topics").glob("*/1/*.segment"):
+        segment.write_bytes(segment.read_bytes()[:63])
+    again = start()
+    named = b"penstock: partition 1 of topic t cannot be opened: "
+    for more in ((), ("--group", "g")):
+        found = run("consume", "t", "--until-end", *more, "--url", again.unix)
+        assert (found.returncode, found.stdout) == (exits.DAMAGED, b"0\n")
+        assert found.stderr.startswith(named)
+    found = run("consume", "t", "--until-end", "--partition", "0", "--url", again.unix)
+    assert (found.returncode, found.stdout, found.stderr) == (exits.OK, b"0\n", b"")
+    found = run("consume", "t", "--until-end", "--partition", "1", "--url", again.unix)
+    assert (found.returncode, found.stdout) == (exits.UNAVAILABLE, b"")
+    assert found.stderr.startswith(named)
+    for command in (("queue", "list"), ("group", "list")):
+        assert b"partition 1 unavailable" in run(*command, "--url", again.unix).stdout
+    for command in (("queue", "stats", "t"), ("group", "show", "t", "g")):
+        assert b"unavailable" in run(*command, "--url", again.unix).stdout
+    assert again.stop() == exits.OK
+
+
 @needs_flights
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_demo_that_is_stopped_takes_its_processes_along(tmp_path: Path, number: signal.Signals) -> None:

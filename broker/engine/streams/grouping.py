@@ -162,4 +162,4 @@ def describe(topic: Topic, name: str, now: Now) -> Generator[int | None, None, G
         partitions.append(GroupPartition(partition.number, state.cursor, partition.end, lag, reader, state.epoch))
         if len(partitions) % LOOKS == 0:
             yield
-    return Group(topic.id, topic.name, name, sorted(members), partitions)
+    return Group(topic.id, topic.name, name, sorted(members), partitions, topic.closed)

@@ -125,7 +125,8 @@ class Joining:
             raise InvalidRequest("positions cannot be given with a group: it has cursors; join, then seek")
 
     def _starts(self, topic: Topic, message: Join) -> Generator[int | None, None, dict[int, int]]:
-        given = dict(message.positions)
+        closed = set(topic.closed)  # the reader hears of these; the others are read
+        given = {number: offset for number, offset in message.positions if number not in closed}
         for number, offset in given.items():
             topic.partition(number).check_offset(offset)
         starts: dict[int, int] = {}

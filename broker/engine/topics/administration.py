@@ -226,13 +226,13 @@ class Administration:
 
     def _describe_partition(self, topic: Topic, number: int) -> PartitionMessage:
         found, endpoint = topic.partitions[number], self._config.endpoint
-        directory = self._store.directory(topic.id, number)
+        directory, unavailable = self._store.directory(topic.id, number), topic.unavailable(number)
         if isinstance(found, Error):
-            return PartitionMessage(number, endpoint, b"", 0, 0, 0, 0, 0, directory, -1, "damaged")
+            return PartitionMessage(number, endpoint, b"", 0, 0, 0, 0, 0, directory, -1, "damaged", unavailable)
         log = found.log
         extents = log.segments()
         size = sum(extent.record_bytes for extent in extents)
         return PartitionMessage(
             number, endpoint, log.log_id, log.term, found.first, found.end, size, len(extents), directory,
-            self._store.row(log), found.state,
+            self._store.row(log), found.state, unavailable,
         )  # fmt: skip

@@ -148,4 +148,5 @@ def describe(topic: Topic, group: str, now_us: int) -> Generator[int | None, Non
         if queue is not None:
             partitions.append(counted(partition, queue, now_us))
             yield
-    return QueueEntry(topic.id, topic.name, group, queue_settings(topic, group).named(), partitions)
+    unavailable = [number for number in range(len(topic.partitions)) if topic.unavailable(number)]
+    return QueueEntry(topic.id, topic.name, group, queue_settings(topic, group).named(), partitions, unavailable)
