@@ -66,6 +66,7 @@ class Supervisor:
         self._serving: control.Serving | None = None
         self._failed: control.StartFailed | None = None
         self._failures = 0
+        self._killed_by = ""  # the signal that ended the latest broker
         self._has_served = False
         self._stops = 0
         self._started_s = {"broker": 0.0, "keeper": 0.0}
@@ -232,6 +233,7 @@ class Supervisor:
         """The broker is gone: let its keeper finish, so that the next broker finds nothing in doubt."""
         assert self._broker is not None
         broker, self._broker = self._broker, None
+        self._killed_by = broker.how if (broker.exit_code or 0) < 0 else ""
         self._end_keeper()
         if not self._stops:
             if self._serving is None:
@@ -293,6 +295,11 @@ class Supervisor:
             return CannotStart("told to stop before the broker served")
         if self._failed is not None:
             return Error.by_code.get(self._failed.code, CannotStart)(self._failed.message)
+        if self._killed_by:
+            return CannotStart(
+                f"the broker was ended by {self._killed_by} before it served, and a process that a signal ends says "
+                "nothing: the kernel's log names it when memory was short; start it again"
+            )
         return CannotStart("the broker ended before it served; what it wrote to standard error says why")
 
 

@@ -66,6 +66,11 @@ def time_text(duration_s: float) -> str:
     return f"{duration_s:.3g} s" if duration_s < 100 else f"{duration_s:,.0f} s"
 
 
+def span_text(first: int, end: int) -> str:
+    """Which offsets there are: 0 to 9, or none."""
+    return f"{first} to {end - 1}" if end > first else f"none yet, the next one is {end}"
+
+
 def count_text(count: int, noun: str) -> str:
     """How many of what: 1 record, 1,234 records."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

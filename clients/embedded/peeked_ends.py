@@ -16,6 +16,7 @@ from ...broker.engine.streams.ends import is_news
 from ...broker.engine.streams.measuring import too_many
 from ...broker.engine.turns.replies import failure
 from ...broker.errors import InvalidRequest, UnknownPartition, UnknownTopic
+from ...storage import units
 from ...storage.errors import Error, OutOfBounds
 from ...storage.measure import PIECES_MAX, pieces
 from ...storage.reader import LogReader
@@ -118,6 +119,6 @@ def _pieces(peek: Peek, topic: Topic, span: Span, piece_bytes: int) -> Iterator[
     if not first <= span.offset <= span.end <= end:
         raise OutOfBounds(
             f"records {span.offset} to {span.end - 1} of partition {span.partition} of topic {topic.name} are not all "
-            f"there: it has {first} to {end - 1}"
+            f"there: it has {units.span_text(first, end)}"
         )
     return pieces(reader, span.offset, span.end, piece_bytes, reader.limit())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from ...broker.errors import UnknownPartition, UnknownTopic
+from ...storage import units
 from ...storage.batch import Batch, ColumnId, Origin
 from ...storage.errors import Corrupt, InvalidTopic, OutOfBounds
 from ...storage.projection import with_validity
@@ -198,7 +199,7 @@ class RangeCore:
         if not partition.first <= self._position <= wanted.end <= partition.end:
             error = OutOfBounds(
                 f"records {self._position} to {wanted.end - 1} of partition {wanted.partition} of topic {topic.name} "
-                f"are not all there: it has {partition.first} to {partition.end - 1}"
+                f"are not all there: it has {units.span_text(partition.first, partition.end)}"
             )
             error.offset = partition.first if self._position < partition.first else partition.end
             raise error

@@ -15,8 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from penstock.broker import ServeConfig
+from penstock.broker.children import Child
 from penstock.broker.config import KeeperOptions
-from penstock.broker.supervisor import Pause
+from penstock.broker.errors import CannotStart
+from penstock.broker.supervisor import Pause, Supervisor
 from penstock.clients import connect
 from penstock.storage.batch import encode
 from penstock.storage.errors import Error
@@ -340,3 +342,21 @@ def _frames(message: m.Produce, payload: bytes) -> list[bytes]:
     from penstock.transport import codec
 
     return [bytes(frame) for frame in codec.frames(message, payload)]
+
+
+def test_a_broker_that_a_signal_ended_before_it_served_is_said_to_be(
+    config: ServeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it wrote says nothing then."""
+    supervisor = Supervisor(config)
+    spawn = supervisor._spawn
+
+    def spawn_and_kill(role: str, descriptors: dict[str, int]) -> Child:
+        child = spawn(role, descriptors)
+        if role == "broker":
+            os.kill(child.pid, signal.SIGKILL)
+        return child
+
+    monkeypatch.setattr(supervisor, "_spawn", spawn_and_kill)
+    with pytest.raises(CannotStart, match="ended by signal SIGKILL before it served"):
+        supervisor.start()

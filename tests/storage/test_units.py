@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from penstock.storage.units import count_text, seconds, size_bytes, size_text, time_text
+from penstock.storage.units import count_text, seconds, size_bytes, size_text, span_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,8 @@ def test_sizes_and_times_are_written_short() -> None:
         "120 us", "250 ms", "2.5 s", "90 s", "2 h", "7 d",
     ]  # fmt: skip
     assert [count_text(n, "record") for n in (0, 1, 1234)] == ["0 records", "1 record", "1,234 records"]
+
+
+def test_offsets_of_an_empty_partition_are_none() -> None:
+    assert [span_text(0, 10), span_text(3, 4)] == ["0 to 9", "3 to 3"]
+    assert [span_text(0, 0), span_text(7, 7)] == ["none yet, the next one is 0", "none yet, the next one is 7"]
