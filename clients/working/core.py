@@ -104,8 +104,10 @@ class WorkerCore:
         return due
 
     def restored(self) -> None:
-        """See Part: leases outlive connections, and questions are asked again by themselves."""
+        """See Part: leases outlive connections, and questions are asked again by themselves, but one whose answer an
+        interrupt took with it."""
         self._unavailable.restored()
+        self.settling.say_again()
 
     # -- handing out --------------------------------------------------------------------------------------
 

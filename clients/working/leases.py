@@ -183,10 +183,10 @@ class Gathering:
 
     def add(self, offsets: Sequence[int], future: SettleFuture) -> None:
         """Some more tasks."""
-        self.offsets += offsets
         if future not in self.futures:
             self.futures[future] = None
             future.expect()
+        self.offsets += offsets
 
     def settle(self) -> Settle:
         """As the wire has it."""

@@ -236,6 +236,10 @@ class Leasing:
             self.forget(question)
             self.core.settling.unsendable(question.settles, error)
             raise
+        except BaseException:  # Ctrl-C: it may be on its way or not
+            self.forget(question)
+            self.core.settling.say_again()
+            raise
 
     def forget(self, question: LeaseQuestion) -> None:
         """It will not be answered."""

@@ -57,6 +57,7 @@ class Settling:
         self._count = 0
         self._bytes = 0
         self._send_at = FOREVER
+        self._out: dict[Gathering, None] = {}  # said, and not over
         self._again: list[Gathering] = []
         self._again_at = FOREVER
         self._backoff_s = 0.0
@@ -97,19 +98,24 @@ class Settling:
         gathering = self._gathered.get(key)
         if gathering is None:
             gathering = self._gathered[key] = Gathering(lease, verb, delay_ms, reason)
+        count, size = len(offsets), sum(len(value) for _, value in results) + len(reason)
+        send_at = min(self._send_at, self._connection.clock() + GATHER_S)
         gathering.add(offsets, future)
+        # No calls from here on: Ctrl-C may come with the return of one, and would leave the counts behind.
         gathering.results += results
-        self._count += len(offsets)
-        self.unconfirmed += len(offsets)
-        self._bytes += sum(len(value) for _, value in results) + len(reason)
-        self._send_at = min(self._send_at, self._connection.clock() + GATHER_S)
+        self._count += count
+        self.unconfirmed += count
+        self._bytes += size
+        self._send_at = send_at
         if self._count >= GATHER_MAX or self._bytes >= GATHER_BYTES:
             self.send()
 
     def take(self) -> list[Gathering]:
         """What was gathered, for a request that is about to be sent."""
         taken = list(self._gathered.values())
+        out = dict.fromkeys(taken)
         self._gathered, self._count, self._bytes, self._send_at = {}, 0, 0, FOREVER
+        self._out.update(out)
         return taken
 
     def send(self) -> None:
@@ -125,14 +131,17 @@ class Settling:
                 assert isinstance(answer, Failure), f"settling was answered with {type(answer).__name__}"
                 self.refused(gatherings, answer)
 
-        settles = settles_of(gatherings)
         topic, group = self._topic, self._group
         try:
+            settles = settles_of(gatherings)
             self._connection.post(
                 Question(self._connection, lambda request: SettleTasks(request, topic, group, settles), answered)
             )
         except Error as error:
             self.unsendable(gatherings, error)
+        except BaseException:  # Ctrl-C: it may be on its way or not
+            self.say_again()
+            raise
 
     # -- answers --------------------------------------------------------------------------------------
 
@@ -159,8 +168,17 @@ class Settling:
         for gathering in gatherings:
             self._end(gathering, error)
 
+    def say_again(self) -> None:
+        """Something may have been lost: a request or an answer, with a connection or by an interrupt."""
+        self._again = list(self._out)
+        self._again_at = 0.0
+
     def _end(self, gathering: Gathering, error: Error | None) -> None:
-        self.unconfirmed -= len(gathering.offsets)
+        if gathering not in self._out:
+            return  # it was said twice
+        count = len(gathering.offsets)
+        del self._out[gathering]
+        self.unconfirmed -= count
         if error is not None:
             self.failed += gathering.futures
             if error.code == LeaseLost.code:
@@ -180,7 +198,7 @@ class Settling:
     def turn(self, now: float) -> None:
         """Send what has waited long enough."""
         if now >= self._again_at:
-            again, self._again, self._again_at = self._again, [], FOREVER
+            again, self._again, self._again_at = [each for each in self._again if each in self._out], [], FOREVER
             for at in range(0, len(again), GATHER_MAX):
                 self._ask(again[at : at + GATHER_MAX])
         if now >= self._send_at:
