@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from . import layout, segment
+from .errors import StorageError
 from .files import Files
 from .layout import DATA_START, SegmentName, live_segments
 from .recovery import LogEnd
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
 _FIRST_BYTES = 4096
 """Room for batches that a generation begins with, where the options of the log give it no more."""
+
+
+class UnsafeCut(StorageError):
+    """A log is not cut below what is committed or cannot be lost; the message names the seq. It leaves no process."""
+
+    code = "unsafe_cut"
 
 
 def cut(tail: LogTail) -> None:

@@ -120,12 +120,6 @@ class BadChecksum(Corrupt, InvalidBatch):
     code = "bad_checksum"
 
 
-class UnsafeCut(StorageError):
-    """A log is not cut below what is committed or cannot be lost; the message names the seq."""
-
-    code = "unsafe_cut"
-
-
 class AlreadyOpen(StorageError):
     """Another writer holds the log or the data directory."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import appending, cutting, layout, opening
 from . import segment as segments
-from .errors import Corrupt, InvalidBatch, OutOfBounds, UnsafeCut
+from .errors import Corrupt, InvalidBatch, OutOfBounds
 from .extents import Extents
 from .files import Files
 from .layout import DATA_START, SegmentName
@@ -169,7 +169,9 @@ class LogWriter(LogTail):
         if not first <= seq <= self.written:
             raise OutOfBounds(f"{self.path} cannot be cut behind batch {seq}: it holds {first + 1} to {self.written}")
         if seq < least:
-            raise UnsafeCut(f"{self.path} cannot be cut behind batch {seq}: everything up to {least} is to stay")
+            raise cutting.UnsafeCut(
+                f"{self.path} cannot be cut behind batch {seq}: everything up to {least} is to stay"
+            )
         if self.must_cut:
             cutting.cut(self)
         if seq < self.written:

@@ -8,7 +8,8 @@ import pytest
 from penstock.storage import layout
 from penstock.storage.batch import encode
 from penstock.storage.board import Board, Level
-from penstock.storage.errors import Closed, Corrupt, Diverged, OutOfBounds, Poisoned, StorageFull, UnsafeCut
+from penstock.storage.cutting import UnsafeCut
+from penstock.storage.errors import Closed, Corrupt, Diverged, OutOfBounds, Poisoned, StorageFull
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.order import Sole
 from penstock.storage.promises import Promises

@@ -18,7 +18,7 @@ from penstock.broker.engine.streams import ends, fetching
 from penstock.broker.engine.tables.producers import RECENT
 from penstock.broker.engine.tables.queues import settings as queue_settings
 from penstock.broker.engine.turns import parked, portions
-from penstock.storage.errors import Error, UnsafeCut
+from penstock.storage.errors import Error
 from penstock.transport import (
     codec,
     framing,
@@ -118,10 +118,10 @@ def test_every_request_says_what_answers_it(kind):
 
 
 def test_the_table_of_codes_is_the_error_tree():
-    """A client written from the document understands an error by its row. UnsafeCut leaves no process."""
+    """A client written from the document understands an error by its row."""
     modules = {penstock.storage.errors, penstock.transport.errors, penstock.broker.errors}
     names = {module.__name__ for module in modules}
-    kinds = {kind for kind in Error.by_code.values() if kind.__module__ in names and kind is not UnsafeCut}
+    kinds = {kind for kind in Error.by_code.values() if kind.__module__ in names}
     table = TEXT[TEXT.index("\n## 9 ") : TEXT.index("\n## 10 ")]
     rows = {code: retry for code, retry, _ in CODE.findall(table)}
     assert rows == {kind.code: "yes" if kind.retry else "no" for kind in kinds}
