@@ -197,6 +197,12 @@ def _watch_signals() -> int:
     return reading
 
 
+def _refused(error: OSError, data: str) -> str:
+    """What the system refused when the broker started, and of which file."""
+    reason = (error.strerror or str(error)).lower()
+    return f"cannot start in {data}: " + (f"{error.filename}: {reason}" if error.filename else reason)
+
+
 def main(config: ServeConfig, *, control_fd: int, link: int, doorbell: int, bell_back: int, parent_pid: int) -> int:
     """Run the broker of a supervisor's child process; returns its exit code."""
     signals = _watch_signals()
@@ -208,8 +214,7 @@ def main(config: ServeConfig, *, control_fd: int, link: int, doorbell: int, bell
         assembly = Assembly(config, supervisor, KeeperLink(link, doorbell, bell_back), signals)
     except (Error, OSError) as error:
         code = error.code if isinstance(error, Error) else "cannot_start"
-        reason = error.message if isinstance(error, Error) else error.strerror or str(error)
-        message = reason if isinstance(error, Error) else f"cannot start in {config.data}: {reason.lower()}"
+        message = error.message if isinstance(error, Error) else _refused(error, config.data)
         supervisor.send([control.encode(control.StartFailed(code, message))])
         return 1
     calm_collector()

@@ -36,6 +36,10 @@ _FULL = {
     errno.EMFILE: "this process has too many open files (raise its limit: ulimit -n)",
     errno.ENFILE: "this machine has too many open files",
 }
+_NO_FILES = {
+    errno.ELOOP: "is a symbolic link, and files of a log are not: remove it",
+    errno.EISDIR: "is a directory where a file belongs: move it away",
+}
 _NO_BUFFERS = 1024
 """Most buffers one pwritev takes (IOV_MAX)."""
 
@@ -51,6 +55,11 @@ def full_or(error: OSError, path: str, doing: str) -> Exception:
     """StorageFull for an error that means so, else the error itself."""
     reason = _FULL.get(error.errno or 0)
     return error if reason is None else StorageFull(f"cannot {doing} {path}: {reason}")
+
+
+def _named(error: OSError, path: str) -> OSError:
+    """The error with the file it is about, which the system often leaves out, and the way out where there is one."""
+    return OSError(error.errno, _NO_FILES.get(error.errno or 0, error.strerror), path)
 
 
 class File:
@@ -70,7 +79,7 @@ class File:
         try:
             data = os.pread(self._descriptor, size, position)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, self.path) from error  # the system's names no file
+            raise _named(error, self.path) from error
         if len(data) == size or not data:
             return data
         more = self.pread(size - len(data), position + len(data))
@@ -213,9 +222,7 @@ class Files:
         try:
             return os.open(path, flags | links | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            if error.errno == errno.ELOOP:
-                error = OSError(errno.ELOOP, "is a symbolic link, and files of a log are not: remove it", path)
-            raise full_or(error, path, "open") from error
+            raise full_or(_named(error, path), path, "open") from error
 
     def read(self, path: str) -> bytes:
         """All of a small file. Raises FileNotFoundError, OSError."""
@@ -250,11 +257,17 @@ class Files:
 
     def replace(self, source: str, target: str) -> None:
         """Give `source` the name `target`, whatever had it."""
-        os.replace(source, target)
+        try:
+            os.replace(source, target)
+        except IsADirectoryError as error:
+            raise _named(error, target) from error
 
     def unlink(self, path: str) -> None:
-        """Raises FileNotFoundError."""
-        os.unlink(path)
+        """Raises FileNotFoundError, IsADirectoryError."""
+        try:
+            os.unlink(path)
+        except IsADirectoryError as error:
+            raise _named(error, path) from error
 
     def mkdir(self, path: str) -> None:
         """Make a directory and those above it, each one's name durable; it may exist already."""

@@ -60,6 +60,14 @@ def refusal(serve: Serve, config: ServeConfig) -> str:
     return lines[0]
 
 
+def test_a_start_that_the_system_refuses_names_the_file(serve: Serve, config: ServeConfig) -> None:
+    serve(config).close()
+    promises = Path(config.data) / "promises"
+    promises.unlink(missing_ok=True)
+    promises.mkdir()
+    assert f"{promises}: is a directory where a file belongs: move it away" in refusal(serve, config)
+
+
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"

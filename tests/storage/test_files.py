@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from functools import partial
 
 import pytest
 from penstock.storage.errors import StorageFull
@@ -161,6 +162,15 @@ def test_a_link_is_followed_to_a_directory_and_never_to_a_file(tmp_path) -> None
         files.create(path)
     files.rewrite(path, b"ours")
     assert (foreign.read_bytes(), files.read(path), link.is_symlink()) == (b"somebody else's", b"ours", False)
+
+
+def test_a_directory_in_place_of_a_file_is_named_with_the_way_out(tmp_path) -> None:
+    files, path = Files(), str(tmp_path / "index")
+    os.mkdir(path)
+    rewrite = partial(files.rewrite, content=b"ours")
+    for use in (files.read, files.try_lock, partial(files.open, write=True), files.unlink, rewrite):
+        with pytest.raises(IsADirectoryError, match=r"is a directory where a file belongs: move it away.*/index'$"):
+            use(path)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
