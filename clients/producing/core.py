@@ -129,7 +129,13 @@ class ProducerCore:
         if size > self._largest:
             check_record(size, self.shape)
         if not plain or gather.has_columns:
-            self._append_extras(gather, index, key, headers, event_us, queued)
+            try:
+                self._append_extras(gather, index, key, headers, event_us, queued)
+            except BaseException:  # Ctrl-C in the middle: the columns of the records before it stay as long as these
+                for column in (gather.keys, gather.headers, gather.times, gather.queued):
+                    if column is not None:
+                        del column[index:]
+                raise
         gather.values.append(value)
         gather.size = size = gather.size + size + OVERHEAD_BYTES
         if size >= sender.trigger:

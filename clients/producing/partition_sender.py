@@ -115,7 +115,7 @@ class PartitionSender:
             return
         session = self.session
         assert session is not None, "a sender with room has a session"
-        self.gather = Pending(self._core, self.partition)
+        first, count, fresh = session.next_sequence, len(gathered.values), Pending(self._core, self.partition)
         try:
             batch = encode(
                 gathered.values,
@@ -127,13 +127,19 @@ class PartitionSender:
                 kind=self._core.kind,
                 producer_id=session.producer_id,
                 producer_epoch=session.epoch,
-                first_sequence=session.next_sequence,
+                first_sequence=first,
             )
         except (InvalidBatch, TypeError) as error:
             refused = error if isinstance(error, Error) else InvalidBatch(f"records that cannot be encoded: {error}")
-            gathered.settle(-1, 0, refused)
+            self._refuse_gathered(refused)
             return
-        self.add(batch, len(gathered.values), gathered)
+        self.gather = fresh
+        try:
+            self.add(batch, count, gathered)
+        except BaseException:  # Ctrl-C before the session had them: they are gathered as before
+            if session.next_sequence == first and not gathered.settled:
+                self.gather = gathered
+            raise
 
     def add(self, batch: Buffer, count: int, pending: Pending) -> None:
         """Put a batch on its way that was encoded for this sender's session. One over the frame limit is refused here:
@@ -150,9 +156,13 @@ class PartitionSender:
         assert session is not None, "a batch is encoded for a session"
         if not session.in_flight:
             self._progress_at = self._connection.clock()
-        session.add(batch, count, pending)
-        self.trigger = LOOK_BYTES
-        self._push(session)
+        try:
+            session.add(batch, count, pending)
+            self.trigger = LOOK_BYTES
+            self._push(session)
+        except BaseException:  # Ctrl-C: it may be on its way, and its records are not to wait for the next ones
+            self._try_later()
+            raise
 
     def _push(self, session: ProducerSession) -> None:
         """Send what is not sent. What is left is tried again at the next turn."""
@@ -177,8 +187,13 @@ class PartitionSender:
 
     def _refuse_gathered(self, error: Error) -> None:
         gathered, self.gather = self.gather, Pending(self._core, self.partition)
-        if gathered.values:
-            gathered.settle(-1, 0, error)
+        try:
+            if gathered.values:
+                gathered.settle(-1, 0, error)
+        except BaseException:  # Ctrl-C before it was: they are to be refused, or sent, by the next call
+            if not gathered.settled:
+                self.gather = gathered
+            raise
 
     # -- answers --------------------------------------------------------------------------------------
 
