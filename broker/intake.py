@@ -1,8 +1,9 @@
 """The broker's intake: what a turn takes from the connections.
 
 Idea: a turn is short, so that a client waits for little of what others asked. Sockets hand out messages of their
-connections in turn, and a turn takes more the more connections have something. A connection that has been alone for a
-while gets a longer turn, since more messages share an append then.
+connections in turn, and a turn takes more the more connections have something, until one of several comes again that
+has used up its share. A connection that has been alone for a while gets a longer turn, since more messages share an
+append then.
 
 Contract: at least one message of each socket that has some is taken. Nonsense gets its sender cut off, and a request
 that asks for too much at once gets a Failure. Must not know what messages mean.
@@ -75,19 +76,25 @@ class Intake:
             self._node.disconnect(SocketPeer(number, identity))
         for identity in server.eased():
             self._node.eased(SocketPeer(number, identity))
-        started, heard = self._clock(), set[SocketPeer]()
+        started, spent_s = self._clock(), dict[SocketPeer, float]()
+        before_s, is_spent = started, False
         for taken in range(TURN_MESSAGES):
-            if taken and self._clock() - started >= self._share_s(len(heard), started):
+            if taken and (is_spent or before_s - started >= self._share_s(len(spent_s), started)):
                 break
             # Receiving in vain costs an exception; after a single message, the usual turn, it pays to ask before.
             received = server.receive() if taken != 1 or server.readable else None
             if received is None:
                 return
             peer = SocketPeer(number, received[0])
-            heard.add(peer)
             if peer != self._last:
                 self._last, self._crowded_s = peer, started
             self._hand_over(server, peer, received[1], at)
+            now_s = self._clock()
+            known_s = spent_s.get(peer)
+            spent_s[peer] = (known_s or 0.0) + now_s - before_s
+            # All others that have something were heard before one came again.
+            is_spent = known_s is not None and len(spent_s) > 1 and spent_s[peer] >= SHARE_S
+            before_s = now_s
         self.exhausted = True
 
     def _share_s(self, connections: int, now_s: float) -> float:

@@ -31,6 +31,7 @@ class Parts:
         self.told: list[SocketPeer] = []
         self.cut = self.asking = 0
         self.now_s = 0.0
+        self.steps_s: dict[Any, float] = {}
         any_self = cast("Any", self)
         self.intake = Intake(any_self, any_self, [any_self], lambda: self.now_s)
 
@@ -52,7 +53,7 @@ class Parts:
 
     def receive(self, *message: Any) -> Any:
         if message:
-            self.now_s += STEP_S
+            self.now_s += self.steps_s.get(message[0].identity, STEP_S)
             self.taken.append(message[0])
             return None
         return self.waiting.popleft() if self.waiting else None
@@ -88,11 +89,20 @@ def test_one_that_has_been_alone_for_a_while_gets_a_longer_turn_until_another_on
 
 
 def test_a_turn_is_the_longer_the_more_connections_have_something():
-    parts = Parts(*[1, 2, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1])
-    assert parts.turn() == 12
+    parts = Parts(*[1, 2, 3] * 4)
+    assert parts.turn() == 10
     assert parts.intake.exhausted
     assert parts.turn() == 2
     assert not parts.intake.exhausted
+
+
+def test_of_several_connections_one_uses_no_share_but_its_own_and_all_are_heard_before():
+    parts = Parts(*[1, 2, 1, 1, 1, 1, 1, 1])
+    assert parts.turn() == 5
+    assert [peer.identity for peer in parts.taken] == [1, 2, 1, 1, 1]
+    parts = Parts(1, 2, 3, 1)
+    parts.steps_s[2] = SHARE_S
+    assert parts.turn() == 4
 
 
 def test_a_turn_has_an_end_however_many_connections_there_are(monkeypatch: pytest.MonkeyPatch):
