@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..logs.partition import Partition
     from ..turns.agenda import Agenda
 
-CLAIMS = 16
+CLAIMS = 8
 """Partitions that are claimed at once: each costs an append."""
 
 
@@ -98,12 +98,12 @@ class Membership:
         self._agenda = agenda
         self._handover_s = handover_s
 
-    def join(self, session: Member, now_s: float) -> None:
+    def join(self, session: Member) -> None:
         """A new member, under a name nobody uses now."""
         self.members[session.member] = session
         self._joining[session] = None
         session.awaited += 1
-        self.rebalance(now_s)
+        self._agenda.memberships[self] = None
 
     def leave(self, session: Member) -> None:
         """The member is gone; what it had is free."""

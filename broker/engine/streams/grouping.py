@@ -39,6 +39,9 @@ FOUND = 4
 LOOKS = 16
 """Partitions that are looked at in one step."""
 
+GATHERED = 64
+"""Positions that are read in one step, before any partition is looked at."""
+
 
 class Grouping:
     """Handlers of everything that concerns one group."""
@@ -64,7 +67,11 @@ class Grouping:
             check_name("group", message.group)
             check_idle(topic, message.group)
             check_no_queue(topic, message.group)
-        wanted = {p.partition: p.offset for p in message.positions}
+        wanted: dict[int, int] = {}
+        for looks, position in enumerate(message.positions, 1):
+            wanted[position.partition] = position.offset
+            if looks % GATHERED == 0:
+                yield
         yield from self._move(peer, message.request, topic, message.group, wanted)
 
     def list(self, peer: Peer, message: ListGroups, payload: Payload, now: Now) -> Work:

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 FOUND = 4
 """Steps that it takes to find where a time is in a partition: a file may have to be opened."""
 
+LOOKS = 16
+"""Positions that are looked at in one step."""
+
+GIVEN = 4
+"""Partitions that are given to a session of its own in one step."""
+
 
 class Joining:
     """Handlers of everything that concerns one session."""
@@ -59,10 +65,9 @@ class Joining:
             )
         session = self._open(peer, topic, message, now)
         if message.group:
-            self._join_group(topic, session, now)
+            self._join_group(topic, session)
         else:
-            for partition in topic.readable:
-                session.give(partition, 1, starts[partition.number])
+            yield from self._give(topic, session, starts)
         session.tell()
 
     def release(self, peer: Peer, message: Release, payload: Payload, now: Now) -> None:
@@ -126,18 +131,33 @@ class Joining:
 
     def _starts(self, topic: Topic, message: Join) -> Generator[int | None, None, dict[int, int]]:
         closed = set(topic.closed)  # the reader hears of these; the others are read
-        given = {number: offset for number, offset in message.positions if number not in closed}
-        for number, offset in given.items():
-            topic.partition(number).check_offset(offset)
+        given = dict(message.positions)
+        for looks, (number, offset) in enumerate(given.items(), 1):
+            if number not in closed:
+                topic.partition(number).check_offset(offset)
+            if looks % LOOKS == 0:
+                yield
+        self._topics.get(message.topic)
         starts: dict[int, int] = {}
         while len(starts) < len(topic.readable):
             partition = topic.readable[len(starts)]
             known = given.get(partition.number)
             starts[partition.number] = partition.find(message.start) if known is None else known
-            if message.start >= 0:
-                yield FOUND
+            if message.start >= 0 or len(starts) % LOOKS == 0:
+                yield FOUND if message.start >= 0 else 1
                 self._topics.get(message.topic)
         return starts
+
+    def _give(self, topic: Topic, session: Session, starts: dict[int, int]) -> Work:
+        """All partitions that were there when it was opened: it is told then, and given later ones as they come."""
+        session.awaited += 1
+        for given, (number, start) in enumerate(starts.items(), 1):
+            session.give(topic.partition(number), 1, start)
+            if given % GIVEN == 0:
+                yield
+                if session.id not in self._sessions.by_id:
+                    return  # its topic is deleted, or it was silent for too long: it was told
+        session.awaited -= 1
 
     def _open(self, peer: Peer, topic: Topic, message: Join, now: Now) -> Session:
         id_ = self._sessions.new_id()
@@ -157,13 +177,13 @@ class Joining:
         self._sessions.add(session)
         return session
 
-    def _join_group(self, topic: Topic, session: Session, now: Now) -> None:
+    def _join_group(self, topic: Topic, session: Session) -> None:
         membership = topic.memberships.get(session.group)
         if membership is None:
             membership = Membership(session.group, topic.readable, self._agenda, self._config.handover_s)
             topic.memberships[session.group] = membership
         session.membership = membership
-        membership.join(session, now.monotonic_s)
+        membership.join(session)
 
 
 class Seek:

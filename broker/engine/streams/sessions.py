@@ -67,7 +67,8 @@ class Session:
     def give(self, partition: Partition, epoch: int, offset: int) -> None:
         """Read `partition` from now on."""
         self.outlet.open(partition, epoch, offset)
-        partition.readers[self.id] = self
+        if not self.is_stray:
+            partition.readers[self.id] = self
         self._given[partition.number] = Assignment(partition.number, epoch, offset, partition.term_at(offset))
         self._revoked.pop(partition.number, None)
         self.tell()

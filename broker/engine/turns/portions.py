@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..ports import Peer, Work
     from .replies import Gather
 
-STEPS = 8
+STEPS = 4
 """Of one portion."""
 
 JOBS_MAX = 256
