@@ -19,7 +19,7 @@ from .logs.partition import Partition
 from .ports import NodeConfig, Now
 from .tables.queues.unfinished import finished_long_ago
 from .tables.settings import TopicSettings
-from .turns.agenda import take
+from .turns.marks import take
 
 if TYPE_CHECKING:
     from .logs.history import History

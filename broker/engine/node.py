@@ -37,12 +37,14 @@ from ...transport.messages import (
 )
 from ..errors import InvalidRequest
 from .housekeeping import Housekeeping
+from .logs.agenda import LogAgenda
 from .logs.clock import LogTime
 from .logs.log_registry import LogRegistry
 from .logs.log_upkeep import LogUpkeep
 from .ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness, Store
 from .queues.service import Queues
 from .queues.upkeep.scheduling import Scheduling
+from .streams.agenda import Agenda
 from .streams.beginning import Beginning
 from .streams.delivery import Stream
 from .streams.ends import Ends
@@ -56,7 +58,7 @@ from .topics.administration import Administration
 from .topics.greeting import Greeting
 from .topics.topic_maker import TopicMaker
 from .transactions.service import Transactions
-from .turns.agenda import Agenda, take
+from .turns.marks import take
 from .turns.portions import Portions
 from .turns.replies import failure
 
@@ -83,15 +85,15 @@ class Node:
         """Open all logs, replay each from its newest snapshot, finish deletions that were cut short."""
         config = config or NodeConfig()
         self._port = port
-        self._agenda = Agenda()
+        self._log_agenda, self._stream_agenda = LogAgenda(), Agenda()
         self._time = LogTime(now, config.clock_jump_s)
-        self._registry = LogRegistry(store, self._agenda)
+        self._registry = LogRegistry(store, self._log_agenda)
         for log in self._registry.logs():
             self._time.reach(log.last_time_us)
         self._incarnation = int.from_bytes(randomness(8), "little") or 1
         first_session = int.from_bytes(randomness(6), "little") << 14
         self._portions, self._wakes = Portions(), Portions()
-        self._sessions = Sessions(port, self._agenda, first_session, config.max_sessions, self._wakes)
+        self._sessions = Sessions(port, self._stream_agenda, first_session, config.max_sessions, self._wakes)
         topics = self._registry.topics
         self._producing = Producing(topics, port, config, self._time, randomness)
         self._fetching = Fetching(topics, port, config, self._wakes)
@@ -111,7 +113,7 @@ class Node:
             **self._fetching.handlers,
             **self._ends.handlers,
             **Measuring(topics, port).handlers,
-            **Joining(topics, self._sessions, self._agenda, port, config).handlers,
+            **Joining(topics, self._sessions, self._stream_agenda, port, config).handlers,
             **Grouping(topics, self._sessions, port).handlers,
             **Beginning(topics, port).handlers,
             **Administration(self._registry, port, config, maker, self, self._wakes).handlers,
@@ -152,7 +154,7 @@ class Node:
         Returns the logs appended to. For those with `commit="durable"` the driver now sees to a sync; those
         with "written" are committed already. Call `advance` next in any case.
         """
-        agenda = self._agenda
+        agenda = self._log_agenda
         if not agenda.dirty:
             return []
         time_us = self._time.read(now)
@@ -166,8 +168,8 @@ class Node:
 
     def advance(self, now: Now) -> None:
         """Answer for what `log.committed` has reached, fail what a poisoned log will never commit, and deliver."""
-        agenda, port = self._agenda, self._port
-        if agenda.unsettled:
+        agenda, port = self._stream_agenda, self._port
+        if self._log_agenda.unsettled:
             self._settle()
         if self._wakes.open:
             self._wakes.work()
@@ -182,7 +184,7 @@ class Node:
 
     def _settle(self) -> None:
         """Apply what is committed, answer for it, and tell those who wait for the end to move."""
-        agenda = self._agenda
+        agenda = self._log_agenda
         for overlay in list(agenda.unsettled):
             history = overlay.history
             if overlay.advance():
@@ -202,20 +204,20 @@ class Node:
 
         Due work may propose effects: flush and advance afterwards, as after `receive`. 0.0 says so.
         """
-        agenda = self._agenda
-        if agenda.grown:
-            for history in take(agenda.grown):
+        logs, streams = self._log_agenda, self._stream_agenda
+        if logs.grown:
+            for history in take(logs.grown):
                 self._housekeeping.advanced(history)
         if self._sessions.expire(now):
             self._hand_over(now)
         timed = (self._fetching.tick(now), self._ends.tick(now), self._scheduling.tick(now))
         dues = [due for due in timed if due is not None]
         wait = min(self._housekeeping.tick(now) - now.monotonic_s, self._queues.tick(now))
-        if self._portions.work() or self._wakes.open or agenda.dirty or agenda.mail or agenda.memberships:
+        if self._portions.work() or self._wakes.open or logs.dirty or streams.mail or streams.memberships:
             return 0.0
         if dues:
             wait = min(wait, min(dues) - now.monotonic_s)
-        if agenda.ready:
+        if streams.ready:
             return 0.0
         if self._sessions.by_id:
             wait = min(wait, EXPIRY_CHECK_S)
@@ -312,7 +314,7 @@ class Node:
         self._ends.topic_grown(topic)
         self._queues.admin.topic_grown(topic, partition)
         for membership in topic.memberships.values():
-            self._agenda.memberships[membership] = None
+            self._stream_agenda.memberships[membership] = None
         for session in self._sessions.by_id.values():
             if session.topic is topic and session.membership is None:
                 session.give(partition, 1, partition.first)
@@ -323,4 +325,4 @@ class Node:
             if membership is not None:
                 membership.take_overdue(now.monotonic_s)
                 if membership.stuck:
-                    self._agenda.memberships[membership] = None
+                    self._stream_agenda.memberships[membership] = None

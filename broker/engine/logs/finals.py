@@ -19,29 +19,14 @@ import numpy as np
 
 from ....storage.batch import Kind
 from ....storage.errors import Corrupt, InvalidBatch, StorageError
-from ....storage.finals import EVERYTHING, Final, FinalFiles, Outcome, word
+from ....storage.finals import EVERYTHING, Final, FinalFiles, word
 from ...errors import Unavailable
 from ..tables import effects as fx
 from ..tables.entry import entry_of
+from ..tables.queues.table import Ended, ended
 
 if TYPE_CHECKING:
     from ....storage.log import LogWriter
-
-Ended = tuple[Outcome, int, int]
-"""How, first offset, how many."""
-
-
-def ended(effect: fx.Effect) -> list[Ended]:
-    """What an effect ends for good that is worth a word."""
-    match effect:
-        case fx.TasksFinished():
-            return [(Outcome.RESULT, offset, 1) for offset, _ in effect.results]
-        case fx.TasksDiscarded():
-            return [(Outcome.DISCARDED, first, count) for first, count in effect.ranges]
-        case fx.TasksCancelled():
-            return [(Outcome.CANCELLED, offset, 1) for offset in effect.offsets]
-        case _:
-            return []
 
 
 class Finals:

@@ -20,8 +20,9 @@ from ..tables import effects as fx
 from ..tables import settings as topic_settings
 from ..tables.settings import TopicSettings
 from ..tables.state import PartitionState
-from ..turns.agenda import Agenda, take
+from ..turns.marks import take
 from ..turns.portions import finished
+from .agenda import LogAgenda
 from .catalogue import CatalogueState
 from .finals import Finals
 from .history import History
@@ -40,7 +41,7 @@ CENSUS = 64
 class LogRegistry:
     """All logs of a node."""
 
-    def __init__(self, store: Store, agenda: Agenda) -> None:
+    def __init__(self, store: Store, agenda: LogAgenda) -> None:
         """Open and replay the metadata log and every partition it names. Raises Corrupt without the former."""
         self.store = store
         self.topics = Topics()

@@ -9,7 +9,7 @@ Must not know peers, messages or sessions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ....storage.batch import Kind, encode, of_kind, parse, with_effects
 from ....storage.errors import BatchTooLarge, Corrupt, Diverged, Error, InvalidBatch, OutOfBounds
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from ....storage.batch import Batch
     from ....storage.log import LogWriter
     from ....storage.reader import Cursor, LogReader
-    from ..ports import Payload
-    from ..streams.sessions import Session
+    from ..ports import Payload, Port
     from ..tables.settings import TopicSettings
     from ..tables.timetable import ScheduleBody
     from .finals import Finals
@@ -46,6 +45,16 @@ def check_time(what: str, time_us: int) -> None:
     """Raise InvalidRequest unless `find` knows what `time_us` means; `what` names the field."""
     if time_us < LATEST:
         raise InvalidRequest(f"{what} {time_us} is neither a time nor {EARLIEST} (earliest) nor {LATEST} (latest)")
+
+
+class Reader(Protocol):
+    """Who is to be told when the end of a partition moves."""
+
+    id: int
+
+    def end_moved(self, port: Port, partition: int) -> None:
+        """There are new records in a partition that it reads."""
+        ...
 
 
 class Partition:
@@ -66,7 +75,7 @@ class Partition:
         if self._told_first:
             self.log.set_first(self._told_first)
         self.damaged = self.history.damaged or bool(self.log.damage)  # something of it cannot be read
-        self.readers: dict[int, Session] = {}  # who is to be told when the end moves
+        self.readers: dict[int, Reader] = {}  # who is to be told when the end moves
         self.sealed: set[int] = set()  # stages that are decided, or being decided: nothing is added to them
         self.work = QueueVerbs(self)
 

@@ -9,16 +9,13 @@ name; names are for people and for creating. By its id nobody gets at a topic of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ....storage.errors import Error
 from ...errors import Unavailable, UnknownPartition, UnknownTopic
 from ..tables.names import check_not_reserved, is_reserved
 from ..tables.settings import TopicSettings
 from .partition import Partition
-
-if TYPE_CHECKING:
-    from ..streams.coordinator import Membership
 
 
 class Topic:
@@ -31,7 +28,7 @@ class Topic:
         self.reserved = is_reserved(name)  # penstock's own
         self.partitions: list[Partition | Error] = []
         self.readable: list[Partition] = []
-        self.memberships: dict[str, Membership] = {}
+        self.memberships: dict[str, Any] = {}  # of its groups of consumers, which are no matter of the log
 
     def add(self, partition: Partition | Error) -> None:
         """The next partition, or why it could not be opened."""

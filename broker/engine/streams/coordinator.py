@@ -23,7 +23,7 @@ from .assignment import assign
 
 if TYPE_CHECKING:
     from ..logs.partition import Partition
-    from ..turns.agenda import Agenda
+    from .agenda import Agenda
 
 CLAIMS = 8
 """Partitions that are claimed at once: each costs an append."""

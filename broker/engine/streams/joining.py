@@ -17,8 +17,8 @@ from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
 from ..queues.topic_queues import check_no_queue
 from ..tables.names import check_name
 from ..tables.producers import Place
-from ..turns.agenda import Agenda
 from ..turns.replies import failure
+from .agenda import Agenda
 from .coordinator import Membership
 from .delivery import Outlet
 from .sessions import CONTROL, MAPPED, PUSH, Session, Sessions

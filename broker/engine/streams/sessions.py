@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from ..logs.partition import Partition
     from ..logs.topics import Topic
-    from ..turns.agenda import Agenda
     from ..turns.portions import Portions
+    from .agenda import Agenda, Listener
     from .coordinator import Membership
 
 PUSH, CONTROL, MAPPED = "push", "control", "mapped"
@@ -186,7 +186,7 @@ class Sessions:
         self._next_id = first_id
         self._limit = limit
         self._checked_s = 0.0
-        self._stuck: dict[Hashable, dict[Session, None]] = {}  # by the way that is full
+        self._stuck: dict[Hashable, dict[Listener, None]] = {}  # by the way that is full
         self._by_peer: dict[Peer, dict[Session, None]] = {}
         self._wakes = wakes
         self._telling: dict[Partition, bool] = {}  # whose readers are being told, and whether once more after that
@@ -269,7 +269,7 @@ class Sessions:
             else:
                 self.eased(session.way)
 
-    def stuck(self, session: Session) -> None:
+    def stuck(self, session: Listener) -> None:
         """Its way takes nothing now: it waits until that has changed, or it is heard of."""
         self._stuck.setdefault(session.way, {})[session] = None
 
@@ -278,7 +278,7 @@ class Sessions:
         if self._stuck and (waiting := self._stuck.get(way)):
             self._free(next(iter(waiting)))
 
-    def _free(self, session: Session) -> None:
+    def _free(self, session: Listener) -> None:
         waiting = self._stuck.get(session.way, {})
         waiting.pop(session, None)
         if not waiting:

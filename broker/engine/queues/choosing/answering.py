@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from .....storage.batch import Kind
 from .....storage.errors import OutOfBounds
 from ...ports import COLD, Port
+from .reading import Reading, Spot
 
 if TYPE_CHECKING:
     from .....storage.batch import Batch
-    from .....storage.reader import Cursor
     from ...logs.partition import Partition
-    from .reading import Reading
 
 SPOTS = 256
 """Places remembered where a group's last lease ended."""
@@ -33,37 +32,6 @@ AHEAD_BYTES = 64 << 10
 
 SPOT_BYTES = 256 << 10
 """Of batches that were read and not needed yet: more is not remembered."""
-
-
-class Spot:
-    """A place in a partition: batches that were read, and the cursor behind them."""
-
-    __slots__ = ("at", "batches", "cursor", "record_bytes")
-
-    def __init__(self, cursor: Cursor) -> None:
-        self.cursor = cursor
-        self.batches: list[Batch] = []
-        self.at = 0  # the batch that was used last
-        self.record_bytes = 0.0  # of the records that were read last
-
-    def holding(self, offset: int) -> Batch | None:
-        """The batch that holds a record, if it was read and not passed yet."""
-        batches, at = self.batches, self.at
-        while at < len(batches) and batches[at].end_offset <= offset:
-            at += 1
-        if at == len(batches) or batches[at].base_offset > offset:
-            return None
-        self.at = at
-        return batches[at]
-
-    def leads_to(self, offset: int) -> bool:
-        """Whether reading on from here comes to a record at once."""
-        return self.cursor.offset == offset
-
-    @property
-    def read_bytes(self) -> int:
-        """What it keeps in memory."""
-        return sum([batch.batch_bytes for batch in self.batches])
 
 
 class Answering:

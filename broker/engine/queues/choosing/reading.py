@@ -19,15 +19,46 @@ if TYPE_CHECKING:
     from collections.abc import Buffer, Sequence  # pyright: ignore[reportAttributeAccessIssue]
 
     from .....storage.batch import Batch
+    from .....storage.reader import Cursor
     from ...logs.partition import Partition
     from ...tables.queues.leases import Range, Run
-    from .answering import Spot
 
 SPARE_BYTES = 128 << 10
 """So many bytes that nobody asked for are sent sooner than cut off: cutting costs as much as sending them."""
 
 CUT_BYTES, CUT_RECORD_BYTES = 1024, 16
 """What a batch that was cut has beside what its records had: columns of offsets and times, and a header."""
+
+
+class Spot:
+    """A place in a partition: batches that were read, and the cursor behind them."""
+
+    __slots__ = ("at", "batches", "cursor", "record_bytes")
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.batches: list[Batch] = []
+        self.at = 0  # the batch that was used last
+        self.record_bytes = 0.0  # of the records that were read last
+
+    def holding(self, offset: int) -> Batch | None:
+        """The batch that holds a record, if it was read and not passed yet."""
+        batches, at = self.batches, self.at
+        while at < len(batches) and batches[at].end_offset <= offset:
+            at += 1
+        if at == len(batches) or batches[at].base_offset > offset:
+            return None
+        self.at = at
+        return batches[at]
+
+    def leads_to(self, offset: int) -> bool:
+        """Whether reading on from here comes to a record at once."""
+        return self.cursor.offset == offset
+
+    @property
+    def read_bytes(self) -> int:
+        """What it keeps in memory."""
+        return sum([batch.batch_bytes for batch in self.batches])
 
 
 class Reading:

@@ -10,7 +10,7 @@ one before. Must not know when rounds begin.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from xxhash import xxh3_64_intdigest
 
@@ -22,15 +22,17 @@ from ...tables import effects as fx
 from ...tables.entry import Entry
 from ...tables.producers import Place
 from ...turns.replies import Gather
-from ..choosing.picking import Pick
+from ..choosing.picking import Pick, Picker
 from ..requests.dead import ranges
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from .....storage.batch import Batch
+    from ...logs.log_registry import LogRegistry
     from ...logs.partition import Partition
     from ...tables.producers import Producer
     from ...tables.queues.outbox import OutboxEntry
-    from .moving import Mover
 
 PORTION_BYTES = 1 << 20
 """Of what is copied in one round; one entry at least."""
@@ -50,10 +52,25 @@ def producer_of(log_id: bytes) -> int:
     return xxh3_64_intdigest(log_id + b"dead") or 1
 
 
+class Rounds(Protocol):
+    """What a round needs of the mover that began it."""
+
+    registry: LogRegistry
+    picker: Picker
+
+    def over(self, source: Partition, moved: Iterable[str] = ()) -> None:
+        """A round is over; entries for these topics were moved."""
+        ...
+
+    def rest(self, source: Partition, target: str, error: Error) -> None:
+        """Entries for a topic cannot be moved for now."""
+        ...
+
+
 class Round:
     """Some entries of one partition on their way."""
 
-    def __init__(self, mover: Mover, source: Partition, entries: list[OutboxEntry]) -> None:
+    def __init__(self, mover: Rounds, source: Partition, entries: list[OutboxEntry]) -> None:
         self._mover = mover
         self._source = source
         self._entries = entries

@@ -6,17 +6,37 @@ changes nothing. Pure.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from ...logs.finals import ended
+from .....storage.finals import Outcome
 from .. import effects as fx
 from .queue import Queue, QueueBody
 from .settings import parse
 from .voids import Voids
 
 if TYPE_CHECKING:
-    from ...logs.finals import Finals
+    from collections.abc import Iterable
+
     from .shelves import Shelves
+
+Ended = tuple[Outcome, int, int]
+"""How, first offset, how many."""
+
+
+class EndListener(Protocol):
+    """What is told of records that end with something to tell."""
+
+    def noted(self, group: str, found: Iterable[Ended]) -> None:
+        """Records ended."""
+        ...
+
+    def batch_applied(self, seq: int) -> None:
+        """All that was noted stands in batch `seq`."""
+        ...
+
+    def dropped(self, group: str) -> None:
+        """A group is forgotten."""
+        ...
 
 
 class QueueTable:
@@ -25,7 +45,7 @@ class QueueTable:
     def __init__(self, voids: Voids | None = None) -> None:
         self.voids = Voids() if voids is None else voids  # nobody's work in any group
         self.by_name: dict[str, Queue] = {}
-        self.finals: Finals | None = None
+        self.finals: EndListener | None = None
 
     def apply(self, effect: fx.QueueEffect, time_us: int) -> None:
         """One effect."""
@@ -90,6 +110,19 @@ class QueueTable:
         table = cls(voids)
         table.by_name = {body.group: Queue.load(body, first) for body in bodies}
         return table
+
+
+def ended(effect: fx.Effect) -> list[Ended]:
+    """What an effect ends for good that is worth a word."""
+    match effect:
+        case fx.TasksFinished():
+            return [(Outcome.RESULT, offset, 1) for offset, _ in effect.results]
+        case fx.TasksDiscarded():
+            return [(Outcome.DISCARDED, first, count) for first, count in effect.ranges]
+        case fx.TasksCancelled():
+            return [(Outcome.CANCELLED, offset, 1) for offset in effect.offsets]
+        case _:
+            return []
 
 
 def _coming(effect: fx.QueueEffect) -> list[tuple[int, int]]:

@@ -9,14 +9,13 @@ Contract: looks and changes nothing. Arrays are sorted, each offset once. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from .queue import Cursor
 
 if TYPE_CHECKING:
-    from ..state import PartitionState
     from .outbox import Outbox
     from .queue import Queue
     from .shelves import Shelves
@@ -24,6 +23,17 @@ if TYPE_CHECKING:
     from .voids import Voids
 
 NOTHING_TAKEN = Cursor()
+
+
+class HasQueues(Protocol):
+    """What of a partition's state is asked here."""
+
+    first: int
+    end: int
+    queues: QueueTable
+    shelves: Shelves
+    voids: Voids
+    outbox: Outbox
 
 
 class Finished(NamedTuple):
@@ -108,7 +118,7 @@ def on_the_way(outbox: Outbox) -> np.ndarray:
     return np.unique(_keys([entry.offset for entry in outbox.entries.values()]))
 
 
-def unfinished(state: PartitionState) -> np.ndarray:
+def unfinished(state: HasQueues) -> np.ndarray:
     """All that is open in any group, or on its way; of what has a delay, what the log has no more but carried."""
     queues = state.queues.by_name.values()
     found = [open_in(queue) for queue in queues]
@@ -116,7 +126,7 @@ def unfinished(state: PartitionState) -> np.ndarray:
     return np.unique(np.concatenate([on_the_way(state.outbox), *found]))
 
 
-def finished_long_ago(state: PartitionState, time_us: int) -> Finished | None:
+def finished_long_ago(state: HasQueues, time_us: int) -> Finished | None:
     """What may be forgotten at a time, besides what is open or untouched; None where some group keeps it."""
     queues = list(state.queues.by_name.values())
     keeps = [queue.settings.keep_finished_s for queue in queues]

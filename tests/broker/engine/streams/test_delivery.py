@@ -161,7 +161,7 @@ def test_a_session_that_ends_while_it_cannot_be_sent_to_leaves_nothing():
     rig.ask(m.Leave, first)
     assert list(rig.node._sessions._stuck) == [second]
     rig.pass_time(20.0)
-    assert (rig.node._sessions._stuck, rig.node._agenda.ready) == ({}, {})
+    assert (rig.node._sessions._stuck, rig.node._stream_agenda.ready) == ({}, {})
 
 
 def test_control_delivery_uses_the_connection_it_was_asked_on():

@@ -87,7 +87,7 @@ def test_a_stray_session_ends_in_time_and_leaves_nothing():
     rig.ask(m.Leave, one)
     rig.pass_time(61.0)
     sessions = rig.node._sessions
-    assert (sessions.by_id, sessions._by_peer, sessions._stuck, rig.node._agenda.ready) == ({}, {}, {}, {})
+    assert (sessions.by_id, sessions._by_peer, sessions._stuck, rig.node._stream_agenda.ready) == ({}, {}, {}, {})
     assert isinstance(rig.ask(m.Ping, other), m.Failure)
 
 

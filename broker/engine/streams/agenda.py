@@ -1,0 +1,62 @@
+"""The agenda of streams: which groups and sessions a turn has to look at.
+
+Contract: plain sets of marks (turns/marks.py). Decides nothing. Must not know sessions and groups, only what is
+asked of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from ..ports import Port
+    from .delivery import Outlet
+
+
+class Balanced(Protocol):
+    """A group of which somebody joined, left, or gave something back."""
+
+    def rebalance(self, now_s: float) -> None:
+        """Compute again who should read what."""
+        ...
+
+
+class Listener(Protocol):
+    """A session with news or deliveries."""
+
+    outlet: Outlet
+    is_stray: bool
+
+    @property
+    def way(self) -> Hashable:
+        """What deliveries go through."""
+        ...
+
+    def send_news(self, port: Port) -> None:
+        """Tell the peer what happened since the last time."""
+        ...
+
+    def pump(self, port: Port) -> bool:
+        """Deliver. Returns whether to come again in the next turn."""
+        ...
+
+    def wake(self) -> None:
+        """There may be something to deliver."""
+        ...
+
+    def return_(self) -> None:
+        """The client has named it again."""
+        ...
+
+
+class Agenda:
+    """Marks of the streams of one node."""
+
+    __slots__ = ("mail", "memberships", "ready")
+
+    def __init__(self) -> None:
+        self.memberships: dict[Balanced, None] = {}  # who should read what has to be computed again
+        self.mail: dict[Listener, None] = {}  # has news that it was not told yet
+        self.ready: dict[Listener, None] = {}  # may have something to be delivered
