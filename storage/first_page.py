@@ -31,13 +31,13 @@ def log_id_of(files: Files, directory: str, names: list[SegmentName]) -> bytes:
     return uuid.uuid4().bytes
 
 
-def start_of(files: Files, directory: str, name: SegmentName, last: IndexRow | None) -> LogEnd | None:
+def start_of(files: Files, directory: str, name: SegmentName, log_id: bytes, last: IndexRow | None) -> LogEnd | None:
     """Where a segment begins; `last` is the row of the batch before it, if that is known. None when nothing says."""
     if name.base_seq == 1:
         return NOTHING
     if last is not None:
         return end_after(name.base_seq - 1, last)
-    rows = _rows(files, directory, name)
+    rows = _rows(files, directory, name, log_id)
     if not rows:
         return None
     return LogEnd(name.base_seq - 1, DATA_START, rows[0].base_offset, 0, rows[0].append_time_us, rows[0].term)
@@ -50,7 +50,7 @@ def write(files: Files, directory: str, name: SegmentName, log_id: bytes, start:
         file.allocate(DATA_START)
         file.pwritev([bytes(DATA_START)], 0)
         file.pwritev([layout.encode_segment_header(start.header(log_id, name.generation))], 0)
-        found = _last(files, directory, name, before)
+        found = _last(files, directory, name, log_id, before)
         if found is not None:
             seq, row = found
             segment.write_mark(file, layout.mark_from_row(log_id, layout.word(name.generation, seq), row))
@@ -59,14 +59,14 @@ def write(files: Files, directory: str, name: SegmentName, log_id: bytes, start:
         file.close()
 
 
-def _last(files: Files, directory: str, name: SegmentName, before: int) -> tuple[int, IndexRow] | None:
+def _last(files: Files, directory: str, name: SegmentName, log_id: bytes, before: int) -> tuple[int, IndexRow] | None:
     """Seq and row of the last batch that is there, or was."""
     reader = SegmentReader(files, directory, name, mapped=False)
     try:
         good = [found for found in reader.found() if found[0] < before]
     finally:
         reader.close()
-    rows = list(enumerate(_rows(files, directory, name), name.base_seq))
+    rows = list(enumerate(_rows(files, directory, name, log_id), name.base_seq))
     return max([*good[-1:], *rows[: before - name.base_seq][-1:]], default=None)
 
 
@@ -83,9 +83,9 @@ def _index_header(files: Files, directory: str, name: SegmentName) -> bytes | No
     return found[0] if found is not None and (found[2], found[1]) == name else None
 
 
-def _rows(files: Files, directory: str, name: SegmentName) -> list[IndexRow]:
+def _rows(files: Files, directory: str, name: SegmentName, log_id: bytes) -> list[IndexRow]:
     """The rows of an index from the first on, as far as each begins where the one before ends."""
-    if _index_header(files, directory, name) is None:
+    if _index_header(files, directory, name) != log_id:
         return []
     data = files.read(reference(directory, name).index_path)[INDEX_HEADER_BYTES:]
     rows: list[IndexRow] = []

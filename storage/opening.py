@@ -21,7 +21,7 @@ from .files import File, Files
 from .index import row_of
 from .layout import INDEX_ROW_STRUCT, SegmentName, live_segments
 from .recovery import Begin, Damage, LogEnd, RecoveryPlan, before, begin, follows, walk
-from .scan import look, survey
+from .scan import look, owner, survey
 from .segment import Page, Segment, SegmentRef, read_page, reference
 
 
@@ -62,8 +62,8 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
         raise InvalidTopic(f"there is no log in {path}")
     pages = _Pages(files, path, names)
     acknowledged = poison.acknowledged(files, path)
-    begun = begin(pages.get, names, poisoned=acknowledged is not None, suspect=suspect)
     log_id = pages.log_id()
+    begun = begin(pages.get, names, poisoned=acknowledged is not None, suspect=suspect)
     found = Found(
         log_id, names, void, begun, begun.end, names[begun.segment], [], [],
         1 + max(name.generation for name in [*names, *void]),
@@ -133,18 +133,30 @@ class _Pages:
         return msgspec.structs.replace(page, header=header)
 
     def log_id(self) -> bytes:
-        """The log's id from the newest page that says so. Raises Corrupt."""
-        for place in range(len(self._names) - 1, -1, -1):
-            page = self.get(place)
-            if page.header is not None:
-                return page.header.log_id
-            if page.mark is not None:
-                return page.mark.log_id
+        """The log's id. Where the first segment and the newest differ, pages of other logs say nothing from here on.
+
+        Raises Corrupt.
+        """
+        places = range(len(self._names))
+        for place in reversed(places):
+            known = owner([self.get(0), self.get(place)])
+            if known is None:
+                continue
+            if owner([self.get(place)]) not in (None, known):
+                known = owner(map(self.get, places)) or known
+                self._ignore_others(known)
+            return known
         raise Corrupt(
             f"no segment in {self._path} has a readable first page; penstock log repair --accept-loss goes on without "
             "what is lost",
             path=self._path,
         )
+
+    def _ignore_others(self, log_id: bytes) -> None:
+        for place, page in self._read.items():
+            if owner([page]) not in (None, log_id):
+                self._read[place] = Page(None, None, page.size)
+                self._bad.append(place)
 
     def unreadable(self) -> list[str]:
         """Segments, of those looked at, that neither header nor mark nor first batch says anything about."""

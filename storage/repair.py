@@ -135,14 +135,14 @@ class _Repairs:
             return
         names, _ = layout.live_segments(files.listdir(directory))
         found = _collect(files, directory)
-        log_id = found.log_id or first_page.log_id_of(files, directory, names)
+        log_id = self._end.log_id if self._end else found.log_id or first_page.log_id_of(files, directory, names)
         for place, name in enumerate(names):
             path = reference(directory, name).path
             if path not in self._unreadable:
                 continue
             before = names[place + 1].base_seq if place + 1 < len(names) else layout.SEQ_LIMIT
             last = found.rows.get(names[place - 1], {}).get(name.base_seq - 1) if place else None
-            start = first_page.start_of(files, directory, name, last)
+            start = first_page.start_of(files, directory, name, log_id, last)
             if start is not None:
                 self._do(
                     f"write the first page of {path} anew, which begins at offset {start.offset}",

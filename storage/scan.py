@@ -14,7 +14,8 @@ Must not know: what to do about damage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -93,14 +94,19 @@ def look(files: Files, directory: str) -> Segments:
         finally:
             file.close()
     found = [name for name in names if name in pages]
-    headers = [page.header for page in pages.values() if page.header is not None]
-    marks = [page.mark for page in pages.values() if page.mark is not None]
-    log_id = next((known.log_id for known in (*headers, *marks)), b"")
+    log_id = owner(pages.values()) or b""
     segments = Segments(found, pages, void, log_id, NOTHING)
     marked = _newest_mark(segments)
     lost = frozenset(name for place, name in enumerate(found) if evidence.marks_lost(found, place, pages[name]))
     durable = evidence.durable_seq(files, directory, listed, found, log_id, marked.seq)
     return msgspec.structs.replace(segments, marked=marked, durable=durable, lost=lost)
+
+
+def owner(pages: Iterable[Page]) -> bytes | None:
+    """The log that most of these pages name, the first of them where as many name another; None when none does."""
+    known = (page.header or page.mark for page in pages)
+    named = Counter(each.log_id for each in known if each is not None)
+    return max(named, key=named.__getitem__, default=None)
 
 
 def _newest_mark(segments: Segments) -> LogEnd:

@@ -15,7 +15,7 @@ from penstock.storage.reader import LogReader
 from penstock.storage.repair import repair
 from penstock.storage.verify import verify
 from support.damage import assert_nothing_vanished, built_records, read_around, scanned
-from support.logs import TIME, Built, build, content, put
+from support.logs import LOG_ID, TIME, Built, build, content, put
 
 SHAPE = [(2, 0, 1), (3, 1, 2), (1, 2, 1), (2, 1)]
 
@@ -110,3 +110,23 @@ def test_a_foreign_last_segment_hides_nothing_that_stands_before_it() -> None:
     with pytest.raises(Corrupt):
         reader.cursor(0).next(1)
     reader.close()
+
+
+@pytest.mark.parametrize("which", [0, 3])
+def test_a_log_whose_first_or_newest_segment_is_another_logs_is_refused_until_its_loss_is_accepted(which: int) -> None:
+    built = build(shape=SHAPE)
+    other = build(built.files, "/other", shape=SHAPE, log_id=bytes(range(64, 80)), value_bytes=20)
+    for path in (Built.segment_path, Built.index_path):
+        put(built.files, path(built, which), content(built.files, path(other, which)))
+    order = Sole(Promises("/log/promises", built.files))
+    with pytest.raises(Corrupt, match=rf"{built.segment_path(which)} cannot be read any more; .*--accept-loss"):
+        LogWriter.open("/log", files=built.files, order=order)
+    done = repair(built.files, "/log", now_us=TIME, accept_loss=True)
+    assert done.after.ok
+    assert [action for action in done.actions if "first page" in action or "aside" in action] == done.actions[:1]
+    records, _ = read_around(built.files, built)
+    assert set(records) == left_by(built, {which})
+    log = LogWriter.open("/log", files=built.files, order=order)
+    assert log.log_id == LOG_ID
+    log.append([encode([b"more"])], TIME * 2)
+    log.close()
