@@ -25,7 +25,7 @@ from .keeper.link import KeeperLink
 from .packets import PeerGone
 
 if TYPE_CHECKING:
-    from ..transport.room import Room
+    from ..transport.room import DescriptorRoom
     from ..transport.sockets import Server
     from .cold_reads import Warmer
     from .config import ServeConfig
@@ -69,7 +69,7 @@ class Broker:
         supervisor: PacketSocket,
         signals: int,
         lock: int,
-        room: Room,
+        room: DescriptorRoom,
     ) -> None:
         """`signals` becomes readable when a signal asks for the end; `lock` is the directory's, for keepers."""
         self.ended = False

@@ -14,7 +14,7 @@ import os
 
 from ..storage.errors import StorageFull
 from ..storage.files import File, Files
-from ..transport.room import Room
+from ..transport.room import DescriptorRoom
 from ..transport.socket_options import MONITOR_EVENTS, SOCKETS_MAX
 
 RESERVED = 2 * MONITOR_EVENTS
@@ -24,9 +24,9 @@ KEPT = MONITOR_EVENTS + 32
 """Never for connections: for those about to be refused, and what is open for a moment. At most a tenth of the limit."""
 
 
-def connection_room(limit: int) -> Room:
+def connection_room(limit: int) -> DescriptorRoom:
     """What connections may take in a process that may open `limit` files."""
-    return Room(min(SOCKETS_MAX, limit // 2), limit - min(KEPT, limit // 10))
+    return DescriptorRoom(min(SOCKETS_MAX, limit // 2), limit - min(KEPT, limit // 10))
 
 
 class FrugalFiles(Files):

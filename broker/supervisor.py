@@ -38,7 +38,7 @@ FAILURES_MAX = 5
 """So many starts of the broker in a row without serving, and the supervisor gives up."""
 
 
-class Pause:
+class RestartPause:
     """The bounded back-off of one role."""
 
     def __init__(self, first_s: float, most_s: float) -> None:
@@ -70,7 +70,9 @@ class Supervisor:
         self._has_served = False
         self._stops = 0
         self._started_s = {"broker": 0.0, "keeper": 0.0}
-        self._pauses = {role: Pause(config.restart_first_s, config.restart_most_s) for role in ("broker", "keeper")}
+        self._pauses = {
+            role: RestartPause(config.restart_first_s, config.restart_most_s) for role in ("broker", "keeper")
+        }
         self._due: dict[str, float] = {}
         self._wake, self._wake_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 

@@ -24,7 +24,7 @@ from .connection.wall_clock import wall_us
 from .errors import InvalidArgument
 from .producing.arrow_data import ArrowData
 from .producing.bulk import pieces
-from .producing.core import Sent
+from .producing.core import SentBatch
 from .producing.sending import Sending
 from .transactions.staging_core import StagingCore, TransactionCore, begin
 from .transactions.staging_producer import StagedFuture
@@ -120,7 +120,7 @@ class Producer(Sending):
         Raises: as `send`. An error stops it, and what was sent before stays sent.
         """
         core = self._sending
-        cut, sent = pieces(values, keys, core.shape_of(delay, at, priority), partition), Sent()
+        cut, sent = pieces(values, keys, core.shape_of(delay, at, priority), partition), SentBatch()
         for piece in cut:
             sent.add(self._driver.run(core.send_piece(piece, core.connection.deadline())))
         self._driver.run(core.finish(sent.waiting))

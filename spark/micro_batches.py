@@ -20,7 +20,7 @@ from ..storage.errors import OutOfBounds
 from .limits import Limits
 from .losses import settle
 from .offsets import PartitionKey, Position, Positions, SourceOffsets
-from .planning import Beginning, PlannedSpan, PlannedTopic, beginning, divide, end_of, offsets, spans, together
+from .planning import PlannedSpan, PlannedTopic, QueryStart, beginning, divide, end_of, offsets, spans, together
 from .source_options import LATEST, SourceOptions
 from .starting import by_topic, latest, starting
 from .subscription import Subscription
@@ -84,32 +84,32 @@ class MicroBatches:
         self._seen = self._subscription.topics(wait_s)
         return self._seen
 
-    def _going_on(self, start: SourceOffsets, topics: Sequence[PlannedTopic]) -> Beginning:
+    def _going_on(self, start: SourceOffsets, topics: Sequence[PlannedTopic]) -> QueryStart:
         """Where a query goes on. What its options do not name any more is lost to it, as to Kafka's source."""
         covered = {name: found for name, found in start.topics.items() if self._subscription.covers(name)}
         begin = beginning(SourceOffsets(covered), topics)
         begin.losses.extend(self._subscription.left_out(start))
         return begin
 
-    def _first(self, topics: Sequence[PlannedTopic]) -> Beginning:
+    def _first(self, topics: Sequence[PlannedTopic]) -> QueryStart:
         """Where a new query begins; with a cursor, where that stands."""
         begin = self._settled(starting(self._options, LATEST, topics, self._subscription.times), topics)
         if self._options.cursor:
             begin = self._settled(SourceOffsets({topic.name: self._begun(topic, begin) for topic in topics}), topics)
         return begin._replace(moved=set(begin.positions))
 
-    def _settled(self, start: SourceOffsets, topics: Sequence[PlannedTopic]) -> Beginning:
+    def _settled(self, start: SourceOffsets, topics: Sequence[PlannedTopic]) -> QueryStart:
         found = beginning(start, topics)
         settle(found.losses, self._options.fail_on_data_loss)
         return found
 
-    def _begun(self, topic: PlannedTopic, wanted: Beginning) -> Positions:
+    def _begun(self, topic: PlannedTopic, wanted: QueryStart) -> Positions:
         """The cursor's positions in a topic, which it gets now if it has none."""
         at = {number: wanted.positions[PartitionKey(topic.name, number)].offset for number in topic.ends}
         found = self._client().begin_group(topic.name, self._options.cursor, at, id=topic.id)
         return Positions(topic.id, {number: Position(*found[number]) for number in topic.ends})
 
-    def _is_due(self, topics: Sequence[PlannedTopic], begin: Beginning) -> bool:
+    def _is_due(self, topics: Sequence[PlannedTopic], begin: QueryStart) -> bool:
         """Whether there is enough for a micro-batch, or anything but records to write down."""
         if begin.losses or begin.moved:
             return True
@@ -119,7 +119,7 @@ class MicroBatches:
             least = 1
         return rows >= least
 
-    def _decided(self, topics: Sequence[PlannedTopic], begin: Beginning, limited: bool) -> SourceOffsets:
+    def _decided(self, topics: Sequence[PlannedTopic], begin: QueryStart, limited: bool) -> SourceOffsets:
         self._decided_at = self._clock()
         ends = end_of(topics)
         found = {place: latest(end) for place, end in ends.items()}

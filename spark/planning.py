@@ -42,7 +42,7 @@ class PlannedSpan(NamedTuple):
         return self.end - self.begin.offset
 
 
-class Beginning(NamedTuple):
+class QueryStart(NamedTuple):
     """Where a micro-batch begins. `moved`: partitions where that is not where the one before ended."""
 
     positions: dict[PartitionKey, Position]
@@ -60,9 +60,9 @@ def end_of(topics: Iterable[PlannedTopic]) -> dict[PartitionKey, End]:
     return {PartitionKey(topic.name, partition): end for topic in topics for partition, end in topic.ends.items()}
 
 
-def beginning(start: SourceOffsets, topics: Sequence[PlannedTopic]) -> Beginning:
+def beginning(start: SourceOffsets, topics: Sequence[PlannedTopic]) -> QueryStart:
     """Where a query that stands at `start` goes on, the topics being as they are. What is new begins at its first."""
-    found = Beginning({}, set(), [])
+    found = QueryStart({}, set(), [])
     for name in sorted(start.topics.keys() - {topic.name for topic in topics}):
         found.losses.append(f"topic {name} is gone: it was deleted")
     for topic in sorted(topics):
@@ -75,7 +75,7 @@ def beginning(start: SourceOffsets, topics: Sequence[PlannedTopic]) -> Beginning
     return found
 
 
-def _begin_one(found: Beginning, place: PartitionKey, known: Positions | None, end: End) -> None:
+def _begin_one(found: QueryStart, place: PartitionKey, known: Positions | None, end: End) -> None:
     """`known`: where the query stands in the topic, None where the topic is new to it."""
     stands = known.partitions.get(place.partition) if known else None
     position = stands or (Position(0) if known else Position(end.first))
@@ -125,7 +125,7 @@ def share(lags: Mapping[PartitionKey, int], most: int, turn: int) -> dict[Partit
     return shares
 
 
-def offsets(topics: Iterable[PlannedTopic], begin: Beginning, ends: Mapping[PartitionKey, Position]) -> SourceOffsets:
+def offsets(topics: Iterable[PlannedTopic], begin: QueryStart, ends: Mapping[PartitionKey, Position]) -> SourceOffsets:
     """The end of a micro-batch, for the checkpoint."""
     found: dict[str, Positions] = {}
     moved: dict[str, Positions] = {}

@@ -31,7 +31,7 @@ from .buffer import RecordBuffer
 from .errors import AlreadyOpen, Closed, EndOfLog, InvalidArgument, InvalidTopic
 from .extents import Extents
 from .files import Files
-from .following import Follower, Publisher
+from .following import BoardPublisher, Follower
 from .group_commit import GroupCommit
 from .log import LogOptions, LogWriter
 from .order import Sole
@@ -39,7 +39,7 @@ from .playback import Playback, records_from, values_from
 from .promises import Promises
 from .reader import LogReader
 from .record import Record
-from .retention import Extent
+from .retention import SegmentExtent
 from .ticker import Ticker
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Log:
             self.path, files=self._files, log_id=os.urandom(16), order=Sole(promises), options=self._options
         )
         self._closing.append(lambda: writer.close(clean=False))
-        publisher = self._publisher = Publisher(writer, self._files)
+        publisher = self._publisher = BoardPublisher(writer, self._files)
         self._closing.append(publisher.close)
         self._background = BackgroundSync(writer, self._files)
         self._commit = GroupCommit(writer, self._turn, lambda: publisher.publish())
@@ -387,7 +387,7 @@ class Log:
                 self._closing.append(self._mapped.close)
         return self._playback.lists(forms[form], self._mapped if form == "arrow" else None)
 
-    def segments(self) -> list[Extent]:
+    def segments(self) -> list[SegmentExtent]:
         """The segments and what lies in each, oldest first."""
         with self._reading:
             reader = self._readable()

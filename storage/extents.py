@@ -12,7 +12,7 @@ from __future__ import annotations
 from .index import IndexRows
 from .layout import DATA_START, SegmentName
 from .reader import LogReader
-from .retention import Extent
+from .retention import SegmentExtent
 
 
 class Extents:
@@ -20,15 +20,15 @@ class Extents:
 
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
-        self._sealed: dict[SegmentName, tuple[SegmentName, Extent]] = {}
+        self._sealed: dict[SegmentName, tuple[SegmentName, SegmentExtent]] = {}
 
-    def all(self, last_seq: int, end_offset: int, time_us: int) -> list[Extent]:
+    def all(self, last_seq: int, end_offset: int, time_us: int) -> list[SegmentExtent]:
         """Every segment, oldest first; the arguments are the end of the log as its owner knows it."""
         names = self._reader.names
         found = [self._sealed_extent(place) for place in range(len(names) - 1)]
         return [*found, self._measure(len(names) - 1, last_seq, end_offset, time_us)]
 
-    def _sealed_extent(self, place: int) -> Extent:
+    def _sealed_extent(self, place: int) -> SegmentExtent:
         name, following = self._reader.names[place : place + 2]
         known = self._sealed.get(name)
         if known is None or known[0] != following:
@@ -37,13 +37,13 @@ class Extents:
             known = self._sealed[name] = following, measured
         return known[1]
 
-    def _measure(self, place: int, last_seq: int, end_offset: int, time_us: int) -> Extent:
+    def _measure(self, place: int, last_seq: int, end_offset: int, time_us: int) -> SegmentExtent:
         name = self._reader.names[place]
         index = self._reader.segment(name).index_file()
         count = last_seq - name.base_seq + 1
         end = IndexRows(index, count)[count - 1].end_position if index is not None and count > 0 else DATA_START
         size = max(end - DATA_START, 0)
-        return Extent(name.base_seq, last_seq, self._reader.base_offset(place), end_offset, size, time_us)
+        return SegmentExtent(name.base_seq, last_seq, self._reader.base_offset(place), end_offset, size, time_us)
 
     def forget(self, names: set[SegmentName]) -> None:
         """These segments are gone."""

@@ -21,7 +21,7 @@ from .memory_files import MemoryFiles
 from .opening import find_end
 
 
-class Publisher:
+class BoardPublisher:
     """The writer's end."""
 
     def __init__(self, writer: LogWriter, files: Files) -> None:

@@ -24,7 +24,7 @@ from .order import LogOrder
 from .plan import Appended
 from .reader import LogReader
 from .recovery import NOTHING, Damage, LogEnd
-from .retention import Extent, removable
+from .retention import SegmentExtent, removable
 from .room import LogOptions
 from .segment import SegmentRef, reference
 from .segment_reader import SegmentCache
@@ -40,7 +40,7 @@ class LogWriter(LogTail):
     """An open log. Make one with `create`, `open` or `create_or_open`."""
 
     def __init__(
-        self, path: str, files: Files, options: LogOptions, order: LogOrder, found: opening.Found,
+        self, path: str, files: Files, options: LogOptions, order: LogOrder, found: opening.FoundLog,
         cache: SegmentCache | None,
     ) -> None:  # fmt: skip
         """Take over a recovered log; use the class methods."""
@@ -260,7 +260,7 @@ class LogWriter(LogTail):
             raise OutOfBounds(f"{self.path} cannot begin at {offset}, it ends at {self.end_offset}")
         self._first = max(offset, self.first_offset)
 
-    def segments(self) -> list[Extent]:
+    def segments(self) -> list[SegmentExtent]:
         """Every segment's extent, oldest first, the active one last."""
         self._own_reader()
         return self._extents.all(self.written, self.end_offset, self.last_time_us)

@@ -25,7 +25,7 @@ from .scan import look, owner, survey
 from .segment import Page, Segment, SegmentRef, read_page, reference
 
 
-class Found(msgspec.Struct):
+class FoundLog(msgspec.Struct):
     """A log as its files show it.
 
     `kept`: the segments that hold verified batches above the mark, with their packed rows. `in_place`: nothing
@@ -54,7 +54,7 @@ class Found(msgspec.Struct):
         return self.names[-1].generation
 
 
-def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
+def find_end(files: Files, path: str, *, suspect: bool = False) -> FoundLog:
     """Look, without touching anything. Raises InvalidTopic (no log there), Corrupt (nothing to identify it by)."""
     listed = files.listdir(path)
     names, void = live_segments(listed)
@@ -64,7 +64,7 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
     acknowledged = poison.acknowledged(files, path)
     log_id = pages.log_id()
     begun = begin(pages.get, names, poisoned=acknowledged is not None, suspect=suspect)
-    found = Found(
+    found = FoundLog(
         log_id, names, void, begun, begun.end, names[begun.segment], [], [],
         1 + max(name.generation for name in [*names, *void]),
     )  # fmt: skip
@@ -84,7 +84,7 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> Found:
     return found
 
 
-def _look_further(files: Files, path: str, found: Found, durable: int) -> None:
+def _look_further(files: Files, path: str, found: FoundLog, durable: int) -> None:
     """More was durable than what follows the mark, or marks are lost: go around what is damaged."""
     segments = look(files, path)
     seen = survey(files, path, msgspec.structs.replace(segments, durable=max(durable, segments.durable)))
@@ -167,7 +167,7 @@ class _Pages:
         )
         return [reference(self._path, self._names[place]).path for place in lost]
 
-    def report(self, found: Found) -> None:
+    def report(self, found: FoundLog) -> None:
         """Add what is wrong at or below the mark with the pages that were read."""
         for place in sorted(self._bad):
             path = reference(self._path, self._names[place]).path
@@ -180,7 +180,7 @@ class _Pages:
             found.damage.append(Damage(path, size, reason, next_offset=begun.end.offset))
 
 
-def _verify(files: Files, path: str, pages: _Pages, found: Found, through: int = layout.SEQ_LIMIT) -> None:
+def _verify(files: Files, path: str, pages: _Pages, found: FoundLog, through: int = layout.SEQ_LIMIT) -> None:
     """Follow the chain from the mark on, through as many segments as it leads, up to seq `through`."""
     place, names = found.begun.segment, found.names
     while True:
@@ -196,7 +196,7 @@ def _verify(files: Files, path: str, pages: _Pages, found: Found, through: int =
         found.end, found.end_name = found.end.at_start(), names[place]
 
 
-def _verify_segment(files: Files, ref: SegmentRef, found: Found, last: int) -> None:
+def _verify_segment(files: Files, ref: SegmentRef, found: FoundLog, last: int) -> None:
     file = files.open(ref.path)
     rows: list[bytes] = []
     try:
@@ -215,7 +215,7 @@ def _verify_segment(files: Files, ref: SegmentRef, found: Found, last: int) -> N
         found.kept.append((ref.name, rows))
 
 
-def check_readable(found: Found) -> None:
+def check_readable(found: FoundLog) -> None:
     """Raise Corrupt when a segment that begins or ends the log says nothing any more, or nothing says how it goes on.
 
     Going on would give out again, to others, what its batches had, and make its file void.
@@ -228,7 +228,7 @@ def check_readable(found: Found) -> None:
         raise Corrupt(f"{found.missing}; {way_out}", path=found.damage[-1].path)
 
 
-def recover(files: Files, path: str, *, suspect: bool) -> Found:
+def recover(files: Files, path: str, *, suspect: bool) -> FoundLog:
     """Find the end and make it durable. Raises Poisoned, StorageFull, InvalidTopic, Corrupt."""
     found = find_end(files, path, suspect=suspect)
     check_readable(found)
@@ -240,7 +240,7 @@ def recover(files: Files, path: str, *, suspect: bool) -> Found:
     return found
 
 
-def _settle(files: Files, path: str, found: Found) -> None:
+def _settle(files: Files, path: str, found: FoundLog) -> None:
     """Index and sync what was kept, then say in a mark how far that is, and sync the mark."""
     dirty = [name for name, _ in found.kept]
     if found.end_name not in dirty:
@@ -264,7 +264,7 @@ def _settle(files: Files, path: str, found: Found) -> None:
             file.close()
 
 
-def _write_rows(files: Files, path: str, name: SegmentName, rows: list[bytes], found: Found) -> None:
+def _write_rows(files: Files, path: str, name: SegmentName, rows: list[bytes], found: FoundLog) -> None:
     """Rows of the verified batches: the last `len(rows)` of those that this segment holds."""
     ref = reference(path, name)
     following = [each.base_seq for each in found.names if each.base_seq > name.base_seq]
@@ -276,7 +276,7 @@ def _write_rows(files: Files, path: str, name: SegmentName, rows: list[bytes], f
         file.close()
 
 
-def _copy(files: Files, path: str, found: Found) -> None:
+def _copy(files: Files, path: str, found: FoundLog) -> None:
     """Write the verified batches above the mark again, byte for byte, into a segment of a new generation."""
     begun = found.begun
     buffers: list[bytes] = []
@@ -293,7 +293,7 @@ def _copy(files: Files, path: str, found: Found) -> None:
     _finish_copy(files, path, found, made, size)
 
 
-def _finish_copy(files: Files, path: str, found: Found, made: Segment, size: int) -> None:
+def _finish_copy(files: Files, path: str, found: FoundLog, made: Segment, size: int) -> None:
     name = made.ref.name
     made.close()
     shift, rows = layout.DATA_START, []
@@ -312,7 +312,7 @@ def _finish_copy(files: Files, path: str, found: Found, made: Segment, size: int
     remove_void(files, path)  # what was copied: it would be the log again once retention takes the copy
 
 
-def _sweep(files: Files, path: str, found: Found) -> None:
+def _sweep(files: Files, path: str, found: FoundLog) -> None:
     """Remove what no log needs any more: void segments of earlier cuts, spares, half-written temporaries."""
     stale = [file for name in found.void for file in (name.segment_file, name.index_file)]
     present = set(files.listdir(path))

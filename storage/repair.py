@@ -105,7 +105,7 @@ class _Repairs:
         All of them where none says which log it is.
         """
         files, directory = self._files, self._directory
-        self._end: opening.Found | None = None
+        self._end: opening.FoundLog | None = None
         self._unreadable: list[str] = []
         if not self._report.segments:
             return
@@ -172,7 +172,7 @@ class _Repairs:
             self._report = self.look_again(self._report)
             self._look_for_end()
 
-    def _end_at(self, found: opening.Found, now_us: int) -> None:
+    def _end_at(self, found: opening.FoundLog, now_us: int) -> None:
         files, directory, last = self._files, self._directory, found.end.seq
         gone = [bad for bad in self._report.unaccepted if bad.next_seq is None or bad.next_seq > last + 1]
         write_accepted(files, directory, [*read_accepted(files, directory), *(_given_up(bad, now_us) for bad in gone)])
@@ -188,7 +188,7 @@ class _Repairs:
             files = ", ".join(reference(self._directory, name).path for name in self._end.unmarked)
             self._do(f"write the marks of {files} anew", self._recover)
 
-    def _recover(self) -> opening.Found:
+    def _recover(self) -> opening.FoundLog:
         return opening.recover(self._files, self._directory, suspect=False)
 
     def _may_open(self) -> bool:

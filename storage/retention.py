@@ -19,7 +19,7 @@ from operator import itemgetter
 import msgspec
 
 
-class Extent(msgspec.Struct, frozen=True):
+class SegmentExtent(msgspec.Struct, frozen=True):
     """What lies in one segment, as retention needs to know it; they come oldest first, the active segment's last."""
 
     base_seq: int
@@ -44,7 +44,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     keep_unread: bool = False
 
 
-class Decision(msgspec.Struct, frozen=True):
+class RetentionDecision(msgspec.Struct, frozen=True):
     """The new first offset, the rule that moved it ("" when none did), and what held it back ("" for nothing)."""
 
     first_offset: int
@@ -53,14 +53,14 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decide(
-    segments: Sequence[Extent],
+    segments: Sequence[SegmentExtent],
     rules: Rules,
     *,
     first_offset: int,
     now_us: int,
     cursors: Iterable[int] = (),
     pins: Iterable[int] = (),
-) -> Decision:
+) -> RetentionDecision:
     """Where the log may begin.
 
     Args:
@@ -71,7 +71,7 @@ def decide(
         pins: lowest offset of unfinished queue work, one per group that has any.
     """
     if len(segments) < 2:
-        return Decision(first_offset)
+        return RetentionDecision(first_offset)
     unread = list(cursors)
     wanted, rule = _wanted(segments, rules, now_us, unread)
     limit, held_by = _held(rules, unread, pins)
@@ -81,12 +81,14 @@ def decide(
             break
         allowed = segment.base_offset
     held = held_by if limit < wanted else ""
-    return Decision(allowed, rule, held) if allowed > first_offset else Decision(first_offset, "", held)
+    return (
+        RetentionDecision(allowed, rule, held) if allowed > first_offset else RetentionDecision(first_offset, "", held)
+    )
 
 
-def removable(segments: Sequence[Extent], first_offset: int, covered_seq: int) -> list[Extent]:
+def removable(segments: Sequence[SegmentExtent], first_offset: int, covered_seq: int) -> list[SegmentExtent]:
     """The segments that may be unlinked: before `first_offset`, under the snapshot, in order, never the last."""
-    found: list[Extent] = []
+    found: list[SegmentExtent] = []
     for segment in segments[:-1]:
         if segment.end_offset > first_offset or segment.last_seq > covered_seq:
             break
@@ -94,7 +96,7 @@ def removable(segments: Sequence[Extent], first_offset: int, covered_seq: int) -
     return found
 
 
-def _wanted(segments: Sequence[Extent], rules: Rules, now_us: int, cursors: list[int]) -> tuple[int, str]:
+def _wanted(segments: Sequence[SegmentExtent], rules: Rules, now_us: int, cursors: list[int]) -> tuple[int, str]:
     """The furthest base offset that some rule asks for, and which rule that is."""
     asked = [(segments[0].base_offset, "")]
     if rules.age_us is not None:
@@ -106,14 +108,14 @@ def _wanted(segments: Sequence[Extent], rules: Rules, now_us: int, cursors: list
     return max(asked, key=itemgetter(0))
 
 
-def _by_age(segments: Sequence[Extent], oldest_us: int) -> int:
+def _by_age(segments: Sequence[SegmentExtent], oldest_us: int) -> int:
     for segment in segments[:-1]:
         if segment.last_time_us >= oldest_us:
             return segment.base_offset
     return segments[-1].base_offset
 
 
-def _by_bytes(segments: Sequence[Extent], limit: int) -> int:
+def _by_bytes(segments: Sequence[SegmentExtent], limit: int) -> int:
     total = sum(segment.record_bytes for segment in segments)
     for segment in segments[:-1]:
         if total - segment.record_bytes < limit:

@@ -160,7 +160,7 @@ class SegmentReader:
     def candidates(self, count: int) -> list[Sequence[IndexRow]]:
         """The first `count` rows: as the index has them, and then as a scan finds them."""
         file = self.index_file()
-        found = _Found(self, count)
+        found = _FoundBatch(self, count)
         return [found] if file is None else [IndexRows(file, count), found]
 
     def found(self) -> list[tuple[int, IndexRow]]:
@@ -211,7 +211,7 @@ class SegmentReader:
             self._index = None
 
 
-class _Found(Sequence[IndexRow]):
+class _FoundBatch(Sequence[IndexRow]):
     """Scanned rows with a seq within the first `count` of a segment; the scan is made when first looked at."""
 
     def __init__(self, segment: SegmentReader, count: int) -> None:

@@ -62,7 +62,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     log_id: bytes = ANY_LOG
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundSnapshot(msgspec.Struct, frozen=True):
     """One snapshot file of a directory; `problem` is None when it is whole."""
 
     name: str
@@ -185,16 +185,16 @@ def load(files: Files, directory: str, name: str, log_id: bytes = ANY_LOG) -> Sn
     return snapshot
 
 
-def scan(files: Files, directory: str, log_id: bytes = ANY_LOG) -> list[Found]:
+def scan(files: Files, directory: str, log_id: bytes = ANY_LOG) -> list[FoundSnapshot]:
     """Every snapshot of a directory, newest first, read and judged."""
-    found: list[Found] = []
+    found: list[FoundSnapshot] = []
     for name in _names(files, directory):
         problem: StorageError | None = None
         try:
             load(files, directory, name, log_id)
         except StorageError as error:
             problem = error
-        found.append(Found(name, seq_of(name) or 0, problem))
+        found.append(FoundSnapshot(name, seq_of(name) or 0, problem))
     return found
 
 

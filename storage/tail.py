@@ -25,7 +25,7 @@ from .room import LogOptions, Room
 from .segment import Segment, SegmentRef
 
 
-class Pending(msgspec.Struct, frozen=True, gc=False):
+class PendingBatch(msgspec.Struct, frozen=True, gc=False):
     """What a sync covers: the batches up to `end`, and the segments that hold those not known to be durable."""
 
     generation: int
@@ -136,12 +136,12 @@ class LogTail:
         self.carry_out(pending, mark=mark)
         self.settle(pending.generation, pending.end.seq)
 
-    def pending(self) -> Pending:
+    def pending(self) -> PendingBatch:
         """What a sync that begins now covers: `carry_out` does it, `settle` says that it is done."""
         self.check_open()
-        return Pending(self.generation, self.end(), [each for each in self.opened if each.last_seq > self.durable])
+        return PendingBatch(self.generation, self.end(), [each for each in self.opened if each.last_seq > self.durable])
 
-    def carry_out(self, pending: Pending, *, mark: bool = True) -> None:
+    def carry_out(self, pending: PendingBatch, *, mark: bool = True) -> None:
         """Sync, and leave a mark. Appends may go on meanwhile; a cut or a close may not. Raises Poisoned."""
         try:
             for segment in pending.segments:

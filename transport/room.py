@@ -14,7 +14,7 @@ PUSH_DESCRIPTORS = 3
 """Of a delivery socket: its own, its listener's, and its peer's."""
 
 
-class Room:
+class DescriptorRoom:
     """At most `most` descriptors, and none with a number from `end` on: the last ones are for what is in progress."""
 
     def __init__(self, most: int = SOCKETS_MAX, end: int = 1 << 31) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from .room import Room
+from .room import DescriptorRoom
 from .socket_options import MESSAGE_BYTES_MAX
 from .unix_client import UnixClient
 from .unix_server import UnixServer
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Sockets:
     """Owner of sockets: everything it made is closed with it, and closing never waits for a peer."""
 
-    def __init__(self, room: Room | None = None) -> None:
-        self.room = room or Room()
+    def __init__(self, room: DescriptorRoom | None = None) -> None:
+        self.room = room or DescriptorRoom()
         self._context: Context | None = None
         self._own: list[UnixServer | UnixClient] = []
 

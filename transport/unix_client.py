@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from .errors import CannotListen, ProtocolError
 from .sent import Sent
 from .socket_options import MESSAGE_BYTES_MAX
-from .unix_connection import READ_BYTES, READING, Connection, Lost
+from .unix_connection import READ_BYTES, READING, Lost, UnixConnection
 from .url import connect_url
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class UnixClient:
         self._woken = False  # `_wake` may be readable
         self._epoll.register(self._wake, select.EPOLLIN)
         self._spare = memoryview(bytearray(READ_BYTES))
-        self._connection: Connection | None = None
+        self._connection: UnixConnection | None = None
         self._inbox: deque[list[Buffer]] = deque()
         self._looked = False
         self._retry_at = 0.0
@@ -99,7 +99,7 @@ class UnixClient:
             raw.close()
             self._put_off()
             return
-        self._connection = Connection(raw, max_bytes=self._max_bytes, spare=self._spare)
+        self._connection = UnixConnection(raw, max_bytes=self._max_bytes, spare=self._spare)
         self._epoll.register(self._connection.fd, READING)
         self._made_at = self._clock()
         self.connections += 1
@@ -141,7 +141,7 @@ class UnixClient:
         if self._connection is None and self._clock() >= self._retry_at:
             self._connect()
 
-    def _read(self, connection: Connection) -> None:
+    def _read(self, connection: UnixConnection) -> None:
         try:
             for _ in range(_READS_MAX):
                 self._inbox.extend(connection.receive())

@@ -45,7 +45,7 @@ class Lost(Exception):
     """The connection is over; the text says why."""
 
 
-class Connection:
+class UnixConnection:
     """See the module. Takes over the socket."""
 
     def __init__(self, raw: socket.socket, *, max_bytes: int, spare: memoryview) -> None:

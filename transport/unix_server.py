@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from . import ipc_paths
 from .errors import AddressInUse, CannotListen, ProtocolError
-from .room import Room
+from .room import DescriptorRoom
 from .sent import Sent
 from .socket_options import BINDING, COMMON, MESSAGE_BYTES_MAX
-from .unix_connection import READ_BYTES, READING, Connection, Lost
+from .unix_connection import READ_BYTES, READING, Lost, UnixConnection
 from .url import listen_url
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class UnixServer:
         url: str,
         *,
         max_bytes: int = MESSAGE_BYTES_MAX,
-        room: Room | None = None,
+        room: DescriptorRoom | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Raises AddressInUse, CannotListen or InvalidUrl."""
@@ -67,14 +67,14 @@ class UnixServer:
         """Connections that were closed from here, by reason."""
         self.endpoints = [str(found)]
         self._max_bytes = max_bytes
-        self._room = room or Room()
+        self._room = room or DescriptorRoom()
         self._clock = clock
         self._listener, self._bound = _listen(found.path)
         self._epoll = select.epoll()
         self._epoll.register(self._listener, select.EPOLLIN)
         self._spare = memoryview(bytearray(READ_BYTES))
         self._number = 0
-        self._peers: dict[int, Connection] = {}
+        self._peers: dict[int, UnixConnection] = {}
         self._numbers: dict[int, int] = {}  # peer by descriptor
         self._silent: dict[int, float] = {}  # peers that said nothing yet, oldest first, and when they must have
         self._ready: dict[int, None] = {}  # peers with messages, or to read from, in turn
@@ -142,7 +142,7 @@ class UnixServer:
             self.cut["too many"] += 1
             raw.close()
             return
-        connection = Connection(raw, max_bytes=self._max_bytes, spare=self._spare)
+        connection = UnixConnection(raw, max_bytes=self._max_bytes, spare=self._spare)
         self._number = peer = self._number + 1
         self._peers[peer] = connection
         self._numbers[connection.fd] = peer
@@ -181,7 +181,7 @@ class UnixServer:
             return peer, frames
         return None
 
-    def _read(self, peer: int, connection: Connection) -> bool:
+    def _read(self, peer: int, connection: UnixConnection) -> bool:
         """Read what is there into the inbox. False when the connection has ended."""
         try:
             connection.inbox.extend(connection.receive())
@@ -195,7 +195,7 @@ class UnixServer:
             self._silent.pop(peer, None)
         return True
 
-    def _heed(self, connection: Connection, heeded: bool) -> None:
+    def _heed(self, connection: UnixConnection, heeded: bool) -> None:
         """Read from a peer, or not: one that does not read its answers is asked for no more requests."""
         connection.heeded = heeded
         self._epoll.modify(connection.fd, connection.events)
@@ -245,7 +245,7 @@ class UnixServer:
             if connection is not None:
                 self._flush(peer, connection)
 
-    def _flush(self, peer: int, connection: Connection) -> None:
+    def _flush(self, peer: int, connection: UnixConnection) -> None:
         stalled = connection.stalled
         try:
             connection.flush()

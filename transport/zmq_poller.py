@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .zmq_sockets import Socket
 
 
-class Poller:
+class ZmqPoller:
     """Waits for sockets, and for plain descriptors (an eventfd, a pipe) beside them.
 
     Waiting costs 0.8 us per member: sockets that are only sent on do not belong in one.

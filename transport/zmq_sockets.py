@@ -20,11 +20,11 @@ from zmq.utils.monitor import parse_monitor_message
 
 from . import connections, ipc_paths
 from .errors import AddressInUse, CannotListen, InvalidUrl
-from .room import PUSH_DESCRIPTORS, Room
+from .room import PUSH_DESCRIPTORS, DescriptorRoom
 from .sent import Sent
 from .socket_options import BINDING, CLIENT, COMMON, MESSAGE_BYTES_MAX, PULL, PUSH, SERVER, SOCKETS_MAX
 from .url import Url, connect_url, listen_url
-from .zmq_poller import Poller
+from .zmq_poller import ZmqPoller
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -54,8 +54,8 @@ MUTED_MAX = 1024
 class Context:
     """Owner of sockets: everything it made is closed with it, and closing never waits for a peer."""
 
-    def __init__(self, *, io_threads: int = 1, room: Room | None = None) -> None:
-        self.room = room or Room()
+    def __init__(self, *, io_threads: int = 1, room: DescriptorRoom | None = None) -> None:
+        self.room = room or DescriptorRoom()
         self._context = zmq.Context(io_threads)
         self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
         self._open: set[Socket] = set()
@@ -427,7 +427,7 @@ class ClientSocket(PullSocket):
         self.connected = False
         self._monitor = raw.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         self._monitor.setsockopt(zmq.LINGER, 0)
-        self._poller = Poller()
+        self._poller = ZmqPoller()
         self._poller.add(self)
 
     def send(self, frames: Sequence[Buffer]) -> Sent:

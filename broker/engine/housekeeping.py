@@ -163,7 +163,7 @@ class Housekeeping:
         due_us = FOREVER if age_us is None or len(extents) < 2 else extents[0].last_time_us + age_us
         return Rest(partition.seq, settings, due_us if finished is None else min(due_us, finished.next_us))
 
-    def _end_segment(self, partition: Partition, active: retention.Extent) -> None:
+    def _end_segment(self, partition: Partition, active: retention.SegmentExtent) -> None:
         """Only whole segments go: one in which everything may go is ended, so that it does."""
         is_read = all(cursor >= active.end_offset for cursor in _cursors(partition))
         if active.end_offset > active.base_offset and is_read and partition.idle:

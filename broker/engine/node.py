@@ -47,7 +47,7 @@ from .queues.upkeep.scheduling import Scheduling
 from .streams.agenda import Agenda
 from .streams.beginning import Beginning
 from .streams.delivery import Stream
-from .streams.ends import Ends
+from .streams.ends import EndsRequests
 from .streams.fetching import Fetching
 from .streams.grouping import Grouping
 from .streams.joining import Joining
@@ -97,7 +97,7 @@ class Node:
         topics = self._registry.topics
         self._producing = Producing(topics, port, config, self._time, randomness)
         self._fetching = Fetching(topics, port, config, self._wakes)
-        self._ends = Ends(topics, port, config, self._wakes)
+        self._ends = EndsRequests(topics, port, config, self._wakes)
         self._queues = Queues(self._registry, port, config, self._time, randomness, self._wakes)
         self._scheduling = Scheduling(self._registry, port, config, self._time)
         maker = TopicMaker(self._registry, config, randomness)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from .messages import Register
 
 
-class Tail:
+class KeeperTail:
     """One partition as the keeper sees it: its row, and its segments that may be dirty, oldest first."""
 
     __slots__ = ("directory", "dirty_since", "generation", "log_id", "number", "row", "segments", "silenced")
@@ -84,7 +84,7 @@ class Tail:
 class Step(NamedTuple):
     """What a round does for one partition."""
 
-    tail: Tail
+    tail: KeeperTail
     target: int  # the word that will be vouched for
     files: Sequence[SegmentFiles]  # to sync, oldest first; the last one gets the mark
     last: IndexRow | None  # where the target ends; None: no mark to write
@@ -111,7 +111,7 @@ class Keeper:
         self._sync_all = sync_all
         self._all_is_well = True  # no syncfs failed yet
         self._warn = warn
-        self._tails: dict[int, Tail] = {}
+        self._tails: dict[int, KeeperTail] = {}
         self._unmarked: dict[int, Step] = {}  # vouched for, by row
         self._marks_due_s = float("-inf")
         self._unsynced_marks: set[int] = set()
@@ -130,7 +130,7 @@ class Keeper:
         """
         tail = self._tails.get(notice.row)
         if tail is None:
-            tail = Tail(notice.row, self._board.row(notice.row), notice.log_id, notice.directory)
+            tail = KeeperTail(notice.row, self._board.row(notice.row), notice.log_id, notice.directory)
             self._tails[notice.row] = tail
             self._watched = None
         if tail.silenced:
@@ -277,7 +277,7 @@ class Keeper:
                 dirty.append(number)
         return dirty
 
-    def _due_in(self, tail: Tail, now_s: float) -> float:
+    def _due_in(self, tail: KeeperTail, now_s: float) -> float:
         """Seconds a dirty partition may still wait: only those whose records are acknowledged unsynced may."""
         if tail.row.level != Level.WRITTEN:
             return 0.0
@@ -285,7 +285,7 @@ class Keeper:
             tail.dirty_since = now_s
         return tail.dirty_since + self.options.lazy_s - now_s
 
-    def _step_or_warn(self, tail: Tail) -> Step | None:
+    def _step_or_warn(self, tail: KeeperTail) -> Step | None:
         try:
             return self._step(tail)
         except (OSError, StorageError) as error:
@@ -293,7 +293,7 @@ class Keeper:
             self._warn(f"cannot look at {tail.directory}: {error}")
             return None
 
-    def _step(self, tail: Tail) -> Step | None:
+    def _step(self, tail: KeeperTail) -> Step | None:
         """What to sync for a dirty partition; None while its newest segment is not registered yet."""
         target = tail.row.written
         generation, seq = split(target)
@@ -317,7 +317,7 @@ class Keeper:
                 self._warn(f"syncing all files at once failed, each is synced by itself from now on: {error}")
         return self._all_is_well
 
-    def _seal(self, tail: Tail, newest: SegmentFiles) -> None:
+    def _seal(self, tail: KeeperTail, newest: SegmentFiles) -> None:
         """Segments before `newest` are sealed and synced: sync their indexes, close them."""
         while tail.segments[0] is not newest:
             tail.segments[0].sync_index()

@@ -17,7 +17,7 @@ from ..connection.wall_clock import wall_us
 from ..errors import InvalidArgument
 from ..producing.arrow_data import ArrowData
 from ..producing.bulk import pieces
-from ..producing.core import Sent
+from ..producing.core import SentBatch
 from ..transactions.staging_core import StagingCore, TransactionCore, begin
 from .driver import AsyncDriver
 from .futures import AsyncStagedFuture
@@ -115,7 +115,7 @@ class AsyncProducer(AsyncSending):
         Raises: as `send`. An error stops it, and what was sent before stays sent.
         """
         core = self._sending
-        cut, sent = pieces(values, keys, core.shape_of(delay, at, priority), partition), Sent()
+        cut, sent = pieces(values, keys, core.shape_of(delay, at, priority), partition), SentBatch()
         async for piece in in_breaths(cut):
             sent.add(await self._driver.run(core.send_piece(piece, core.connection.deadline())))
         await self._driver.run(core.finish(sent.waiting))

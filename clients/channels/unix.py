@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Buffer, Callable  # pyright: ignore[reportAttributeAccessIssue]
 
     from ...transport.messages import Answer, Joined, Message, Topic, Welcome
-    from ..reading.mapped import MappedSource, Source
+    from ..reading.mapped import LogSource, MappedSource
 
 
 class UnixChannel:
@@ -55,7 +55,7 @@ class UnixChannel:
     def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
         return board_source(welcome, topic, joined)
 
-    def open_logs(self, welcome: Welcome) -> Source:
+    def open_logs(self, welcome: Welcome) -> LogSource:
         return board_logs(welcome)
 
     def listen(self, endpoint: str) -> None:

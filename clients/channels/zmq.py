@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
     from ...transport.messages import Answer, Joined, Message, Topic, Welcome
-    from ..reading.mapped import MappedSource, Source
+    from ..reading.mapped import LogSource, MappedSource
 
 
 class ZmqChannel:
@@ -90,7 +90,7 @@ class ZmqChannel:
     def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
         return board_source(welcome, topic, joined)
 
-    def open_logs(self, welcome: Welcome) -> Source:
+    def open_logs(self, welcome: Welcome) -> LogSource:
         return board_logs(welcome)
 
     def listen(self, endpoint: str) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
     from ...transport.messages import Answer, Joined, Message, Topic, Welcome
-    from ..reading.mapped import MappedSource, Source
+    from ..reading.mapped import LogSource, MappedSource
 
 
 class Channel(Protocol):
@@ -51,7 +51,7 @@ class Channel(Protocol):
         """What a mapped session reads from. Raises MappedUnavailable."""
         ...
 
-    def open_logs(self, welcome: Welcome) -> Source:
+    def open_logs(self, welcome: Welcome) -> LogSource:
         """The logs themselves, for who reads ranges of them. Raises MappedUnavailable."""
         ...
 

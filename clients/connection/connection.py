@@ -69,7 +69,7 @@ class Asker(Protocol):
         ...
 
 
-class Session(Protocol):
+class ConnectionSession(Protocol):
     """Whoever is told what nobody asked for."""
 
     def told(self, message: Assigned | Deliver | Evicted, payload: Buffer) -> None:
@@ -156,7 +156,7 @@ class Connection:
         self.finished: list[Callable[[], None]] = []
         self.ended: list[object] = []  # outcomes that are known since a driver last told those who wait
         self.parts: dict[Part, None] = {}
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, ConnectionSession] = {}
         self._name = name
         self._ready = False
         self.refused: Error | None = None  # why this broker and we cannot talk

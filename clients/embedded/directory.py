@@ -48,7 +48,7 @@ from ..connection.readiness import Bell
 from ..connection.steps import FOREVER
 from ..connection.unavailable import is_closed
 from ..errors import InvalidArgument
-from ..reading.mapped import MappedLog, MappedSource, Source
+from ..reading.mapped import LogSource, MappedLog, MappedSource
 from ..reading.watch import Blind, Watch
 from .local import LocalChannel, directory_channel, is_held
 from .peek import Peek
@@ -137,7 +137,7 @@ class DirectoryChannel:
         """See Channel."""
         return MappedSource(topic, PeekedLogs(self._peek))
 
-    def open_logs(self, welcome: Welcome) -> Source:
+    def open_logs(self, welcome: Welcome) -> LogSource:
         """See Channel."""
         return PeekedLogs(self._peek)
 

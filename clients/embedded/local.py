@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ...storage.log import LogWriter
     from ...storage.reader import Chunk, Cursor
     from ...transport.messages import Answer, Deliver, Joined, Message, Topic, Welcome
-    from ..reading.mapped import MappedSource, Source
+    from ..reading.mapped import LogSource, MappedSource
 
 Clock = Callable[[], Now]
 
@@ -267,7 +267,7 @@ class LocalChannel:
     def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
         raise AssertionError("this channel never chooses mapped delivery")
 
-    def open_logs(self, welcome: Welcome) -> Source:
+    def open_logs(self, welcome: Welcome) -> LogSource:
         raise AssertionError("this channel never chooses mapped delivery")
 
     def send(self, message: Message, payload: Buffer = b"") -> bool:

@@ -28,7 +28,7 @@ LOOK_S = 0.02
 """How often a question that waits is looked at."""
 
 
-class Question(NamedTuple):
+class WaitingEnds(NamedTuple):
     """One that waits, until when."""
 
     asked: AskEnds
@@ -41,7 +41,7 @@ class PeekedEnds:
     def __init__(self, peek: Peek, clock: Callable[[], float]) -> None:
         self._peek = peek
         self._clock = clock
-        self._waiting: list[Question] = []
+        self._waiting: list[WaitingEnds] = []
         self._look_at = FOREVER
 
     def ask(self, asked: AskEnds) -> Answer | None:
@@ -50,7 +50,7 @@ class PeekedEnds:
         if not asked.wait_ms or is_news(asked.topics, found.topics):
             return found
         now = self._clock()
-        self._waiting.append(Question(asked, now + asked.wait_ms / 1000))
+        self._waiting.append(WaitingEnds(asked, now + asked.wait_ms / 1000))
         self._look_at = min(self._look_at, now + LOOK_S)
         return None
 
@@ -73,7 +73,7 @@ class PeekedEnds:
         """When to look again."""
         return self._look_at
 
-    def _answer(self, question: Question, now: float) -> Answer | None:
+    def _answer(self, question: WaitingEnds, now: float) -> Answer | None:
         try:
             found = self._found(question.asked)
         except Error as error:

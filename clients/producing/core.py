@@ -366,7 +366,7 @@ class ProducerCore:
         )
 
 
-class Sent:
+class SentBatch:
     """What a send_many has on its way: settled batches are dropped as they come, an error stops it."""
 
     def __init__(self) -> None:

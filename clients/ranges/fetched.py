@@ -33,7 +33,7 @@ AHEAD = 2
 """Questions out at once."""
 
 
-class Part(Question):
+class FetchedPart(Question):
     """One question for batches, which keeps those that come with the answer."""
 
     def __init__(self, reading: FetchedRange, offset: int, size: int, term: int = -1) -> None:
@@ -49,7 +49,7 @@ class Part(Question):
         self.payload = self._connection.payload
 
 
-class Piece:
+class FetchedPiece:
     """Records from `offset` on, asked for by one part after the other; `end` is None while nobody knows it."""
 
     __slots__ = ("bytes", "end", "offset", "part")
@@ -58,7 +58,7 @@ class Piece:
         self.offset = offset
         self.end = end
         self.bytes = size
-        self.part = Part(reading, offset, size, term)
+        self.part = FetchedPart(reading, offset, size, term)
         reading.connection.post(self.part)
 
 
@@ -76,7 +76,7 @@ class FetchedRange:
         self._start = start
         self._end = end
         self._term = term
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[FetchedPiece] = deque()
         self._cuts: Iterator[tuple[int, int]] | None = None
         self._error: Error | None = None  # what stands behind the batches that were returned last
         self._asked: int | None = start  # where the next piece begins; None while the end of the latest is not known
@@ -116,7 +116,7 @@ class FetchedRange:
                 raise self._error
         return []
 
-    def _go_on(self, piece: Piece, answer: Fetched, cuts: Iterator[tuple[int, int]]) -> None:
+    def _go_on(self, piece: FetchedPiece, answer: Fetched, cuts: Iterator[tuple[int, int]]) -> None:
         """Ask for what follows, before anybody looks at what came."""
         if answer.next_offset <= piece.offset:
             error = OutOfBounds(f"partition {self.partition} ends at {answer.end}, before the range does: {self._end}")
@@ -129,7 +129,7 @@ class FetchedRange:
         elif piece.offset >= piece.end:
             self._pieces.popleft()
         else:
-            piece.part = Part(self, piece.offset, piece.bytes)
+            piece.part = FetchedPart(self, piece.offset, piece.bytes)
             self.connection.post(piece.part)
         self._ask_ahead(cuts)
 
@@ -137,7 +137,7 @@ class FetchedRange:
         while len(self._pieces) < AHEAD and self._asked is not None and self._asked < self._end:
             begin = self._asked
             self._asked, size = next(cuts, (None, PIECE_BYTES))
-            self._pieces.append(Piece(self, begin, self._asked, size, term))
+            self._pieces.append(FetchedPiece(self, begin, self._asked, size, term))
             term = -1  # it is that of the record before the first piece
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...storage.errors import Corrupt, Diverged, Error
 from ..errors import MappedUnavailable
-from ..reading.mapped import CHUNK_BYTES, Source
+from ..reading.mapped import CHUNK_BYTES, LogSource
 from ..reading.readable import readable
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class MappedRange:
     """See the module."""
 
-    def __init__(self, logs: Source, partition: Partition, start: int, end: int, term: int) -> None:
+    def __init__(self, logs: LogSource, partition: Partition, start: int, end: int, term: int) -> None:
         """Raises MappedUnavailable, Diverged, OutOfBounds, Corrupt."""
         self._logs = logs
         self._start = start

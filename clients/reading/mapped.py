@@ -61,7 +61,7 @@ class MappedLog(NamedTuple):
     committed: Callable[[], int | None]
 
 
-class Source(Protocol):
+class LogSource(Protocol):
     """Where a mapped session finds its logs."""
 
     def open(self, partition: Partition) -> MappedLog:
@@ -80,7 +80,7 @@ class Source(Protocol):
 class MappedSource:
     """The files of one mapped session: `logs` finds them, `waiter` is what to sleep on."""
 
-    def __init__(self, topic: Topic, logs: Source, waiter: SlotWaiter | None = None) -> None:
+    def __init__(self, topic: Topic, logs: LogSource, waiter: SlotWaiter | None = None) -> None:
         self._topic = topic
         self._logs = logs
         self._waiter = waiter
@@ -254,7 +254,7 @@ class SlotWaiter:
 
 
 class BoardLogs:
-    """The logs of a broker's topic, found over its board. As Source."""
+    """The logs of a broker's topic, found over its board. As LogSource."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -262,7 +262,7 @@ class BoardLogs:
         self._cache = SegmentCache(self._files, OPEN_SEGMENTS)
 
     def open(self, partition: Partition) -> MappedLog:
-        """See Source. The log says itself how far it may be read as long as the row is its own."""
+        """See LogSource. The log says itself how far it may be read as long as the row is its own."""
         log_id = log_number(partition.log_id)
         row = self._board.row(partition.row) if partition.row >= 0 else None
         if row is None or row.committed_of(log_id) is None:
@@ -288,7 +288,7 @@ class BoardLogs:
         return MappedLog(reader, committed)
 
     def watch(self, partitions: Sequence[Partition]) -> Watch:
-        """See Source."""
+        """See LogSource."""
         return watch(
             self._board, {partition.partition: partition.row for partition in partitions if partition.row >= 0}
         )

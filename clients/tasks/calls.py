@@ -19,7 +19,7 @@ from .context import CurrentTask
 from .encoding import ENCODINGS, Encoding
 from .function import AsyncTaskFunction, BaseFunction, home
 from .message import ENCODING_HEADER, NAME_HEADER
-from .outcome import Outcome, Refused
+from .outcome import Outcome, RefusedCall
 from .performing import perform, perform_async
 from .processes import Processes
 from .threads import Threads
@@ -44,7 +44,7 @@ class Leased(Protocol):
     def cancelled(self) -> bool: ...
 
 
-class Running:
+class RunningCall:
     """One call that was started."""
 
     def __init__(self, future: Future[Outcome], timeout_s: float | None, stop: Callable[[], str]) -> None:
@@ -63,22 +63,22 @@ class Calls:
         self._processes = Processes()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def start(self, task: Leased, tell: Callable[[bytes], None]) -> Running | Refused:
+    def start(self, task: Leased, tell: Callable[[bytes], None]) -> RunningCall | RefusedCall:
         """Start the call of a task. `tell` takes its progress, from any thread."""
         name = task.headers.get(NAME_HEADER, b"").decode(errors="replace")
         function = self._app.functions.get(name)
         if function is None:
             known = ", ".join(sorted(self._app.functions)) or "none"
-            return Refused(f"no function is called {name!r} here; there are: {known}" if name else _NAMELESS)
+            return RefusedCall(f"no function is called {name!r} here; there are: {known}" if name else _NAMELESS)
         encoding = _encoding(task.headers.get(ENCODING_HEADER, b"json").decode(errors="replace"))
         if encoding is None:
-            return Refused(f"its encoding is none of {', '.join(ENCODINGS)}")
+            return RefusedCall(f"its encoding is none of {', '.join(ENCODINGS)}")
         if function.options.process:
             return self._start_process(function, task, encoding, tell)
         try:
             call = function.arguments.unpack(encoding, task.value)
         except ValueError as error:
-            return Refused(f"{name}: {error}")
+            return RefusedCall(f"{name}: {error}")
         current = CurrentTask(
             task.id, task.attempt, encoding=encoding, tell=tell, is_cancelled=lambda: task.cancelled
         )  # fmt: skip
@@ -86,21 +86,21 @@ class Calls:
             future = asyncio.run_coroutine_threadsafe(
                 perform_async(function.function, function.arguments, call, encoding, current), self._applications_loop()
             )
-            return Running(future, function.options.timeout_s, partial(_cancel, future))
+            return RunningCall(future, function.options.timeout_s, partial(_cancel, future))
         future = self._threads.submit(
             partial(perform, function.function, function.arguments, call, encoding, current)
         )  # fmt: skip
-        return Running(future, function.options.timeout_s, lambda: "its thread cannot be stopped and goes on")
+        return RunningCall(future, function.options.timeout_s, lambda: "its thread cannot be stopped and goes on")
 
     def _start_process(
         self, function: BaseFunction[..., Any], task: Leased, encoding: Encoding, tell: Callable[[bytes], None]
-    ) -> Running:
+    ) -> RunningCall:
         place = function.function
         order = Order(
             home(place), place.__qualname__, encoding, bytes(task.value), task.id, task.attempt, self._app.url
         )
         run = partial(self._processes.run, order, _Told(task, tell), function.options.timeout_s)
-        return Running(self._threads.submit(run), None, lambda: "its process is killed")
+        return RunningCall(self._threads.submit(run), None, lambda: "its process is killed")
 
     def _applications_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from .context import CurrentTask
-from .outcome import Failed, Outcome, Refused, reason_of
+from .outcome import Failed, Outcome, RefusedCall, reason_of
 from .performing import perform
 from .wire import ORDERS, Order, Ready, Told, encode
 
@@ -32,12 +32,12 @@ def main(connection: Connection) -> None:
     for number in ENDS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)  # blocked while it was started
-    child = Child(connection)
+    child = TaskChild(connection)
     threading.Thread(target=child.listen, daemon=True).start()
     child.work()
 
 
-class Child:
+class TaskChild:
     """See the module."""
 
     def __init__(self, connection: Connection) -> None:
@@ -74,7 +74,7 @@ class Child:
         try:
             call = function.arguments.unpack(order.encoding, order.value)
         except ValueError as error:
-            return Refused(str(error))
+            return RefusedCall(str(error))
         current = CurrentTask(
             order.id, order.attempt, encoding=order.encoding, tell=self._tell, is_cancelled=lambda: self._cancelled
         )

@@ -27,7 +27,7 @@ class Failed(Struct, tag=True, frozen=True):
     is_last: bool = False  # it has no attempt left: the broker dead-letters it
 
 
-class Refused(Struct, tag=True, frozen=True):
+class RefusedCall(Struct, tag=True, frozen=True):
     """To try again would change nothing: dead."""
 
     reason: str
@@ -37,7 +37,7 @@ class Dropped(Struct, tag=True, frozen=True):
     """It was not brought to its end: the attempt does not count."""
 
 
-Outcome = Returned | Failed | Refused | Dropped
+Outcome = Returned | Failed | RefusedCall | Dropped
 
 
 def failure(error: BaseException) -> Failed:

@@ -16,7 +16,7 @@ AHEAD_MAX = 1000
 """They are not more than so many: a worker that is killed has counted an attempt of each."""
 
 
-class Pace:
+class QueuePace:
     """Invariant: `_count` is the sum of what `_ended` has."""
 
     def __init__(self) -> None:

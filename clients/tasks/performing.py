@@ -12,7 +12,7 @@ from ..working.core import RESULT_BYTES_MAX
 from .arguments import Arguments, Call
 from .context import CurrentTask, working_on
 from .encoding import Encoding
-from .outcome import Failed, Outcome, Refused, Returned, failure, reason_of
+from .outcome import Failed, Outcome, RefusedCall, Returned, failure, reason_of
 
 
 def perform(function: Any, arguments: Arguments, call: Call, encoding: Encoding, current: CurrentTask) -> Outcome:
@@ -45,5 +45,5 @@ def _done(arguments: Arguments, encoding: Encoding, result: Any) -> Outcome:
         if len(packed) > RESULT_BYTES_MAX:
             raise ValueError(f"{len(packed)} bytes, over {RESULT_BYTES_MAX}: have the function store it elsewhere")
     except ValueError as error:
-        return Refused(f"it was done, but its result cannot be kept: {error}")
+        return RefusedCall(f"it was done, but its result cannot be kept: {error}")
     return Returned(packed)

@@ -28,11 +28,11 @@ from msgspec import structs
 
 from ...storage.errors import Closed, Error
 from ..errors import InvalidArgument
-from .calls import Calls, Running
-from .outcome import Dropped, Failed, Outcome, Refused, reason_of
-from .pace import Pace
+from .calls import Calls, RunningCall
+from .outcome import Dropped, Failed, Outcome, RefusedCall, reason_of
+from .pace import QueuePace
 from .queues import configure
-from .settling import OutcomeReporter, Task, Worker
+from .settling import OutcomeReporter, SettledTask, SettlingWorker
 from .slots import Slots
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Call:
 
     __slots__ = ("alarm", "pace", "running", "task", "worker")
 
-    def __init__(self, worker: Worker, pace: Pace, task: Task, running: Running) -> None:
+    def __init__(self, worker: SettlingWorker, pace: QueuePace, task: SettledTask, running: RunningCall) -> None:
         self.worker = worker
         self.pace = pace
         self.task = task
@@ -92,7 +92,7 @@ class Runner:
         self._abandoned = asyncio.Event()
         self._calls = Calls(app, concurrency)
         self._settling = OutcomeReporter(self._stopping)
-        self._attempts_most: dict[Worker, int] = {}
+        self._attempts_most: dict[SettlingWorker, int] = {}
         self._running: dict[Call, None] = {}
         self._finished = asyncio.Event()  # drained: nothing runs any more
         self._ended: deque[Call] = deque()  # by the threads they ran in
@@ -127,7 +127,7 @@ class Runner:
                 opening.cancel()
                 await asyncio.wait([opening])
 
-    async def _open(self, closing: AsyncExitStack) -> list[Worker]:
+    async def _open(self, closing: AsyncExitStack) -> list[SettlingWorker]:
         """A worker for each queue. Raises what makes working impossible."""
         from ..aio.client import connect
 
@@ -135,13 +135,13 @@ class Runner:
         closing.push_async_callback(lambda: _bounded(client.close()))
         return [await self._worker(client, queue) for queue in self.queues]
 
-    async def _worker(self, client: AsyncClient, queue: TaskQueue) -> Worker:
+    async def _worker(self, client: AsyncClient, queue: TaskQueue) -> SettlingWorker:
         settings = await configure(client, queue)
         worker = await client.worker(queue.topic, group=queue.group, prefetch=1, max_processing=ALWAYS)
         self._attempts_most[worker] = settings["max_attempts"]
         return worker
 
-    async def work(self, workers: Sequence[Worker]) -> None:
+    async def work(self, workers: Sequence[SettlingWorker]) -> None:
         """Work off what these workers lease, until stopped."""
         leasing = [asyncio.create_task(self._lease(worker)) for worker in workers]
         stopped = asyncio.create_task(self._stopping.wait())
@@ -182,9 +182,9 @@ class Runner:
 
     # -- leasing ------------------------------------------------------------------------------------
 
-    async def _lease(self, worker: Worker) -> None:
+    async def _lease(self, worker: SettlingWorker) -> None:
         """Lease as many as may be started soon, and start them, until stopped."""
-        pace = Pace()
+        pace = QueuePace()
         while await self._slots.wait():
             tasks = await self._fetched(worker, max(self._slots.free, pace.ahead(time.monotonic()), 1))
             for place, task in enumerate(tasks):
@@ -193,7 +193,7 @@ class Runner:
                     break
                 self._start(worker, pace, task)
 
-    async def _fetched(self, worker: Worker, most: int) -> Sequence[Task]:
+    async def _fetched(self, worker: SettlingWorker, most: int) -> Sequence[SettledTask]:
         """The next tasks; none when the broker cannot give any for now."""
         try:
             return await worker.fetch(max_records=most, wait=WAIT_S)
@@ -212,10 +212,10 @@ class Runner:
 
     # -- working ------------------------------------------------------------------------------------
 
-    def _start(self, worker: Worker, pace: Pace, task: Task) -> None:
+    def _start(self, worker: SettlingWorker, pace: QueuePace, task: SettledTask) -> None:
         """Have a task worked on; its place is free again when its call has ended."""
         running = self._calls.start(task, self._teller(task))
-        if isinstance(running, Refused):
+        if isinstance(running, RefusedCall):
             self._settling.settle(worker, task, running)
             return
         self._slots.take()
@@ -261,7 +261,7 @@ class Runner:
         if self._slots.closed and not self._running:
             self._finished.set()
 
-    def _teller(self, task: Task) -> Callable[[bytes], None]:
+    def _teller(self, task: SettledTask) -> Callable[[bytes], None]:
         """Takes progress from any thread, and sends the latest."""
         loop = asyncio.get_running_loop()
         latest: list[bytes] = []
@@ -285,7 +285,7 @@ class Runner:
         return lambda value: _call_soon(loop, lambda: take(value))
 
 
-def _outcome(running: Running) -> Outcome:
+def _outcome(running: RunningCall) -> Outcome:
     """What became of a call that has ended."""
     try:
         return running.future.result()

@@ -21,7 +21,7 @@ from ...storage.errors import Error
 from ..errors import InvalidArgument
 from .calls import Leased
 from .message import NAME_HEADER
-from .outcome import Dropped, Failed, Outcome, Refused, Returned
+from .outcome import Dropped, Failed, Outcome, RefusedCall, Returned
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ PAUSE_S = 0.5
 """Before something is tried again that the broker refused for now."""
 
 
-class Task(Leased, Protocol):
+class SettledTask(Leased, Protocol):
     """A leased task with its verbs."""
 
     async def nack(self, *, reason: str = "") -> None: ...
@@ -46,10 +46,10 @@ class DeferredOutcome(Protocol):
     def add_done_callback(self, callback: Callable[[Any], Any], /) -> None: ...
 
 
-class Worker(Protocol):
+class SettlingWorker(Protocol):
     """Leases tasks of one queue, keeps them, and gives back what it holds when it is closed."""
 
-    async def fetch(self, max_records: int = 1, wait: float = 0.0) -> Sequence[Task]: ...
+    async def fetch(self, max_records: int = 1, wait: float = 0.0) -> Sequence[SettledTask]: ...
     async def ack_nowait(self, task: Any, result: bytes | None = None) -> DeferredOutcome: ...
     async def release(self, tasks: Sequence[Any]) -> None: ...
     async def close(self) -> None: ...
@@ -62,13 +62,13 @@ class OutcomeReporter:
         self.outcomes: Counter[str] = Counter()
         self.open = 0
         self._stopping = stopping
-        self._done: deque[tuple[Worker, Task, bytes]] = deque()
+        self._done: deque[tuple[SettlingWorker, SettledTask, bytes]] = deque()
         self._acking = False
         self._saying: set[asyncio.Task[None]] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()
 
-    def settle(self, worker: Worker, task: Task, outcome: Outcome) -> None:
+    def settle(self, worker: SettlingWorker, task: SettledTask, outcome: Outcome) -> None:
         """Have it said. Never waits."""
         _log(task, outcome)
         match outcome:
@@ -80,12 +80,12 @@ class OutcomeReporter:
                     self._spawn(self._ack())
             case Failed(reason):
                 self._say([task], outcome, lambda: task.nack(reason=reason))
-            case Refused(reason):
+            case RefusedCall(reason):
                 self._say([task], outcome, lambda: task.reject(reason))
             case Dropped():
                 self.release(worker, [task])
 
-    def release(self, worker: Worker, tasks: Sequence[Task]) -> None:
+    def release(self, worker: SettlingWorker, tasks: Sequence[SettledTask]) -> None:
         """Give tasks back that were not brought to their end."""
         if tasks:
             self._say(tasks, Dropped(), lambda: worker.release(tasks))
@@ -110,7 +110,7 @@ class OutcomeReporter:
                 try:
                     future = await self._again(task, partial(worker.ack_nowait, task, result))
                 except InvalidArgument as error:
-                    refused = Refused(f"it was done, but its result cannot be kept: {error.message}")
+                    refused = RefusedCall(f"it was done, but its result cannot be kept: {error.message}")
                     self.settle(worker, task, refused)
                 if future is None:
                     self._end(1)
@@ -119,7 +119,7 @@ class OutcomeReporter:
         finally:
             self._acking = False
 
-    def _acked(self, task: Task, future: DeferredOutcome) -> None:
+    def _acked(self, task: SettledTask, future: DeferredOutcome) -> None:
         error = future.exception()
         if error is None:
             self.outcomes["done"] += 1
@@ -129,7 +129,7 @@ class OutcomeReporter:
 
     # -- what else ------------------------------------------------------------------------------------
 
-    def _say(self, tasks: Sequence[Task], outcome: Outcome, verb: Callable[[], Awaitable[None]]) -> None:
+    def _say(self, tasks: Sequence[SettledTask], outcome: Outcome, verb: Callable[[], Awaitable[None]]) -> None:
         async def committed() -> bool:
             await verb()
             return True
@@ -144,7 +144,7 @@ class OutcomeReporter:
         self._begin(len(tasks))
         self._spawn(say())
 
-    async def _again(self, task: Task, verb: Callable[[], Awaitable[T]]) -> T | None:
+    async def _again(self, task: SettledTask, verb: Callable[[], Awaitable[T]]) -> T | None:
         """Try until it is known; None when it cannot be said. Raises InvalidArgument."""
         while True:
             try:
@@ -176,12 +176,12 @@ class OutcomeReporter:
             self._quiet.set()
 
 
-def _log(task: Task, outcome: Outcome) -> None:
+def _log(task: SettledTask, outcome: Outcome) -> None:
     """Say what went wrong, with the function that it went wrong in."""
-    if not isinstance(outcome, Failed | Refused):
+    if not isinstance(outcome, Failed | RefusedCall):
         return
     name = task.headers.get(NAME_HEADER, b"no function").decode(errors="replace")
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, RefusedCall):
         log.error("task %s (%s) is rejected: %s", task.id, name, outcome.reason)
         return
     lines = "\n".join(line for line in (outcome.reason, outcome.trace) if line)
@@ -192,7 +192,7 @@ def _log(task: Task, outcome: Outcome) -> None:
         log.warning("task %s (%s) failed in attempt %d: %s", task.id, name, task.attempt, lines)
 
 
-def _complain(task: Task, error: Error) -> None:
+def _complain(task: SettledTask, error: Error) -> None:
     if isinstance(error, (LeaseLost, UnknownLease)):
         log.warning("task %s is somebody else's by now: %s", task.id, error.message)
     else:

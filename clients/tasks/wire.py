@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from .encoding import Encoding
-from .outcome import Failed, Refused, Returned
+from .outcome import Failed, RefusedCall, Returned
 
 
 class Ready(Struct, tag=True, frozen=True):
@@ -42,7 +42,7 @@ class Told(Struct, tag=True, frozen=True):
     value: bytes
 
 
-Event = Ready | Told | Returned | Failed | Refused
+Event = Ready | Told | Returned | Failed | RefusedCall
 
 ORDERS = msgspec.msgpack.Decoder(Order | Cancelled)
 EVENTS = msgspec.msgpack.Decoder(Event)

@@ -63,7 +63,7 @@ class FileKey(NamedTuple):
     hour: int
 
 
-class Files:
+class ArchiveFiles:
     """What one task writes below `staging`."""
 
     def __init__(self, staging: str, schema: pa.Schema, compression: str) -> None:
@@ -178,7 +178,7 @@ def write(
     batches: Iterator[pa.RecordBatch], staging: str, *, with_topic: bool, compression: str
 ) -> Iterator[pa.RecordBatch]:
     """Write all of a task's records below `staging`. Yields what it wrote, as `WRITTEN`."""
-    files = Files(staging, WITH_TOPIC if with_topic else SCHEMA, compression)
+    files = ArchiveFiles(staging, WITH_TOPIC if with_topic else SCHEMA, compression)
     for batch in batches:
         if closed := list(files.add(batch)):
             yield as_batch(closed)

@@ -19,8 +19,8 @@ from ..schema import TYPES
 from . import durable
 from .archive import KIND
 from .archive_files import SCHEMA
-from .chunks import Chunk
-from .identity import OWN, PIPELINE, Identity, listed
+from .chunks import ArchiveChunk
+from .identity import OWN, PIPELINE, PipelineIdentity, listed
 from .layout import place_of
 from .tables import TableFormat, open_table
 
@@ -41,7 +41,7 @@ class Archived:
         self._topic = _chosen(self._whose, topic)
         self.topics = {self._topic: self._whose.topics[self._topic]}
 
-    def spans(self, start: datetime | None, end: datetime | None) -> list[Chunk]:
+    def spans(self, start: datetime | None, end: datetime | None) -> list[ArchiveChunk]:
         """What has a time between two, in each partition."""
         from pyspark.sql import functions as F
 
@@ -50,9 +50,9 @@ class Archived:
             return []
         found = self._frame(paths, start, end).groupBy("partition")
         counted = found.agg(F.min("offset"), F.max("offset") + 1, F.count(F.lit(1))).sort("partition")
-        return [Chunk(self._topic, *row) for row in counted.collect()]
+        return [ArchiveChunk(self._topic, *row) for row in counted.collect()]
 
-    def read(self, spans: list[Chunk], start: datetime | None, end: datetime | None) -> DataFrame:
+    def read(self, spans: list[ArchiveChunk], start: datetime | None, end: datetime | None) -> DataFrame:
         """Those records, each partition by itself and in order."""
         from pyspark.sql import functions as F
 
@@ -81,15 +81,15 @@ class Archived:
         ]
 
 
-def archive_at(directory: Path) -> Identity:
+def archive_at(directory: Path) -> PipelineIdentity:
     """Whose archive is there. Raises NoArchive."""
-    found = durable.read(directory / OWN / PIPELINE, Identity)
+    found = durable.read(directory / OWN / PIPELINE, PipelineIdentity)
     if found is None or not found.kind.endswith(KIND):
         raise NoArchive(f"{directory} holds no archive: name the directory that penstock spark archive wrote")
     return found
 
 
-def _chosen(archive: Identity, topic: str | None) -> str:
+def _chosen(archive: PipelineIdentity, topic: str | None) -> str:
     if topic is None and len(archive.topics) == 1:
         return next(iter(archive.topics))
     if topic is None or topic not in archive.topics:
@@ -98,7 +98,7 @@ def _chosen(archive: Identity, topic: str | None) -> str:
     return topic
 
 
-def _overlaps(path: Path, spans: list[Chunk]) -> bool:
+def _overlaps(path: Path, spans: list[ArchiveChunk]) -> bool:
     place = place_of(path.name)
     if place is None:
         return True

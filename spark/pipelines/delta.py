@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ...storage.errors import MissingLibrary
 from .archive_files import SCHEMA
-from .identity import Identity
+from .identity import PipelineIdentity
 from .layout import DataFile
 
 try:
@@ -31,7 +31,7 @@ class DeltaFiles:
 
     with_topic = False
 
-    def __init__(self, directory: Path, identity: Identity) -> None:
+    def __init__(self, directory: Path, identity: PipelineIdentity) -> None:
         self._directory = directory
         self._id = identity.id
         self._schema = Schema.from_arrow(schema())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...storage.errors import MissingLibrary
 from .archive_files import WITH_TOPIC
-from .identity import OWN, Identity
+from .identity import OWN, PipelineIdentity
 from .layout import DataFile
 
 try:
@@ -32,7 +32,7 @@ class IcebergFiles:
 
     with_topic = True
 
-    def __init__(self, directory: Path, identity: Identity) -> None:
+    def __init__(self, directory: Path, identity: PipelineIdentity) -> None:
         self._directory = directory.absolute()
         self._property = f"penstock.batch.{identity.id}"
         self._location = f"file://{self._directory}"  # not a URI: nothing is escaped

@@ -24,7 +24,7 @@ OWN = "_penstock"
 PIPELINE = "pipeline.json"
 
 
-class Identity(Struct, frozen=True):
+class PipelineIdentity(Struct, frozen=True):
     """One pipeline: its kind, what it reads (names to ids) and where its results go."""
 
     kind: str
@@ -39,7 +39,7 @@ def whole_topic(topic: Topic) -> str:
     return f"topic {topic.name} ({topic.id[:8]})"
 
 
-def claim(checkpoint: Path, kind: str, topics: Mapping[str, str], target: str | Path) -> Identity:
+def claim(checkpoint: Path, kind: str, topics: Mapping[str, str], target: str | Path) -> PipelineIdentity:
     """The pipeline of this checkpoint, made now if checkpoint and target are new.
 
     Args:
@@ -47,8 +47,8 @@ def claim(checkpoint: Path, kind: str, topics: Mapping[str, str], target: str | 
 
     Raises: TargetInUse when checkpoint or target are of other work.
     """
-    wanted = Identity(kind, dict(topics), str(target), uuid.uuid4().hex)
-    found = durable.read(checkpoint / PIPELINE, Identity)
+    wanted = PipelineIdentity(kind, dict(topics), str(target), uuid.uuid4().hex)
+    found = durable.read(checkpoint / PIPELINE, PipelineIdentity)
     if found is not None:
         _check_checkpoint(checkpoint, found, wanted, target)
     if isinstance(target, Path):
@@ -60,7 +60,7 @@ def claim(checkpoint: Path, kind: str, topics: Mapping[str, str], target: str | 
     return found or wanted
 
 
-def _check_checkpoint(checkpoint: Path, found: Identity, wanted: Identity, target: str | Path) -> None:
+def _check_checkpoint(checkpoint: Path, found: PipelineIdentity, wanted: PipelineIdentity, target: str | Path) -> None:
     here = f"checkpoint {checkpoint} belongs to the {found.kind} of {listed(found)} into {found.target}"
     if (found.kind, found.topics.keys(), found.target) != (wanted.kind, wanted.topics.keys(), wanted.target):
         below = isinstance(target, Path) and checkpoint.is_relative_to(target)
@@ -72,8 +72,8 @@ def _check_checkpoint(checkpoint: Path, found: Identity, wanted: Identity, targe
         )
 
 
-def _check_target(target: Path, wanted: Identity) -> None:
-    found = durable.read(target / OWN / PIPELINE, Identity)
+def _check_target(target: Path, wanted: PipelineIdentity) -> None:
+    found = durable.read(target / OWN / PIPELINE, PipelineIdentity)
     if found is not None and found.id != wanted.id:
         raise TargetInUse(
             f"{target} holds the {found.kind} of {listed(found)}, and {wanted.kind} of {listed(wanted)} is other work: "
@@ -83,6 +83,6 @@ def _check_target(target: Path, wanted: Identity) -> None:
         raise TargetInUse(f"{target} holds files that no {wanted.kind} wrote: name an empty directory")
 
 
-def listed(identity: Identity) -> str:
+def listed(identity: PipelineIdentity) -> str:
     """What a pipeline reads, for people."""
     return ("topic " if len(identity.topics) == 1 else "topics ") + ", ".join(sorted(identity.topics))

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ...clients.errors import InvalidArgument
-from .chunks import Chunk
+from .chunks import ArchiveChunk
 from .running import FORMAT
 from .topics import ask, ids_of
 
@@ -26,7 +26,7 @@ class Ranged:
         self._topic = topic
         self.topics = ids_of(url, [topic])
 
-    def spans(self, start: datetime | None, end: datetime | None) -> list[Chunk]:
+    def spans(self, start: datetime | None, end: datetime | None) -> list[ArchiveChunk]:
         """What was appended between two times."""
         with ask(self._url) as client:
             starts, ends = (
@@ -34,12 +34,12 @@ class Ranged:
                 client.offsets(self._topic, end or "latest"),
             )
         return [
-            Chunk(self._topic, partition, first, ends[partition], ends[partition] - first)
+            ArchiveChunk(self._topic, partition, first, ends[partition], ends[partition] - first)
             for partition, first in sorted(starts.items())
             if first < ends.get(partition, 0)
         ]
 
-    def read(self, spans: list[Chunk], start: datetime | None, end: datetime | None) -> DataFrame:
+    def read(self, spans: list[ArchiveChunk], start: datetime | None, end: datetime | None) -> DataFrame:
         """Those records: a task a partition."""
         reader = self._spark.read.format(FORMAT).option("url", self._url).option("includeHeaders", "true")
         reader = reader.option("assign", json.dumps({self._topic: [span.partition for span in spans]}))

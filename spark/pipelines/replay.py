@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from ...broker.errors import UnknownPartition
 from . import durable, identity
 from .archived import Archived
-from .chunks import Chunk, portion, portions_of
+from .chunks import ArchiveChunk, portion, portions_of
 from .failures import one_sentence
 from .progress import OnProgress, Progress, ignore
 from .ranged import Ranged
@@ -48,19 +48,19 @@ class Recorded(Protocol):
         """What was recorded: names and ids."""
         ...
 
-    def spans(self, start: datetime | None, end: datetime | None) -> list[Chunk]:
+    def spans(self, start: datetime | None, end: datetime | None) -> list[ArchiveChunk]:
         """What there is between two times."""
         ...
 
-    def read(self, spans: list[Chunk], start: datetime | None, end: datetime | None) -> DataFrame:
+    def read(self, spans: list[ArchiveChunk], start: datetime | None, end: datetime | None) -> DataFrame:
         """Those records; those of one partition in one task, in their order."""
         ...
 
 
-class Plan(Struct, frozen=True):
+class ReplayPlan(Struct, frozen=True):
     """What a replay does, from its first run on."""
 
-    spans: list[Chunk]
+    spans: list[ArchiveChunk]
     portions: int
     start: datetime | None
     end: datetime | None
@@ -107,7 +107,7 @@ def replay(
     source: Recorded = Ranged(spark, url, topic) if archive is None else Archived(spark, Path(archive), topic)
     with durable.locked(checkpoint):
         whose = identity.claim(checkpoint, KIND, source.topics, identity.whole_topic(goal))
-        plan = durable.read(checkpoint / PLAN, Plan) or _plan(checkpoint, source, start, end, portion_records)
+        plan = durable.read(checkpoint / PLAN, ReplayPlan) or _plan(checkpoint, source, start, end, portion_records)
         _check_partitions(goal, plan, keep_partitions)
         replaying = Replaying(url, target, f"{KIND}-{whose.id}", source, plan, keep_partitions)
         return replaying.run(on_progress, stopped)
@@ -115,15 +115,15 @@ def replay(
 
 def _plan(
     checkpoint: Path, source: Recorded, start: datetime | None, end: datetime | None, portion_records: int
-) -> Plan:
+) -> ReplayPlan:
     """What is replayed, written down before anything is."""
     spans = source.spans(start, end)
-    plan = Plan(spans, portions_of(spans, portion_records), start, end)
+    plan = ReplayPlan(spans, portions_of(spans, portion_records), start, end)
     durable.write(checkpoint / PLAN, plan)
     return plan
 
 
-def _check_partitions(goal: Topic, plan: Plan, keep: bool) -> None:
+def _check_partitions(goal: Topic, plan: ReplayPlan, keep: bool) -> None:
     most = max((span.partition for span in plan.spans), default=0)
     if keep and most >= len(goal.partitions):
         raise UnknownPartition(
@@ -135,7 +135,9 @@ def _check_partitions(goal: Topic, plan: Plan, keep: bool) -> None:
 class Replaying:
     """A replay that goes on."""
 
-    def __init__(self, url: str, target: str, name: str, source: Recorded, plan: Plan, keep_partitions: bool) -> None:
+    def __init__(
+        self, url: str, target: str, name: str, source: Recorded, plan: ReplayPlan, keep_partitions: bool
+    ) -> None:
         self._url = url
         self._target = target
         self._name = name
@@ -157,10 +159,10 @@ class Replaying:
                 on_progress(progress)
         return progress
 
-    def _portion(self, number: int) -> list[Chunk]:
+    def _portion(self, number: int) -> list[ArchiveChunk]:
         return portion(self._plan.spans, number, self._plan.portions)
 
-    def _append(self, number: int, spans: list[Chunk], progress: Progress) -> Progress:
+    def _append(self, number: int, spans: list[ArchiveChunk], progress: Progress) -> Progress:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 

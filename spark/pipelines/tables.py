@@ -14,7 +14,7 @@ from ...clients.errors import InvalidArgument
 from .layout import DataFile
 
 if TYPE_CHECKING:
-    from .identity import Identity
+    from .identity import PipelineIdentity
 
 TableFormat = Literal["parquet", "delta", "iceberg"]
 FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
@@ -40,7 +40,7 @@ class PlainFiles:
 
     with_topic = False
 
-    def __init__(self, directory: Path, identity: Identity) -> None:
+    def __init__(self, directory: Path, identity: PipelineIdentity) -> None:
         self._directory = directory
 
     def add(self, batch: int, files: Sequence[DataFile]) -> None:
@@ -51,12 +51,12 @@ class PlainFiles:
         return sorted(self._directory.glob("topic=*/date=*/hour=*/*.parquet"))
 
 
-def open_table(form: TableFormat, directory: Path, identity: Identity) -> Table:
+def open_table(form: TableFormat, directory: Path, identity: PipelineIdentity) -> Table:
     """The table of an archive, made now if it is new. Raises MissingLibrary."""
     return opener(form)(directory, identity)
 
 
-def opener(form: TableFormat) -> Callable[[Path, Identity], Table]:
+def opener(form: TableFormat) -> Callable[[Path, PipelineIdentity], Table]:
     """What opens tables of a format, imported here: each needs an extra. Raises InvalidArgument, MissingLibrary."""
     if form not in FORMATS:
         raise InvalidArgument(f"format is {form!r}, and has to be one of {', '.join(FORMATS)}")

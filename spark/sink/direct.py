@@ -16,7 +16,7 @@ from ..connection import client_of
 from .columns import Layout
 from .messages import Written
 from .options import SinkOptions
-from .rows import Rows
+from .rows import SinkRows
 
 
 class DirectWriter(DataSourceArrowWriter):
@@ -59,7 +59,7 @@ def send(options: SinkOptions, layout: Layout, batches: Iterator[pa.RecordBatch]
     """Send all rows, and return when each is committed."""
     client = client_of(options.url, options.timeout_s)
     with ExitStack() as producers:
-        rows = Rows(layout, lambda topic: producers.enter_context(client.producer(topic, codec=options.codec)))
+        rows = SinkRows(layout, lambda topic: producers.enter_context(client.producer(topic, codec=options.codec)))
         for batch in batches:
             rows.add(batch)
         rows.send()

@@ -46,7 +46,7 @@ class Gathered:
         return self.size >= TARGET_BYTES * self.sender.partitions
 
 
-class Rows:
+class SinkRows:
     """All rows of one task on their way to producers, which `sender_of` makes by topic."""
 
     def __init__(self, layout: Layout, sender_of: Callable[[str], Sender]) -> None:

@@ -25,7 +25,7 @@ from .columns import Layout
 from .epochs import Epoch, batch_epoch, stream_epoch
 from .messages import Written, stages_of, written
 from .options import SinkOptions
-from .rows import Rows
+from .rows import SinkRows
 
 
 class StagedWriter(DataSourceArrowWriter):
@@ -105,7 +105,7 @@ def stage(
 ) -> Written:
     """Stage all rows, and return when each is as durable as its topic promises. Leaves nothing when it fails."""
     with client.staging() as staging:
-        rows = Rows(layout, lambda topic: staging.producer(topic, codec=options.codec))
+        rows = SinkRows(layout, lambda topic: staging.producer(topic, codec=options.codec))
         for batch in batches:
             rows.add(batch)
         rows.send()

@@ -18,7 +18,7 @@ from penstock.broker import ServeConfig
 from penstock.broker.children import Child
 from penstock.broker.config import KeeperOptions
 from penstock.broker.errors import CannotStart
-from penstock.broker.supervisor import Pause, Supervisor
+from penstock.broker.supervisor import RestartPause, Supervisor
 from penstock.clients import connect
 from penstock.storage.batch import encode
 from penstock.storage.errors import Error
@@ -341,7 +341,7 @@ def test_a_stopped_broker_is_killed_when_it_does_not_drain_in_time(serve: Serve,
 
 
 def test_pauses_double_up_to_their_bound_and_start_over_after_a_long_life():
-    pause = Pause(0.1, 1.0)
+    pause = RestartPause(0.1, 1.0)
     assert [pause.after(0.5) for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     assert pause.after(60.0) == 0.1
 

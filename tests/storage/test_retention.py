@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from penstock.storage.retention import Decision, Extent, Rules, decide, removable
+from penstock.storage.retention import RetentionDecision, Rules, SegmentExtent, decide, removable
 
 HOUR = 3_600_000_000
 
 
-def segments(count: int = 4, records: int = 10, size: int = 1000) -> list[Extent]:
+def segments(count: int = 4, records: int = 10, size: int = 1000) -> list[SegmentExtent]:
     """Segments of `records` records and `size` bytes each; segment i ends at i + 1 hours."""
     return [
-        Extent(
+        SegmentExtent(
             base_seq=1 + 5 * i,
             last_seq=5 * i + 5,
             base_offset=records * i,
@@ -26,23 +26,23 @@ def segments(count: int = 4, records: int = 10, size: int = 1000) -> list[Extent
 
 
 def test_without_rules_everything_stays() -> None:
-    assert decide(segments(), Rules(), first_offset=0, now_us=10**18, cursors=[40]) == Decision(0)
+    assert decide(segments(), Rules(), first_offset=0, now_us=10**18, cursors=[40]) == RetentionDecision(0)
 
 
 def test_segments_older_than_the_age_go() -> None:
     decision = decide(segments(), Rules(age_us=HOUR), first_offset=0, now_us=3 * HOUR + 1)
-    assert decision == Decision(20, "age")
+    assert decision == RetentionDecision(20, "age")
 
 
 def test_a_segment_exactly_as_old_as_the_age_stays() -> None:
-    assert decide(segments(), Rules(age_us=HOUR), first_offset=0, now_us=2 * HOUR) == Decision(0)
+    assert decide(segments(), Rules(age_us=HOUR), first_offset=0, now_us=2 * HOUR) == RetentionDecision(0)
 
 
 def test_the_active_segment_never_goes_by_any_rule() -> None:
     rules = Rules(age_us=1, bytes=0, finished=40)
     assert decide(segments(), rules, first_offset=0, now_us=10**18, cursors=[40]).first_offset == 30
-    assert decide(segments(1), rules, first_offset=0, now_us=10**18, cursors=[10]) == Decision(0)
-    assert decide([], rules, first_offset=7, now_us=10**18) == Decision(7)
+    assert decide(segments(1), rules, first_offset=0, now_us=10**18, cursors=[10]) == RetentionDecision(0)
+    assert decide([], rules, first_offset=7, now_us=10**18) == RetentionDecision(7)
 
 
 @pytest.mark.parametrize(("limit", "first"), [(4001, 0), (4000, 0), (3001, 0), (3000, 10), (1000, 30), (0, 30)])
@@ -52,30 +52,32 @@ def test_the_oldest_go_while_the_bytes_asked_for_stay(limit: int, first: int) ->
 
 def test_what_was_finished_and_read_goes() -> None:
     at = {"first_offset": 0, "now_us": 0}
-    assert decide(segments(), Rules(finished=29), **at) == Decision(20, "finished")
-    assert decide(segments(), Rules(finished=29), cursors=[19, 40], **at) == Decision(10, "finished")
-    assert decide(segments(), Rules(finished=29), pins=[12], **at) == Decision(10, "finished", "work")
-    assert decide(segments(), Rules(finished=9), **at) == Decision(0)
+    assert decide(segments(), Rules(finished=29), **at) == RetentionDecision(20, "finished")
+    assert decide(segments(), Rules(finished=29), cursors=[19, 40], **at) == RetentionDecision(10, "finished")
+    assert decide(segments(), Rules(finished=29), pins=[12], **at) == RetentionDecision(10, "finished", "work")
+    assert decide(segments(), Rules(finished=9), **at) == RetentionDecision(0)
 
 
 def test_age_passes_unread_records_unless_they_are_kept() -> None:
     old = {"first_offset": 0, "now_us": 10**18, "cursors": [15]}
-    assert decide(segments(), Rules(age_us=1), **old) == Decision(30, "age")
-    assert decide(segments(), Rules(age_us=1, keep_unread=True), **old) == Decision(10, "age", "unread")
+    assert decide(segments(), Rules(age_us=1), **old) == RetentionDecision(30, "age")
+    assert decide(segments(), Rules(age_us=1, keep_unread=True), **old) == RetentionDecision(10, "age", "unread")
 
 
 def test_unfinished_queue_work_pins_whatever_the_rules_say() -> None:
     rules = Rules(age_us=1, bytes=0)
-    assert decide(segments(), rules, first_offset=0, now_us=10**18, pins=[29, 12]) == Decision(10, "age", "work")
-    assert decide(segments(), rules, first_offset=0, now_us=10**18, pins=[3]) == Decision(0, "", "work")
+    assert decide(segments(), rules, first_offset=0, now_us=10**18, pins=[29, 12]) == RetentionDecision(
+        10, "age", "work"
+    )
+    assert decide(segments(), rules, first_offset=0, now_us=10**18, pins=[3]) == RetentionDecision(0, "", "work")
 
 
 def test_the_first_offset_never_moves_back() -> None:
-    assert decide(segments(), Rules(bytes=3000), first_offset=20, now_us=0) == Decision(20)
+    assert decide(segments(), Rules(bytes=3000), first_offset=20, now_us=0) == RetentionDecision(20)
 
 
 def test_a_clock_that_ran_backwards_removes_nothing() -> None:
-    assert decide(segments(), Rules(age_us=HOUR), first_offset=0, now_us=-HOUR) == Decision(0)
+    assert decide(segments(), Rules(age_us=HOUR), first_offset=0, now_us=-HOUR) == RetentionDecision(0)
 
 
 def test_only_whole_segments_before_the_first_offset_and_under_the_snapshot_are_removed() -> None:
@@ -88,8 +90,10 @@ def test_only_whole_segments_before_the_first_offset_and_under_the_snapshot_are_
 
 
 def test_a_segment_of_state_alone_goes_with_its_neighbours() -> None:
-    state = Extent(base_seq=6, last_seq=9, base_offset=10, end_offset=10, record_bytes=0, last_time_us=2 * HOUR)
-    after = Extent(base_seq=10, last_seq=12, base_offset=10, end_offset=20, record_bytes=9, last_time_us=3 * HOUR)
+    state = SegmentExtent(base_seq=6, last_seq=9, base_offset=10, end_offset=10, record_bytes=0, last_time_us=2 * HOUR)
+    after = SegmentExtent(
+        base_seq=10, last_seq=12, base_offset=10, end_offset=20, record_bytes=9, last_time_us=3 * HOUR
+    )
     assert removable([segments()[0], state, after], 10, covered_seq=9) == [segments()[0], state]
 
 
@@ -113,11 +117,11 @@ def test_no_rule_ever_passes_a_pin_a_kept_cursor_or_the_active_segment(
     pins: list[int],
     now: int,
 ) -> None:
-    found: list[Extent] = []
+    found: list[SegmentExtent] = []
     offset = seq = time = 0
     for records, size, passed in sizes:
         time += passed
-        found.append(Extent(seq + 1, seq + 5, offset, offset + records, size, time))
+        found.append(SegmentExtent(seq + 1, seq + 5, offset, offset + records, size, time))
         offset, seq = offset + records, seq + 5
     rules = Rules(age_us=age, bytes=limit, finished=finished, keep_unread=keep_unread)
     first = decide(found, rules, first_offset=0, now_us=now, cursors=cursors, pins=pins).first_offset

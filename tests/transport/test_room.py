@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 from penstock.transport.errors import CannotListen
-from penstock.transport.room import PUSH_DESCRIPTORS, Room
+from penstock.transport.room import PUSH_DESCRIPTORS, DescriptorRoom
 from penstock.transport.zmq_sockets import Context, ServerSocket
 
 WAIT_S = 10.0
 
 
 def test_what_is_taken_is_counted_until_it_is_given_back() -> None:
-    room = Room(4, end=100)
+    room = DescriptorRoom(4, end=100)
     assert room.take(7)
     assert room.take(8, 3)
     assert not room.take(9)
@@ -30,7 +30,7 @@ def test_what_is_taken_is_counted_until_it_is_given_back() -> None:
 
 @pytest.fixture
 def context() -> Iterator[Context]:
-    with Context(room=Room(2)) as made:
+    with Context(room=DescriptorRoom(2)) as made:
         yield made
 
 
@@ -77,7 +77,7 @@ def test_a_zmq_connection_too_many_is_closed_until_another_leaves(context: Conte
 
 
 def test_a_delivery_socket_needs_room_for_three_and_gives_it_back():
-    with Context(room=Room(PUSH_DESCRIPTORS)) as context:
+    with Context(room=DescriptorRoom(PUSH_DESCRIPTORS)) as context:
         server = context.server(["tcp://127.0.0.1:0"])
         push = context.push(server.endpoints[0])
         with pytest.raises(CannotListen, match="3 descriptors are in use"):

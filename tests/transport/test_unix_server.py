@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from penstock.transport import unix_server
 from penstock.transport.framing import framed
-from penstock.transport.room import Room
+from penstock.transport.room import DescriptorRoom
 from penstock.transport.sent import Sent
 from penstock.transport.unix_client import UnixClient
 from penstock.transport.unix_server import BEHIND_BYTES, FLUSH_BYTES, SILENCE_S, UNREAD_BYTES_MAX, UnixServer
@@ -325,7 +325,7 @@ def test_a_thousand_connections_are_served(tmp_path):
 
 
 def test_one_connection_too_many_is_closed_and_counted_until_another_leaves(tmp_path):
-    server = UnixServer(f"unix://{tmp_path}/a.sock", room=Room(2))
+    server = UnixServer(f"unix://{tmp_path}/a.sock", room=DescriptorRoom(2))
     raws = [dial(server) for _ in range(3)]
     server.refresh()
     assert server.cut == {"too many": 1}

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from penstock.transport import codec, messages
 from penstock.transport.errors import AddressInUse, InvalidUrl, ProtocolError
+from penstock.transport.zmq_poller import ZmqPoller
 from penstock.transport.zmq_sockets import (
     EASED_MOST,
     RECEIVE_COPY_BYTES_MAX,
     ClientSocket,
     Context,
-    Poller,
     PullSocket,
     PushSocket,
     Sent,
@@ -53,7 +53,7 @@ def until_connected(client: ClientSocket, connections: int) -> None:
 
 
 def wait_for(member: ServerSocket | ClientSocket | PullSocket) -> None:
-    poller = Poller()
+    poller = ZmqPoller()
     poller.add(member)
     assert poller.poll(WAIT) == [member]
 
@@ -104,7 +104,7 @@ def test_a_push_reaches_its_one_peer(context, server):
 
 
 def until_taken(push: PushSocket, frames: list[bytes]) -> None:
-    idle = Poller()
+    idle = ZmqPoller()
     while not push.send(frames):
         idle.poll(0.001)
 
@@ -121,7 +121,7 @@ def test_a_push_whose_peer_left_takes_nothing_more(context, server):
     pull = context.pull(push.endpoint)
     until_taken(push, [b"x"])
     pull.close()
-    idle = Poller()
+    idle = ZmqPoller()
     while push.send([b"x"]) is not Sent.FULL:
         idle.poll(0.001)
 
@@ -137,7 +137,7 @@ def test_peers_that_were_full_are_told_of_a_few_at_once_and_each_once(context, s
 def test_a_poller_watches_sockets_and_plain_descriptors(context, server):
     client = connected(context, server)
     reader, writer = os.pipe()
-    poller = Poller()
+    poller = ZmqPoller()
     poller.add(server)
     poller.add(reader)
     assert poller.poll(0) == []

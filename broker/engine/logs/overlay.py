@@ -75,7 +75,7 @@ def _portions(effects: Sequence[fx.AnyEffect]) -> Iterator[tuple[bytes, Sequence
     yield from _portions(effects[middle:])
 
 
-class Tail:
+class UncommittedTail:
     """The effects of one flush that commute with records: a batch behind all others."""
 
     __slots__ = ("effects", "waiters")
@@ -150,7 +150,7 @@ class Overlay(Generic[S]):
         self._waiting: dict[int, list[Waiter]] = {}  # for batches in flight, by seq
         self._queued_records = 0
         self.decided_end = 0  # behind the last queued records that effects beside them speak of; 0 without any
-        self._tail = Tail()
+        self._tail = UncommittedTail()
         self.unshelved = self._count_unshelved()
 
     @property
@@ -261,7 +261,7 @@ class Overlay(Generic[S]):
         tail.fail(error, self.log.end_offset if retried else -1)
         return retried
 
-    def _arranged(self, queue: list[Proposal], tail: Tail) -> list[Proposal]:
+    def _arranged(self, queue: list[Proposal], tail: UncommittedTail) -> list[Proposal]:
         """What is to be appended: one batch where leases of the only records are all there is beside those."""
         if tail and len(queue) == 1:
             log = self.log
@@ -304,9 +304,9 @@ class Overlay(Generic[S]):
         """Nothing is queued and nothing is in flight."""
         return not (self.history.in_flight or self._queue or self._tail)
 
-    def _take(self) -> tuple[list[Proposal], Tail]:
+    def _take(self) -> tuple[list[Proposal], UncommittedTail]:
         taken = self._queue, self._tail
-        self._queue, self._tail, self._queued_records, self.decided_end = [], Tail(), 0, 0
+        self._queue, self._tail, self._queued_records, self.decided_end = [], UncommittedTail(), 0, 0
         return taken
 
     def _append(self, proposals: list[Proposal], time_us: int) -> Error | None:

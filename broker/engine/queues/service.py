@@ -14,10 +14,10 @@ from .choosing.answering import Answering
 from .choosing.key_scheduler import KeyScheduler
 from .choosing.picking import Pick, Picker
 from .requests.dead import DeadRecords
-from .requests.leasing import Demand, Leasing
+from .requests.leasing import Demand, LeaseRequests
 from .requests.queue_admin import QueueAdmin
-from .requests.settling import Settling
-from .requests.tasks import Question, Tasks
+from .requests.settling import SettleRequests
+from .requests.tasks import TaskQuestion, TaskRequests
 from .upkeep.carrying import Carrier
 from .upkeep.moving import Mover
 from .upkeep.upkeep import Upkeep
@@ -52,9 +52,9 @@ class Queues:
         """Sets the alarms of what the logs say."""
         topics = registry.topics
         self.alarms = Alarms()
-        self.leasing = Leasing(topics, port, config, time, Answering(port))
+        self.leasing = LeaseRequests(topics, port, config, time, Answering(port))
         watching = Watching(registry, self.alarms, time, self.leasing.wanted, self.leasing.offer)
-        settling = Settling(topics, port, time, randomness, watching)
+        settling = SettleRequests(topics, port, time, randomness, watching)
         self.leasing.watching, self.leasing.settling = watching, settling
         self.admin = QueueAdmin(topics, port, time, self.leasing, watching, wakes)
         self.picker = Picker(port)
@@ -62,7 +62,7 @@ class Queues:
         self.mover = Mover(registry, self.picker, self.alarms, time)
         self.upkeep = Upkeep(self.leasing, config.group_expiry_s)
         dead = DeadRecords(topics, port, self.picker, time, watching)
-        self.tasks = Tasks(topics, port, config, time, self.leasing, watching, wakes)
+        self.tasks = TaskRequests(topics, port, config, time, self.leasing, watching, wakes)
         self.handlers: Handlers = {
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
             **self.tasks.handlers,
@@ -114,7 +114,7 @@ class Queues:
             self.leasing.offer(token.partition, self._time.last_us)
         elif isinstance(token, Pick):
             self.picker.warmed(token)
-        elif isinstance(token, Question):
+        elif isinstance(token, TaskQuestion):
             self.tasks.warmed(token)
         else:
             return False

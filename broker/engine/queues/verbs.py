@@ -18,7 +18,7 @@ from ..tables import effects as fx
 from ..tables.queues.backoff import backed_off
 from ..tables.queues.outcomes import LIMIT_FELL, check_granted, check_settle, failed, ready_at, returned, settled
 from ..tables.queues.unfinished import next_plain
-from .choosing.choosing import Choice, Source, choose, joined, next_timer_us
+from .choosing.choosing import Choice, RecordSource, choose, joined, next_timer_us
 from .choosing.keyed import is_keyed
 from .topic_queues import unknown
 
@@ -153,7 +153,7 @@ class QueueVerbs:
         partition.propose(effect, waiter, above=max(choice.frontier, partition.decided_end))
         return Granted(token, until_us, choice.runs)
 
-    def _move_on(self, queue: Queue, source: Source, choice: Choice, now_us: int) -> None:
+    def _move_on(self, queue: Queue, source: RecordSource, choice: Choice, now_us: int) -> None:
         """Nothing to lease, but much that is nobody's work: log how far that goes, and look at it no more."""
         far = source.first - queue.frontier >= PASSED_MAX
         if (far or (choice.cursors and now_us - queue.last_us >= PASSED_AGAIN_US)) and not choice.held:
@@ -166,14 +166,14 @@ class QueueVerbs:
         at = self._partition
         return queue.frontier >= at.predicted_end and not (queue.waiting or queue.held or at.committed.shelves)
 
-    def _source(self, queue: Queue) -> Source:
+    def _source(self, queue: Queue) -> RecordSource:
         """Records up to those proposed: their lease stands behind them in the log, so that one sync serves both."""
         partition, applied = self._partition, self._partition.committed
         voids, shelves = partition.proposed.voids, applied.shelves
         first = next_plain(queue, shelves, voids, max(queue.frontier, partition.first))
         if partition.unshelved:  # what is special about these records is known once they are committed
-            return Source(first, applied.end, voids.between, shelves, applied.time_us)
-        return Source(first, partition.predicted_end, voids.between, shelves)
+            return RecordSource(first, applied.end, voids.between, shelves, applied.time_us)
+        return RecordSource(first, partition.predicted_end, voids.between, shelves)
 
     def next_timer_us(self, queue: Queue, now_us: int) -> int | None:
         """When the next delayed record of a group is due, after `now_us`; None without one."""

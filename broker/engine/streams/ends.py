@@ -35,7 +35,7 @@ TOPICS_MAX = 1 << 16
 """Topics that the waiting questions of one connection are about, counted for each."""
 
 
-class Question:
+class EndsQuestion:
     """One that waits, or is about to."""
 
     __slots__ = ("deadline_s", "moved", "names", "number", "peer", "request", "stands", "told", "topics")
@@ -52,7 +52,7 @@ class Question:
         self.told = False  # its answer is on its way
 
 
-class Ends:
+class EndsRequests:
     """Handler of AskEnds, and the questions that wait."""
 
     def __init__(self, topics: Topics, port: Port, config: NodeConfig, wakes: Portions) -> None:
@@ -63,8 +63,8 @@ class Ends:
         self._config = config
         self._wakes = wakes
         self._numbers = count(1)
-        self._parked = Parked[Question]("questions about ends")
-        self._by_topic: dict[str, dict[int, Question]] = {}
+        self._parked = Parked[EndsQuestion]("questions about ends")
+        self._by_topic: dict[str, dict[int, EndsQuestion]] = {}
         self._asked: Counter[Peer] = Counter()  # topics of waiting questions
 
     @property
@@ -78,7 +78,7 @@ class Ends:
         if len(set(asked)) < len(asked):
             raise InvalidRequest("a topic is asked about twice: name each once")
         wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
-        question = Question(peer, message.request, asked, now.monotonic_s + wait_s, next(self._numbers))
+        question = EndsQuestion(peer, message.request, asked, now.monotonic_s + wait_s, next(self._numbers))
         try:
             if message.wait_ms:
                 yield from self._stand(question)
@@ -126,13 +126,13 @@ class Ends:
             if question in self._parked:
                 self._look(question)
 
-    def _look(self, question: Question) -> None:
+    def _look(self, question: EndsQuestion) -> None:
         """Answer a question, once, when something moved."""
         if question.moved and not question.told:
             question.told = True
             self._wakes.add(question.peer, self._answer(question))
 
-    def _answer(self, question: Question) -> Work:
+    def _answer(self, question: EndsQuestion) -> Work:
         self._parked.remove(question)
         self._leave(question)
         try:
@@ -166,7 +166,7 @@ class Ends:
 
     # -- who waits ------------------------------------------------------------------------------------
 
-    def _stand(self, question: Question) -> Work:
+    def _stand(self, question: EndsQuestion) -> Work:
         """Under the names of its topics, so that what moves from now on is noticed."""
         peer = question.peer
         if self._asked[peer] + len(question.topics) > TOPICS_MAX:
@@ -184,7 +184,7 @@ class Ends:
             if looks % LOOKS == 0:
                 yield
 
-    def _leave(self, question: Question) -> None:
+    def _leave(self, question: EndsQuestion) -> None:
         if not question.stands:
             return
         question.stands = False

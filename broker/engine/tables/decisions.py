@@ -32,7 +32,7 @@ class Decision(Struct, array_like=True, frozen=True):
     stages: list[StageKey]
 
 
-class Transaction(Struct, array_like=True):
+class TransactionState(Struct, array_like=True):
     """One transaction."""
 
     name: str
@@ -55,7 +55,7 @@ class TransactionTable:
     """
 
     def __init__(self) -> None:
-        self.by_name: dict[str, Transaction] = {}
+        self.by_name: dict[str, TransactionState] = {}
         self._lasting: dict[str, None] = {}
         self._fleeting: dict[str, None] = {}
         self._unfinished: dict[str, None] = {}
@@ -78,7 +78,7 @@ class TransactionTable:
         name = effect.transaction
         known = self.by_name.get(name)
         if known is None:
-            known = self.by_name[name] = Transaction(name, 0, 0)
+            known = self.by_name[name] = TransactionState(name, 0, 0)
         known.epoch, known.time_us, known.stages = effect.epoch, time_us, fingerprint(effect.stages)
         if effect.stages:
             known.unfinished.append(Decision(effect.epoch, time_us, effect.stages))
@@ -129,12 +129,12 @@ class TransactionTable:
 
     # -- snapshots ----------------------------------------------------------------------------------
 
-    def dump(self) -> list[Transaction]:
+    def dump(self) -> list[TransactionState]:
         """For a snapshot, in a fixed order."""
         return sorted(self.by_name.values(), key=lambda each: each.name)
 
     @classmethod
-    def load(cls, transactions: list[Transaction]) -> TransactionTable:
+    def load(cls, transactions: list[TransactionState]) -> TransactionTable:
         """From a snapshot."""
         table = cls()
         for each in sorted(transactions, key=lambda each: each.time_us):

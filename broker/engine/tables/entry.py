@@ -16,7 +16,7 @@ from msgspec import Struct
 from ....storage.batch import Batch, Kind
 from . import effects as fx
 from .producers import Place
-from .queues.placing import Intake, intake_of
+from .queues.placing import ShelvedRecords, intake_of
 from .stages import Staged
 
 
@@ -28,7 +28,7 @@ class Entry(Struct, gc=False, eq=False):
     epoch: int = 0
     effects: Sequence[fx.AnyEffect] = ()
     kept: np.ndarray | None = None  # offsets of records that it carries forward
-    intake: Intake | None = None  # what its records say about priorities and delays
+    intake: ShelvedRecords | None = None  # what its records say about priorities and delays
     staged: Staged | None = None  # its records wait for a transaction, and take no offsets
 
     @property

@@ -29,7 +29,7 @@ class Place(Struct, array_like=True, gc=False):
     time_us: int = 0
 
 
-class Producer(Struct, array_like=True):
+class ProducerState(Struct, array_like=True):
     """One producer of one partition."""
 
     producer_id: int
@@ -44,8 +44,8 @@ class ProducerTable:
     """All producers of one partition."""
 
     def __init__(self) -> None:
-        self.by_id: dict[int, Producer] = {}
-        self.by_name: dict[str, Producer] = {}
+        self.by_id: dict[int, ProducerState] = {}
+        self.by_name: dict[str, ProducerState] = {}
 
     def judge(self, producer_id: int, epoch: int, first_sequence: int, count: int) -> Place | None:
         """None when the batch is the next one; when it is a duplicate, the place of the batch that holds its records.
@@ -71,7 +71,7 @@ class ProducerTable:
             )
         return self._original(producer, first_sequence, count)
 
-    def _judge_epoch(self, producer: Producer, epoch: int, first_sequence: int) -> None:
+    def _judge_epoch(self, producer: ProducerState, epoch: int, first_sequence: int) -> None:
         if epoch < producer.epoch:
             raise Fenced(
                 f"producer {producer.name or hex(producer.producer_id)} was opened again: "
@@ -82,7 +82,7 @@ class ProducerTable:
             f"(sequence {first_sequence}): open it first"
         )
 
-    def _original(self, producer: Producer, first_sequence: int, count: int) -> Place:
+    def _original(self, producer: ProducerState, first_sequence: int, count: int) -> Place:
         for place in reversed(producer.recent):
             if place.first_sequence <= first_sequence:
                 if first_sequence + count <= place.first_sequence + place.count:
@@ -97,7 +97,7 @@ class ProducerTable:
         """A batch of a producer stands in the log."""
         producer = self.by_id.get(producer_id)
         if producer is None:
-            producer = Producer(producer_id, epoch, 0, 0)
+            producer = ProducerState(producer_id, epoch, 0, 0)
             self.by_id[producer_id] = producer
         producer.next_sequence = place.first_sequence + place.count
         producer.last_us = time_us
@@ -110,7 +110,7 @@ class ProducerTable:
         """A named producer was claimed: it goes on where the one before stopped, under a new epoch."""
         producer = self.by_name.get(name)
         if producer is None:
-            producer = Producer(producer_id, epoch, 0, time_us, name)
+            producer = ProducerState(producer_id, epoch, 0, time_us, name)
             self.by_id[producer_id] = self.by_name[name] = producer
         producer.epoch, producer.last_us = epoch, time_us
 
@@ -129,12 +129,12 @@ class ProducerTable:
         old = sum(p.last_us < silent_since_us for p in unnamed)
         return [p.producer_id for p in unnamed[: max(over, old, 0)]]
 
-    def dump(self) -> list[Producer]:
+    def dump(self) -> list[ProducerState]:
         """For a snapshot, in a fixed order."""
         return sorted(self.by_id.values(), key=lambda p: p.producer_id)
 
     @classmethod
-    def load(cls, producers: list[Producer]) -> ProducerTable:
+    def load(cls, producers: list[ProducerState]) -> ProducerTable:
         """From a snapshot."""
         table = cls()
         for producer in producers:

@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from ....storage.errors import Corrupt, NewerFormat
 from . import effects as fx
-from .decisions import Transaction, TransactionTable
+from .decisions import TransactionState, TransactionTable
 from .dedup import KeyTable, KeyTableBody
 from .entry import Entry
 from .groups import GroupState, GroupTable
-from .producers import Place, Producer, ProducerTable
+from .producers import Place, ProducerState, ProducerTable
 from .queues.kept import NOTHING_KEPT, Kept, KeptBody
 from .queues.outbox import Outbox, OutboxEntry
 from .queues.placing import placed
@@ -47,9 +47,9 @@ class SnapshotBody(Struct, array_like=True):
     end: int
     time_us: int  # append time of the last batch applied
     configuration: dict[str, Any]  # of the Raft group; empty on a standalone node
-    producers: list[Producer]
+    producers: list[ProducerState]
     groups: list[GroupState]
-    transactions: list[Transaction] = []  # only in partitions of `__txn`
+    transactions: list[TransactionState] = []  # only in partitions of `__txn`
     outbox: list[OutboxEntry] = []
     queues: list[QueueBody] = []
     keys: KeyTableBody = KeyTableBody()

@@ -35,7 +35,7 @@ Done = TypeVar("Done")
 Each = TypeVar("Each")
 
 
-class Job:
+class PortionedJob:
     """One piece of work, and what to do with its error."""
 
     __slots__ = ("begun", "changes", "refuse", "work")
@@ -64,7 +64,7 @@ class Portions:
     """Work by connection."""
 
     def __init__(self) -> None:
-        self._jobs: dict[Peer, deque[Job]] = {}
+        self._jobs: dict[Peer, deque[PortionedJob]] = {}
         self._owed = 0  # steps that a portion took too many
 
     @property
@@ -77,7 +77,7 @@ class Portions:
 
         What `changes` something and was begun is brought to its end though the peer goes away.
         """
-        job, jobs = Job(work, refuse, changes=changes), self._jobs.get(peer)
+        job, jobs = PortionedJob(work, refuse, changes=changes), self._jobs.get(peer)
         if jobs is None:
             left = STEPS
             while left > 0:
@@ -95,7 +95,7 @@ class Portions:
 
     def add(self, peer: Peer, work: Work, *, changes: bool = False) -> None:
         """Do it later, in turn. It raises nothing, and counts as begun."""
-        self._jobs.setdefault(peer, deque()).append(Job(work, _never, changes=changes, begun=True))
+        self._jobs.setdefault(peer, deque()).append(PortionedJob(work, _never, changes=changes, begun=True))
 
     def work(self) -> bool:
         """Do a portion. Returns whether there is more to do."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.clients.tasks.pace import AHEAD_MAX, AHEAD_S, Pace
+from penstock.clients.tasks.pace import AHEAD_MAX, AHEAD_S, QueuePace
 
 
 def test_as_many_as_ended_within_a_moment_are_leased_ahead():
-    pace = Pace()
+    pace = QueuePace()
     assert pace.ahead(100.0) == 0
     pace.note(3, 100.0)
     pace.note(4, 100.0 + AHEAD_S / 2)
@@ -16,6 +16,6 @@ def test_as_many_as_ended_within_a_moment_are_leased_ahead():
 
 
 def test_there_is_a_limit():
-    pace = Pace()
+    pace = QueuePace()
     pace.note(3 * AHEAD_MAX, 1.0)
     assert pace.ahead(1.0) == AHEAD_MAX

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from multiprocessing.context import SpawnProcess
 
 import pytest
-from penstock.clients.tasks.outcome import Failed, Outcome, Refused, Returned
+from penstock.clients.tasks.outcome import Failed, Outcome, RefusedCall, Returned
 from penstock.clients.tasks.processes import Processes
 from penstock.clients.tasks.wire import Order
 from penstock.errors import Closed
@@ -91,7 +91,7 @@ def test_a_process_hears_that_its_task_was_cancelled(processes):
 
 def test_arguments_that_do_not_fit_are_refused_and_a_missing_function_fails(processes):
     refused = call(processes, "square", b'[["x"],{}]')
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedCall)
     assert "argument 'number'" in refused.reason
     failed = processes.run(Order("support.task_functions", "gone", "json", b"", "q-0-0", 1, "mem://x"), Watched(), None)
     assert isinstance(failed, Failed)

@@ -81,7 +81,7 @@ def test_names_are_of_the_content_and_no_two_files_share_one(tmp_path):
 
 def test_few_files_are_open_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(archive_files, "OPEN_FILES", 2)
-    files = archive_files.Files(str(tmp_path), SCHEMA, "none")
+    files = archive_files.ArchiveFiles(str(tmp_path), SCHEMA, "none")
     hours = [batch([("a", 0, number, START_US + number * HOUR_US)]) for number in range(6)]
     closed = [len(list(files.add(each))) for each in hours]
     assert closed == [0, 0, 1, 1, 1, 1]

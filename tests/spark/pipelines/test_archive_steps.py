@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 from penstock.spark.pipelines.archive import Batches
-from penstock.spark.pipelines.identity import Identity
+from penstock.spark.pipelines.identity import PipelineIdentity
 from penstock.spark.pipelines.tables import FORMATS, TableFormat, open_table
 from support.archives import Died, Frame, dying_after, records, values_in
 
 STRIDE: dict[TableFormat, int] = {"parquet": 1, "delta": 2, "iceberg": 6}
 """Steps between two deaths: their own steps are few, and each life of a table costs."""
 
-WHOSE = Identity("archive", {"flights": "aa"}, "t", "0123456789abcdef")
+WHOSE = PipelineIdentity("archive", {"flights": "aa"}, "t", "0123456789abcdef")
 
 
 def batches(form: TableFormat, target: Path) -> Batches:

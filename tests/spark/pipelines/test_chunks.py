@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from penstock.spark.pipelines.chunks import Chunk, portion, portions_of
+from penstock.spark.pipelines.chunks import ArchiveChunk, portion, portions_of
 
 
-def span(partition: int, start: int, end: int, records: int | None = None) -> Chunk:
-    return Chunk("flights", partition, start, end, end - start if records is None else records)
+def span(partition: int, start: int, end: int, records: int | None = None) -> ArchiveChunk:
+    return ArchiveChunk("flights", partition, start, end, end - start if records is None else records)
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 5_000)), max_size=6)

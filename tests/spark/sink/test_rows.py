@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from penstock.spark.sink import rows as rows_module
 from penstock.spark.sink.columns import Layout
-from penstock.spark.sink.rows import Rows, by_topic
+from penstock.spark.sink.rows import SinkRows, by_topic
 from penstock.storage.errors import InvalidBatch
 from penstock.transport.producer_session import TARGET_BYTES
 
@@ -82,7 +82,7 @@ def test_a_row_without_what_a_record_needs_is_refused(found, layout, says):
 
 def test_rows_gather_until_there_is_enough_for_every_partition():
     sender = Sender(partitions=2)
-    rows = Rows(VALUES, lambda topic: sender)
+    rows = SinkRows(VALUES, lambda topic: sender)
     half = batch(bytes(TARGET_BYTES))
     rows.add(half)
     assert sender.tables == []
@@ -96,7 +96,7 @@ def test_rows_gather_until_there_is_enough_for_every_partition():
 
 def test_nothing_is_sent_twice_and_nothing_for_nothing():
     senders = Senders()
-    rows = Rows(TO_TOPICS, senders.__getitem__)
+    rows = SinkRows(TO_TOPICS, senders.__getitem__)
     rows.add(keyed(("a", "x", "1"), ("b", "y", "2")))
     rows.send()
     rows.send()
@@ -107,7 +107,7 @@ def test_nothing_is_sent_twice_and_nothing_for_nothing():
 def test_what_gathers_over_many_topics_is_bounded(monkeypatch):
     monkeypatch.setattr(rows_module, "GATHERED_BYTES_MAX", 1000)
     senders = Senders()
-    rows = Rows(TO_TOPICS, senders.__getitem__)
+    rows = SinkRows(TO_TOPICS, senders.__getitem__)
     for number in range(20):
         rows.add(keyed(("k", f"t{number}", "v" * 100)))
     assert any(sender.tables for sender in senders.values())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .....storage.batch import Kind
 from .....storage.errors import OutOfBounds
 from ...ports import COLD, Port
-from .reading import Reading, Spot
+from .reading import LeaseReading, Spot
 
 if TYPE_CHECKING:
     from .....storage.batch import Batch
@@ -41,7 +41,7 @@ class Answering:
         self._port = port
         self._spots: OrderedDict[tuple[Partition, str], Spot] = OrderedDict()
 
-    def read(self, reading: Reading, group: str, token: object) -> bool:
+    def read(self, reading: LeaseReading, group: str, token: object) -> bool:
         """Read on. False: pages are on their way, and `token` will be warmed. Raises Corrupt, OutOfBounds."""
         if reading.spot is None:
             reading.spot = self._spots.pop((reading.partition, group), None)
@@ -64,7 +64,7 @@ class Answering:
         spot = self._spots.get((partition, group))
         return 0.0 if spot is None else spot.record_bytes
 
-    def _batch(self, reading: Reading, offset: int, token: object) -> Batch | None:
+    def _batch(self, reading: LeaseReading, offset: int, token: object) -> Batch | None:
         kept = reading.partition.committed.kept
         if kept and (seq := kept.seq(offset)):
             return self._kept(reading, seq, token)
@@ -78,7 +78,7 @@ class Answering:
                 raise OutOfBounds(f"offset {offset} of {reading.partition!r} stands in no batch of records")
         return batch
 
-    def _kept(self, reading: Reading, seq: int, token: object) -> Batch | None:
+    def _kept(self, reading: LeaseReading, seq: int, token: object) -> Batch | None:
         """The batch that a record was carried forward to."""
         if reading.kept is None or reading.kept.seq != seq:
             cursor = reading.partition.reader.cursor_after(seq - 1)
@@ -92,13 +92,13 @@ class Answering:
             reading.kept = chunk.batches[0]
         return reading.kept
 
-    def _find(self, reading: Reading, offset: int) -> Spot:
+    def _find(self, reading: LeaseReading, offset: int) -> Spot:
         before, spot = reading.spot, Spot(reading.partition.cursor(offset))
         spot.record_bytes = 0.0 if before is None else before.record_bytes
         reading.spot = spot
         return spot
 
-    def _read_on(self, reading: Reading, spot: Spot, offset: int, token: object) -> bool:
+    def _read_on(self, reading: LeaseReading, spot: Spot, offset: int, token: object) -> bool:
         partition = reading.partition
         size = self._guess(reading, spot)
         chunk = self._port.read(spot.cursor, size, partition.seq, token)
@@ -113,13 +113,13 @@ class Answering:
             spot.record_bytes = spot.read_bytes / count
         return True
 
-    def _guess(self, reading: Reading, spot: Spot) -> int:
+    def _guess(self, reading: LeaseReading, spot: Spot) -> int:
         """How much to read for what is left, and more where the next lease will follow."""
         wanted = sum([count for _, count in reading.rest]) * spot.record_bytes
         least = AHEAD_BYTES if spot.batches else FIRST_READ_BYTES
         return max(least, min(round(wanted), reading.max_bytes - reading.size))
 
-    def _remember(self, reading: Reading, group: str) -> None:
+    def _remember(self, reading: LeaseReading, group: str) -> None:
         spot = reading.spot
         if spot is None:
             return

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .....transport.queue_messages import FOREVER_US
-from ...tables.queues.queue import Cursor
+from ...tables.queues.queue import ShelfCursor
 from ...tables.queues.shelves import Shelf, Shelves
 from ...tables.queues.timers import NOTHING, Place
 
@@ -47,7 +47,7 @@ class Choice(NamedTuple):
     keys: list[int] = []
 
 
-class Source(NamedTuple):
+class RecordSource(NamedTuple):
     """What a partition has for its groups."""
 
     first: int  # untouched records begin here
@@ -57,7 +57,7 @@ class Source(NamedTuple):
     shelved_us: int = FOREVER_US  # no timer up to this time can come to the shelves any more
 
 
-def choose(queue: Queue, source: Source, limit: int, now_us: int) -> Choice:
+def choose(queue: Queue, source: RecordSource, limit: int, now_us: int) -> Choice:
     """Up to `limit` records of a group. Without any, `runs` is empty."""
     if source.shelves:
         return _by_level(queue, source, source.shelves, limit, now_us)
@@ -66,7 +66,7 @@ def choose(queue: Queue, source: Source, limit: int, now_us: int) -> Choice:
     return Choice(runs, frontier)
 
 
-def _by_level(queue: Queue, source: Source, shelves: Shelves, limit: int, now_us: int) -> Choice:
+def _by_level(queue: Queue, source: RecordSource, shelves: Shelves, limit: int, now_us: int) -> Choice:
     """Where there are records with a priority or a delay."""
     ready = _ready(queue, shelves, limit, now_us)
     runs: list[Run] = []
@@ -99,12 +99,12 @@ def _ready(queue: Queue, shelves: Shelves, limit: int, now_us: int) -> dict[int,
 class ShelfPicker:
     """Takes from one shelf for one group, and knows how far that went."""
 
-    def __init__(self, queue: Queue, source: Source, level: int, shelf: Shelf) -> None:
+    def __init__(self, queue: Queue, source: RecordSource, level: int, shelf: Shelf) -> None:
         self._queue = queue
         self._source = source
         self._level = level
         self._shelf = shelf
-        self._before = queue.cursors.get(level, Cursor())
+        self._before = queue.cursors.get(level, ShelfCursor())
         self._offset = self._before.offset
         self._timer = self._before.time_us, self._before.timer
 
@@ -149,11 +149,11 @@ class ShelfPicker:
     def moved(self) -> list[Moved]:
         """The cursor, if it moved."""
         time_us, timer = self._timer
-        moved = Cursor(self._offset, time_us, timer) != self._before
+        moved = ShelfCursor(self._offset, time_us, timer) != self._before
         return [(self._level, self._offset, time_us, timer)] if moved else []
 
 
-def _untouched(queue: Queue, source: Source, limit: int, runs: list[Run]) -> int:
+def _untouched(queue: Queue, source: RecordSource, limit: int, runs: list[Run]) -> int:
     """Add plain untouched records, at most `limit`. Returns the frontier behind them."""
     frontier = queue.frontier
     for run in untouched(queue, source, limit):
@@ -162,7 +162,7 @@ def _untouched(queue: Queue, source: Source, limit: int, runs: list[Run]) -> int
     return frontier
 
 
-def untouched(queue: Queue, source: Source, limit: int) -> Iterator[Run]:
+def untouched(queue: Queue, source: RecordSource, limit: int) -> Iterator[Run]:
     """Plain untouched records in the order of the log, at most `limit`."""
     low = max(queue.frontier, source.first)
     while limit > 0 and low < source.end:
@@ -184,7 +184,7 @@ def add(runs: list[Run], run: Run) -> None:
         runs.append(run)
 
 
-def _passed(queue: Queue, source: Source, low: int, high: int) -> Sequence[int]:
+def _passed(queue: Queue, source: RecordSource, low: int, high: int) -> Sequence[int]:
     """Records that the frontier passes over, sorted."""
     passed = source.skipped(low, high)
     if queue.cancelled:
@@ -221,7 +221,7 @@ def on_shelves(queue: Queue, shelves: Shelves, now_us: int) -> tuple[int, int]:
     """How many records on the shelves a group has yet to take: those that it could, and those that are delayed."""
     ready = delayed = 0
     for level, shelf in shelves.by_level.items():
-        taken, offset = _taken(queue, level), queue.cursors.get(level, Cursor()).offset
+        taken, offset = _taken(queue, level), queue.cursors.get(level, ShelfCursor()).offset
         later = shelf.timers.count(max(taken, (now_us, FOREVER_US)), queue.start)
         ready += shelf.timers.count(taken, queue.start) - later
         ready += len(shelf.offsets) - shelf.offsets.below(max(offset, queue.start))
@@ -235,7 +235,7 @@ def lowest_on_shelves(queue: Queue, shelves: Shelves, now_us: int) -> list[int]:
     for level, shelf in shelves.by_level.items():
         offset = shelf.timers.lowest(_taken(queue, level), now_us, queue.start)
         found += [] if offset is None else [offset]
-        at = shelf.offsets.below(max(queue.cursors.get(level, Cursor()).offset, queue.start))
+        at = shelf.offsets.below(max(queue.cursors.get(level, ShelfCursor()).offset, queue.start))
         found += shelf.offsets.slice(at, at + 1).tolist()
     return found
 

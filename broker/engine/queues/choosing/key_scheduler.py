@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...logs.partition import Partition
     from ...ports import Port
     from ...tables.queues.queue import Queue
-    from .choosing import Source
+    from .choosing import RecordSource
 
 
 class KeyScheduler:
@@ -41,7 +41,7 @@ class KeyScheduler:
         self.next_us = FOREVER_US  # when a rate lets something go that could not go when it was chosen last
         self.cold = False  # whether pages were missing then
 
-    def choose(self, queue: Queue, source: Source, limit: int, now_us: int) -> Choice:
+    def choose(self, queue: Queue, source: RecordSource, limit: int, now_us: int) -> Choice:
         """Up to `limit` records."""
         self.cold, self.next_us = False, FOREVER_US
         try:
@@ -52,7 +52,7 @@ class KeyScheduler:
             self.cold = True  # the disk may answer the next time
         return Choice([], queue.frontier)
 
-    def _choose(self, queue: Queue, source: Source, limit: int, now_us: int) -> Choice:
+    def _choose(self, queue: Queue, source: RecordSource, limit: int, now_us: int) -> Choice:
         source = source._replace(end=min(source.end, self.partition.end))
         room = max(queue.settings.look_ahead - len(queue.held), 0)
         pulled, cursors = self._pulled(queue, source, room, now_us)
@@ -69,7 +69,7 @@ class KeyScheduler:
         return Choice(found.runs, frontier, cursors, held, found.keys)
 
     def _pulled(
-        self, queue: Queue, source: Source, room: int, now_us: int
+        self, queue: Queue, source: RecordSource, room: int, now_us: int
     ) -> tuple[list[Candidate], list[tuple[int, int, int, int]]]:
         """What shelves have now, and how far that goes: their cursors move, so what is not chosen is held."""
         pulled: list[Candidate] = []
@@ -92,7 +92,7 @@ class KeyScheduler:
                 busy.update(lease.keys.values())
         return busy
 
-    def _known(self, queue: Queue, source: Source) -> Iterator[Candidate]:
+    def _known(self, queue: Queue, source: RecordSource) -> Iterator[Candidate]:
         """What was met before."""
         level_of = source.shelves.level_of if source.shelves else _plain
         for offset, key in queue.held.items():
@@ -101,7 +101,7 @@ class KeyScheduler:
             key = self._key(offset, waiting.key)
             yield Candidate(offset, key, waiting.attempt, waiting.ready_us, level_of(offset))
 
-    def _fresh(self, queue: Queue, source: Source, limit: int) -> Iterator[Candidate]:
+    def _fresh(self, queue: Queue, source: RecordSource, limit: int) -> Iterator[Candidate]:
         """Untouched records, as far as their keys can be read now."""
         try:
             for offset in offsets_of(untouched(queue, source, limit)):
@@ -126,7 +126,7 @@ class KeySchedulers:
         self._port = port
         self._by_group: dict[tuple[Partition, str], KeyScheduler] = {}
 
-    def choose(self, partition: Partition, queue: Queue, source: Source, limit: int, now_us: int) -> Choice:
+    def choose(self, partition: Partition, queue: Queue, source: RecordSource, limit: int, now_us: int) -> Choice:
         """Up to `limit` records of a group."""
         scheduler = self._by_group.get((partition, queue.group))
         if scheduler is None:

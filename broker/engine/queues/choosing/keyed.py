@@ -39,7 +39,7 @@ class Candidate(NamedTuple):
     level: int = 0  # its priority
 
 
-class Choice(NamedTuple):
+class KeyedChoice(NamedTuple):
     """What goes into a lease."""
 
     taken: list[Candidate]
@@ -91,7 +91,7 @@ class Chooser:
         room: int,
         most: int,
         now_us: int,
-    ) -> Choice:
+    ) -> KeyedChoice:
         """At most `most` records.
 
         Args:
@@ -198,12 +198,12 @@ def _first_to_last(
     return taken
 
 
-def _choice(taken: list[Candidate], seen: list[Candidate], next_us: int) -> Choice:
+def _choice(taken: list[Candidate], seen: list[Candidate], next_us: int) -> KeyedChoice:
     """Untouched records before the last one taken of them are held; those behind it stay untouched."""
     gone = {candidate.offset for candidate in taken}
     last = max((candidate.offset for candidate in seen if candidate.offset in gone), default=-1)
     held = [(each.offset, each.key) for each in seen if each.offset < last and each.offset not in gone]
-    return Choice(taken, held, last + 1 if last >= 0 else -1, next_us)
+    return KeyedChoice(taken, held, last + 1 if last >= 0 else -1, next_us)
 
 
 def _rank(candidate: Candidate) -> tuple[int, int]:

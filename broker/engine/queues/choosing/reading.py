@@ -61,7 +61,7 @@ class Spot:
         return sum([batch.batch_bytes for batch in self.batches])
 
 
-class Reading:
+class LeaseReading:
     """A lease on its way out."""
 
     __slots__ = ("kept", "max_bytes", "partition", "pieces", "rest", "seqs", "size", "spot")

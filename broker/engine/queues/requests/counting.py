@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .....storage.errors import Corrupt, OutOfBounds
 from .....transport.messages import QueuePartition
 from .....transport.queue_messages import FOREVER_US
-from ...tables.queues.queue import Cursor, Queue
+from ...tables.queues.queue import Queue, ShelfCursor
 from ...tables.queues.unfinished import shelved
 from ..choosing.choosing import lowest_on_shelves, on_shelves
 
@@ -46,7 +46,7 @@ def _nobodys(partition: Partition, queue: Queue, low: int, after_us: int, until_
         if not shelves.between(offset, offset + 1):
             count += offset >= low
         elif after_us < (time_us := shelves.time_of(offset)) <= until_us and offset >= queue.start:
-            count += not queue.cursors.get(shelves.level_of(offset), Cursor()).passed(time_us, offset)
+            count += not queue.cursors.get(shelves.level_of(offset), ShelfCursor()).passed(time_us, offset)
     return count
 
 

@@ -116,10 +116,10 @@ class DeadRecords:
         def refuse(error: Error) -> None:
             self._port.reply(peer, failure(message.request, error))
 
-        Portions(message.group, chosen, make, self._watching, finish, refuse).go_on()
+        RedrivePortions(message.group, chosen, make, self._watching, finish, refuse).go_on()
 
 
-class Portions:
+class RedrivePortions:
     """One request over dead records, portion by portion: the next one follows the commit of the one before."""
 
     def __init__(

@@ -23,7 +23,7 @@ from ...tables.names import check_name
 from ...turns.parked import Parked
 from ...turns.replies import Gather, failure
 from ..choosing.key_scheduler import KeySchedulers
-from ..choosing.reading import Reading
+from ..choosing.reading import LeaseReading
 from ..topic_queues import check_length, check_no_stream, queue_settings, serving
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..choosing.answering import Answering
     from ..verbs import Granted
     from ..wakeups import Watching
-    from .settling import Settling
+    from .settling import SettleRequests
 
 RECORDS_MAX = 100_000
 """Records of one lease."""
@@ -78,7 +78,7 @@ class Demand:
         self.refused: list[Refusal] = []
         self.partition: Partition | None = None  # that of the lease
         self.granted: Granted | None = None
-        self.reading: Reading | None = None
+        self.reading: LeaseReading | None = None
 
 
 class Line:
@@ -93,12 +93,12 @@ class Line:
         self.turn = 0  # the partition that is looked at next
 
 
-class Leasing:
+class LeaseRequests:
     """Handler of Lease, and the requests that wait."""
 
     def __init__(self, topics: Topics, port: Port, config: NodeConfig, time: LogTime, answering: Answering) -> None:
         self.handlers: Handlers = {Lease: self.lease}
-        self.settling: Settling
+        self.settling: SettleRequests
         self.watching: Watching
         self._topics = topics
         self._port = port
@@ -287,7 +287,7 @@ class Leasing:
             number = max(demand.message.partition, 0)
             self._port.reply(demand.peer, Leased(demand.message.request, number, 0, 0, 0, [], demand.refused))
             return
-        demand.reading = Reading(demand.partition, demand.granted.runs, self._most_bytes(demand.message))
+        demand.reading = LeaseReading(demand.partition, demand.granted.runs, self._most_bytes(demand.message))
         self._read(demand)
 
     def _read(self, demand: Demand) -> None:
@@ -305,7 +305,7 @@ class Leasing:
         """Pages are in memory now."""
         self._read(demand)
 
-    def _hand_out(self, demand: Demand, reading: Reading) -> None:
+    def _hand_out(self, demand: Demand, reading: LeaseReading) -> None:
         granted, partition, message = demand.granted, demand.partition, demand.message
         assert granted is not None
         assert partition is not None

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ...ports import Handlers, Now, Payload, Peer, Port, Work
     from ...turns.portions import Portions
     from ..wakeups import Watching
-    from .leasing import Leasing
+    from .leasing import LeaseRequests
 
 
 class QueueAdmin:
     """Handlers of what concerns a queue group as a whole."""
 
     def __init__(
-        self, topics: Topics, port: Port, time: LogTime, leasing: Leasing, watching: Watching, later: Portions
+        self, topics: Topics, port: Port, time: LogTime, leasing: LeaseRequests, watching: Watching, later: Portions
     ) -> None:
         """`later` describes groups that were set."""
         self.handlers: Handlers = {

@@ -35,7 +35,7 @@ EXTENDED = 8
 """Leases of one partition that are extended in one step."""
 
 
-class Settling:
+class SettleRequests:
     """Handlers of SettleTasks and ExtendLeases."""
 
     def __init__(self, topics: Topics, port: Port, time: LogTime, randomness: Randomness, watching: Watching) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ...tables.queues.queue import Queue
     from ...turns.portions import Portions
     from ..wakeups import Watching
-    from .leasing import Leasing
+    from .leasing import LeaseRequests
 
 LOOKS = 8
 """Questions that are looked at in one step when something is committed."""
@@ -56,7 +56,7 @@ SENTENCES = {
 }
 
 
-class Question:
+class TaskQuestion:
     """One AskTask or CancelTask that was not answered yet."""
 
     __slots__ = ("batch", "cold", "cursor", "deadline_s", "message", "number", "partition", "peer", "token", "waits")
@@ -74,7 +74,7 @@ class Question:
         self.batch: Batch | None = None
 
 
-class Tasks:
+class TaskRequests:
     """Handlers of AskTask and CancelTask, and the questions that wait."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Tasks:
         port: Port,
         config: NodeConfig,
         time: LogTime,
-        leasing: Leasing,
+        leasing: LeaseRequests,
         watching: Watching,
         wakes: Portions,
     ) -> None:
@@ -97,8 +97,8 @@ class Tasks:
         self._watching = watching
         self._numbers = count(1)
         self._wakes = wakes
-        self._parked = Parked[Question]("questions after tasks")
-        self._by_partition: dict[Partition, dict[Peer, dict[int, Question]]] = {}
+        self._parked = Parked[TaskQuestion]("questions after tasks")
+        self._by_partition: dict[Partition, dict[Peer, dict[int, TaskQuestion]]] = {}
         self._telling: dict[tuple[Partition, Peer], bool] = {}  # and whether more is committed since
 
     # -- requests -----------------------------------------------------------------------------------
@@ -132,17 +132,17 @@ class Tasks:
         partition.barrier(gather.one())
         gather.ready()
 
-    def _question(self, peer: Peer, message: AskTask | CancelTask) -> Question:
+    def _question(self, peer: Peer, message: AskTask | CancelTask) -> TaskQuestion:
         partition = self._topics.partition(message.topic, message.partition)
         if partition.state_damaged:
             partition.work.check()
-        question = Question(next(self._numbers), peer, message, partition)
+        question = TaskQuestion(next(self._numbers), peer, message, partition)
         self._offset(question, committed(partition, message.group))
         return question
 
     # -- waiting ------------------------------------------------------------------------------------
 
-    def _begin(self, question: Question) -> None:
+    def _begin(self, question: TaskQuestion) -> None:
         """Answer, or let it wait."""
         if not self._try(question):
             self._parked.add(question)
@@ -168,14 +168,14 @@ class Tasks:
                     yield
         del self._telling[partition, peer]
 
-    def _look(self, question: Question) -> bool:
+    def _look(self, question: TaskQuestion) -> bool:
         """Answer it if the record has come to its end."""
         if self._still_leased(question) or not self._try(question):
             return False
         self._forget(question)
         return True
 
-    def _still_leased(self, question: Question) -> bool:
+    def _still_leased(self, question: TaskQuestion) -> bool:
         """Whether the lease of before still holds the record: the usual case, and cheap to see."""
         if not question.token:
             return False
@@ -184,7 +184,7 @@ class Tasks:
         lease = None if queue is None else queue.leases.get(question.token)
         return lease is not None and lease.attempt(message.offset) > 0
 
-    def warmed(self, question: Question) -> None:
+    def warmed(self, question: TaskQuestion) -> None:
         """Pages are in memory now."""
         if question.cold and question in self._parked:
             question.cold = False
@@ -218,7 +218,7 @@ class Tasks:
                 self._forget(question)
                 self._fail(question, error)
 
-    def _forget(self, question: Question) -> None:
+    def _forget(self, question: TaskQuestion) -> None:
         self._parked.remove(question)
         of_partition = self._by_partition[question.partition]
         known = of_partition[question.peer]
@@ -230,7 +230,7 @@ class Tasks:
 
     # -- the answer ---------------------------------------------------------------------------------
 
-    def _try(self, question: Question) -> bool:
+    def _try(self, question: TaskQuestion) -> bool:
         """Whether it was answered."""
         try:
             return self._answer(question)
@@ -239,13 +239,13 @@ class Tasks:
         except OSError as error:
             return self._fail(question, Corrupt(f"{question.partition!r} cannot be read: {error}"))
 
-    def _fail(self, question: Question, error: Error) -> bool:
+    def _fail(self, question: TaskQuestion, error: Error) -> bool:
         if isinstance(error, Corrupt):
             question.partition.damaged = True
         self._port.reply(question.peer, failure(question.message.request, error))
         return True
 
-    def _answer(self, question: Question) -> bool:
+    def _answer(self, question: TaskQuestion) -> bool:
         partition, now_us = question.partition, self._time.last_us
         queue = committed(partition, question.message.group)
         offset = self._offset(question, queue)
@@ -260,7 +260,7 @@ class Tasks:
         self._reply(question, queue, offset, found, final)
         return True
 
-    def _offset(self, question: Question, queue: Queue) -> int:
+    def _offset(self, question: TaskQuestion, queue: Queue) -> int:
         """The record that is asked after, or the one that stands for it. Raises OutOfBounds, UnknownTask."""
         partition, offset = question.partition, question.message.offset
         if offset >= partition.end:
@@ -279,7 +279,9 @@ class Tasks:
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def _read(self, question: Question, queue: Queue, offset: int, found: RecordStatus, final: Final | None) -> bool:
+    def _read(
+        self, question: TaskQuestion, queue: Queue, offset: int, found: RecordStatus, final: Final | None
+    ) -> bool:
         """Have the batch at hand that tells more, where there is one. False: its pages are on their way."""
         if final is not None:
             return self._read_batch(question, final.seq)
@@ -289,7 +291,7 @@ class Tasks:
         question.batch = None
         return True
 
-    def _read_batch(self, question: Question, seq: int) -> bool:
+    def _read_batch(self, question: TaskQuestion, seq: int) -> bool:
         if question.batch is not None and question.batch.seq == seq:
             return True
         if question.cursor is None or question.cursor.seq != seq:
@@ -302,7 +304,9 @@ class Tasks:
 
     # -- what it says -------------------------------------------------------------------------------
 
-    def _reply(self, question: Question, queue: Queue, offset: int, found: RecordStatus, final: Final | None) -> None:
+    def _reply(
+        self, question: TaskQuestion, queue: Queue, offset: int, found: RecordStatus, final: Final | None
+    ) -> None:
         message, partition, batch = question.message, question.partition, question.batch
         asking = int(self._leasing.wanted(partition, queue.group))
         shelves = partition.committed.shelves

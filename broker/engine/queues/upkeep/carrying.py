@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from .....storage.batch import Batch
     from .....storage.errors import Error
-    from .....storage.retention import Extent
+    from .....storage.retention import SegmentExtent
     from ...logs.log_registry import LogRegistry
     from ...logs.partition import Partition
     from ...tables.producers import Place
@@ -54,7 +54,7 @@ class Carrier:
         self._picker = picker
         self._busy: set[Partition] = set()
 
-    def allowed(self, partition: Partition, extents: Sequence[Extent], wanted: int, time_us: int) -> int:
+    def allowed(self, partition: Partition, extents: Sequence[SegmentExtent], wanted: int, time_us: int) -> int:
         """How far the log may begin, at most at `wanted`. Begins to carry what alone stops it."""
         head = partition.proposed
         if not head.queues.by_name and not head.outbox.entries:
@@ -129,13 +129,13 @@ def _together(batches: list[Batch]) -> Batch | None:
     return parse(keep_all([(batch, [(0, batch.record_count)]) for batch in batches]))
 
 
-def _beginning(extents: Sequence[Extent], limit: int) -> int:
+def _beginning(extents: Sequence[SegmentExtent], limit: int) -> int:
     """The last beginning of a segment that is not above `limit`."""
     place = bisect_right(extents, limit, key=lambda extent: extent.base_offset)
     return extents[max(place - 1, 0)].base_offset
 
 
-def _overdue(partition: Partition, extents: Sequence[Extent], limit: int, time_us: int) -> np.ndarray:
+def _overdue(partition: Partition, extents: Sequence[SegmentExtent], limit: int, time_us: int) -> np.ndarray:
     """What is open for long and was not carried yet, in segments that end before `limit`."""
     head = partition.proposed
     found = [
@@ -150,7 +150,7 @@ def _overdue(partition: Partition, extents: Sequence[Extent], limit: int, time_u
     return partition.committed.kept.missing(np.unique(np.concatenate(due)))
 
 
-def _old(extents: Sequence[Extent], limit: int, oldest_us: int) -> int:
+def _old(extents: Sequence[SegmentExtent], limit: int, oldest_us: int) -> int:
     """Where the segments end that end before `limit` and were last written before a time."""
     ends = [each.end_offset for each in extents[:-1] if each.end_offset <= limit and each.last_time_us <= oldest_us]
     return max(ends, default=0)

@@ -32,7 +32,7 @@ RETRY_MOST_S = 60.0
 """Until what could not be moved is tried again: doubled each time."""
 
 
-class Rest(NamedTuple):
+class MoveRest(NamedTuple):
     """Why one partition's entries for one topic wait, until when, and for how long the next time."""
 
     until_us: int
@@ -51,7 +51,7 @@ class Mover:
         self._alarms = alarms
         self._time = time
         self._busy: set[Partition] = set()
-        self._resting: dict[Partition, dict[str, Rest]] = {}
+        self._resting: dict[Partition, dict[str, MoveRest]] = {}
         self._looked: dict[Partition, int] = {}  # the last number when there was nothing but what rests
         for partition in registry.partitions.values():
             if partition.committed.outbox.entries:
@@ -88,7 +88,7 @@ class Mover:
         known = self._resting.setdefault(source, {}).get(target)
         wait_s = RETRY_S if known is None else min(2 * known.wait_s, RETRY_MOST_S)
         until_us = self._time.last_us + round(wait_s * 1e6)
-        self._resting[source][target] = Rest(until_us, wait_s, error)
+        self._resting[source][target] = MoveRest(until_us, wait_s, error)
         self._look_at(source, until_us)
 
     def _look_at(self, source: Partition, time_us: int) -> None:

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from .....storage.batch import Batch
     from ...logs.log_registry import LogRegistry
     from ...logs.partition import Partition
-    from ...tables.producers import Producer
+    from ...tables.producers import ProducerState
     from ...tables.queues.outbox import OutboxEntry
 
 PORTION_BYTES = 1 << 20
 """Of what is copied in one round; one entry at least."""
 
 
-class Record(NamedTuple):
+class OutboxRecord(NamedTuple):
     """What is copied of a record."""
 
     value: bytes
@@ -74,7 +74,7 @@ class Round:
         self._mover = mover
         self._source = source
         self._entries = entries
-        self._records: dict[int, Record] = {}
+        self._records: dict[int, OutboxRecord] = {}
         self._there: list[OutboxEntry] = []
         self._waiting = 0
 
@@ -233,7 +233,7 @@ class Copies:
         self._round.refused(self._entries, error)
 
 
-def records_of(batch: Batch) -> dict[int, Record]:
+def records_of(batch: Batch) -> dict[int, OutboxRecord]:
     """The records of a batch by offset, without those whose headers cannot be read."""
     values, count = batch.values(), batch.record_count
     keys = batch.keys() or [None] * count
@@ -241,13 +241,13 @@ def records_of(batch: Batch) -> dict[int, Record]:
     event_times = [batch.append_time_us] * count if times is None else times.tolist()
     rows = zip(batch.offsets().tolist(), values, keys, batch.headers_of_each(), event_times, strict=True)
     return {
-        offset: Record(value, key, headers, time_us)
+        offset: OutboxRecord(value, key, headers, time_us)
         for offset, value, key, headers, time_us in rows
         if not isinstance(headers, InvalidBatch)
     }
 
 
-def copy_of(entry: OutboxEntry, record: Record | None, source: Partition) -> Record:
+def copy_of(entry: OutboxEntry, record: OutboxRecord | None, source: Partition) -> OutboxRecord:
     """The record with what became of it in its headers. One that damage made unreadable has nothing but those."""
     about: dict[str, bytes] = {
         "penstock-dead-reason": entry.reason.encode(),
@@ -259,11 +259,11 @@ def copy_of(entry: OutboxEntry, record: Record | None, source: Partition) -> Rec
         "penstock-dead-time": b"%d" % entry.time_us,
     }
     if record is None:
-        return Record(b"", None, {**about, "penstock-dead-unreadable": b"1"}, entry.time_us)
+        return OutboxRecord(b"", None, {**about, "penstock-dead-unreadable": b"1"}, entry.time_us)
     return record._replace(headers={**record.headers, **about})
 
 
-def _next(producer: Producer | None) -> int:
+def _next(producer: ProducerState | None) -> int:
     return 0 if producer is None else producer.next_sequence
 
 

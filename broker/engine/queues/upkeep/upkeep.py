@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ...logs.partition import Partition
     from ...logs.topics import Topic
     from ...tables.queues.queue import Queue
-    from ..requests.leasing import Leasing
+    from ..requests.leasing import LeaseRequests
 
 
 class Upkeep:
     """Of all queue groups of a node."""
 
-    def __init__(self, leasing: Leasing, expiry_s: float) -> None:
+    def __init__(self, leasing: LeaseRequests, expiry_s: float) -> None:
         self._leasing = leasing
         self._expiry_us = round(expiry_s * 1e6)
         self._due: dict[tuple[Partition, str], tuple[float, int]] = {}  # of what retention, when to look again

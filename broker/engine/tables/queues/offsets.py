@@ -43,7 +43,7 @@ class Block(Struct, frozen=True, gc=False):
         return self.deltas[first:end].astype(np.int64) + self.base
 
 
-class Offsets:
+class OffsetSet:
     """Ascending numbers."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .....storage.batch import Batch
 
 
-class Intake(Struct, frozen=True, gc=False, eq=False):
+class ShelvedRecords(Struct, frozen=True, gc=False, eq=False):
     """Records of one batch: number within it, priority, and not-before time (0: none)."""
 
     rows: np.ndarray
@@ -33,7 +33,7 @@ class Placed(Struct, frozen=True, gc=False, eq=False):
     times: np.ndarray
 
 
-def intake_of(batch: Batch) -> Intake | None:
+def intake_of(batch: Batch) -> ShelvedRecords | None:
     """What is to be remembered of a batch until it is committed; None for a plain one. Raises InvalidBatch."""
     if batch.column_count == 1:
         return None
@@ -44,10 +44,10 @@ def intake_of(batch: Batch) -> Intake | None:
     levels = np.zeros(count, np.uint8) if levels is None else levels
     times = np.zeros(count, np.int64) if times is None else times
     rows = np.flatnonzero((levels > 0) | (times > 0))
-    return Intake(rows.astype(np.uint32), levels[rows], times[rows]) if len(rows) else None
+    return ShelvedRecords(rows.astype(np.uint32), levels[rows], times[rows]) if len(rows) else None
 
 
-def placed(intake: Intake, offset: int, time_us: int) -> Placed:
+def placed(intake: ShelvedRecords, offset: int, time_us: int) -> Placed:
     """With the first offset of the batch and its append time: records whose time had come by then have no delay."""
     times = np.where(intake.times > time_us, intake.times, 0)
     special = (intake.levels > 0) | (times > 0)

@@ -42,7 +42,7 @@ class Dead(Struct, array_like=True):
     key: int = 0  # hash, where the group looks at keys
 
 
-class Cursor(Struct, array_like=True):
+class ShelfCursor(Struct, array_like=True):
     """How far the shelf of one priority was taken: records without a delay, and timers."""
 
     offset: int = 0  # of those without a delay, this one is next
@@ -64,7 +64,7 @@ class QueueBody(Struct, array_like=True):
     last_token: int
     paused_until_us: int
     last_us: int
-    cursors: list[tuple[int, Cursor]]
+    cursors: list[tuple[int, ShelfCursor]]
     leases: list[LeaseBody]
     waiting: list[tuple[int, RetryingRecord]]
     held: list[tuple[int, int]]
@@ -88,7 +88,7 @@ class Queue:
         self.last_token = 0
         self.paused_until_us = 0
         self.last_us = 0  # append time of its last effect
-        self.cursors: dict[int, Cursor] = {}  # by priority
+        self.cursors: dict[int, ShelfCursor] = {}  # by priority
         self.leases = LeaseTable()  # by token
         self.waiting = WaitingTable()  # by offset
         self.held: dict[int, int] = {}  # key hash by offset
@@ -119,7 +119,7 @@ class Queue:
         """Records behind these places were taken, or are nobody's work."""
         self.frontier = max(self.frontier, effect.frontier)
         for level, offset, time_us, timer in effect.cursors:
-            self.cursors[level] = Cursor(offset, time_us, timer)
+            self.cursors[level] = ShelfCursor(offset, time_us, timer)
 
     def _taken(self, lease: Lease, runs: Iterable[tuple[int, int, int]]) -> None:
         for first, count, _ in runs:
@@ -286,7 +286,7 @@ class Queue:
         if offset in self.dead or offset in self.cancelled or self.lease_of(offset) is not None:
             return True
         if shelves.between(offset, offset + 1):
-            cursor = self.cursors.get(shelves.level_of(offset), Cursor())
+            cursor = self.cursors.get(shelves.level_of(offset), ShelfCursor())
             return cursor.passed(shelves.time_of(offset), offset)
         return offset < self.frontier
 

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from .leases import Range
-from .offsets import Offsets
+from .offsets import OffsetSet
 from .placing import Placed
 from .timers import NO_OFFSETS, TimerRun, Timers
 
@@ -48,7 +48,7 @@ class Shelf:
     __slots__ = ("filed", "offsets", "timers")
 
     def __init__(self) -> None:
-        self.offsets = Offsets()
+        self.offsets = OffsetSet()
         self.timers = Timers()
         self.filed: list[Filed] = []
 
@@ -67,7 +67,7 @@ class Shelves:
     def __init__(self) -> None:
         self.first = 0  # nothing below is remembered
         self.by_level: dict[int, Shelf] = {}
-        self.special = Offsets()
+        self.special = OffsetSet()
         self.last_run = 0  # the highest number that was given to a run
         self._levels = bytearray()  # of each special record, in order
         self._carried: dict[int, int] = {}  # priorities of records below `first` that were carried forward

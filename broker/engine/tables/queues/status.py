@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from .leases import Failure
-from .queue import Cursor
+from .queue import ShelfCursor
 
 if TYPE_CHECKING:
     from ..state import PartitionState
@@ -71,7 +71,7 @@ def standing(queue: Queue, shelves: Shelves, offset: int, now_us: int) -> Record
         return RecordStatus(CANCELLED)
     due_us, level = shelves.time_of(offset), shelves.level_of(offset)
     shelved = bool(due_us or level)
-    taken = queue.cursors.get(level, Cursor()).passed(due_us, offset) if shelved else offset < queue.frontier
+    taken = queue.cursors.get(level, ShelfCursor()).passed(due_us, offset) if shelved else offset < queue.frontier
     if taken and offset not in queue.held:
         return RecordStatus(COMPLETED)
     return RecordStatus(DELAYED, time_us=due_us) if due_us > now_us else RecordStatus(PENDING)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from .queue import Cursor
+from .queue import ShelfCursor
 
 if TYPE_CHECKING:
     from .outbox import Outbox
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .table import QueueTable
     from .voids import Voids
 
-NOTHING_TAKEN = Cursor()
+NOTHING_TAKEN = ShelfCursor()
 
 
 class HasQueues(Protocol):

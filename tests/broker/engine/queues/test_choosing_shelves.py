@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from penstock.broker.engine.queues.choosing import choosing
-from penstock.broker.engine.queues.choosing.choosing import Choice, Source, choose, next_timer_us, on_shelves
+from penstock.broker.engine.queues.choosing.choosing import Choice, RecordSource, choose, next_timer_us, on_shelves
 from penstock.broker.engine.tables import effects as fx
 from penstock.broker.engine.tables.queues import offsets, shelves, timers
 from penstock.broker.engine.tables.queues.placing import Placed
@@ -69,7 +69,7 @@ def test_a_lease_takes_what_a_naive_list_says(seed: int, monkeypatch: pytest.Mon
             end = produced(rng, found, model, end, now_us)
         if rng.random() < 0.1 and model.records:
             model.void.add(rng.choice(list(model.records)))
-        source = Source(0, end, lambda low, high: sorted(x for x in model.void if low <= x < high), found)
+        source = RecordSource(0, end, lambda low, high: sorted(x for x in model.void if low <= x < high), found)
         limit = rng.choice([1, 3, 20])
         choice = choose(queue, source, limit, now_us)
         taken = flat(choice)
@@ -135,11 +135,11 @@ def test_no_timer_is_taken_that_one_on_its_way_to_the_shelves_could_come_before(
     found = Shelves()
     found.add(Placed(np.array([5]), np.zeros(1, np.uint8), np.array([100])))
     queue = Queue("g", QueueSettings(), 0)
-    assert choose(queue, Source(0, 0, shelves=found, shelved_us=99), 10, 200).runs == []
-    assert choose(queue, Source(0, 0, shelves=found, shelved_us=100), 10, 200).runs == [(5, 1, 1)]
+    assert choose(queue, RecordSource(0, 0, shelves=found, shelved_us=99), 10, 200).runs == []
+    assert choose(queue, RecordSource(0, 0, shelves=found, shelved_us=100), 10, 200).runs == [(5, 1, 1)]
 
 
 def test_a_partition_without_special_records_never_looks_at_shelves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(choosing, "_by_level")
     queue = Queue("g", QueueSettings(), 0)
-    assert choose(queue, Source(0, 50, shelves=Shelves()), 10, 1).runs == [(0, 10, 1)]
+    assert choose(queue, RecordSource(0, 50, shelves=Shelves()), 10, 1).runs == [(0, 10, 1)]

@@ -16,13 +16,13 @@ EFFECTS = [
     effect for effect in vars(effects).values() if isinstance(effect, type) and issubclass(effect, effects.Effect)
 ]
 STRUCTS = [
-    state.SnapshotBody, producers.Producer, producers.Place, groups.GroupState, catalogue.CatalogueBody,
-    catalogue.TopicEntry, queue.QueueBody, queue.Cursor, retrying.RetryingRecord, queue.Dead, leases.LeaseBody,
+    state.SnapshotBody, producers.ProducerState, producers.Place, groups.GroupState, catalogue.CatalogueBody,
+    catalogue.TopicEntry, queue.QueueBody, queue.ShelfCursor, retrying.RetryingRecord, queue.Dead, leases.LeaseBody,
     leases.ExtentBody,
     outbox.OutboxEntry, kept.KeptBody, timetable.ScheduleBody, dedup.KeyTableBody, voids.VoidsBody,
     shelf_bodies.ShelvesBody, shelf_bodies.ShelfBody, shelf_bodies.RunName,
     shelf_bodies.RunBody, stages.Stage,
-    decisions.Transaction, decisions.Decision,
+    decisions.TransactionState, decisions.Decision,
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from penstock.broker.engine.queues.choosing.keyed import Candidate, Choice, Chooser, is_keyed, looks_at_keys
+from penstock.broker.engine.queues.choosing.keyed import Candidate, Chooser, KeyedChoice, is_keyed, looks_at_keys
 from penstock.broker.engine.tables.queues.keys import OWN
 from penstock.broker.engine.tables.queues.queue import Queue
 from penstock.broker.engine.tables.queues.settings import parse
@@ -35,7 +35,7 @@ class Line:
             self.looked += 1
             yield Candidate(offset, self.keys[offset])
 
-    def choose(self, most: int = 1) -> Choice:
+    def choose(self, most: int = 1) -> KeyedChoice:
         known = [Candidate(offset, self.keys[offset], 0, 0, self.levels.get(offset, 0)) for offset in self.held]
         known += [Candidate(offset, self.keys[offset], *waits) for offset, waits in self.waiting.items()]
         busy = Counter(self.keys[offset] for offset in self.leased)
@@ -274,7 +274,7 @@ def test_turns_and_order_by_key_go_together():
 
 def test_neighbours_under_one_attempt_are_one_run():
     candidates = [Candidate(4, A), Candidate(5, B), Candidate(6, A, 1), Candidate(8, A, 1), Candidate(9, A, 1)]
-    assert Choice(candidates, [], -1, FOREVER_US).runs == [(4, 2, 1), (6, 1, 2), (8, 2, 2)]
+    assert KeyedChoice(candidates, [], -1, FOREVER_US).runs == [(4, 2, 1), (6, 1, 2), (8, 2, 2)]
 
 
 def test_nothing_chosen_moves_nothing():

@@ -8,7 +8,7 @@ from bisect import bisect_left
 import numpy as np
 import pytest
 from penstock.broker.engine.tables.queues import offsets as module
-from penstock.broker.engine.tables.queues.offsets import Offsets
+from penstock.broker.engine.tables.queues.offsets import OffsetSet
 
 
 def run_end(numbers: list[int], index: int) -> int:
@@ -22,7 +22,7 @@ def run_end(numbers: list[int], index: int) -> int:
 def test_it_is_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCK", 16)
     rng = random.Random(seed)
-    found, naive, last = Offsets(), list[int](), -1
+    found, naive, last = OffsetSet(), list[int](), -1
     for _ in range(60):
         added = []
         for _ in range(rng.randrange(30)):
@@ -48,7 +48,7 @@ def test_it_is_a_sorted_list(seed: int, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize(("step", "cost"), [(3, 2), (30, 4)])
 def test_a_number_costs_two_bytes_or_four(step: int, cost: int) -> None:
-    found = Offsets()
+    found = OffsetSet()
     for first in range(0, 1 << 20, 1000):
         found.add(np.arange(first, first + 1000, dtype=np.int64) * step)
     held = sum(block.deltas.nbytes for block in found._blocks) + found._tail.itemsize * len(found._tail)

@@ -103,8 +103,8 @@ def test_a_long_stretch_of_delayed_records_is_passed_by_searching(monkeypatch: p
         numbers = np.arange(first, first + 1000)
         found.add(Placed(numbers, np.zeros(1000, np.uint8), numbers + 1))
     looks = []
-    original = offsets.Offsets.slice
-    monkeypatch.setattr(offsets.Offsets, "slice", lambda self, low, end: looks.append(1) or original(self, low, end))
+    original = offsets.OffsetSet.slice
+    monkeypatch.setattr(offsets.OffsetSet, "slice", lambda self, low, end: looks.append(1) or original(self, low, end))
     assert found.plain(0, 1_000_005, 3) == ([(1_000_000, 3)], 1_000_003)
     assert len(looks) <= 4
 

@@ -7,7 +7,7 @@ from penstock.broker.engine.tables import effects as fx
 from penstock.broker.engine.tables.entry import Entry
 from penstock.broker.engine.tables.producers import Place
 from penstock.broker.engine.tables.queues.placing import Placed
-from penstock.broker.engine.tables.queues.queue import Cursor
+from penstock.broker.engine.tables.queues.queue import ShelfCursor
 from penstock.broker.engine.tables.queues.settings import parse
 from penstock.broker.engine.tables.queues.shelves import Shelves
 from penstock.broker.engine.tables.queues.unfinished import delayed, most_delayed, shelved, unfinished, untouched
@@ -107,12 +107,12 @@ def test_records_on_a_shelf_are_needed_until_they_are_taken_or_cancelled():
     assert delayed(b, found.shelves, found.voids, 100).tolist() == [7]
     assert most_delayed(found.queues, found.shelves, 100) >= 3
     assert untouched(found.queues, found.shelves, 100) == 3, "the lowest of those with a priority"
-    a.cursors[0] = Cursor(0, 500, 1)
-    a.cursors[9] = Cursor(6)
+    a.cursors[0] = ShelfCursor(0, 500, 1)
+    a.cursors[9] = ShelfCursor(6)
     assert delayed(a, found.shelves, found.voids, 100).tolist() == [7]
     assert untouched(found.queues, found.shelves, 100) == 6
     for group in "ab":
-        found.queues.by_name[group].cursors[9] = Cursor(7)
+        found.queues.by_name[group].cursors[9] = ShelfCursor(7)
     assert untouched(found.queues, found.shelves, 100) == 8, "delayed ones are passed by"
     found.effect(fx.TasksCancelled("a", [7]), 9)
     assert delayed(a, found.shelves, found.voids, 100).tolist() == []
