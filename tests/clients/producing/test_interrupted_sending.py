@@ -20,7 +20,7 @@ def test_gathered_records_outlive_an_interrupt_at_any_moment_of_shipping(penstoc
         sender.trigger = 1 << 20  # so that it gathers
         value = b"%d" % nth
         future = producer.send_nowait(value, **extras)
-        with InterruptAt(nth, inside=INSIDE) as interrupt:
+        with producer._driver.lock, InterruptAt(nth, inside=INSIDE) as interrupt:  # as a verb: the pump ships, too
             try:
                 sender.ship()
             except KeyboardInterrupt:
