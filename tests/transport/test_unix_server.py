@@ -169,13 +169,13 @@ def test_who_was_sent_something_first_gets_it_first(server, monkeypatch):
     server.refresh()  # lets them in
     peers = {bytes(frames[0]): peer for peer, frames in received(server)}
     left: list[bytes] = []
-    flush = unix_server.Connection.flush
+    flush = unix_server.UnixConnection.flush
 
-    def note(connection: unix_server.Connection) -> None:
+    def note(connection: unix_server.UnixConnection) -> None:
         flush(connection)
         left.extend(b"%d" % number for number, client in enumerate(clients) if is_readable(client))
 
-    monkeypatch.setattr(unix_server.Connection, "flush", note)
+    monkeypatch.setattr(unix_server.UnixConnection, "flush", note)
     for name in (b"1", b"2", b"0"):
         server.send(peers[name], [b"answer"])
     server.flush()
