@@ -151,7 +151,7 @@ class Producer(Sending):
     def transaction(self, id: str | None = None, epoch: int | None = None) -> Iterator[Transaction]:
         """Stage what this producer sends within a `with` block, in whichever thread, and commit when it is left.
 
-        Nobody reads any of it before, everybody can read all of it after; an exception drops it. Sends and futures say
+        No reader sees any of it before, and all can read it after; an exception drops it. Sends and futures say
         -1. Records that go to other topics with them are sent by `producer(topic)` of what this yields.
 
         Args:
@@ -196,7 +196,7 @@ class Producer(Sending):
 
 @checks
 class Staging:
-    """Records that nobody reads until somebody commits their stages, here or in another process.
+    """Records that no reader sees until their stages are committed, here or in another process.
 
     Leaving its `with` block flushes; an exception drops what was staged.
     """
@@ -234,7 +234,7 @@ class Staging:
         self._driver.run(self._core.drop(self._deadline(timeout)))
 
     def close(self) -> None:
-        """Flush and end; what was staged waits for whoever commits it. Repeating it does nothing."""
+        """Flush and end; what was staged waits for its commit. Repeating it does nothing."""
         if not self.closed:
             self._driver.run(self._core.close(self._deadline(None)))
 

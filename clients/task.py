@@ -1,6 +1,6 @@
 """A task in the hands of a worker's application: one record of a queue, and the verbs that settle it.
 
-Contract: the verbs wait for their commit and raise LeaseLost when somebody else has the task by now; what it did
+Contract: the verbs wait for their commit and raise LeaseLost when another worker has the task by now; what it did
 meanwhile may then have been done twice.
 """
 
@@ -17,7 +17,7 @@ class Task(TaskRecord, frozen=True, eq=False, gc=False):
     """One record to be worked off, with its number of the attempt, counted from 1."""
 
     def ack(self, result: bytes | None = None) -> None:
-        """It is done. `result` is for whoever asks for the task. Raises LeaseLost."""
+        """Ack it. `result` is returned when the task is asked for. Raises LeaseLost."""
         core = self._lease.core
         core.run(core.settle_now((self,), Verb.ACK, result=result))
 
@@ -32,7 +32,7 @@ class Task(TaskRecord, frozen=True, eq=False, gc=False):
         core.run(core.settle_now((self,), Verb.REJECT, reason=reason))
 
     def release(self) -> None:
-        """It was not tried: somebody else may have it at once, and this attempt does not count."""
+        """Release it untried: another worker may have it at once, and this attempt does not count."""
         core = self._lease.core
         core.run(core.settle_now((self,), Verb.RELEASE))
 
@@ -42,6 +42,6 @@ class Task(TaskRecord, frozen=True, eq=False, gc=False):
         core.run(core.extend(self, lease))
 
     def progress(self, value: bytes) -> None:
-        """Say how far it is, to whoever asks for the task. Keeps it, too."""
+        """Store how far it is, for those who ask for the task. Extends the lease, too."""
         core = self._lease.core
         core.run(core.extend(self, None, progress=value))

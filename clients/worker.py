@@ -70,10 +70,10 @@ class Worker:
     def ack_and_fetch(self, tasks: Sequence[Task], max_records: int = 100, wait: Duration = 1.0) -> list[Task]:
         """Ack a batch with the request that asks for the next one.
 
-        With `prefetch`, the next batch is mostly here already and nobody waits for the commit: a refused ack of this
+        With `prefetch`, the next batch is mostly here already and no call waits for the commit: a refused ack of this
         call is raised by the next one, or by `flush`.
 
-        Raises: LeaseLost when somebody else has one of these tasks, or of those before, by now.
+        Raises: LeaseLost when another worker has one of these tasks, or of those before, by now.
         """
         core = self._core
         deadline = core.connection.clock() + seconds(wait, "wait")
@@ -82,7 +82,7 @@ class Worker:
     # -- settling ---------------------------------------------------------------------------------------
 
     def ack(self, tasks: Sequence[Task]) -> None:
-        """They are done; waits for the commit. Raises LeaseLost when somebody else has one: the others are acked."""
+        """They are done; waits for the commit. Raises LeaseLost when another worker has one: the others are acked."""
         self._driver.run(self._core.settle_now(tasks, Verb.ACK))
 
     def ack_nowait(self, task: Task, result: bytes | None = None) -> SettleFuture:
@@ -98,11 +98,11 @@ class Worker:
         self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
 
     def release(self, tasks: Sequence[Task]) -> None:
-        """They were not tried: somebody else may have them at once, and this attempt does not count."""
+        """Release them untried: another worker may have them at once, and this attempt does not count."""
         self._driver.run(self._core.settle_now(tasks, Verb.RELEASE))
 
     def flush(self, timeout: Duration | None = None) -> None:
-        """Wait until everything settled is committed. Raises the first error that nobody was told of."""
+        """Wait until everything settled is committed. Raises the first error not raised yet."""
         limit = self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
         self._driver.run(self._core.flush(limit))
 

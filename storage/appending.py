@@ -73,7 +73,7 @@ def append_stamped(tail: LogTail, batches: Sequence[Buffer]) -> list[Appended]:
     """
     if not tail.ready:
         prepare(tail)
-    tail.ready = tail.in_term = False  # whoever stamps the next batch needs a term above these
+    tail.ready = tail.in_term = False  # the next batch to be stamped needs a term above these
     return _append_planned(tail, batches, Verbatim(tail.log_id, tail.end())) if batches else []
 
 
@@ -178,7 +178,7 @@ def _give_up(
 
 
 def _taken_back(tail: LogTail, segment: Segment, position: int, error: BaseException) -> BaseException:
-    """Why the append failed; where its first batch cannot be made none, nobody may be told that it is not there."""
+    """Why the append failed; where its first batch cannot be made none, no caller may be told that it is absent."""
     try:
         segments.void(tail.files, segment.ref.path, position)
     except (OSError, StorageFull) as problem:

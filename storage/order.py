@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LogOrder(Protocol):
-    """What a log asks of whoever orders its batches."""
+    """What a log asks of the part that orders its batches."""
 
     def term(self, log: LogTail) -> int:
         """The term of the next batch that `append` stamps."""

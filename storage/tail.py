@@ -123,7 +123,7 @@ class LogTail:
         """Make everything appended durable, here and now; returns its seq. Raises Poisoned, for good.
 
         Args:
-            mark: False leaves the mark to a `mark_durable` soon after, for which nobody has to wait.
+            mark: False leaves the mark to a `mark_durable` soon after, which no caller waits for.
         """
         self.check_open()
         if self.durable < self.written:

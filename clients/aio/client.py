@@ -267,7 +267,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
         return self._open.add(AsyncTransaction(self._driver, core))
 
     def staging(self) -> AsyncStaging:
-        """Records for a transaction that is committed elsewhere, as by whoever gathers the stages of many processes."""
+        """Records for a transaction that is committed elsewhere, as by a process that gathers the stages of many."""
         self._driver.check_open()
         core = StagingCore(self._driver, now_us=wall_us, future=AsyncStagedFuture)
         return self._open.add(AsyncStaging(self._driver, core))
@@ -287,7 +287,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
         return await self._driver.run(self._transaction_verbs.commit(name, number, found, self._until(timeout)))
 
     async def drop_stages(self, stages: Iterable[Stage], timeout: Duration | None = None) -> None:
-        """Have the broker forget what nobody will commit; it does so by itself an hour after the last record.
+        """Have the broker drop stages that will not be committed; it does so by itself an hour after the last record.
 
         What is committed already stays, and what is not there is no error.
         """

@@ -146,7 +146,7 @@ class AsyncProducer(AsyncSending):
     async def transaction(self, id: str | None = None, epoch: int | None = None) -> AsyncIterator[AsyncTransaction]:
         """Stage what this producer sends within an `async with` block, in whichever task, and commit when it is left.
 
-        Nobody reads any of it before, everybody can read all of it after; an exception drops it. Sends and futures say
+        No reader sees any of it before, and all can read it after; an exception drops it. Sends and futures say
         -1. Records that go to other topics with them are sent by `producer(topic)` of what this yields.
 
         Args:
@@ -191,7 +191,7 @@ class AsyncProducer(AsyncSending):
 
 @checks
 class AsyncStaging:
-    """Records that nobody reads until somebody commits their stages, here or in another process.
+    """Records that no reader sees until their stages are committed, here or in another process.
 
     Leaving its `async with` block flushes; an exception drops what was staged.
     """
@@ -230,7 +230,7 @@ class AsyncStaging:
         await self._driver.run(self._core.drop(self._deadline(timeout)))
 
     async def close(self) -> None:
-        """Flush and end; what was staged waits for whoever commits it. Repeating it does nothing."""
+        """Flush and end; what was staged waits for its commit. Repeating it does nothing."""
         if not self.closed:
             await self._driver.run(self._core.close(self._deadline(None)))
 

@@ -58,7 +58,7 @@ class AsyncRangeClient:
     async def begin_group(
         self, topic: str, group: str, positions: Mapping[int, int], *, id: str | None = None
     ) -> dict[int, tuple[int, int]]:
-        """Give a group its first cursors, by partition, unless somebody did: whoever asks first decides.
+        """Give a group its first cursors, by partition, unless it has some: the first request decides.
 
         Returns where it stands in all partitions, as (offset, term of the record before it); where it has no cursor,
         that is the first offset. A group has begun when the lowest partition named has a cursor.

@@ -16,7 +16,7 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
     """One record to be worked off, with its number of the attempt, counted from 1."""
 
     async def ack(self, result: bytes | None = None) -> None:
-        """It is done. `result` is for whoever asks for the task. Raises LeaseLost."""
+        """Ack it. `result` is returned when the task is asked for. Raises LeaseLost."""
         core = self._lease.core
         await core.run(core.settle_now((self,), Verb.ACK, result=result))
 
@@ -31,7 +31,7 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
         await core.run(core.settle_now((self,), Verb.REJECT, reason=reason))
 
     async def release(self) -> None:
-        """It was not tried: somebody else may have it at once, and this attempt does not count."""
+        """Release it untried: another worker may have it at once, and this attempt does not count."""
         core = self._lease.core
         await core.run(core.settle_now((self,), Verb.RELEASE))
 
@@ -41,6 +41,6 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
         await core.run(core.extend(self, lease))
 
     async def progress(self, value: bytes) -> None:
-        """Say how far it is, to whoever asks for the task. Keeps it, too."""
+        """Store how far it is, for those who ask for the task. Extends the lease, too."""
         core = self._lease.core
         await core.run(core.extend(self, None, progress=value))

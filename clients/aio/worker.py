@@ -70,10 +70,10 @@ class AsyncWorker:
     ) -> list[AsyncTask]:
         """Ack a batch with the request that asks for the next one.
 
-        With `prefetch`, the next batch is mostly here already and nobody waits for the commit: a refused ack of this
+        With `prefetch`, the next batch is mostly here already and no call waits for the commit: a refused ack of this
         call is raised by the next one, or by `flush`.
 
-        Raises: LeaseLost when somebody else has one of these tasks, or of those before, by now.
+        Raises: LeaseLost when another worker has one of these tasks, or of those before, by now.
         """
         core = self._core
         deadline = core.connection.clock() + seconds(wait, "wait")
@@ -82,7 +82,7 @@ class AsyncWorker:
     # -- settling ---------------------------------------------------------------------------------------
 
     async def ack(self, tasks: Sequence[AsyncTask]) -> None:
-        """They are done; waits for the commit. Raises LeaseLost when somebody else has one: the others are acked."""
+        """They are done; waits for the commit. Raises LeaseLost when another worker has one: the others are acked."""
         await self._driver.run(self._core.settle_now(tasks, Verb.ACK))
 
     async def ack_nowait(self, task: AsyncTask, result: bytes | None = None) -> AsyncSettleFuture:
@@ -98,11 +98,11 @@ class AsyncWorker:
         await self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
 
     async def release(self, tasks: Sequence[AsyncTask]) -> None:
-        """They were not tried: somebody else may have them at once, and this attempt does not count."""
+        """Release them untried: another worker may have them at once, and this attempt does not count."""
         await self._driver.run(self._core.settle_now(tasks, Verb.RELEASE))
 
     async def flush(self, timeout: Duration | None = None) -> None:
-        """Wait until everything settled is committed. Raises the first error that nobody was told of."""
+        """Wait until everything settled is committed. Raises the first error not raised yet."""
         limit = self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
         await self._driver.run(self._core.flush(limit))
 

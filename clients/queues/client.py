@@ -68,7 +68,7 @@ class QueueClient:
         return self._driver.run(self._queue_verbs.wait_task(id, group, timeout))
 
     def cancel_task(self, id: str, group: str) -> TaskInfo:
-        """See that nobody gets it any more. A worker that has it sees `Task.cancelled` at its next heartbeat."""
+        """Cancel it: it is not leased again. A worker that has it sees `Task.cancelled` at its next heartbeat."""
         return self._driver.run(self._queue_verbs.cancel_task(id, group))
 
     def why(self, id: str, group: str) -> str:

@@ -1,6 +1,6 @@
 """A history: one log and the state that it adds up to, in any role.
 
-Idea: an entry of the log is applied when it is committed, one after the other, whoever appended it. What is in the log
+Idea: an entry of the log is applied when it is committed, one after the other, on every replica. What is in the log
 and not yet committed is in flight.
 
 Contract: `committed` is what the log adds up to, up to the last entry that was applied. Memory: one entry per batch in

@@ -1,4 +1,4 @@
-"""What every replica does for the files of its logs, whoever leads: snapshots, and unlinking what nothing needs.
+"""What every replica does for the files of its logs, leader or not: snapshots, and unlinking what nothing needs.
 
 Idea: a snapshot after so many batches or bytes, saved once what it covers is durable. Segments below a committed first
 offset go when the second-newest snapshot covers them.

@@ -41,7 +41,7 @@ BESIDE_BYTES = 64 << 10
 
 
 class Waiter(Protocol):
-    """Whoever proposed something, told at most once what became of it."""
+    """The proposer of something, told at most once what became of it."""
 
     def committed(self, place: Place) -> None:
         """It is committed, at `place` (offset, seq, term and time hold)."""
@@ -289,7 +289,7 @@ class Overlay(Generic[S]):
         self._on_work = lambda overlay: overlay.abandon(error)
 
     def abandon(self, error: Error) -> None:
-        """What is proposed or in flight will not be committed, or nobody will know: tell its waiters."""
+        """What is proposed or in flight will not be committed, or cannot be known to be: tell its waiters."""
         in_flight, self._waiting = self._waiting, {}
         self.history.in_flight.clear()
         queue, tail = self._take()
