@@ -118,7 +118,7 @@ class ByHand:
         return [LeasedTask(record, attempts[record.offset], answer.token, until) for record in records]
 
     def _pass_over(self, topic: str, answer: Leased, unreadable: list[Unreadable], *, alone: bool) -> Steps[None]:
-        """Damaged records are dead, others go back. Raises why, when there are only such."""
+        """Damaged records are dead-lettered, others go back. Raises why, when there are only such."""
         settles: list[Settle] = []
         for bad in unreadable:
             verb = Verb.REJECT if isinstance(bad.error, InvalidBatch) else Verb.RELEASE

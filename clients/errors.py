@@ -45,7 +45,7 @@ class MappedUnavailable(ClientError):
 
 
 class TaskFailed(ClientError):
-    """The task whose result was asked for is dead; the message says why it failed."""
+    """The task whose result was asked for was dead-lettered; the message says why it failed."""
 
     code = "task_failed"
 

@@ -22,12 +22,12 @@ class Task(TaskRecord, frozen=True, eq=False, gc=False):
         core.run(core.settle_now((self,), Verb.ACK, result=result))
 
     def nack(self, *, delay: Duration | None = None, reason: str = "") -> None:
-        """It failed: to be tried again after `delay` (None: the group's back-off), or dead after its last attempt."""
+        """It failed: retried after `delay` (None: the group's back-off), or dead-lettered after its last attempt."""
         core = self._lease.core
         core.run(core.settle_now((self,), Verb.NACK, delay=delay, reason=reason))
 
     def reject(self, reason: str = "") -> None:
-        """It failed for good: dead now."""
+        """It failed for good: it is dead-lettered now."""
         core = self._lease.core
         core.run(core.settle_now((self,), Verb.REJECT, reason=reason))
 

@@ -90,11 +90,11 @@ class Worker:
         return self._driver.run_on(self._core.ack_later(task, result))
 
     def nack(self, tasks: Sequence[Task], *, delay: Duration | None = None, reason: str = "") -> None:
-        """They failed: to be tried again after `delay` (None: the group's back-off), or dead after the last attempt."""
+        """They failed: retried after `delay` (None: the group's back-off), or dead-lettered after the last attempt."""
         self._driver.run(self._core.settle_now(tasks, Verb.NACK, delay=delay, reason=reason))
 
     def reject(self, tasks: Sequence[Task], reason: str = "") -> None:
-        """They failed for good: dead now."""
+        """They failed for good: they are dead-lettered now."""
         self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
 
     def release(self, tasks: Sequence[Task]) -> None:

@@ -34,7 +34,7 @@ def main() -> None:
         lost.result(timeout=30)
     except penstock.Error as error:
         print(f"dead-lettered: {error}")
-    for dead in app.client().dead("orders", app.group):
+    for dead in app.client().dead_letters("orders", app.group):
         print(f"{dead.id} after {dead.attempt} attempts: {dead.reason}")
 
 

@@ -27,7 +27,7 @@ SAID = {
     "arrow.md": "1 record was copied",
     "asyncio.md": "b'UA 1545'",
     "README.md": "UA 1545",
-    "queues.md": "mails-0-2 no address dead since",
+    "queues.md": "mails-0-2 no address dead-lettered since",
     "ranges.md": "{0: (0, 0), 1: (1000, 1)}",
     "transactions.md": "[b'12 EUR', b'3 EUR', b'4 EUR']",
 }

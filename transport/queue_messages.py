@@ -1,4 +1,4 @@
-"""Messages of queues: lease, settle, extend; tasks by id; dead ones; schedules.
+"""Messages of queues: lease, settle, extend; tasks by id; dead letters; schedules.
 
 A topic's records are worked off by queue groups. A *lease* gives some of them to one worker until a time; the
 *token* is its number, and requests to settle or extend name it. To *settle* is to say what became of leased records:
@@ -42,8 +42,8 @@ class Verb(IntEnum):
     """What became of leased records."""
 
     ACK = 0  # done
-    NACK = 1  # failed: again later, or dead when that was the last attempt
-    REJECT = 2  # failed for good: dead now
+    NACK = 1  # failed: again later, or dead-lettered when that was the last attempt
+    REJECT = 2  # failed for good: dead-lettered now
     RELEASE = 3  # not tried: back at once, and the attempt does not count
 
 
@@ -165,9 +165,9 @@ class QueuePartition(Struct, array_like=True, frozen=True, gc=False):
     ready: Count  # could be leased now, but for limits and order of keys
     in_flight: Count
     delayed: Count  # by their producer
-    waiting: Count  # to be tried again
-    dead: Count
-    oldest_us: Int64  # append time of the oldest that is ready, waiting or in flight; -1 without one
+    waiting: Count  # retrying: failed, and tried again later
+    dead: Count  # dead-lettered
+    oldest_us: Int64  # append time of the oldest that is ready, retrying or in flight; -1 without one
     paused_until_us: Int64  # 0: not paused
 
 
@@ -197,7 +197,7 @@ class PauseQueue(Message, tag=79, frozen=True):
 
 
 class DeleteQueue(Message, tag=80, frozen=True):
-    """Forget a queue group: leases, attempts, dead ones."""
+    """Forget a queue group: leases, attempts, dead letters."""
 
     request: Count
     topic: TopicId
@@ -222,11 +222,11 @@ class TaskState(Message, tag=82, frozen=True):
     """One record as a group has it."""
 
     request: Count
-    state: str  # pending, delayed, leased, waiting, completed, dead, discarded or cancelled
+    state: str  # pending, delayed, leased, waiting (retrying), completed, dead (dead-lettered), discarded or cancelled
     attempt: Count  # of the latest lease; completed: that gave the result, 0 without one; 0 before the first
     why: str  # in a sentence, what holds it back or what became of it
     worker: str = ""  # leased: the worker
-    time_us: Int64 = -1  # delayed, waiting, leased: until when; dead: since when; else when, where that is known
+    time_us: Int64 = -1  # delayed, waiting, leased: until when; dead: since when; else when it ended, if known
     reason: str = ""  # dead, waiting: of the last failure
     result: bytes | None = None  # completed: what the worker gave
     progress: bytes | None = None  # leased: what the worker said last
@@ -245,7 +245,7 @@ class CancelTask(Message, tag=83, frozen=True):
 
 
 class ListDead(Message, tag=84, frozen=True):
-    """Dead records of one partition from `offset` on. Answered by DeadTasks."""
+    """Dead-lettered records of one partition from `offset` on. Answered by DeadTasks."""
 
     request: Count
     topic: TopicId
@@ -257,7 +257,7 @@ class ListDead(Message, tag=84, frozen=True):
 
 
 class DeadTask(Struct, array_like=True, frozen=True, gc=False):
-    """One dead record."""
+    """One dead-lettered record."""
 
     offset: Count
     attempt: Count
@@ -275,7 +275,7 @@ class DeadTasks(Message, tag=85, frozen=True):
 
 
 class RedriveDead(Message, tag=86, frozen=True):
-    """Try dead records again, from attempt 1. Answered by Counted."""
+    """Try dead-lettered records again, from attempt 1. Answered by Counted."""
 
     request: Count
     topic: TopicId
@@ -286,7 +286,7 @@ class RedriveDead(Message, tag=86, frozen=True):
 
 
 class DiscardDead(Message, tag=87, frozen=True):
-    """Give dead records up. Answered by Counted."""
+    """Give dead-lettered records up. Answered by Counted."""
 
     request: Count
     topic: TopicId

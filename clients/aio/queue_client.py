@@ -54,7 +54,7 @@ class AsyncQueueClient:
         await self._driver.run(self._queue_verbs.resume_queue(topic, group))
 
     async def delete_queue(self, topic: str, group: str) -> None:
-        """Forget a queue group: leases, attempts, dead ones. The records stay."""
+        """Forget a queue group: leases, attempts, dead letters. The records stay."""
         await self._driver.run(self._queue_verbs.delete_queue(topic, group))
 
     # -- tasks -----------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ class AsyncQueueClient:
         return await self._driver.run(self._queue_verbs.task(id, group))
 
     async def wait_task(self, id: str, group: str, timeout: Duration | None = None) -> TaskInfo:
-        """The same, once it is completed, dead, discarded or cancelled. Raises TimedOut, which says how it stands."""
+        """Wait until it is completed, dead-lettered, discarded or cancelled. Raises TimedOut, which says its state."""
         return await self._driver.run(self._queue_verbs.wait_task(id, group, timeout))
 
     async def cancel_task(self, id: str, group: str) -> TaskInfo:
@@ -75,9 +75,9 @@ class AsyncQueueClient:
         """In a sentence, what holds a task back, or what became of it."""
         return (await self._driver.run(self._queue_verbs.task(id, group))).why
 
-    # -- dead tasks ------------------------------------------------------------------------------------------
+    # -- dead letters ----------------------------------------------------------------------------------------
 
-    async def dead(
+    async def dead_letters(
         self,
         topic: str,
         group: str,
@@ -87,17 +87,19 @@ class AsyncQueueClient:
         reason: str = "",
         max_records: int = 100,
     ) -> list[DeadTask]:
-        """The first dead tasks by partition and offset; `reason`: only those that have this in theirs.
+        """The first dead-lettered tasks by partition and offset; `reason`: only those that have this in theirs.
 
         Args:
             offset: where to begin in `partition`, as in going on behind the last one that was listed.
         """
-        return await self._driver.run(self._queue_verbs.dead(topic, group, partition, offset, reason, max_records))
+        return await self._driver.run(
+            self._queue_verbs.dead_letters(topic, group, partition, offset, reason, max_records)
+        )
 
     async def redrive(
         self, topic: str, group: str, ids: Iterable[str] | None = None, *, reason: str = "", per_s: float = 0
     ) -> int:
-        """Try dead tasks again, from attempt 1: those with these ids, those with this in their reason, or all.
+        """Try dead-lettered tasks again, from attempt 1: those with these ids, those with this in their reason, or all.
 
         Args:
             per_s: how many become ready each second; 0: at once.
@@ -107,7 +109,7 @@ class AsyncQueueClient:
         return await self._driver.run(self._queue_verbs.redrive(topic, group, ids, reason, per_s))
 
     async def discard(self, topic: str, group: str, ids: Iterable[str] | None = None, *, reason: str = "") -> int:
-        """Give dead tasks up: those with these ids, those with this in their reason, or all. Returns how many."""
+        """Discard dead-lettered tasks: these ids, those with this in their reason, or all. Returns the count."""
         return await self._driver.run(self._queue_verbs.discard(topic, group, ids, reason))
 
     # -- schedules -------------------------------------------------------------------------------------------

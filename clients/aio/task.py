@@ -21,12 +21,12 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
         await core.run(core.settle_now((self,), Verb.ACK, result=result))
 
     async def nack(self, *, delay: Duration | None = None, reason: str = "") -> None:
-        """It failed: to be tried again after `delay` (None: the group's back-off), or dead after its last attempt."""
+        """It failed: retried after `delay` (None: the group's back-off), or dead-lettered after its last attempt."""
         core = self._lease.core
         await core.run(core.settle_now((self,), Verb.NACK, delay=delay, reason=reason))
 
     async def reject(self, reason: str = "") -> None:
-        """It failed for good: dead now."""
+        """It failed for good: it is dead-lettered now."""
         core = self._lease.core
         await core.run(core.settle_now((self,), Verb.REJECT, reason=reason))
 

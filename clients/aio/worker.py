@@ -90,11 +90,11 @@ class AsyncWorker:
         return await self._driver.run(self._core.ack_later(task, result))
 
     async def nack(self, tasks: Sequence[AsyncTask], *, delay: Duration | None = None, reason: str = "") -> None:
-        """They failed: to be tried again after `delay` (None: the group's back-off), or dead after the last attempt."""
+        """They failed: retried after `delay` (None: the group's back-off), or dead-lettered after the last attempt."""
         await self._driver.run(self._core.settle_now(tasks, Verb.NACK, delay=delay, reason=reason))
 
     async def reject(self, tasks: Sequence[AsyncTask], reason: str = "") -> None:
-        """They failed for good: dead now."""
+        """They failed for good: they are dead-lettered now."""
         await self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
 
     async def release(self, tasks: Sequence[AsyncTask]) -> None:

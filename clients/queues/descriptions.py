@@ -13,8 +13,11 @@ from ...transport import messages, queue_messages
 from .picking import Unreadable, pick
 from .task_ids import task_id
 
-FINAL = frozenset({"completed", "dead", "discarded", "cancelled"})
-"""States in which nobody works on a task, or will."""
+STATES = {"waiting": "retrying", "dead": "dead-lettered"}
+"""States of a task that the wire names otherwise."""
+
+FINAL = frozenset({"completed", "dead-lettered", "discarded", "cancelled"})
+"""States in which a task stays unless it is redriven."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -32,8 +35,8 @@ class QueuePartition(msgspec.Struct, frozen=True):
     ready: int
     in_flight: int
     delayed: int
-    waiting: int
-    dead: int
+    retrying: int
+    dead_lettered: int
     oldest: datetime | None
     paused_until: datetime | None
 
@@ -63,23 +66,23 @@ class Queue(msgspec.Struct, frozen=True):
         return sum(partition.delayed for partition in self.partitions)
 
     @property
-    def waiting(self) -> int:
-        """Records to be tried again after a failure."""
-        return sum(partition.waiting for partition in self.partitions)
+    def retrying(self) -> int:
+        """Records that failed and are tried again later."""
+        return sum(partition.retrying for partition in self.partitions)
 
     @property
-    def dead(self) -> int:
-        """Records that nobody tries again unless they are redriven."""
-        return sum(partition.dead for partition in self.partitions)
+    def dead_lettered(self) -> int:
+        """Records that failed for good. They are tried again only when redriven."""
+        return sum(partition.dead_lettered for partition in self.partitions)
 
     @property
     def depth(self) -> int:
-        """Records that are not finished: ready, in flight, delayed and waiting."""
-        return self.ready + self.in_flight + self.delayed + self.waiting
+        """Records that are not finished: ready, in flight, delayed and retrying."""
+        return self.ready + self.in_flight + self.delayed + self.retrying
 
     @property
     def oldest(self) -> datetime | None:
-        """When the oldest record was appended that is ready, waiting or in flight."""
+        """When the oldest record was appended that is ready, retrying or in flight."""
         return min((partition.oldest for partition in self.partitions if partition.oldest is not None), default=None)
 
     @property
@@ -92,10 +95,10 @@ class Queue(msgspec.Struct, frozen=True):
 class TaskInfo(msgspec.Struct, frozen=True):
     """One record as a queue group has it.
 
-    `state` is pending, delayed, leased, waiting, completed, dead, discarded or cancelled; `why` says in a sentence what
-    holds it back or what became of it. `attempt`: of the latest lease, or the one that gave the result. `time`: until
-    when it is delayed, waiting or leased; since when it is dead, discarded or cancelled, or when it gave a result. Of a
-    task that was acked without a result neither is known.
+    `state` is pending, delayed, leased, retrying, completed, dead-lettered, discarded or cancelled. `why` is a sentence
+    that says what holds the task back or what became of it. `attempt` is that of the latest lease, or of the one that
+    gave the result. `time` is the moment until which the task is delayed, retrying or leased, or at which it was
+    dead-lettered, discarded, cancelled or completed. A task acked without a result has neither.
     """
 
     id: str
@@ -113,14 +116,14 @@ class TaskInfo(msgspec.Struct, frozen=True):
 
     @property
     def final(self) -> bool:
-        """Whether nobody works on it, or will, unless it is redriven."""
+        """Whether the task stays in this state unless it is redriven."""
         return self.state in FINAL
 
 
 class DeadTask(msgspec.Struct, frozen=True):
-    """A record that is dead in a queue group: its last failure, and those before.
+    """A record that a queue group dead-lettered: its last failure, and those before.
 
-    `unreadable` says what keeps a record from being read that is damaged or whose codec is missing: it is empty then.
+    `unreadable` says why a damaged record, or one whose codec is missing, cannot be read. Its record is empty then.
     """
 
     record: Record
@@ -166,13 +169,13 @@ def _partition_of(found: messages.QueuePartition) -> QueuePartition:
 def task_of(id_: str, group: str, found: messages.TaskState) -> TaskInfo:
     """A task as the wire has it."""
     return TaskInfo(
-        id_, group, found.state, found.attempt, found.why, found.worker, moment(found.time_us), found.reason,
-        found.result, found.progress, found.cancelling, _history(found.history),
+        id_, group, STATES.get(found.state, found.state), found.attempt, found.why, found.worker,
+        moment(found.time_us), found.reason, found.result, found.progress, found.cancelling, _history(found.history),
     )  # fmt: skip
 
 
 def dead_of(topic: str, partition: int, found: list[messages.DeadTask], payload: bytes) -> Iterator[DeadTask]:
-    """Dead tasks as the wire has them, with their records."""
+    """Dead-lettered tasks as the wire has them, with their records."""
     rows = pick(payload, [(task.offset, 1) for task in found])
     for task, row in zip(found, rows, strict=True):
         if isinstance(row, Unreadable):

@@ -1,4 +1,4 @@
-"""Picking single records out of the batches of an answer: the leased ones, the dead ones.
+"""Picking single records out of the batches of an answer: the leased ones, the dead-lettered ones.
 
 Contract: records come in the order that was asked for, which need not be that of the batches. Every column is
 checked before anything of it is used. A record that cannot be handed out is named with what is wrong with it, never

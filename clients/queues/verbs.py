@@ -1,4 +1,4 @@
-"""The verbs of queues, written once as steps: queue groups, dead tasks, tasks by id, schedules."""
+"""The verbs of queues, written once as steps: queue groups, dead letters, tasks by id, schedules."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ASK_WAIT_S = 30.0
 """The longest that one question about a task waits at the broker; who waits longer asks again."""
 
 PAGE = 1000
-"""Dead tasks that are asked for at once."""
+"""Dead-lettered tasks that are asked for at once."""
 
 
 class QueueVerbs:
@@ -168,12 +168,12 @@ class QueueVerbs:
         )
         return task_of(id_, group, answer)
 
-    # -- dead tasks -------------------------------------------------------------------------------------
+    # -- dead letters -----------------------------------------------------------------------------------
 
-    def dead(
+    def dead_letters(
         self, topic: str, group: str, number: int | None, first: int, reason: str, max_records: int
     ) -> Steps[list[DeadTask]]:
-        """Dead tasks, by partition and offset."""
+        """Dead-lettered tasks, by partition and offset."""
         if max_records < 1:
             raise InvalidArgument(f"max_records={max_records!r} is not a number of tasks from 1 on")
         if first and number is None:
@@ -187,21 +187,21 @@ class QueueVerbs:
             while offset >= 0 and len(taken) < max_records:
                 most = min(max_records - len(taken), PAGE)
                 question = _DeadQuestion(self.connection, found, group, each, offset, most, reason)
-                what = f"listing dead tasks of queue {group} of topic {topic}"
+                what = f"listing dead-lettered tasks of queue {group} of topic {topic}"
                 answer = yield from self.connection.wait_for(question, DeadTasks, deadline=self._deadline(), what=what)
                 taken += dead_of(topic, each, answer.tasks, question.payload)
                 offset = answer.next_offset
         return taken
 
     def redrive(self, topic: str, group: str, ids: Iterable[str] | None, reason: str, per_s: float) -> Steps[int]:
-        """Try dead tasks again."""
+        """Try dead-lettered tasks again."""
         make = partial(_redrive, group=group, reason=reason, per_s=float(per_s))
-        return (yield from self._count(topic, ids, reason, make, f"redriving dead tasks of queue {group}"))
+        return (yield from self._count(topic, ids, reason, make, f"redriving dead-lettered tasks of queue {group}"))
 
     def discard(self, topic: str, group: str, ids: Iterable[str] | None, reason: str) -> Steps[int]:
-        """Give dead tasks up."""
+        """Give dead-lettered tasks up."""
         make = partial(_discard, group=group, reason=reason)
-        return (yield from self._count(topic, ids, reason, make, f"discarding dead tasks of queue {group}"))
+        return (yield from self._count(topic, ids, reason, make, f"discarding dead-lettered tasks of queue {group}"))
 
     def _count(self, topic: str, ids: Iterable[str] | None, reason: str, make: Any, what: str) -> Steps[int]:
         """Ask for all, or for those with these ids in as many requests as they need."""

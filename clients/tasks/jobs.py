@@ -60,7 +60,7 @@ class JobFunction(Protocol[R]):
 class JobStatus(Struct, frozen=True):
     """How a job stands."""
 
-    state: str  # pending | delayed | leased | waiting | completed | dead | discarded | cancelled
+    state: str  # pending | delayed | leased | retrying | completed | dead-lettered | discarded | cancelled
     attempt: int  # of the latest lease, or the one that completed it; 0 before the first
     why: str  # in a sentence, what holds it back or what became of it
     reason: str  # of the latest failure
@@ -85,10 +85,10 @@ class Job(_Base[R]):
     """One task that was sent."""
 
     def result(self, timeout: Duration | None = None) -> R:
-        """What the function returned; waits for it, at most `timeout` (None: the app's).
+        """Wait for what the function returns, at most `timeout` (None: the app's).
 
-        Raises: TaskFailed with the reason, when it is dead; TaskCancelled; TimedOut; TaskForgotten when it was finished
-            longer ago than its queue keeps that.
+        Raises: TaskFailed with the reason, when it is dead-lettered; TaskCancelled; TimedOut; TaskForgotten when it
+            finished longer ago than its queue keeps results.
         """
         app = self._function.app
         info = app.client().wait_task(self.id, group=app.group, timeout=timeout)
@@ -132,7 +132,7 @@ class AsyncJob(_Base[R]):
 def result_of(function: JobFunction[R], id: str, info: TaskInfo) -> R:
     """The result of a task that is final. Raises what `Job.result` raises."""
     name = f"task {id} ({function.name})"
-    if info.state == "dead":
+    if info.state == "dead-lettered":
         raise TaskFailed(f"{name} failed in attempt {info.attempt}: {info.reason}")
     if info.state == "discarded":
         raise TaskFailed(f"{name} had failed and was discarded; its reason is not kept")

@@ -28,7 +28,7 @@ class Failed(Struct, tag=True, frozen=True):
 
 
 class RefusedCall(Struct, tag=True, frozen=True):
-    """To try again would change nothing: dead."""
+    """Trying again would change nothing: dead-letter it."""
 
     reason: str
 

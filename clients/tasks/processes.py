@@ -67,21 +67,21 @@ class _Child:
             raise TimeoutError(f"its process did not start within {START_S:g} s")
 
     def say(self, message: Order | Cancelled) -> None:
-        """Raises EOFError once it is dead."""
+        """Raises EOFError once it has ended."""
         try:
             self.connection.send_bytes(encode(message))
         except OSError as error:
             raise EOFError from error
 
     def hear(self, timeout_s: float) -> Event | None:
-        """What it says next; None when that is nothing in time. Raises EOFError once it is dead."""
+        """What it says next; None when that is nothing in time. Raises EOFError once it has ended."""
         try:
             return EVENTS.decode(self.connection.recv_bytes()) if self.connection.poll(timeout_s) else None
         except OSError as error:
             raise EOFError from error
 
     def end(self) -> str:
-        """Kill it, if it is not dead yet. Returns how it ended."""
+        """Kill it, if it still runs. Returns how it ended."""
         self.process.join(END_S)
         self.process.kill()
         self.process.join()

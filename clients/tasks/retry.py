@@ -21,7 +21,7 @@ class Retry(Struct, frozen=True, kw_only=True):
     """Attempts and the time between them.
 
     Attempt n + 1 follows `backoff * 2 ** (n - 1)` after attempt n failed, `max_backoff` at most; a random part of up to
-    `jitter` (0 to 1) is taken off. After `max_attempts` the task is dead.
+    `jitter` (0 to 1) is taken off. After `max_attempts` the task is dead-lettered.
     """
 
     max_attempts: int = 20

@@ -45,7 +45,7 @@ RESULT_BYTES_MAX = 256 << 10
 """Of a result: what is larger belongs into a record."""
 
 REASON_CHARS_MAX = 4096
-"""Of the reason of a failure: enough for a traceback, and it stands in every snapshot while the task is dead."""
+"""Limit of a failure's reason. Fits a traceback; every snapshot carries it while the task is dead-lettered."""
 
 BEAT_AGAIN = 0.1
 """Of the time of a lease: so long after a refused extension the next one is tried."""

@@ -300,7 +300,7 @@ class Leasing:
         return found
 
     def _pass_over(self, lease: Held, bad: Unreadable) -> None:
-        """Damaged records are dead; those that cannot be decoded here go back, and the next call raises why."""
+        """Reject damaged records. Release those that cannot be decoded here; the next call raises why."""
         offsets, error = list(range(bad.offset, bad.offset + bad.count)), bad.error
         if isinstance(error, InvalidBatch):
             self._buried = True

@@ -28,7 +28,7 @@ COMMANDS = {
     "group": "List, show, reset and delete groups of consumers.",
     "queue": "List, set, pause, resume and delete queues.",
     "task": "Enqueue, lease and settle tasks by hand; ask what became of one.",
-    "dead": "List, show, redrive and discard dead tasks.",
+    "dead": "List, show, redrive and discard dead-lettered tasks.",
     "schedule": "Set, list and delete schedules.",
     "worker": "Run the task functions of an application.",
     "spark": "Archive, replay, roll up and compact topics with Spark.",

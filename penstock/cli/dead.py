@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group
 def command() -> None:
-    """List, show, redrive and discard dead tasks."""
+    """List, show, redrive and discard dead-lettered tasks."""
 
 
 REASON = click.option("--reason", default="", metavar="TEXT", help="Only those whose reason has this in it.")
@@ -33,20 +33,20 @@ IDS = click.argument("ids", nargs=-1, metavar="[ID]...")
 @group_option
 @with_session
 def list_(topic: str, reason: str, partition: int | None, count: int, group: str, session: Invocation) -> None:
-    """List the dead tasks of TOPIC."""
+    """List the dead-lettered tasks of TOPIC."""
     with session.connect() as client:
-        found = client.dead(topic, group, partition=partition, reason=reason, max_records=count)
+        found = client.dead_letters(topic, group, partition=partition, reason=reason, max_records=count)
     if session.output.as_json:
         for task in found:
             session.output.json(_as_json(task))
         return
     session.output.table(
-        ["id", ">attempts", "dead since", "reason", "value"],
+        ["id", ">attempts", "dead-lettered", "reason", "value"],
         [
             (t.id, t.attempt, local_time(t.time), shown(t.reason.encode()), shown(t.record.value, most=40))
             for t in found
         ],
-        empty="no dead tasks",
+        empty="no dead-lettered tasks",
     )
 
 
@@ -55,7 +55,7 @@ def list_(topic: str, reason: str, partition: int | None, count: int, group: str
 @group_option
 @with_session
 def show(id_: str, group: str, session: Invocation) -> None:
-    """Show a dead task: its record, why it died, and what was tried."""
+    """Show a dead-lettered task: its record, the last failure, and those before."""
     with session.connect() as client:
         task = _find(client, id_, group)
     if session.output.as_json:
@@ -65,14 +65,14 @@ def show(id_: str, group: str, session: Invocation) -> None:
     headers = [(f"header {name}", shown(value)) for name, value in record.headers.items()]
     key = None if record.key is None else shown(record.key)
     session.output.fields(
-        [("id", task.id), ("dead since", local_time(task.time)), ("reason", task.reason), ("attempts", task.attempt),
+        [("id", task.id), ("dead-lettered", local_time(task.time)), ("reason", task.reason), ("attempts", task.attempt),
          ("key", key), *headers, ("value", shown(record.value, most=1000))]
     )  # fmt: skip
     session.output.console.print()
     failures(session, task.history)
 
 
-@command.command(short_help="Try dead tasks again.")
+@command.command(short_help="Try dead-lettered tasks again.")
 @click.argument("topic")
 @IDS
 @click.option("--all", "all_", is_flag=True, help="All of them.")
@@ -83,7 +83,7 @@ def show(id_: str, group: str, session: Invocation) -> None:
 def redrive(
     topic: str, ids: tuple[str, ...], all_: bool, reason: str, rate: float, group: str, session: Invocation
 ) -> None:
-    """Have dead tasks of TOPIC tried again, from attempt 1: those named, those of a --reason, or --all."""
+    """Have dead-lettered tasks of TOPIC tried again, from attempt 1: those named, those of a --reason, or --all."""
     _check_choice(ids, all_, reason)
     with session.connect() as client:
         count = client.redrive(topic, group, ids=list(ids) or None, reason=reason, per_s=rate)
@@ -91,7 +91,7 @@ def redrive(
     session.output.say("redriven", f"{units.count_text(count, 'task')} to be tried again", topic=topic, count=count)
 
 
-@command.command(short_help="Give dead tasks up.")
+@command.command(short_help="Give dead-lettered tasks up.")
 @click.argument("topic")
 @IDS
 @click.option("--all", "all_", is_flag=True, help="All of them.")
@@ -102,10 +102,16 @@ def redrive(
 def discard(
     topic: str, ids: tuple[str, ...], all_: bool, reason: str, yes: bool, group: str, session: Invocation
 ) -> None:
-    """Give dead tasks of TOPIC up: those named, those of a --reason, or --all."""
+    """Give dead-lettered tasks of TOPIC up: those named, those of a --reason, or --all."""
     _check_choice(ids, all_, reason)
     if not yes and not session.output.as_json:
-        which = units.count_text(len(ids), "dead task") if ids else f"dead tasks with {reason!r}" if reason else "all"
+        which = (
+            units.count_text(len(ids), "dead-lettered task")
+            if ids
+            else f"dead-lettered tasks with {reason!r}"
+            if reason
+            else "all"
+        )
         click.confirm(f"discard {which} of topic {topic}?", abort=True, err=True)
     with session.connect() as client:
         count = client.discard(topic, group, ids=list(ids) or None, reason=reason)
@@ -114,14 +120,14 @@ def discard(
 
 
 def _find(client: Client, id_: str, group: str) -> DeadTask:
-    """One dead task. Raises UnknownTask, which says how it stands."""
+    """One dead-lettered task. Raises UnknownTask, which says in which state it is."""
     from ..broker.errors import UnknownTask
     from ..clients.queues.task_ids import parse_task_id
 
     topic, partition, offset = parse_task_id(id_)
-    found = client.dead(topic, group, partition=partition, offset=offset, max_records=1)
+    found = client.dead_letters(topic, group, partition=partition, offset=offset, max_records=1)
     if not found or found[0].id != id_:
-        raise UnknownTask(f"task {id_} is not dead in group {group}: {client.why(id_, group)}")
+        raise UnknownTask(f"task {id_} is not dead-lettered in group {group}: {client.why(id_, group)}")
     return found[0]
 
 
@@ -130,7 +136,7 @@ def _check_found(ids: tuple[str, ...], count: int, group: str) -> None:
     from ..broker.errors import UnknownTask
 
     if ids and not count:
-        raise UnknownTask(f"group {group} has no dead task {' or '.join(ids)}: penstock dead list has those there are")
+        raise UnknownTask(f"group {group} has no dead-lettered task {' or '.join(ids)}: see penstock dead list")
 
 
 def _check_choice(ids: tuple[str, ...], all_: bool, reason: str) -> None:

@@ -29,9 +29,9 @@ def command(data: Path | None, most: int | None, spark: bool, output: Output) ->
 
     Two producers over unix, a group of three consumers over tcp, and once more by mapped delivery; then count, order
     per carrier and totals are compared with what numpy computes from the file. Then every late flight is a task: some
-    fail, a worker and the broker are killed, and in the end each must be completed or dead, as the file says. At last
-    Spark reads the flights while they stream in, writes delays per carrier and hour to a topic, each once though it is
-    stopped in the middle, and archives both topics as Parquet.
+    fail, a worker and the broker are killed, and in the end each must be completed or dead-lettered, as the file says.
+    At last Spark reads the flights while they stream in, writes delays per carrier and hour to a topic, each once
+    though it is stopped in the middle, and archives both topics as Parquet.
     Exit code 5 when anything differs.
     """
     from ..demo.display import Display
@@ -96,7 +96,7 @@ def _show(output: Output, outcome: Outcome, took: float) -> None:
     output.console.print()
     if not outcome.differences:
         verdict = f"equal: count, order per carrier and totals of {outcome.flights:,} flights, both ways"
-        verdict += "; every late flight is completed or dead as it should be"
+        verdict += "; every late flight is completed or dead-lettered, as the file says"
         verdict += "; every delay that Spark wrote is there once, and all is archived" if outcome.live else ""
         output.console.print(f"[green]{verdict}[/green]")
         output.console.print(f"{took:.1f} s in all")
@@ -111,7 +111,7 @@ def _tell(output: Output, story: Story) -> None:
     for line in (
         f"{story.tasks:,} late flights as tasks, worked off by four workers in {story.seconds:.1f} s",
         f"a worker was killed when {story.killed_at:,} were completed, the broker when {story.restarted_at:,} were",
-        f"{story.completed:,} completed, {story.dead:,} dead after {ATTEMPTS} attempts; "
+        f"{story.completed:,} completed, {story.dead_lettered:,} dead-lettered after {ATTEMPTS} attempts; "
         f"{story.failures:,} failures were injected and tried again",
     ):
         output.console.print(line, markup=False, soft_wrap=True)

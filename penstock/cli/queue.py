@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ..clients import Queue
 
 
+COUNTS = (">ready", ">in flight", ">delayed", ">retrying", ">dead-lettered")
+
 FAR_YEAR = 9000
 """A pause until later is one without an end."""
 
@@ -37,7 +39,7 @@ def list_(topic: str | None, session: Invocation) -> None:
             session.output.json(_as_json(queue))
         return
     session.output.table(
-        ["topic", "group", ">depth", ">ready", ">in flight", ">delayed", ">waiting", ">dead", ">oldest", "state"],
+        ["topic", "group", ">depth", *COUNTS, ">oldest", "state"],
         [
             (q.topic, q.name, q.depth, *_counts(q), _age(q.oldest), unavailable_text(q.unavailable) or _state(q))
             for q in queues
@@ -51,7 +53,7 @@ def list_(topic: str | None, session: Invocation) -> None:
 @group_option
 @with_session
 def stats(topic: str, group: str, session: Invocation) -> None:
-    """Show what the queue of TOPIC holds: depth, in flight, delayed, waiting, dead, age of the oldest."""
+    """Show what the queue of TOPIC holds: depth, in flight, delayed, retrying, dead-lettered, age of the oldest."""
     with session.connect() as client:
         queue = client.queue(topic, group)
     if session.output.as_json:
@@ -61,7 +63,7 @@ def stats(topic: str, group: str, session: Invocation) -> None:
     session.output.fields([("topic", queue.topic), ("group", queue.name), *settings])
     session.output.console.print()
     session.output.table(
-        [">partition", ">ready", ">in flight", ">delayed", ">waiting", ">dead", ">oldest", "state"],
+        [">partition", *COUNTS, ">oldest", "state"],
         [
             (p.partition, *_counts(p), _age(p.oldest), _state(p))
             for p in queue.partitions
@@ -81,12 +83,12 @@ def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session:
 
     \b
     lease_s=30s lease_max_s=12h    how long a worker has a task, unless it extends; the longest it may ask for
-    max_attempts=20                then it is dead
+    max_attempts=20                then it is dead-lettered
     backoff_s=1s backoff_max_s=5m  before the second attempt; doubled before each further one, up to the second
     jitter=0.5                     a delay is shortened by a random part of up to so much of it
     order=none|key fair=no         one task of a key at a time, in order; keys take turns
     key_concurrency= key_rate_per_s= look_ahead=1000
-    dead_retention_s=14d dead_topic=  dead tasks are discarded after so long; a topic that gets a copy of each
+    dead_retention_s=14d dead_topic=  when dead letters are discarded; a topic that gets a copy of each
     carry_after_s=1d               what is open for longer holds no file of the log back
     keep_finished_s=               finished tasks and their results go after so long, as in 1d; empty: never
     """
@@ -125,13 +127,13 @@ def resume(topic: str, group: str, session: Invocation) -> None:
     session.output.say("resumed", f"queue {group} of {topic} is resumed", topic=topic, group=group)
 
 
-@command.command(short_help="Forget a queue: leases, attempts, dead tasks.")
+@command.command(short_help="Forget a queue: leases, attempts, dead letters.")
 @click.argument("topic")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @group_option
 @with_session
 def delete(topic: str, yes: bool, group: str, session: Invocation) -> None:
-    """Forget the queue of TOPIC: leases, attempts, dead tasks. The topic's records stay."""
+    """Forget the queue of TOPIC: leases, attempts, dead letters. The topic's records stay."""
     with session.connect() as client:
         if not yes and not session.output.as_json:
             click.confirm(f"delete queue {group} of topic {topic}?", abort=True, err=True)
@@ -171,7 +173,7 @@ def _number(text: str) -> Any:
 
 
 def _counts(held: Any) -> tuple[int, ...]:
-    return held.ready, held.in_flight, held.delayed, held.waiting, held.dead
+    return held.ready, held.in_flight, held.delayed, held.retrying, held.dead_lettered
 
 
 def _age(since: datetime | None) -> str | None:
@@ -190,7 +192,7 @@ def _state(held: Any) -> str:
 def _as_json(queue: Queue) -> dict[str, Any]:
     import msgspec
 
-    names = ("depth", "ready", "in_flight", "delayed", "waiting", "dead", "oldest", "paused_until")
+    names = ("depth", "ready", "in_flight", "delayed", "retrying", "dead_lettered", "oldest", "paused_until")
     plain = msgspec.to_builtins({**{name: getattr(queue, name) for name in names}, "partitions": queue.partitions})
     about = {"topic": queue.topic, "group": queue.name, "settings": queue.settings}
     return {**about, **plain, "unavailable": queue.unavailable}

@@ -122,7 +122,7 @@ def rollup(
 
 @command.command("dead-letters", short_help="Dead letters by reason and window.")
 @click.argument("topic")
-@click.option("--group", help="What the broker lists as dead in this queue group of TOPIC.")
+@click.option("--group", help="What the broker lists as dead-lettered in this queue group of TOPIC.")
 @click.option("--window", default="1 hour", show_default=True, help="How long a window is.")
 @click.option("--into", "target", metavar="TARGET", help="Append the counts to this topic as time goes by.")
 @click.option("--checkpoint", type=DIRECTORY, help="With --into: a directory that remembers how far it is.")
@@ -137,14 +137,14 @@ def dead_letters(
     how: RunOptions,
     session: Invocation,
 ) -> None:
-    """Count what died in the dead topic TOPIC, or in a queue --group of TOPIC, by reason and window.
+    """Count the failures in the dead-letter topic TOPIC, or in a queue --group of TOPIC, by reason and window.
 
     Reasons that differ in numbers only are one: each number is shown as #.
     """
     if (target is None) != (checkpoint is None) or (target is not None and group is not None):
-        raise click.UsageError("--into goes with --checkpoint, and with a dead topic in place of --group")
+        raise click.UsageError("--into goes with --checkpoint, and with a dead-letter topic in place of --group")
     if topic == target:
-        raise click.UsageError("--into has to be another topic: a dead topic holds dead letters")
+        raise click.UsageError("--into has to be another topic: a dead-letter topic holds dead letters")
     if target is None and (how.every_s or how.most):
         raise click.UsageError("--every and --max-records go with --into: without it what is there now is counted")
     with running(session, [topic] if target is None else [topic, target], how, "counted") as run:
@@ -164,8 +164,8 @@ def dead_letters(
         for row in rows:
             session.output.json(row)
         return
-    columns = ["from", "to", "topic", "group", "reason", ">dead"]
-    session.output.table(columns, [tuple(row.values()) for row in rows], empty="nothing is dead")
+    columns = ["from", "to", "topic", "group", "reason", ">dead-lettered"]
+    session.output.table(columns, [tuple(row.values()) for row in rows], empty="no dead letters")
 
 
 @command.command(short_help="The latest record of each key, as Parquet or into a topic.")

@@ -98,24 +98,24 @@ def ack(names: tuple[str, ...], result: str | None, group: str, session: Invocat
     _settle(session, group, names, "ack", result=None if result is None else result.encode())
 
 
-@command.command(short_help="Leased tasks failed: again later, or dead.")
+@command.command(short_help="Leased tasks failed: again later, or dead-lettered.")
 @LEASED
 @click.option("--delay", "delay_s", type=DURATION, help="Retry after this delay; default: the queue's back-off.")
 @click.option("--reason", default="", help="For their history.")
 @group_option
 @with_session
 def nack(names: tuple[str, ...], delay_s: float | None, reason: str, group: str, session: Invocation) -> None:
-    """Say that leased tasks failed: they are tried again, or dead when this was the last attempt."""
+    """Say that leased tasks failed: they are tried again, or dead-lettered when this was the last attempt."""
     _settle(session, group, names, "nack", delay=delay_s, reason=reason)
 
 
-@command.command(short_help="Leased tasks failed for good: dead.")
+@command.command(short_help="Leased tasks failed for good: dead-letter them.")
 @LEASED
 @click.option("--reason", default="", help="For their history.")
 @group_option
 @with_session
 def reject(names: tuple[str, ...], reason: str, group: str, session: Invocation) -> None:
-    """Say that leased tasks failed for good: they are dead."""
+    """Say that leased tasks failed for good: they are dead-lettered."""
     _settle(session, group, names, "reject", reason=reason)
 
 
@@ -143,7 +143,7 @@ def _settle(session: Invocation, group: str, names: Sequence[str], verb: str, **
 
 @command.command
 @click.argument("id_", metavar="ID")
-@click.option("--wait", "wait_s", type=DURATION, help="Until it is completed, dead or cancelled, at most so long.")
+@click.option("--wait", "wait_s", type=DURATION, help="Until it is completed, dead-lettered or cancelled; at most.")
 @group_option
 @with_session
 def status(id_: str, wait_s: float | None, group: str, session: Invocation) -> None:

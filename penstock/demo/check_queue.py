@@ -1,7 +1,7 @@
-"""The verdict on the queue part: is every late flight completed or dead, and each as the file says?
+"""The verdict on the queue part: is every late flight completed or dead-lettered, and each as the file says?
 
-Idea: the dead ones are read back and compared one by one. The completed ones are all the others, if nothing is left
-over; of some of them the result is asked for by their id, and compared with what numpy reads in the file.
+Idea: read the dead-lettered tasks back and compare them one by one. When none is left over, all others are completed.
+Ask for the results of some of these by their id, and compare them with what numpy reads in the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SAMPLE = 200
 def differences(client: Client, topic: str, late: Late) -> list[str]:
     """What differs between the file and what became of the tasks."""
     found = _counts(client, topic, late)
-    dead = client.dead(topic, GROUP, max_records=len(late) + 1)
+    dead = client.dead_letters(topic, GROUP, max_records=len(late) + 1)
     return found + _dead(dead, late) + _results(client, topic, late)
 
 
@@ -34,7 +34,7 @@ def _counts(client: Client, topic: str, late: Late) -> list[str]:
     if records != len(late):
         found.append(f"{len(late):,} late flights in the file, {records:,} tasks in the queue")
     left = client.queue(topic, GROUP).depth
-    return [*found, f"{left:,} tasks are neither completed nor dead"] if left else found
+    return [*found, f"{left:,} tasks are neither completed nor dead-lettered"] if left else found
 
 
 def _dead(dead: list[DeadTask], late: Late) -> list[str]:
@@ -59,7 +59,7 @@ def _results(client: Client, topic: str, late: Late) -> list[str]:
             record = client.read(topic, partition.partition, offset, max_records=1)[0]
             number = fingerprint(record.value)
             info = client.task(f"{topic}-{partition.partition}-{offset}", group=GROUP)
-            wanted = ("dead", None) if number in doomed else ("completed", b"%d" % minutes[number])
+            wanted = ("dead-lettered", None) if number in doomed else ("completed", b"%d" % minutes[number])
             if (info.state, info.result) != wanted:
                 found.append(
                     f"task {topic}-{partition.partition}-{offset} is {info.state} with {info.result!r}, "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ATTEMPTS = 6
-"""Of a flight, then it is dead. More than the injected failures of one that is to succeed, a kill and a restart."""
+"""Attempts before a flight is dead-lettered: more than the failures injected, a kill and a restart together cost."""
 
 _DEP_DELAY = COLUMNS.index("dep_delay")
 

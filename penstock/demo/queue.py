@@ -39,7 +39,7 @@ class Story(Struct, frozen=True):
 
     tasks: int
     completed: int
-    dead: int
+    dead_lettered: int
     failures: int
     killed_at: int  # tasks completed when a worker was killed
     restarted_at: int  # tasks completed when the broker was
@@ -73,7 +73,7 @@ class QueueRoles:
         listen(self.workers, display, lambda: is_worked_off(client, topic))
         seconds = time.perf_counter() - started
         worked = self._stop(display)
-        dead = client.queue(topic, GROUP).dead
+        dead = client.queue(topic, GROUP).dead_lettered
         failures = sum(each.failed for each in worked)
         return Story(tasks, tasks - dead, dead, failures, killed_at, restarted_at, seconds)
 

@@ -1,6 +1,6 @@
-"""Dead letters by reason over time: of a dead topic, where a queue group has one, or as the broker lists them.
+"""Dead letters by reason over time: of a dead-letter topic, where a queue group has one, or as the broker lists them.
 
-Idea: a copy in a dead topic says in its headers what died, where, when and why; so dead letters are records like
+Idea: a copy in a dead-letter topic says in its headers what died, where, when and why; so dead letters are records like
 others, and counting them is a rollup whose group is the reason and whose time is that of death. Numbers in a reason
 are put as #, for reasons that differ in an order's number are one reason.
 """
@@ -31,7 +31,7 @@ def dead_letters(spark: SparkSession, url: str, topic: str, *, group: str | None
     """One row for each dead letter: `died`, `reason`, `group`, `topic`, `partition`, `offset`, `attempts`.
 
     Args:
-        topic: a dead topic; with `group`, the topic itself, of which the broker lists what is dead now.
+        topic: a dead-letter topic; with `group`, the topic itself, of which the broker lists what is dead-lettered now.
         group: a queue group.
 
     Raises: UnknownTopic, UnknownGroup.
@@ -44,7 +44,7 @@ def dead_letters(spark: SparkSession, url: str, topic: str, *, group: str | None
 
 
 def died(records: DataFrame) -> DataFrame:
-    """Records of a dead topic as dead letters. Others are passed over."""
+    """Records of a dead-letter topic as dead letters. Others are passed over."""
     from pyspark.sql import functions as F
 
     return records.where(_about("reason").isNotNull()).select(
@@ -59,15 +59,22 @@ def died(records: DataFrame) -> DataFrame:
 
 
 def by_reason(letters: DataFrame, window: str = "1 hour") -> DataFrame:
-    """How many died of what in each window: `from`, `to`, `topic`, `group`, `reason`, `dead`."""
+    """How many failed for which reason in each window: `from`, `to`, `topic`, `group`, `reason`, `dead_lettered`."""
     from pyspark.sql import functions as F
 
     letters = letters.withColumn("reason", F.expr(ALIKE.format("reason")))
-    counts = letters.groupBy(F.window("died", window), "topic", "group", "reason").agg(F.count(F.lit(1)).alias("dead"))
-    counts = counts.select(
-        F.col("window.start").alias("from"), F.col("window.end").alias("to"), "topic", "group", "reason", "dead"
+    counts = letters.groupBy(F.window("died", window), "topic", "group", "reason").agg(
+        F.count(F.lit(1)).alias("dead_lettered")
     )
-    return counts.sort("from", F.desc("dead"), "topic", "group", "reason")
+    counts = counts.select(
+        F.col("window.start").alias("from"),
+        F.col("window.end").alias("to"),
+        "topic",
+        "group",
+        "reason",
+        "dead_lettered",
+    )
+    return counts.sort("from", F.desc("dead_lettered"), "topic", "group", "reason")
 
 
 @one_sentence()
@@ -82,7 +89,7 @@ def count_dead_letters(
     late: str = "10 minutes",
     pace: Pace = ONCE,
 ) -> Progress:
-    """Append to topic `target` how many records of the dead topic `topic` died of what, by window; as `rollup` does."""
+    """Count the records of the dead-letter topic `topic` by reason and window into topic `target`, as `rollup` does."""
     return rollup(
         spark, url, topic, target, checkpoint=checkpoint, window=window, late=late, by=REASON, time=TIME_OF_DEATH,
         pace=pace
@@ -124,7 +131,7 @@ def _dead(client: Client, topic: str, group: str) -> Iterator[DeadTask]:
     for each in client.topic(topic).partitions:
         offset, found = 0, [None]
         while found:
-            found = client.dead(topic, group, partition=each.partition, offset=offset, max_records=PAGE)
+            found = client.dead_letters(topic, group, partition=each.partition, offset=offset, max_records=PAGE)
             yield from found
             offset = found[-1].record.offset + 1 if found else offset
 

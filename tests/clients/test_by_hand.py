@@ -82,7 +82,7 @@ def test_what_cannot_be_read_is_buried_and_the_others_are_leased(penstock_broker
     append_to(penstock_broker, "t", NOT_ZSTD)
     with pytest.raises(InvalidBatch, match="zstd"):
         by_hand.lease("t", "me", max_records=3)
-    assert [task.record.offset for task in penstock_client.dead("t", "g")] == [1, 3, 4]
+    assert [task.record.offset for task in penstock_client.dead_letters("t", "g")] == [1, 3, 4]
     assert penstock_client.queue("t", "g").depth == 0
 
 

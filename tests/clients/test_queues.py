@@ -85,23 +85,23 @@ def test_dead_tasks_are_listed_with_their_records_redriven_and_discarded(client,
     fill(client, topic, 6)
     rejected(client, topic, 4, "no such address")
     rejected(client, topic, 1, "timeout")
-    dead = client.dead(topic, "jobs")
+    dead = client.dead_letters(topic, "jobs")
     assert [(task.record.offset, task.record.value, task.attempt) for task in dead] == [
         (number, b"%d" % number, 1) for number in range(5)
     ]
     assert [task.reason for task in dead] == ["no such address"] * 4 + ["timeout"]
-    assert [task.id for task in client.dead(topic, "jobs", partition=0, reason="time")] == [f"{topic}-0-4"]
-    assert len(client.dead(topic, "jobs", max_records=3)) == 3
-    assert [task.record.offset for task in client.dead(topic, "jobs", partition=0, offset=3)] == [3, 4]
+    assert [task.id for task in client.dead_letters(topic, "jobs", partition=0, reason="time")] == [f"{topic}-0-4"]
+    assert len(client.dead_letters(topic, "jobs", max_records=3)) == 3
+    assert [task.record.offset for task in client.dead_letters(topic, "jobs", partition=0, offset=3)] == [3, 4]
     with pytest.raises(InvalidArgument, match="offset=3 is one of a partition"):
-        client.dead(topic, "jobs", offset=3)
+        client.dead_letters(topic, "jobs", offset=3)
     assert client.redrive(topic, "jobs", [dead[0].id, dead[1].id]) == 2
     assert client.redrive(topic, "jobs", []) == 0
     assert client.discard(topic, "jobs", reason="time") == 1
-    assert [task.record.offset for task in client.dead(topic, "jobs")] == [2, 3]
+    assert [task.record.offset for task in client.dead_letters(topic, "jobs")] == [2, 3]
     assert client.discard(topic, "jobs", [dead[2].id, dead[2].id]) == 1
     assert client.redrive(topic, "jobs") == 1
-    assert client.dead(topic, "jobs") == []
+    assert client.dead_letters(topic, "jobs") == []
     with client.worker(topic, group="jobs", prefetch=0) as worker:
         again = []
         while len(again) < 4:
@@ -190,9 +190,13 @@ def test_schedules_are_set_listed_replaced_and_forgotten(client, topic):
             "is one value, not a list",
         ),
         (lambda c, t: c.redrive(t, "jobs", 7), InvalidArgument, "ids=7 is not a list in which each is a str"),
-        (lambda c, t: c.dead(t, "jobs", max_records=0), InvalidArgument, "max_records=0 is not a number of tasks"),
-        (lambda c, t: c.dead(t, "jobs", max_records="9"), InvalidArgument, "max_records='9' is not an int"),
-        (lambda c, t: c.dead(t, "jobs", partition=0, offset=-1), InvalidArgument, "offset=-1 is below 0"),
+        (
+            lambda c, t: c.dead_letters(t, "jobs", max_records=0),
+            InvalidArgument,
+            "max_records=0 is not a number of tasks",
+        ),
+        (lambda c, t: c.dead_letters(t, "jobs", max_records="9"), InvalidArgument, "max_records='9' is not an int"),
+        (lambda c, t: c.dead_letters(t, "jobs", partition=0, offset=-1), InvalidArgument, "offset=-1 is below 0"),
         (
             lambda c, t: c.schedule(t, "s", "every 1h", b"", headers="h"),
             InvalidArgument,
@@ -218,7 +222,7 @@ def test_sums_are_over_all_partitions():
     queue = Queue(
         "t", "q", {}, [QueuePartition(0, 1, 2, 3, 4, 5, late, None), QueuePartition(1, 1, 1, 1, 1, 1, early, late)]
     )
-    assert (queue.ready, queue.in_flight, queue.delayed, queue.waiting, queue.dead) == (2, 3, 4, 5, 6)
+    assert (queue.ready, queue.in_flight, queue.delayed, queue.retrying, queue.dead_lettered) == (2, 3, 4, 5, 6)
     assert (queue.depth, queue.oldest, queue.paused_until) == (14, early, late)
     empty = Queue("t", "q", {}, [QueuePartition(0, 0, 0, 0, 0, 0, None, None)])
     assert (empty.oldest, empty.paused_until) == (None, None)

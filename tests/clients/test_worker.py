@@ -136,7 +136,7 @@ def test_a_reason_may_have_what_no_utf8_has(client, topic):
         worker.ack_nowait(done)
         failed.reject("no file caf\udce9")
         worker.flush()
-    assert [task.reason for task in client.dead(topic, "jobs")] == ["no file caf\\udce9"]
+    assert [task.reason for task in client.dead_letters(topic, "jobs")] == ["no file caf\\udce9"]
 
 
 def test_released_tasks_come_again_uncounted_and_rejected_ones_never(client, topic):

@@ -46,7 +46,7 @@ def test_a_worker_buries_what_cannot_be_read_and_works_on_all_else(spoiled, pens
     core = spoiled.worker(prefetch=prefetch)
     assert work_off(spoiled, core) == [b"before", b"0", b"2", b"behind"]
     with penstock_broker.connect() as client:
-        dead = client.dead("t", "jobs")
+        dead = client.dead_letters("t", "jobs")
         assert [(task.record.offset, task.attempt) for task in dead] == [(1, 1), (2, 1), (4, 1), (6, 1), (7, 1)]
         assert all(task.reason.startswith("it cannot be read: ") for task in dead)
         assert ["zstd" in task.reason for task in dead] == [True, True, False, False, False]
@@ -75,7 +75,7 @@ def test_dead_tasks_are_listed_beside_those_that_cannot_be_read(spoiled, penstoc
         with client.worker("t", group="jobs") as worker, client.producer("t") as producer:
             producer.send(b"good", key=b"k")
             worker.reject(worker.fetch(wait=0), "no")
-        dead = client.dead("t", "jobs")
+        dead = client.dead_letters("t", "jobs")
         assert [task.record.offset for task in dead] == [1, 2, 4, 6, 7, 9]
         assert [bool(task.unreadable) for task in dead] == [True] * 5 + [False]
         assert [task.record.value for task in dead] == [b""] * 5 + [b"good"]

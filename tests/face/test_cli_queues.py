@@ -79,18 +79,18 @@ def test_a_task_that_fails_too_often_is_dead_and_can_be_tried_again_or_given_up(
     shown = on("dead", "show", ids[1]).text
     assert "no [luck]" in shown
     assert shown.count("by hand") == 2
-    assert on("dead", "list", queue, "--reason", "other").text == "no dead tasks\n"
+    assert on("dead", "list", queue, "--reason", "other").text == "no dead-lettered tasks\n"
     assert on("dead", "redrive", queue, ids[0], "--json").lines[0]["count"] == 1
     found = on("dead", "redrive", queue, f"{queue}-0-77")
     assert (found.code, found.out) == (exits.NOT_FOUND, b"")
-    assert f"has no dead task {queue}-0-77" in found.err
-    assert state(on, ids[0]) in ("waiting", "pending")
+    assert f"has no dead-lettered task {queue}-0-77" in found.err
+    assert state(on, ids[0]) in ("retrying", "pending")
     missing = on("dead", "show", ids[0])
     assert missing.code == exits.NOT_FOUND
-    assert "is not dead" in missing.err
+    assert "is not dead-lettered" in missing.err
     assert on("dead", "discard", queue, "--reason", "luck", "--yes").text == "1 task discarded\n"
     assert state(on, ids[1]) == "discarded"
-    assert on("dead", "list", queue).text == "no dead tasks\n"
+    assert on("dead", "list", queue).text == "no dead-lettered tasks\n"
 
 
 def test_nobody_redrives_or_discards_all_by_naming_none(on: Cli, queue: str) -> None:
@@ -106,7 +106,7 @@ def test_rejecting_and_releasing_by_hand(on: Cli, queue: str) -> None:
     one, other = leased(on, queue, 2)
     on("task", "reject", one, "--reason", "bad")
     on("task", "release", other)
-    assert (state(on, first), state(on, second)) == ("dead", "waiting")
+    assert (state(on, first), state(on, second)) == ("dead-lettered", "retrying")
     (again,) = on("task", "lease", queue, "--json").lines
     assert (again["id"], again["attempt"]) == (second, 1)
 
@@ -147,7 +147,7 @@ def test_urgent_tasks_go_first(on: Cli, queue: str) -> None:
         (["queue", "set", "{queue}", "lease_s=soon"], exits.USAGE, "lease_s=soon"),
         (["queue", "stats", "{queue}", "--group", "other"], exits.NOT_FOUND, "other"),
         (["queue", "pause", "{queue}", "--for", "1s", "--until", "2030-01-01"], exits.USAGE, "say the same"),
-        (["dead", "show", "{queue}-0-0"], exits.NOT_FOUND, "is not dead"),
+        (["dead", "show", "{queue}-0-0"], exits.NOT_FOUND, "is not dead-lettered"),
         (["schedule", "set", "{queue}", "n", "every now", "v"], exits.USAGE, "every now"),
         (["schedule", "set", "{queue}", "n", "* * *", "v"], exits.USAGE, "* * *"),
         (["schedule", "delete", "{queue}", "n"], exits.NOT_FOUND, "n"),
@@ -167,8 +167,8 @@ def test_a_queue_shows_what_it_holds_and_how_it_is_set(on: Cli, queue: str) -> N
     enqueued(on, queue, "later", delay="1h")
     leased(on, queue)
     (shown,) = on("queue", "stats", queue, "--json").lines
-    counts = {name: shown[name] for name in ("depth", "ready", "in_flight", "delayed", "waiting", "dead")}
-    assert counts == {"depth": 4, "ready": 2, "in_flight": 1, "delayed": 1, "waiting": 0, "dead": 0}
+    counts = {name: shown[name] for name in ("depth", "ready", "in_flight", "delayed", "retrying", "dead_lettered")}
+    assert counts == {"depth": 4, "ready": 2, "in_flight": 1, "delayed": 1, "retrying": 0, "dead_lettered": 0}
     assert shown["settings"]["max_attempts"] == 2
     assert shown["oldest"]
     text = on("queue", "stats", queue).text

@@ -199,8 +199,8 @@ def test_the_demo_runs_and_finds_everything_equal(tmp_path: Path) -> None:
     reports = [json.loads(line) for line in verified.stdout.splitlines()]
     story = outcome["tasks"]
     assert sum(report["records"] for report in reports if "/topics/" in report["path"]) == 30_000 + story["tasks"]
-    assert story["completed"] + story["dead"] == story["tasks"] > 5_000
-    assert story["dead"] > 0
+    assert story["completed"] + story["dead_lettered"] == story["tasks"] > 5_000
+    assert story["dead_lettered"] > 0
     assert 0 < story["killed_at"] <= story["restarted_at"]
 
 

@@ -207,7 +207,7 @@ def test_what_takes_too_long_is_given_back_uncounted(place: Place, function: str
         worker.signal(number)
     assert worker.drained() == {"dropped": 1}
     status = job.status()
-    assert (status.state, status.attempt) in (("pending", 0), ("waiting", 0))
+    assert (status.state, status.attempt) in (("pending", 0), ("retrying", 0))
 
 
 @pytest.mark.parametrize("lease_s", [1.0])

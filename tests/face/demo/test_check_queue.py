@@ -60,7 +60,7 @@ def test_what_is_as_it_should_be_is_no_difference(work, penstock_client):
 
 def test_a_task_that_is_left_over_is_seen(work, penstock_client):
     found = work(lambda task: settle(task) if task.value != GOOD[0] else task.nack(delay=100))
-    assert found[0] == "1 tasks are neither completed nor dead"
+    assert found[0] == "1 tasks are neither completed nor dead-lettered"
     assert not is_worked_off(penstock_client, "t")
 
 
@@ -71,7 +71,7 @@ def test_a_task_that_is_missing_is_seen(work):
 def test_a_task_that_died_and_should_not_is_seen(work):
     found = work(lambda task: settle(task) if task.value != GOOD[0] else task.reject("why not"))
     assert any("1 tasks were to die, 2 did" in each for each in found)
-    assert any("is dead" in each for each in found)
+    assert any("is dead-lettered" in each for each in found)
 
 
 def test_a_task_that_died_too_soon_is_seen(work):

@@ -71,7 +71,7 @@ def test_counts_are_made(command, client, new, fill, tmp_path):
     with client.producer(dead) as producer:
         producer.send(b"", headers={"penstock-dead-reason": b"lost 17", "penstock-dead-time": b"1000000"})
     (row,) = command("dead-letters", dead, "--window", "1 day")
-    assert (row["reason"], row["dead"], row["from"]) == ("lost #", 1, "1970-01-01T00:00:00")
+    assert (row["reason"], row["dead_lettered"], row["from"]) == ("lost #", 1, "1970-01-01T00:00:00")
     assert command("dead-letters", dead, "--into", counts, "--checkpoint", tmp_path / "d")[-1]["records"] == 1
 
 

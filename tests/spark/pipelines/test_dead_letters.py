@@ -31,7 +31,7 @@ def bury(client, topic: str, reason: str, minute: int, offset: int = 0) -> None:
 
 
 def counted(frame) -> Counter:
-    return Counter({(row["from"].hour, row["reason"]): row["dead"] for row in frame.collect()})
+    return Counter({(row["from"].hour, row["reason"]): row["dead_lettered"] for row in frame.collect()})
 
 
 def test_a_dead_topic_is_counted_by_reason_and_hour(spark, url, client, new):
@@ -61,7 +61,7 @@ def test_what_the_broker_lists_is_counted_likewise(spark, url, client, new, fill
     totals = Counter()
     for row in frame.collect():
         assert (row["topic"], row["group"]) == (topic, "work")
-        totals[row["reason"]] += row["dead"]
+        totals[row["reason"]] += row["dead_lettered"]
     assert totals == {"bad": 10, "lost #": 10}
 
 

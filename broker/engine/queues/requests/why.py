@@ -85,9 +85,9 @@ def _ended(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:
     if dead is not None:
         reason = f": {dead.reason}" if dead.reason else ""
         attempts = _counted(dead.attempt, "attempt")
-        return f"dead since {_moment(dead.time_us, now_us)}, after {attempts}{reason}; redrive it to try again"
+        return f"dead-lettered since {_moment(dead.time_us, now_us)}, after {attempts}{reason}; redrive it to try again"
     if offset in queue.cancelled:
-        return "cancelled: nobody gets it"
+        return "cancelled: no worker gets it"
     if facts.final:
         return facts.final + (f" {_moment(facts.final_us, now_us)}" if facts.final_us else "")
     return "the group began behind it" if offset < queue.start else ""

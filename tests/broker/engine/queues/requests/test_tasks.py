@@ -69,7 +69,7 @@ def test_a_dead_task_has_its_reason_and_history(rig: Rig, topic: bytes):
     settled(rig, topic, rig.lease(topic, most=1), REJECT, [], -1, "cannot be read")
     answer = ask(rig, topic, 0)
     assert (answer.state, answer.reason, answer.attempt) == ("dead", "cannot be read", 1)
-    assert "dead since" in answer.why
+    assert "dead-lettered since" in answer.why
 
 
 def test_a_plain_ack_is_completed_without_a_result(rig: Rig, topic: bytes):

@@ -55,7 +55,7 @@ def test_a_failed_record_says_which_attempt_it_was_and_when_it_is_tried_again():
 def test_a_redriven_record_says_when_it_is_tried_again():
     group = Group().lease([(0, 1, 1)], 1).do(fx.TasksDied("g", 1, [(0, 1, 1)], "bad"))
     assert group.why(0) == (
-        "dead since 2023-11-14 22:12:20 UTC (60.0 s ago), after 1 attempt: bad; redrive it to try again"
+        "dead-lettered since 2023-11-14 22:12:20 UTC (60.0 s ago), after 1 attempt: bad; redrive it to try again"
     )
     group.do(fx.TasksRedriven("g", [(0, 1, NOW + SECOND)]))
     assert group.why(0) == "to be tried again from 2023-11-14 22:13:21 UTC (in 1.0 s)"
@@ -68,7 +68,7 @@ def test_what_is_over_says_how_it_ended():
         "completed 2023-11-14 20:13:20 UTC (2 h ago)"
     )
     group.do(fx.TasksCancelled("g", [5]))
-    assert group.why(5) == "cancelled: nobody gets it"
+    assert group.why(5) == "cancelled: no worker gets it"
 
 
 def test_a_delayed_record_says_until_when_and_a_due_one_does_not():
