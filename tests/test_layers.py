@@ -38,6 +38,17 @@ BELOW = {
 # modules of the floor lead back to each other, whether they import at load, later, or for the type checker.
 # "" is whatever is not named.
 ORDER = {
+    "penstock.broker": [
+        *("errors", "system", "config", "cold_reads", "control", "frugal_files", "packets", "poller", "wakes"),
+        *("keeper", "children", "supervisor", "watermarks", "engine", "store", "port", "intake"),
+        *("broker", "broker_process", "__main__", ""),
+    ],
+    "penstock.broker.engine": [
+        *("tables", "ports", "turns", "logs"),
+        *("queues.choosing", "queues.topic_queues", "queues.verbs", "queues.wakeups"),
+        *("queues.requests", "queues.upkeep", "queues.service", "queues"),
+        *("streams", "topics", "transactions", "housekeeping", "node", ""),
+    ],
     "penstock.clients": [
         *("errors", "arguments", "descriptions", "reading", "connection", "channels", "embedded", "opening"),
         *("queues", "producing", "consuming", "working", "ranges", "transactions", "verbs"),
@@ -266,6 +277,20 @@ BROKEN = [
     (imports_up_a_floor, {"clients/errors.py": "def late():\n    from .verbs import a", "clients/verbs.py": ""}),
     (imports_up_a_floor, {"clients/queues/a.py": f"{FOR_TYPES}from ..verbs import b", "clients/verbs.py": ""}),
     (imports_up_a_floor, {"clients/client.py": "from . import other", "clients/other.py": ""}),
+    (imports_up_a_floor, {"broker/engine/logs/a.py": "from ..queues import b", "broker/engine/queues/b.py": ""}),
+    (
+        imports_up_a_floor,
+        {
+            "broker/engine/queues/verbs.py": f"{FOR_TYPES}from .requests import b",
+            "broker/engine/queues/requests/b.py": "",
+        },
+    ),
+    (imports_up_a_floor, {"broker/engine/node.py": "from ..port import b", "broker/port.py": ""}),
+    (imports_up_a_floor, {"broker/keeper/a.py": f"{FOR_TYPES}from ..broker import b", "broker/broker.py": ""}),
+    (
+        circles,
+        {"broker/engine/logs/a.py": "from .b import x", "broker/engine/logs/b.py": f"{FOR_TYPES}from .a import y"},
+    ),
     (circles, {"clients/queues/a.py": "from .b import x", "clients/queues/b.py": f"{FOR_TYPES}from .a import y"}),
     (circles, {"clients/aio/a.py": "from .b import x", "clients/aio/b.py": "def late():\n    from . import a"}),
     (impure_imports, {"broker/engine/tables/groups.py": "import time"}),

@@ -13,6 +13,7 @@ what the effects mean.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -38,6 +39,10 @@ TAIL_BYTES = 1 << 20
 
 BESIDE_BYTES = 64 << 10
 """Of a batch of records that takes effects beside it, which copies it: a batch of their own costs as much."""
+
+
+TERM_SHIFT = 40
+"""A token is the term of the log, shifted by so many bits, and a number that rises."""
 
 
 class Waiter(Protocol):
@@ -152,6 +157,7 @@ class Overlay(Generic[S]):
         self.decided_end = 0  # behind the last queued records that effects beside them speak of; 0 without any
         self._tail = UncommittedTail()
         self.unshelved = self._count_unshelved()
+        self._tokens = count(1)
 
     @property
     def proposed(self) -> S:
@@ -164,6 +170,10 @@ class Overlay(Generic[S]):
     def latest(self) -> S:
         """The same for one look, by a caller that proposes nothing meanwhile: no state is made for that."""
         return self.history.committed if self._proposed is None and self.idle else self.proposed
+
+    def next_token(self) -> int:
+        """A number that rises, and that no other leader of this log gives out."""
+        return self.log.next_term << TERM_SHIFT | next(self._tokens)
 
     def check_writable(self) -> None:
         """Raise Poisoned when nothing will ever be committed again."""
@@ -272,16 +282,16 @@ class Overlay(Generic[S]):
 
     def advance(self) -> int:
         """Apply what is committed by now and tell its waiters. Returns how many batches that was."""
-        count, waiting = 0, self._waiting
+        applied, waiting = 0, self._waiting
         for entry in self.history.advance():
             self.unshelved -= entry.intake is not None
-            count += 1
+            applied += 1
             place = entry.place
             for waiter in waiting.pop(place.seq, ()):
                 waiter.committed(place)
         if self.history.in_flight and self.log.poisoned is not None:
             self.abandon(Poisoned(f"{self.log.path}: a sync failed ({self.log.poisoned}); this was not committed"))
-        return count
+        return applied
 
     def end(self, error: Error) -> None:
         """The log is about to be closed: what is proposed by now and later fails."""

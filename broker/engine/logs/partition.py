@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 from ....storage.batch import Kind, encode, of_kind, parse, with_effects
 from ....storage.errors import BatchTooLarge, Corrupt, Diverged, Error, InvalidBatch, OutOfBounds
 from ...errors import Fenced, InvalidRequest, LimitReached, Unavailable
-from ..queues.verbs import QueueVerbs
 from ..tables import effects as fx
 from ..tables.dedup import Keys, judge
 from ..tables.entry import Entry
@@ -77,7 +76,6 @@ class Partition:
         self.damaged = self.history.damaged or bool(self.log.damage)  # something of it cannot be read
         self.readers: dict[int, Reader] = {}  # who is to be told when the end moves
         self.sealed: set[int] = set()  # stages that are decided, or being decided: nothing is added to them
-        self.work = QueueVerbs(self)
 
     def __repr__(self) -> str:
         return f"partition {self.number} of topic {self.topic}"
@@ -175,6 +173,10 @@ class Partition:
     def unshelved(self) -> int:
         """How many batches have a priority or a delay and are not committed yet."""
         return self.overlay.unshelved
+
+    def next_token(self) -> int:
+        """A number that nobody else gave out; see Overlay.next_token."""
+        return self.overlay.next_token()
 
     def check_writable(self) -> None:
         """Raise Poisoned when nothing will ever be committed again."""

@@ -45,26 +45,12 @@ class Topic:
         found = self.partitions[number]
         if isinstance(found, Partition):
             return found
-        raise self._not_open(number, found)
+        raise Unavailable(f"partition {number} of topic {self.name} cannot be opened: {found.message}")
 
     @property
     def closed(self) -> list[int]:
         """The partitions that could not be opened, in order."""
         return [number for number, found in enumerate(self.partitions) if isinstance(found, Error)]
-
-    def unavailable(self, number: int) -> str:
-        """Why a partition could not be opened, or why queue groups cannot work there; "" when they can."""
-        found = self.partitions[number]
-        if isinstance(found, Error):
-            return self._not_open(number, found).message
-        try:
-            found.work.check()
-        except Error as error:
-            return error.message
-        return ""
-
-    def _not_open(self, number: int, error: Error) -> Unavailable:
-        return Unavailable(f"partition {number} of topic {self.name} cannot be opened: {error.message}")
 
 
 class Topics:

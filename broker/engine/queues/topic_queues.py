@@ -1,4 +1,4 @@
-"""Finding queue groups: on one partition as committed, and across the partitions of a topic what is the same on all.
+"""Finding queue groups: on one partition, and across the partitions of a topic what is the same on all.
 
 Contract: looks and changes nothing; refuses with one sentence.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...errors import InvalidRequest, UnknownGroup
+from ....storage.errors import Error
+from ...errors import InvalidRequest, Unavailable, UnknownGroup
 from ..tables.queues.settings import QueueSettings
 
 if TYPE_CHECKING:
@@ -21,6 +22,34 @@ def unknown(where: object, group: str) -> UnknownGroup:
     return UnknownGroup(f"{where} has no queue group {group!r}: list queues to see which it has")
 
 
+def serves(partition: Partition) -> bool:
+    """Whether queue groups can work on a partition."""
+    return not (partition.state_damaged or partition.log.poisoned)
+
+
+def check_serves(partition: Partition) -> None:
+    """Raise Unavailable or Poisoned unless queue groups can work on a partition."""
+    if partition.state_damaged:
+        raise Unavailable(
+            f"{partition!r} is damaged, so that what its queue groups have done is not known for certain: stop the "
+            "broker and run penstock log repair; reading as a stream goes on"
+        )
+    partition.check_writable()
+
+
+def find(partition: Partition, group: str) -> Queue | None:
+    """A group of a partition as if all proposals were committed."""
+    return partition.proposed.queues.by_name.get(group)
+
+
+def proposed(partition: Partition, group: str) -> Queue:
+    """The same. Raises UnknownGroup."""
+    queue = find(partition, group)
+    if queue is None:
+        raise unknown(partition, group)
+    return queue
+
+
 def committed(partition: Partition, group: str) -> Queue:
     """A group as it is committed on a partition. Raises UnknownGroup."""
     queue = partition.committed.queues.by_name.get(group)
@@ -32,7 +61,7 @@ def committed(partition: Partition, group: str) -> Queue:
 def queue_settings(topic: Topic, group: str) -> QueueSettings:
     """The settings of a group, which are the same on every partition; the defaults for a new one."""
     for partition in topic.readable:
-        queue = partition.work.find(group)
+        queue = find(partition, group)
         if queue is not None:
             return queue.settings
     return QueueSettings()
@@ -40,12 +69,21 @@ def queue_settings(topic: Topic, group: str) -> QueueSettings:
 
 def serving(topic: Topic) -> list[Partition]:
     """The partitions that queue groups can work on."""
-    return [partition for partition in topic.readable if partition.work.serves]
+    return [partition for partition in topic.readable if serves(partition)]
+
+
+def why_unavailable(topic: Topic, number: int) -> str:
+    """Why queue groups cannot work on a partition, which may not be open; "" when they can."""
+    try:
+        check_serves(topic.partition(number))
+    except Error as error:
+        return error.message
+    return ""
 
 
 def having(topic: Topic, group: str) -> list[Partition]:
     """The partitions that have a group. Raises UnknownGroup."""
-    found = [partition for partition in topic.readable if partition.work.find(group) is not None]
+    found = [partition for partition in topic.readable if find(partition, group) is not None]
     if not found:
         raise unknown(f"topic {topic.name}", group)
     return found
@@ -70,5 +108,5 @@ def check_no_stream(topic: Topic, group: str) -> None:
 
 def check_no_queue(topic: Topic, group: str) -> None:
     """Raise InvalidRequest when a name is taken by a queue group."""
-    if any(partition.work.find(group) is not None for partition in topic.readable):
+    if any(find(partition, group) is not None for partition in topic.readable):
         raise InvalidRequest(f"{group} of topic {topic.name} is a queue group: choose another name for a stream")

@@ -1,9 +1,9 @@
 """The verbs of queue groups on one partition.
 
-Idea: every verb judges what it is asked against the proposed state (as if all proposals were committed) and
-proposes an effect that carries the decision.
+Idea: a verb is a function of a partition. Each judges what it is asked against the proposed state (as if all
+proposals were committed) and proposes an effect that carries the decision.
 
-Contract: a method that raises has changed nothing. What it returns holds once its waiter is told so, and never
+Contract: a verb that raises has changed nothing. What it returns holds once its waiter is told so, and never
 leaves the broker before. Times are log time. Must not know peers or messages' answers.
 """
 
@@ -13,14 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....transport.queue_messages import Settle, Verb
-from ...errors import LeaseLost, Unavailable, UnknownLease
+from ...errors import LeaseLost, UnknownLease
 from ..tables import effects as fx
 from ..tables.queues.backoff import backed_off
 from ..tables.queues.outcomes import LIMIT_FELL, check_granted, check_settle, failed, ready_at, returned, settled
 from ..tables.queues.unfinished import next_plain
-from .choosing.choosing import Choice, RecordSource, choose, joined, next_timer_us
+from .choosing.choosing import Choice, RecordSource, choose, joined
 from .choosing.keyed import is_keyed
-from .topic_queues import unknown
+from .topic_queues import check_serves, find, proposed, serves
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from ..tables.queues.queue import Queue
     from ..tables.queues.settings import QueueSettings
     from .choosing.key_scheduler import KeySchedulers
-
-TERM_SHIFT = 40
-"""A token is the term of the log, shifted by so many bits, and a number that rises."""
 
 RAN_OUT = "the lease ran out"
 """Why a record is tried again whose worker was not heard of."""
@@ -64,219 +61,206 @@ class Extension(NamedTuple):
     cancelled: list[int]  # offsets of records that are still held, and that somebody cancelled
 
 
-class QueueVerbs:
-    """The queue groups of one partition at work."""
+def log_time(partition: Partition, now_us: int) -> int:
+    """`now_us`, or the time of the last batch where a restart put the clock before it."""
+    return max(now_us, partition.proposed.time_us)
 
-    def __init__(self, partition: Partition) -> None:
-        self._partition = partition
-        self._number = 0  # of the last lease that was given here since the log was opened
 
-    # -- what stands --------------------------------------------------------------------------------
+# -- groups -----------------------------------------------------------------------------------------
 
-    @property
-    def serves(self) -> bool:
-        """Whether queue groups can work here."""
-        partition = self._partition
-        return not (partition.state_damaged or partition.log.poisoned)
 
-    def check(self) -> None:
-        """Raise Unavailable or Poisoned unless queue groups can work here."""
-        partition = self._partition
-        if partition.state_damaged:
-            raise Unavailable(
-                f"{partition!r} is damaged, so that what its queue groups have done is not known for certain: stop the "
-                "broker and run penstock log repair; reading as a stream goes on"
-            )
-        partition.check_writable()
+def configure(
+    partition: Partition, group: str, settings: QueueSettings, start: int, waiter: Waiter | None = None
+) -> None:
+    """Create a group, or change its settings; `start` counts when it is new. Raises Corrupt."""
+    queue = find(partition, group)
+    offset = partition.find(start) if queue is None else queue.start
+    partition.propose(fx.QueueSet(group, settings.named(), offset), waiter)
+    if queue is not None:
+        _give_up(partition, queue)
 
-    def find(self, group: str) -> Queue | None:
-        """A queue group as if all proposals stood."""
-        return self._partition.proposed.queues.by_name.get(group)
 
-    def get(self, group: str) -> Queue:
-        """The same. Raises UnknownGroup."""
-        queue = self.find(group)
-        if queue is None:
-            raise unknown(self._partition, group)
-        return queue
+def _give_up(partition: Partition, queue: Queue) -> None:
+    """The limit of attempts may be lower now: what has had so many waits for nothing."""
+    most = queue.settings.max_attempts
+    tried = sorted([(at, each.attempt) for at, each in queue.waiting.items() if each.attempt >= most])
+    if tried:
+        reason = f"{LIMIT_FELL} to {most}"
+        partition.propose(fx.TasksDied(queue.group, 0, list(joined(tried)), reason))
 
-    def time(self, now_us: int) -> int:
-        """`now_us`, or the time of the last batch where a restart put the clock before it."""
-        return max(now_us, self._partition.proposed.time_us)
 
-    # -- groups -------------------------------------------------------------------------------------
+def pause(partition: Partition, group: str, until_us: int, waiter: Waiter) -> None:
+    """Lease nothing until a time."""
+    partition.propose(fx.QueuePaused(group, until_us), waiter)
 
-    def set(self, group: str, settings: QueueSettings, start: int, waiter: Waiter | None = None) -> None:
-        """Create a group, or change its settings; `start` counts when it is new. Raises Corrupt."""
-        queue, partition = self.find(group), self._partition
-        offset = partition.find(start) if queue is None else queue.start
-        partition.propose(fx.QueueSet(group, settings.named(), offset), waiter)
-        if queue is not None:
-            self._give_up(queue)
 
-    def _give_up(self, queue: Queue) -> None:
-        """The limit of attempts may be lower now: what has had so many waits for nothing."""
-        most = queue.settings.max_attempts
-        tried = sorted([(at, each.attempt) for at, each in queue.waiting.items() if each.attempt >= most])
-        if tried:
-            reason = f"{LIMIT_FELL} to {most}"
-            self._partition.propose(fx.TasksDied(queue.group, 0, list(joined(tried)), reason))
+def delete(partition: Partition, group: str, waiter: Waiter) -> None:
+    """Forget a group."""
+    partition.propose(fx.QueueDeleted(group), waiter)
 
-    def pause(self, group: str, until_us: int, waiter: Waiter) -> None:
-        """Lease nothing until a time."""
-        self._partition.propose(fx.QueuePaused(group, until_us), waiter)
 
-    def delete(self, group: str, waiter: Waiter) -> None:
-        """Forget a group."""
-        self._partition.propose(fx.QueueDeleted(group), waiter)
+# -- leases -----------------------------------------------------------------------------------------
 
-    # -- leases -------------------------------------------------------------------------------------
 
-    def lease(
-        self, group: str, worker: str, limit: int, lease_us: int, now_us: int, waiter: Waiter, schedulers: KeySchedulers
-    ) -> Granted | None:
-        """Give up to `limit` records to a worker; None when there is none for it now. `schedulers` choose by keys."""
-        queue, partition = self.get(group), self._partition
-        now_us = self.time(now_us)
-        if queue.paused_until_us > now_us:
-            return None
-        source = self._source(queue)
-        if is_keyed(queue):
-            choice = schedulers.choose(partition, queue, source, limit, now_us)
-        else:
-            choice = choose(queue, source, limit, now_us)
-        if not choice.runs:
-            self._move_on(queue, source, choice, now_us)
-            return None
-        token, until_us = self._next_token(), now_us + lease_us
-        effect = fx.LeaseGranted(group, token, worker, until_us, *choice)
-        partition.propose(effect, waiter, above=max(choice.frontier, partition.decided_end))
-        return Granted(token, until_us, choice.runs)
+def lease(
+    partition: Partition,
+    group: str,
+    worker: str,
+    limit: int,
+    lease_us: int,
+    now_us: int,
+    waiter: Waiter,
+    schedulers: KeySchedulers,
+) -> Granted | None:
+    """Give up to `limit` records to a worker; None when there is none for it now. `schedulers` choose by keys."""
+    queue = proposed(partition, group)
+    now_us = log_time(partition, now_us)
+    if queue.paused_until_us > now_us:
+        return None
+    source = _source(partition, queue)
+    if is_keyed(queue):
+        choice = schedulers.choose(partition, queue, source, limit, now_us)
+    else:
+        choice = choose(queue, source, limit, now_us)
+    if not choice.runs:
+        _move_on(partition, queue, source, choice, now_us)
+        return None
+    token, until_us = partition.next_token(), now_us + lease_us
+    effect = fx.LeaseGranted(group, token, worker, until_us, *choice)
+    partition.propose(effect, waiter, above=max(choice.frontier, partition.decided_end))
+    return Granted(token, until_us, choice.runs)
 
-    def _move_on(self, queue: Queue, source: RecordSource, choice: Choice, now_us: int) -> None:
-        """Nothing to lease, but much that is nobody's work: log how far that goes, and look at it no more."""
-        far = source.first - queue.frontier >= PASSED_MAX
-        if (far or (choice.cursors and now_us - queue.last_us >= PASSED_AGAIN_US)) and not choice.held:
-            effect = fx.FrontierMoved(queue.group, max(queue.frontier, source.first), choice.cursors)
-            partition = self._partition
-            partition.propose(effect, above=max(effect.frontier, partition.decided_end))
 
-    def is_dry(self, queue: Queue) -> bool:
-        """Whether a group has certainly nothing to lease, by a glance: most who ask find what came before taken."""
-        at = self._partition
-        return queue.frontier >= at.predicted_end and not (queue.waiting or queue.held or at.committed.shelves)
+def _move_on(partition: Partition, queue: Queue, source: RecordSource, choice: Choice, now_us: int) -> None:
+    """Nothing to lease, but much that is nobody's work: log how far that goes, and look at it no more."""
+    far = source.first - queue.frontier >= PASSED_MAX
+    if (far or (choice.cursors and now_us - queue.last_us >= PASSED_AGAIN_US)) and not choice.held:
+        effect = fx.FrontierMoved(queue.group, max(queue.frontier, source.first), choice.cursors)
+        partition.propose(effect, above=max(effect.frontier, partition.decided_end))
 
-    def _source(self, queue: Queue) -> RecordSource:
-        """Records up to those proposed: their lease stands behind them in the log, so that one sync serves both."""
-        partition, applied = self._partition, self._partition.committed
-        voids, shelves = partition.proposed.voids, applied.shelves
-        first = next_plain(queue, shelves, voids, max(queue.frontier, partition.first))
-        if partition.unshelved:  # what is special about these records is known once they are committed
-            return RecordSource(first, applied.end, voids.between, shelves, applied.time_us)
-        return RecordSource(first, partition.predicted_end, voids.between, shelves)
 
-    def next_timer_us(self, queue: Queue, now_us: int) -> int | None:
-        """When the next delayed record of a group is due, after `now_us`; None without one."""
-        return next_timer_us(queue, self._partition.committed.shelves, now_us)
+def is_dry(partition: Partition, queue: Queue) -> bool:
+    """Whether a group has certainly nothing to lease, by a glance: most who ask find what came before taken."""
+    untouched = partition.predicted_end - queue.frontier
+    return untouched <= 0 and not (queue.waiting or queue.held or partition.committed.shelves)
 
-    def _next_token(self) -> int:
-        self._number += 1
-        return self._partition.log.next_term << TERM_SHIFT | self._number
 
-    def release(self, group: str, token: int, ranges: Sequence[Range], now_us: int) -> None:
-        """Take records of a lease back that never reached a worker: the attempt does not count."""
-        queue = self.find(group)
-        lease = None if queue is None else queue.leases.get(token)
-        left = [] if lease is None else lease.among(ranges)
-        if queue is not None and left and self._partition.log.poisoned is None:
-            for effect in returned(queue, token, left, self.time(now_us), ended=False):
-                self._partition.propose(effect)
+def _source(partition: Partition, queue: Queue) -> RecordSource:
+    """Records up to those proposed: their lease stands behind them in the log, so that one sync serves both."""
+    applied = partition.committed
+    voids, shelves = partition.proposed.voids, applied.shelves
+    first = next_plain(queue, shelves, voids, max(queue.frontier, partition.first))
+    if partition.unshelved:  # what is special about these records is known once they are committed
+        return RecordSource(first, applied.end, voids.between, shelves, applied.time_us)
+    return RecordSource(first, partition.predicted_end, voids.between, shelves)
 
-    def bury(self, group: str, token: int, first: int, end: int, reason: str) -> None:
-        """Leased records from `first` on and below `end` cannot be read: nobody can work on them."""
-        queue = self.find(group)
-        lease = None if queue is None else queue.leases.get(token)
-        left = [] if lease is None else lease.among([(first, end - first)])
-        if left and self.serves:
-            self._partition.propose(fx.TasksDied(group, token, left, reason, ended=False))
 
-    def put_off(self, group: str, token: int, offset: int, reason: str, now_us: int, chance: Chance) -> None:
-        """A leased record could not be read this time: an attempt of it failed."""
-        queue = self.find(group)
-        lease = None if queue is None else queue.leases.get(token)
-        left = [] if lease is None else lease.among([(offset, 1)])
-        if queue is not None and lease is not None and left and self.serves:
-            retry = partial(backed_off, queue.settings, self.time(now_us), chance)
-            for effect in failed(queue, lease, left, reason, retry, ended=False):
-                self._partition.propose(effect)
+def release(partition: Partition, group: str, token: int, ranges: Sequence[Range], now_us: int) -> None:
+    """Take records of a lease back that never reached a worker: the attempt does not count."""
+    queue = find(partition, group)
+    lease = None if queue is None else queue.leases.get(token)
+    left = [] if lease is None else lease.among(ranges)
+    if queue is not None and left and partition.log.poisoned is None:
+        for effect in returned(queue, token, left, log_time(partition, now_us), ended=False):
+            partition.propose(effect)
 
-    def expire(self, group: str, now_us: int, waiter: Waiter) -> None:
-        """End the leases whose time is up."""
-        queue = self.find(group)
-        if queue is None or not self.serves:
-            return
-        while (lease := queue.leases.next_end()) is not None and lease.until_us <= now_us:
-            for effect in failed(queue, lease, list(lease.runs()), RAN_OUT, ready_at(now_us), ended=False):
-                self._partition.propose(effect, waiter)
 
-    def extend(
-        self, group: str, tokens: Sequence[int], until_us: int, progress: Sequence[Progress], own: Collection[int]
-    ) -> Extension:
-        """Propose to keep leases until a time. Those that are over are lost, but not those that the worker settled.
+def bury(partition: Partition, group: str, token: int, first: int, end: int, reason: str) -> None:
+    """Leased records from `first` on and below `end` cannot be read: nobody can work on them."""
+    queue = find(partition, group)
+    lease = None if queue is None else queue.leases.get(token)
+    left = [] if lease is None else lease.among([(first, end - first)])
+    if left and serves(partition):
+        partition.propose(fx.TasksDied(group, token, left, reason, ended=False))
 
-        `progress` counts where it is of a record of a lease of `own`.
-        """
-        queue = self.find(group) if self.serves else None
-        if queue is None:
-            return Extension(list(tokens), [])
-        leases = [queue.leases[token] for token in tokens if token in queue.leases]
-        lost = [token for token in tokens if token not in queue.leases and token not in queue.ended]
-        holding = [(offset, value, queue.lease_of(offset)) for offset, value in progress]
-        said = [(offset, value) for offset, value, lease in holding if lease is not None and lease.token in own]
-        if not leases and not said:
-            return Extension(lost, [])
-        effect = fx.LeasesExtended(group, [lease.token for lease in leases], until_us, said)
-        self._partition.propose(effect)
-        return Extension(lost, _cancelled(queue, leases) if queue.cancelling else [])
 
-    # -- settling -----------------------------------------------------------------------------------
+def put_off(
+    partition: Partition, group: str, token: int, offset: int, reason: str, now_us: int, chance: Chance
+) -> None:
+    """A leased record could not be read this time: an attempt of it failed."""
+    queue = find(partition, group)
+    lease = None if queue is None else queue.leases.get(token)
+    left = [] if lease is None else lease.among([(offset, 1)])
+    if queue is not None and lease is not None and left and serves(partition):
+        retry = partial(backed_off, queue.settings, log_time(partition, now_us), chance)
+        for effect in failed(queue, lease, left, reason, retry, ended=False):
+            partition.propose(effect)
 
-    def settle(self, group: str, settle: Settle, now_us: int, chance: Chance) -> None:
-        """Say what became of leased records; what was settled before changes nothing.
 
-        Raises Unavailable, Poisoned, UnknownGroup, LeaseLost, UnknownLease, InvalidRequest.
-        """
-        self.check()
-        queue = self.get(group)
-        check_settle(settle)
-        lease = self._held(queue, settle)
-        if lease is None:
-            return
-        if settle.verb == Verb.ACK and not (settle.ranges or settle.results):
-            self._partition.propose(fx.TasksFinished(group, lease.token))
-            return
-        left = lease.among(settle.ranges)
-        if left:
-            for effect in settled(queue, lease, left, settle, self.time(now_us), chance):
-                self._partition.propose(effect)
+def expire(partition: Partition, group: str, now_us: int, waiter: Waiter) -> None:
+    """End the leases whose time is up."""
+    queue = find(partition, group)
+    if queue is None or not serves(partition):
+        return
+    while (lease := queue.leases.next_end()) is not None and lease.until_us <= now_us:
+        for effect in failed(queue, lease, list(lease.runs()), RAN_OUT, ready_at(now_us), ended=False):
+            partition.propose(effect, waiter)
 
-    def _held(self, queue: Queue, settle: Settle) -> Lease | None:
-        """The lease that a worker settles; None when it settled all of it before."""
-        token = settle.token
-        lease = queue.leases.get(token)
-        if lease is not None:
-            check_granted(lease, settle)
-            return lease
-        if token in queue.ended:
-            return None
-        if token <= queue.last_token:
-            raise LeaseLost(
-                f"lease {token} of group {queue.group} on {self._partition!r} is over: it ran out or was taken back; "
-                "what was done under it does not count"
-            )
-        raise UnknownLease(
-            f"group {queue.group} on {self._partition!r} has no lease {token}: settle under the token of Leased"
+
+def extend(
+    partition: Partition,
+    group: str,
+    tokens: Sequence[int],
+    until_us: int,
+    progress: Sequence[Progress],
+    own: Collection[int],
+) -> Extension:
+    """Propose to keep leases until a time. Those that are over are lost, but not those that the worker settled.
+
+    `progress` counts where it is of a record of a lease of `own`.
+    """
+    queue = find(partition, group) if serves(partition) else None
+    if queue is None:
+        return Extension(list(tokens), [])
+    leases = [queue.leases[token] for token in tokens if token in queue.leases]
+    lost = [token for token in tokens if token not in queue.leases and token not in queue.ended]
+    holding = [(offset, value, queue.lease_of(offset)) for offset, value in progress]
+    said = [(offset, value) for offset, value, lease in holding if lease is not None and lease.token in own]
+    if not leases and not said:
+        return Extension(lost, [])
+    effect = fx.LeasesExtended(group, [lease.token for lease in leases], until_us, said)
+    partition.propose(effect)
+    return Extension(lost, _cancelled(queue, leases) if queue.cancelling else [])
+
+
+# -- settling ---------------------------------------------------------------------------------------
+
+
+def settle(partition: Partition, group: str, settle: Settle, now_us: int, chance: Chance) -> None:
+    """Say what became of leased records; what was settled before changes nothing.
+
+    Raises Unavailable, Poisoned, UnknownGroup, LeaseLost, UnknownLease, InvalidRequest.
+    """
+    check_serves(partition)
+    queue = proposed(partition, group)
+    check_settle(settle)
+    lease = _held(partition, queue, settle)
+    if lease is None:
+        return
+    if settle.verb == Verb.ACK and not (settle.ranges or settle.results):
+        partition.propose(fx.TasksFinished(group, lease.token))
+        return
+    left = lease.among(settle.ranges)
+    if left:
+        for effect in settled(queue, lease, left, settle, log_time(partition, now_us), chance):
+            partition.propose(effect)
+
+
+def _held(partition: Partition, queue: Queue, settle: Settle) -> Lease | None:
+    """The lease that a worker settles; None when it settled all of it before."""
+    token = settle.token
+    lease = queue.leases.get(token)
+    if lease is not None:
+        check_granted(lease, settle)
+        return lease
+    if token in queue.ended:
+        return None
+    if token <= queue.last_token:
+        raise LeaseLost(
+            f"lease {token} of group {queue.group} on {partition!r} is over: it ran out or was taken back; "
+            "what was done under it does not count"
         )
+    raise UnknownLease(f"group {queue.group} on {partition!r} has no lease {token}: settle under the token of Leased")
 
 
 def _cancelled(queue: Queue, leases: Sequence[Lease]) -> list[int]:

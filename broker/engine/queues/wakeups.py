@@ -14,6 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from .choosing.choosing import next_timer_us
+from .topic_queues import find, serves
+from .verbs import expire, log_time
+
 if TYPE_CHECKING:
     from ....storage.errors import Error
     from ..logs.clock import LogTime
@@ -47,15 +51,16 @@ class Watching:
 
     def watch(self, partition: Partition, group: str) -> None:
         """Set the alarm of a group."""
-        queue = partition.work.find(group)
-        if queue is None or not partition.work.serves or not self._registry.holds(partition):
+        queue = find(partition, group)
+        if queue is None or not serves(partition) or not self._registry.holds(partition):
             return
         lease = queue.leases.next_end()
         if lease is not None:
             self._set(partition, group, lease.until_us)
         if self._wanted(partition, group):
-            now_us = partition.work.time(self._time.last_us)
-            for chance_us in (next_chance(queue, now_us), partition.work.next_timer_us(queue, now_us)):
+            now_us = log_time(partition, self._time.last_us)
+            timer_us = next_timer_us(queue, partition.committed.shelves, now_us)
+            for chance_us in (next_chance(queue, now_us), timer_us):
                 if chance_us is not None:
                     self._set(partition, group, chance_us)
 
@@ -77,7 +82,7 @@ class Watching:
         self._alarms.set((partition, group), time_us, partial(self._ring, partition, group))
 
     def _ring(self, partition: Partition, group: str, now_us: int) -> None:
-        partition.work.expire(group, now_us, Again(self, partition, group, now_us))
+        expire(partition, group, now_us, Again(self, partition, group, now_us))
         self._offer(partition, now_us)
         self.watch(partition, group)
 

@@ -31,6 +31,7 @@ from ..logs.overlay import Overlay
 from ..logs.partition import Partition, check_time
 from ..logs.topics import Topic, Topics
 from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Store, Work
+from ..queues.topic_queues import why_unavailable
 from ..tables import effects as fx
 from ..tables import settings as topic_settings
 from ..tables.names import check_topic_name, is_reserved
@@ -226,7 +227,7 @@ class Administration:
 
     def _describe_partition(self, topic: Topic, number: int) -> PartitionMessage:
         found, endpoint = topic.partitions[number], self._config.endpoint
-        directory, unavailable = self._store.directory(topic.id, number), topic.unavailable(number)
+        directory, unavailable = self._store.directory(topic.id, number), why_unavailable(topic, number)
         if isinstance(found, Error):
             return PartitionMessage(number, endpoint, b"", 0, 0, 0, 0, 0, directory, -1, "damaged", unavailable)
         log = found.log

@@ -24,7 +24,7 @@ from ...tables import effects as fx
 from ...tables.producers import Place
 from ...turns.replies import failure
 from ..choosing.picking import Pick, Picker
-from ..topic_queues import committed, unknown
+from ..topic_queues import check_serves, committed, find, unknown
 
 if TYPE_CHECKING:
     from ...logs.clock import LogTime
@@ -108,7 +108,7 @@ class DeadRecords:
         topic = self._topics.get(message.topic)
         chosen = yield from _chosen(topic, message)
         for partition, _ in chosen:
-            partition.work.check()
+            check_serves(partition)
 
         def finish(counted: int) -> None:
             self._port.reply(peer, Counted(message.request, counted))
@@ -142,7 +142,7 @@ class RedrivePortions:
     def go_on(self) -> None:
         """Propose the next portion, as far as it is still dead; answer after the last one."""
         for partition, offsets in self._portions:
-            queue = partition.work.find(self._group)
+            queue = find(partition, self._group)
             still = [offset for offset in offsets if offset in queue.dead] if queue is not None else []
             if still:
                 self._count += len(still)
@@ -187,7 +187,7 @@ def _chosen(
     found: list[tuple[Partition, list[int]]] = []
     known = False
     for partition in partitions:
-        queue = partition.work.find(message.group)
+        queue = find(partition, message.group)
         if queue is not None:
             known = True
             wanted = list[int]()

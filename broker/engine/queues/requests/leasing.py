@@ -22,9 +22,10 @@ from ...logs.partition import Partition, check_time
 from ...tables.names import check_name
 from ...turns.parked import Parked
 from ...turns.replies import Gather, failure
+from .. import verbs
 from ..choosing.key_scheduler import KeySchedulers
 from ..choosing.reading import LeaseReading
-from ..topic_queues import check_length, check_no_stream, queue_settings, serving
+from ..topic_queues import check_length, check_no_stream, check_serves, find, queue_settings, serves, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
     from ...tables.queues.leases import Range, Run
     from ..choosing.answering import Answering
-    from ..verbs import Granted
     from ..wakeups import Watching
     from .settling import SettleRequests
 
@@ -77,7 +77,7 @@ class Demand:
         self.gather: Gather
         self.refused: list[Refusal] = []
         self.partition: Partition | None = None  # that of the lease
-        self.granted: Granted | None = None
+        self.granted: verbs.Granted | None = None
         self.reading: LeaseReading | None = None
 
 
@@ -155,9 +155,9 @@ class LeaseRequests:
         if message.max_records > RECORDS_MAX:
             raise LimitReached(f"max_records {message.max_records} is too many: {RECORDS_MAX} at most in one lease")
         if message.partition != -1:
-            topic.partition(message.partition).work.check()
-        elif not any(partition.work.serves for partition in topic.readable):
-            (topic.readable[0] if topic.readable else topic.partition(0)).work.check()
+            check_serves(topic.partition(message.partition))
+        elif not any(map(serves, topic.readable)):
+            check_serves(topic.readable[0] if topic.readable else topic.partition(0))
         if message.lease_ms:
             check_length(topic, message.group, message.lease_ms)
 
@@ -168,8 +168,8 @@ class LeaseRequests:
         check_no_stream(topic, message.group)
         settings = queue_settings(topic, message.group)
         for partition in serving(topic):
-            if partition.work.find(message.group) is None:
-                partition.work.set(message.group, settings, message.start, gather.one())
+            if find(partition, message.group) is None:
+                verbs.configure(partition, message.group, settings, message.start, gather.one())
         line.prepared = len(topic.readable)
 
     def _in_turn(self, topic: Topic, line: Line, number: int) -> Iterator[Partition]:
@@ -183,13 +183,15 @@ class LeaseRequests:
 
     def _try(self, demand: Demand, partition: Partition, now_us: int) -> bool:
         """Lease from a partition if it has something. Whoever gets something waits for its commit."""
-        message, work = demand.message, partition.work
-        queue = work.find(message.group)
-        if queue is None or not work.serves or work.is_dry(queue):
+        message = demand.message
+        queue = find(partition, message.group)
+        if queue is None or not serves(partition) or verbs.is_dry(partition, queue):
             return False
         limit = self._limit(partition, message)
         lease_us = message.lease_ms * 1000 or round(queue.settings.lease_s * 1e6)
-        granted = work.lease(message.group, message.worker, limit, lease_us, now_us, demand.gather, self.schedulers)
+        granted = verbs.lease(
+            partition, message.group, message.worker, limit, lease_us, now_us, demand.gather, self.schedulers
+        )
         if granted is None:
             again_us = self.schedulers.next_us(partition, message.group)
             if again_us < FOREVER_US:
@@ -310,7 +312,7 @@ class LeaseRequests:
         assert granted is not None
         assert partition is not None
         if reading.rest:
-            partition.work.release(message.group, granted.token, reading.rest, self._time.last_us)
+            verbs.release(partition, message.group, granted.token, reading.rest, self._time.last_us)
         left_us = max(0, granted.until_us - self._time.last_us)
         runs = without(granted.runs, reading.rest)
         answer = Leased(
@@ -323,7 +325,7 @@ class LeaseRequests:
         """Nobody gets the lease: its records go to the next one."""
         granted, partition = demand.granted, demand.partition
         if granted is not None and partition is not None:
-            partition.work.release(demand.message.group, granted.token, [], self._time.last_us)
+            verbs.release(partition, demand.message.group, granted.token, [], self._time.last_us)
 
     def _unreadable(self, demand: Demand, error: Error) -> None:
         """Records behind damage die with that reason, and the request goes on with what else there is."""
@@ -336,7 +338,7 @@ class LeaseRequests:
         beyond = error.next_offset if isinstance(error, Corrupt) else None
         end = beyond if beyond is not None and beyond > first else first + 1
         reason = f"it cannot be read: {error.message}"
-        self._go_around(demand, lambda: partition.work.bury(group, granted.token, first, end, reason))
+        self._go_around(demand, lambda: verbs.bury(partition, group, granted.token, first, end, reason))
 
     def _unread(self, demand: Demand, error: OSError) -> None:
         """A disk that fails once may not fail again: the record waits for its next attempt, and dies after the last."""
@@ -347,7 +349,7 @@ class LeaseRequests:
             return
         first, group, now_us = reading.rest[-1][0], demand.message.group, self._time.last_us
         reason, chance = f"it cannot be read: {error}", self.settling.chance
-        self._go_around(demand, lambda: partition.work.put_off(group, granted.token, first, reason, now_us, chance))
+        self._go_around(demand, lambda: verbs.put_off(partition, group, granted.token, first, reason, now_us, chance))
 
     def _go_around(self, demand: Demand, settle: Callable[[], None]) -> None:
         """Settle what cannot be read, give back what else was leased with it, and lease again."""

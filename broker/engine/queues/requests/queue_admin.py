@@ -16,7 +16,8 @@ from ...tables.names import check_name, check_topic_name
 from ...tables.queues.settings import altered
 from ...turns.portions import spread
 from ...turns.replies import Gather, failure
-from ..topic_queues import check_no_stream, having, queue_settings
+from .. import verbs
+from ..topic_queues import check_no_stream, check_serves, having, queue_settings, why_unavailable
 from .counting import counted
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class QueueAdmin:
         settings = altered(queue_settings(topic, group), message.settings)
         _check_dead_topic(topic, group, settings.dead_topic)
         for partition in topic.readable:
-            partition.work.check()
+            check_serves(partition)
         gather = Gather(
             lambda: self._later.add(peer, self._tell(peer, message.request, topic, group)),
             lambda error: self._refuse(peer, message.request, error),
@@ -66,7 +67,7 @@ class QueueAdmin:
         yield from spread(
             list(topic.readable),
             gather,
-            lambda partition: partition.work.set(group, settings, message.start, gather.one()),
+            lambda partition: verbs.configure(partition, group, settings, message.start, gather.one()),
         )
 
     def _tell(self, peer: Peer, request: int, topic: Topic, group: str) -> Work:
@@ -98,7 +99,7 @@ class QueueAdmin:
         gather = self._all(peer, message.request, known)
 
         def pause(partition: Partition) -> None:
-            partition.work.pause(message.group, message.until_us, gather.one())
+            verbs.pause(partition, message.group, message.until_us, gather.one())
             self._watching.watch(partition, message.group)
 
         yield from spread(known, gather, pause)
@@ -109,19 +110,19 @@ class QueueAdmin:
         known = having(topic, message.group)
         gather = self._all(peer, message.request, known)
         self._leasing.leave(topic, message.group)
-        yield from spread(known, gather, lambda partition: partition.work.delete(message.group, gather.one()))
+        yield from spread(known, gather, lambda partition: verbs.delete(partition, message.group, gather.one()))
 
     def _all(self, peer: Peer, request: int, partitions: Sequence[Partition]) -> Gather:
         """Answers Done once all is committed. Raises Unavailable, Poisoned before anything is proposed."""
         for partition in partitions:
-            partition.work.check()
+            check_serves(partition)
         return Gather.reply(self._port, peer, request, Done(request))
 
     def topic_grown(self, topic: Topic, partition: Partition) -> None:
         """A partition was added: every group of the topic works on it, from its first record on."""
         names = {name for each in topic.readable for name in each.proposed.queues.by_name}
         for group in sorted(names - set(partition.proposed.queues.by_name)):
-            partition.work.set(group, queue_settings(topic, group), -1)
+            verbs.configure(partition, group, queue_settings(topic, group), -1)
 
 
 def _check_dead_topic(topic: Topic, group: str, name: str) -> None:
@@ -148,5 +149,5 @@ def describe(topic: Topic, group: str, now_us: int) -> Generator[int | None, Non
         if queue is not None:
             partitions.append(counted(partition, queue, now_us))
             yield
-    unavailable = [number for number in range(len(topic.partitions)) if topic.unavailable(number)]
+    unavailable = [number for number in range(len(topic.partitions)) if why_unavailable(topic, number)]
     return QueueEntry(topic.id, topic.name, group, queue_settings(topic, group).named(), partitions, unavailable)

@@ -13,6 +13,7 @@ from .....transport.queue_messages import PROGRESS_BYTES_MAX
 from ....errors import InvalidRequest
 from ...tables.names import check_name
 from ...turns.replies import Gather, failure
+from .. import verbs
 from ..topic_queues import check_length, having, queue_settings
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ...logs.partition import Partition
     from ...logs.topics import Topic, Topics
     from ...ports import Handlers, Now, Payload, Peer, Port, Randomness, Work
-    from ..verbs import Progress
     from ..wakeups import Watching
 
 SETTLED = 4
@@ -69,7 +69,7 @@ class SettleRequests:
         having(topic, group)
         check_length(topic, group, message.lease_ms)
         asked = yield from _by_partition(topic, message)
-        start_us = max((partition.work.time(self._time.read(now)) for partition in asked), default=0)
+        start_us = max((verbs.log_time(partition, self._time.read(now)) for partition in asked), default=0)
         lease_us = message.lease_ms * 1000 or round(queue_settings(topic, group).lease_s * 1e6)
         until_us, lost, cancelled = start_us + lease_us, list[tuple[int, int]](), list[tuple[int, int]]()
         gather = Gather.reply(self._port, peer, message.request, Extended(message.request, until_us, lost, cancelled))
@@ -77,7 +77,7 @@ class SettleRequests:
             own = set(tokens)
             for at in range(0, max(len(tokens), len(progress)), EXTENDED):
                 here = slice(at, at + EXTENDED)
-                extension = partition.work.extend(group, tokens[here], until_us, progress[here], own)
+                extension = verbs.extend(partition, group, tokens[here], until_us, progress[here], own)
                 partition.barrier(gather.one())
                 lost += [(partition.number, token) for token in extension.lost]
                 cancelled += [(partition.number, offset) for offset in extension.cancelled]
@@ -97,7 +97,7 @@ class SettleRequests:
             weight += 1 + (len(settle.ranges) + len(settle.results)) // SETTLED
             try:
                 partition = topic.partition(settle.partition)
-                partition.work.settle(group, settle, now_us, self.chance)
+                verbs.settle(partition, group, settle, now_us, self.chance)
             except Error as error:
                 refused.append(Refusal(index, error.code, error.message))
                 continue
@@ -118,9 +118,9 @@ class SettleRequests:
 
 def _by_partition(
     topic: Topic, message: ExtendLeases
-) -> Generator[int | None, None, dict[Partition, tuple[list[int], list[Progress]]]]:
+) -> Generator[int | None, None, dict[Partition, tuple[list[int], list[verbs.Progress]]]]:
     """Tokens and progress of a request by partition. Raises UnknownPartition, Unavailable, InvalidRequest."""
-    asked: dict[Partition, tuple[list[int], list[Progress]]] = {}
+    asked: dict[Partition, tuple[list[int], list[verbs.Progress]]] = {}
     for looks, (number, token) in enumerate(message.leases, 1):
         asked.setdefault(topic.partition(number), ([], []))[0].append(token)
         if looks % SORTED == 0:

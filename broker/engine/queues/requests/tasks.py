@@ -26,7 +26,7 @@ from ...tables.queues.status import CANCELLED, COMPLETED, DISCARDED, FINAL, PEND
 from ...turns.parked import Parked
 from ...turns.replies import Gather, failure
 from ..choosing.keyed import looks_at_keys
-from ..topic_queues import committed
+from ..topic_queues import check_serves, committed, proposed
 from .why import Facts, key_of, why
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ class TaskRequests:
         """Cancel what is not final; answer how it stands then. Raises as `ask` does, and Poisoned."""
         question = self._question(peer, message)
         partition, group = question.partition, message.group
-        partition.work.check()
-        queue, now_us = partition.work.get(group), self._time.read(now)
+        check_serves(partition)
+        queue, now_us = proposed(partition, group), self._time.read(now)
         offset = self._offset(question, queue)
 
         def refuse(error: Error) -> None:
@@ -135,7 +135,7 @@ class TaskRequests:
     def _question(self, peer: Peer, message: AskTask | CancelTask) -> TaskQuestion:
         partition = self._topics.partition(message.topic, message.partition)
         if partition.state_damaged:
-            partition.work.check()
+            check_serves(partition)
         question = TaskQuestion(next(self._numbers), peer, message, partition)
         self._offset(question, committed(partition, message.group))
         return question

@@ -28,6 +28,7 @@ from ...tables.producers import Place
 from ...tables.queues import schedules
 from ...tables.timetable import ScheduleBody
 from ...turns.replies import Gather
+from ..topic_queues import serves
 
 if TYPE_CHECKING:
     from ...logs.clock import LogTime
@@ -150,7 +151,7 @@ class Scheduling:
     def _fire(self, partition: Partition, time_us: int) -> None:
         """Append what is due in a partition, one record for each schedule."""
         del self._due[partition]
-        if not partition.work.serves or not self._registry.holds(partition):
+        if not serves(partition) or not self._registry.holds(partition):
             return
         for schedule in partition.proposed.schedules.due(time_us):
             try:

@@ -94,7 +94,6 @@ def fails(monkeypatch: pytest.MonkeyPatch, target: str, wrong: Any) -> bool:
 
 
 QUEUE = "penstock.broker.engine.tables.queues.queue.Queue"
-WORKING = "penstock.broker.engine.queues.verbs"
 OUTCOMES = "penstock.broker.engine.tables.queues.outcomes"
 
 
@@ -103,7 +102,7 @@ def test_an_ack_that_is_forgotten_is_noticed(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_lease_that_never_ends_is_noticed(monkeypatch: pytest.MonkeyPatch):
-    assert fails(monkeypatch, f"{WORKING}.QueueVerbs.expire", lambda *_: None)
+    assert fails(monkeypatch, "penstock.broker.engine.queues.wakeups.expire", lambda *_: None)
 
 
 def test_an_attempt_too_many_is_noticed(monkeypatch: pytest.MonkeyPatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from penstock.broker.engine.queues.topic_queues import proposed
 from penstock.broker.engine.tables import effects as fx
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
@@ -175,7 +176,7 @@ def test_a_record_that_cannot_be_read_dies_and_the_others_are_worked_off(rig: Ri
     assert rig.partition(topic).state == "damaged"
     assert leased.runs == [(0, 1, 1), (2, 1, 1)]
     assert rig.settle(topic, m.Settle(0, leased.token, ACK)) == []
-    queue = rig.node._registry.topics.get(topic).readable[0].work.get("g")
+    queue = proposed(rig.node._registry.topics.get(topic).readable[0], "g")
     assert {offset: "cannot be read" in dead.reason for offset, dead in queue.dead.items()} == {1: True}
 
 
@@ -224,6 +225,6 @@ def test_many_cancelled_records_are_passed_over_once(rig: Rig):
     partition.propose(fx.TasksCancelled("g", list(range(1, 2001))))
     rig.turn()
     assert rig.ask(m.Lease, topic, "g", "w", 1).runs == []
-    assert partition.work.get("g").frontier == 2001
+    assert proposed(partition, "g").frontier == 2001
     rig.produce(topic, [b"new"])
     assert rig.lease(topic, most=9).runs == [(2001, 1, 1)]

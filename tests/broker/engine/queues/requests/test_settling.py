@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from penstock.broker.engine.queues.topic_queues import proposed
 from penstock.transport import messages as m
 from support.engine import START_US, Rig
 
@@ -86,7 +87,7 @@ def test_back_off_doubles_up_to_its_limit_and_is_shortened_at_random(rig: Rig, t
         assert leased.runs == [(0, 1, attempt)]
         rig.settle(topic, m.Settle(0, leased.token, NACK))
         failed_us = rig.now.wall_us
-        waiting = rig.node.logs and rig.node._registry.topics.get(topic).readable[0].work.get("g").waiting[0]
+        waiting = rig.node.logs and proposed(rig.node._registry.topics.get(topic).readable[0], "g").waiting[0]
         pauses.append((waiting.ready_us - failed_us) / 1e6)
         rig.pass_time(7)
     for pause, most in zip(pauses, (2, 4, 6, 6), strict=True):
@@ -183,7 +184,7 @@ def test_progress_is_kept_of_what_is_held(rig: Rig, topic: bytes):
     token = rig.lease(topic, most=2).token
     rig.ask(m.ExtendLeases, topic, "g", [(0, token)], 0, [(0, 1, b"0.4"), (0, 9, b"not mine")])
     rig.restart()
-    queue = rig.node._registry.topics.get(topic).readable[0].work.get("g")
+    queue = proposed(rig.node._registry.topics.get(topic).readable[0], "g")
     assert queue.progress == {1: b"0.4"}
 
 
