@@ -45,7 +45,7 @@ ORDER = {
     ],
     "penstock.broker.engine": [
         *("tables", "ports", "turns", "logs"),
-        *("queues.choosing", "queues.topic_queues", "queues.verbs", "queues.wakeups"),
+        *("queues.choosing", "queues.topic_queues", "queues.verbs", "queues.lines", "queues.wakeups"),
         *("queues.requests", "queues.upkeep", "queues.service", "queues"),
         *("streams", "topics", "transactions", "housekeeping", "node", ""),
     ],

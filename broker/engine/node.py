@@ -263,7 +263,7 @@ class Node:
             "produce.bytes": producing.bytes,
             "fetch.waiting": self._fetching.waiting,
             "ends.waiting": self._ends.waiting,
-            "lease.waiting": self._queues.leasing.waiting,
+            "lease.waiting": len(self._queues.lines.parked),
             "tasks.waiting": self._queues.tasks.waiting,
             **self._queues.mover.stats(),
             **self._transactions.stats(),

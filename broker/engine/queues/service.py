@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..turns.alarms import Alarms
 from .choosing.answering import Answering
-from .choosing.key_scheduler import KeyScheduler
+from .choosing.key_scheduler import KeyScheduler, KeySchedulers
 from .choosing.picking import Pick, Picker
+from .lines import Demand, Lines
 from .requests.dead import DeadRecords
-from .requests.leasing import Demand, LeaseRequests
+from .requests.leasing import LeaseRequests
 from .requests.queue_admin import QueueAdmin
 from .requests.settling import SettleRequests
 from .requests.tasks import TaskQuestion, TaskRequests
@@ -52,17 +53,19 @@ class Queues:
         """Sets the alarms of what the logs say."""
         topics = registry.topics
         self.alarms = Alarms()
-        self.leasing = LeaseRequests(topics, port, config, time, Answering(port))
-        watching = Watching(registry, self.alarms, time, self.leasing.wanted, self.leasing.offer)
+        self.lines = Lines(topics)
+        schedulers, watching = KeySchedulers(port), Watching(registry, self.alarms, time, self.lines)
         settling = SettleRequests(topics, port, time, randomness, watching)
-        self.leasing.watching, self.leasing.settling = watching, settling
+        self.leasing = LeaseRequests(
+            topics, port, config, time, Answering(port), schedulers, self.lines, watching, settling
+        )
         self.admin = QueueAdmin(topics, port, time, self.leasing, watching, wakes)
         self.picker = Picker(port)
         self.carrier = Carrier(registry, self.picker)
         self.mover = Mover(registry, self.picker, self.alarms, time)
-        self.upkeep = Upkeep(self.leasing, config.group_expiry_s)
+        self.upkeep = Upkeep(self.leasing, self.lines, config.group_expiry_s)
         dead = DeadRecords(topics, port, self.picker, time, watching)
-        self.tasks = TaskRequests(topics, port, config, time, self.leasing, watching, wakes)
+        self.tasks = TaskRequests(topics, port, config, time, schedulers, self.lines, watching, wakes)
         self.handlers: Handlers = {
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
             **self.tasks.handlers,
@@ -75,7 +78,7 @@ class Queues:
 
     def before_flush(self, dirty: Iterable[Overlay[Any]], time_us: int) -> None:
         """These have proposals to append: whoever waits for what they bring gets it in the same write."""
-        if not self.leasing.waiting:
+        if not self.lines.parked:
             return
         for overlay in dirty:
             partition = self._registry.partitions.get(overlay.history)
@@ -85,7 +88,7 @@ class Queues:
     def end_moved(self, partition: Partition) -> None:
         """There are new records."""
         self.leasing.offer(partition, self._time.last_us)
-        if partition.committed.shelves and self.leasing.waiting:
+        if partition.committed.shelves and self.lines.parked:
             self._watching.watch_all(partition)
 
     def tick(self, now: Now) -> float:

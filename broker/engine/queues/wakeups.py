@@ -10,7 +10,6 @@ again, because what was proposed does not stand. Must not know peers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,28 +25,27 @@ if TYPE_CHECKING:
     from ..tables.producers import Place
     from ..tables.queues.queue import Queue
     from ..turns.alarms import Alarms
+    from .lines import Lines
 
 RETRY_US = 1_000_000
 """How soon what could not be written is proposed again."""
 
 
 class Watching:
-    """The alarms of all queue groups. `wanted` says whether somebody waits for records of a group here, `offer` that
-    there may be some."""
+    """The alarms of all queue groups."""
 
     def __init__(
         self,
         registry: LogRegistry,
         alarms: Alarms,
         time: LogTime,
-        wanted: Callable[[Partition, str], bool],
-        offer: Callable[[Partition, int], None],
+        lines: Lines,
     ) -> None:
         self._registry = registry
         self._alarms = alarms
         self._time = time
-        self._wanted = wanted
-        self._offer = offer
+        self._lines = lines
+        self._rung: list[tuple[Partition, str]] = []
 
     def watch(self, partition: Partition, group: str) -> None:
         """Set the alarm of a group."""
@@ -57,7 +55,7 @@ class Watching:
         lease = queue.leases.next_end()
         if lease is not None:
             self._set(partition, group, lease.until_us)
-        if self._wanted(partition, group):
+        if self._lines.wanted(partition, group):
             now_us = log_time(partition, self._time.last_us)
             timer_us = next_timer_us(queue, partition.committed.shelves, now_us)
             for chance_us in (next_chance(queue, now_us), timer_us):
@@ -83,8 +81,12 @@ class Watching:
 
     def _ring(self, partition: Partition, group: str, now_us: int) -> None:
         expire(partition, group, now_us, Again(self, partition, group, now_us))
-        self._offer(partition, now_us)
-        self.watch(partition, group)
+        self._rung.append((partition, group))
+
+    def take_rung(self) -> list[tuple[Partition, str]]:
+        """The groups whose alarm rang: offer their records to the requests that wait, and watch them again."""
+        rung, self._rung = self._rung, []
+        return rung
 
     def again(self, partition: Partition, group: str, time_us: int) -> None:
         """Look at a group in a while: something of it could not be written."""

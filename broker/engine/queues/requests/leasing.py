@@ -17,25 +17,25 @@ from typing import TYPE_CHECKING
 from .....storage.errors import Corrupt, Error, InvalidBatch
 from .....transport.messages import Lease, Leased
 from .....transport.queue_messages import FOREVER_US
-from ....errors import GroupActive, InvalidRequest, LimitReached
+from ....errors import InvalidRequest, LimitReached
 from ...logs.partition import Partition, check_time
 from ...tables.names import check_name
-from ...turns.parked import Parked
 from ...turns.replies import Gather, failure
 from .. import verbs
-from ..choosing.key_scheduler import KeySchedulers
 from ..choosing.reading import LeaseReading
+from ..lines import Demand
 from ..topic_queues import check_length, check_no_stream, check_serves, find, queue_settings, serves, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .....transport.messages import Refusal
     from ...logs.clock import LogTime
     from ...logs.topics import Topic, Topics
     from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
     from ...tables.queues.leases import Range, Run
     from ..choosing.answering import Answering
+    from ..choosing.key_scheduler import KeySchedulers
+    from ..lines import Line, Lines
     from ..wakeups import Watching
     from .settling import SettleRequests
 
@@ -52,63 +52,32 @@ WORKER_MAX = 200
 """Characters of a worker's name."""
 
 
-class Demand:
-    """One Lease that was not answered yet."""
-
-    __slots__ = (
-        "deadline_s",
-        "gather",
-        "granted",
-        "message",
-        "number",
-        "partition",
-        "peer",
-        "reading",
-        "refused",
-        "topic",
-    )
-
-    def __init__(self, number: int, peer: Peer, topic: Topic, message: Lease, deadline_s: float) -> None:
-        self.number = number
-        self.peer = peer
-        self.topic = topic
-        self.message = message
-        self.deadline_s = deadline_s
-        self.gather: Gather
-        self.refused: list[Refusal] = []
-        self.partition: Partition | None = None  # that of the lease
-        self.granted: verbs.Granted | None = None
-        self.reading: LeaseReading | None = None
-
-
-class Line:
-    """Who waits for records of one group of a topic."""
-
-    __slots__ = ("asked_us", "demands", "prepared", "turn")
-
-    def __init__(self) -> None:
-        self.asked_us = 0  # when somebody asked last
-        self.demands: dict[int, Demand] = {}  # by number, the first come first
-        self.prepared = 0  # partitions of which it is known that they have the group
-        self.turn = 0  # the partition that is looked at next
-
-
 class LeaseRequests:
     """Handler of Lease, and the requests that wait."""
 
-    def __init__(self, topics: Topics, port: Port, config: NodeConfig, time: LogTime, answering: Answering) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        port: Port,
+        config: NodeConfig,
+        time: LogTime,
+        answering: Answering,
+        schedulers: KeySchedulers,
+        lines: Lines,
+        watching: Watching,
+        settling: SettleRequests,
+    ) -> None:
         self.handlers: Handlers = {Lease: self.lease}
-        self.settling: SettleRequests
-        self.watching: Watching
         self._topics = topics
         self._port = port
         self._config = config
         self._time = time
         self._answering = answering
         self._numbers = count(1)
-        self.schedulers = KeySchedulers(port)
-        self._lines: dict[Topic, dict[str, Line]] = {}
-        self._parked = Parked[Demand]("requests for leases")
+        self._schedulers = schedulers
+        self._lines = lines
+        self._watching = watching
+        self._settling = settling
         self._more: dict[Partition, None] = {}  # has more to lease than one portion gave
 
     # -- a request ----------------------------------------------------------------------------------
@@ -118,14 +87,14 @@ class LeaseRequests:
         topic = self._topics.get(message.topic)
         self._check(topic, message)
         if message.wait_ms:
-            self._parked.check(peer)
-        line = self._lines.setdefault(topic, {}).setdefault(message.group, Line())
+            self._lines.parked.check(peer)
+        line = self._lines.of(topic, message.group)
         wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
         demand = Demand(next(self._numbers), peer, topic, message, now.monotonic_s + wait_s)
         demand.gather = self._gather(demand)
         self._prepare(topic, line, message, demand.gather)
         now_us = line.asked_us = self._time.read(now)
-        demand.refused = yield from self.settling.propose(topic, message.group, message.settles, now, demand.gather)
+        demand.refused = yield from self._settling.propose(topic, message.group, message.settles, now, demand.gather)
         if not any(self._try(demand, partition, now_us) for partition in self._in_turn(topic, line, message.partition)):
             if self._is_cold(demand, line):
                 demand.deadline_s = max(demand.deadline_s, now.monotonic_s + WARMING_S)
@@ -141,7 +110,7 @@ class LeaseRequests:
     def _is_cold(self, demand: Demand, line: Line) -> bool:
         """Whether there may be something, but its keys are not in memory."""
         group, partitions = demand.message.group, self._in_turn(demand.topic, line, demand.message.partition)
-        return any(self.schedulers.is_cold(partition, group) for partition in partitions)
+        return any(self._schedulers.is_cold(partition, group) for partition in partitions)
 
     def _check(self, topic: Topic, message: Lease) -> None:
         check_name("group", message.group)
@@ -190,17 +159,16 @@ class LeaseRequests:
         limit = self._limit(partition, message)
         lease_us = message.lease_ms * 1000 or round(queue.settings.lease_s * 1e6)
         granted = verbs.lease(
-            partition, message.group, message.worker, limit, lease_us, now_us, demand.gather, self.schedulers
+            partition, message.group, message.worker, limit, lease_us, now_us, demand.gather, self._schedulers
         )
         if granted is None:
-            again_us = self.schedulers.next_us(partition, message.group)
+            again_us = self._schedulers.next_us(partition, message.group)
             if again_us < FOREVER_US:
-                self.watching.ring_at(partition, message.group, again_us)
+                self._watching.ring_at(partition, message.group, again_us)
             return False
         demand.partition, demand.granted = partition, granted
-        line = self._lines[demand.topic][message.group]
-        line.turn = partition.number + 1
-        self.watching.watch(partition, message.group)
+        self._lines.of(demand.topic, message.group).turn = partition.number + 1
+        self._watching.watch(partition, message.group)
         return True
 
     def _limit(self, partition: Partition, message: Lease) -> int:
@@ -222,23 +190,18 @@ class LeaseRequests:
         self._stand(demand, line)
 
     def _stand(self, demand: Demand, line: Line) -> None:
-        """Stand in line."""
-        line.demands[demand.number] = demand
-        self._parked.add(demand)
+        """Stand in line, unless the topic was deleted meanwhile."""
+        if self._topics.by_id.get(demand.topic.id) is not demand.topic:
+            demand.gather.ready()
+            return
+        self._lines.stand(demand)
         for partition in self._in_turn(demand.topic, line, demand.message.partition):
-            self.watching.watch(partition, demand.message.group)
-
-    def wanted(self, partition: Partition, group: str) -> bool:
-        """Whether somebody waits for records of a group."""
-        topic = self._topics.by_name.get(partition.topic)
-        line = None if topic is None else self._lines.get(topic, {}).get(group)
-        return line is not None and bool(line.demands)
+            self._watching.watch(partition, demand.message.group)
 
     def offer(self, partition: Partition, now_us: int) -> None:
         """There may be something to lease: give it to who waits."""
-        topic = self._topics.by_name.get(partition.topic)
         granted = 0
-        for line in list(self._lines.get(topic, {}).values()) if topic is not None else ():
+        for line in self._lines.at(partition):
             for demand in list(line.demands.values()):
                 if demand.message.partition in (-1, partition.number):
                     if granted == PORTION:
@@ -246,40 +209,27 @@ class LeaseRequests:
                         return
                     if not self._try(demand, partition, now_us):
                         break
-                    self._leave(demand)
+                    self._lines.leave(demand)
                     granted += 1
 
-    def asked_us(self, topic: Topic, group: str, now_us: int) -> int:
-        """When somebody asked for records of a group last: now, while somebody waits; 0: not since the node opened."""
-        line = self._lines.get(topic, {}).get(group)
-        if line is None:
-            return 0
-        return now_us if line.demands else line.asked_us
-
-    @property
-    def waiting(self) -> int:
-        """How many requests wait."""
-        return len(self._parked)
-
     def tick(self, now: Now) -> float | None:
-        """Answer those whose time is up, and lease what a portion left. Returns the next deadline."""
-        for demand in self._parked.due(now.monotonic_s):
-            self._leave(demand)
+        """Lease where an alarm rang or a portion left more, answer what waited long. Returns the next deadline."""
+        for partition, group in self._watching.take_rung():
+            self.offer(partition, self._time.last_us)
+            self._watching.watch(partition, group)
+        for demand in self._lines.parked.due(now.monotonic_s):
+            self._lines.leave(demand)
             demand.gather.ready()
         more, self._more = self._more, {}
         for partition in more:
             self.offer(partition, self._time.last_us)
-        return self._parked.next_s
+        return self._lines.parked.next_s
 
     def _wait_no_more(self, demand: Demand) -> None:
         """What came with a request has failed: whoever stands in line is told so now, and not with their records."""
-        if demand in self._parked:
-            self._leave(demand)
+        if demand in self._lines.parked:
+            self._lines.leave(demand)
             demand.gather.ready()
-
-    def _leave(self, demand: Demand) -> None:
-        self._parked.remove(demand)
-        del self._lines[demand.topic][demand.message.group].demands[demand.number]
 
     # -- the answer ---------------------------------------------------------------------------------
 
@@ -348,7 +298,7 @@ class LeaseRequests:
             self._refuse(demand, Corrupt(f"{partition!r} cannot be read: {error}"))
             return
         first, group, now_us = reading.rest[-1][0], demand.message.group, self._time.last_us
-        reason, chance = f"it cannot be read: {error}", self.settling.chance
+        reason, chance = f"it cannot be read: {error}", self._settling.chance
         self._go_around(demand, lambda: verbs.put_off(partition, group, granted.token, first, reason, now_us, chance))
 
     def _go_around(self, demand: Demand, settle: Callable[[], None]) -> None:
@@ -365,7 +315,7 @@ class LeaseRequests:
     def _try_again(self, demand: Demand) -> None:
         """Lease something else, or stand in line: for no time, when that is over."""
         topic, message = demand.topic, demand.message
-        line = self._lines.setdefault(topic, {}).setdefault(message.group, Line())
+        line = self._lines.of(topic, message.group)
         demand.partition = demand.granted = demand.reading = None
         demand.gather = self._gather(demand)
         now_us = self._time.last_us
@@ -376,43 +326,33 @@ class LeaseRequests:
         message = demand.message
         self._take_back(demand)
         if demand.partition is not None:
-            self.watching.watch(demand.partition, message.group)
-        self.settling.failed(demand.topic, message.group, message.settles)
-        line = self._lines.get(demand.topic, {}).get(message.group)
-        if line is not None:
-            line.prepared = 0  # that may be what failed
+            self._watching.watch(demand.partition, message.group)
+        self._settling.failed(demand.topic, message.group, message.settles)
+        self._lines.unprepared(demand.topic, message.group)  # that may be what failed
         self._port.reply(demand.peer, failure(message.request, error))
 
     # -- what ends ----------------------------------------------------------------------------------
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
-        for demand in self._parked.of(peer):
-            self._leave(demand)
+        for demand in self._lines.parked.of(peer):
+            self._lines.leave(demand)
 
     def topic_deleted(self, topic: Topic, error: Error) -> None:
         """Fail who waits for records of a topic that is gone."""
-        for line in self._lines.pop(topic, {}).values():
-            for demand in line.demands.values():
-                self._parked.remove(demand)
-                self._port.reply(demand.peer, failure(demand.message.request, error))
+        for demand in self._lines.drop(topic):
+            self._port.reply(demand.peer, failure(demand.message.request, error))
         for partition in topic.readable:
             self._more.pop(partition, None)
             self._answering.forget(partition)
-            self.schedulers.forget(partition)
-            self.watching.forget(partition)
+            self._schedulers.forget(partition)
+            self._watching.forget(partition)
 
     def leave(self, topic: Topic, group: str) -> None:
         """A group is about to be deleted. Raises GroupActive while somebody waits for its records."""
-        line = self._lines.get(topic, {}).get(group)
-        if line is not None and line.demands:
-            workers = ", ".join(sorted({demand.message.worker or "unnamed" for demand in line.demands.values()}))
-            raise GroupActive(
-                f"workers of group {group} of topic {topic.name} wait for records ({workers}): stop them first"
-            )
-        self._lines.get(topic, {}).pop(group, None)
+        self._lines.close(topic, group)
         for partition in topic.readable:
-            self.schedulers.leave(partition, group)
+            self._schedulers.leave(partition, group)
 
 
 def without(runs: list[Run], rest: list[Range]) -> list[Run]:

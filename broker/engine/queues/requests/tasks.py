@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from ...logs.topics import Topics
     from ...tables.queues.queue import Queue
     from ...turns.portions import Portions
+    from ..choosing.key_scheduler import KeySchedulers
+    from ..lines import Lines
     from ..wakeups import Watching
-    from .leasing import LeaseRequests
 
 LOOKS = 8
 """Questions that are looked at in one step when something is committed."""
@@ -83,7 +84,8 @@ class TaskRequests:
         port: Port,
         config: NodeConfig,
         time: LogTime,
-        leasing: LeaseRequests,
+        schedulers: KeySchedulers,
+        lines: Lines,
         watching: Watching,
         wakes: Portions,
     ) -> None:
@@ -93,7 +95,8 @@ class TaskRequests:
         self._port = port
         self._config = config
         self._time = time
-        self._leasing = leasing
+        self._schedulers = schedulers
+        self._lines = lines
         self._watching = watching
         self._numbers = count(1)
         self._wakes = wakes
@@ -308,7 +311,7 @@ class TaskRequests:
         self, question: TaskQuestion, queue: Queue, offset: int, found: RecordStatus, final: Final | None
     ) -> None:
         message, partition, batch = question.message, question.partition, question.batch
-        asking = int(self._leasing.wanted(partition, queue.group))
+        asking = int(self._lines.wanted(partition, queue.group))
         shelves = partition.committed.shelves
         facts = Facts(shelves.time_of(offset), shelves.level_of(offset), asking=asking)
         state, attempt, time_us, result = found.state, found.attempt, found.time_us, None
@@ -321,7 +324,7 @@ class TaskRequests:
         elif state == PENDING and batch is not None:
             facts = facts._replace(key=_key(batch, offset))
         now_us, key = self._time.last_us, key_of(queue, offset, facts)
-        facts = facts._replace(rate_us=self._leasing.schedulers.again_us(partition, queue, key, now_us))
+        facts = facts._replace(rate_us=self._schedulers.again_us(partition, queue, key, now_us))
         sentence = why(queue, offset, now_us, facts)
         if offset != message.offset:
             sentence = f"record {offset} stands for it: {sentence}"

@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from ...logs.partition import Partition
     from ...logs.topics import Topic
     from ...tables.queues.queue import Queue
+    from ..lines import Lines
     from ..requests.leasing import LeaseRequests
 
 
 class Upkeep:
     """Of all queue groups of a node."""
 
-    def __init__(self, leasing: LeaseRequests, expiry_s: float) -> None:
+    def __init__(self, leasing: LeaseRequests, lines: Lines, expiry_s: float) -> None:
         self._leasing = leasing
+        self._lines = lines
         self._expiry_us = round(expiry_s * 1e6)
         self._due: dict[tuple[Partition, str], tuple[float, int]] = {}  # of what retention, when to look again
 
@@ -53,7 +55,7 @@ class Upkeep:
 
     def _renew_or_delete(self, topic: Topic, partition: Partition, queue: Queue, time_us: int) -> None:
         last_us = max(each.last_us for each in _everywhere(topic, queue.group))
-        asked_us = self._leasing.asked_us(topic, queue.group, time_us)
+        asked_us = self._lines.asked_us(topic, queue.group, time_us)
         if max(last_us, asked_us, queue.paused_until_us) < time_us - self._expiry_us:
             self._leasing.leave(topic, queue.group)
             partition.propose(fx.QueueDeleted(queue.group))

@@ -183,3 +183,18 @@ def test_damage_to_a_record_leaves_the_lease_beside_it_known(rig: Rig):
     rig.restart(clean=False)
     assert rig.queue(topic).in_flight == 1
     assert rig.lease(topic).runs == [(1, 1, 1)], "the partition's queues work on"
+
+
+@pytest.mark.parametrize("what", [m.DeleteQueue, m.DeleteTopic])
+def test_what_is_deleted_while_a_request_is_judged_has_nothing_for_it(rig: Rig, what: type):
+    topic = rig.topic()
+    assert rig.lease(topic).runs == []
+    request, deletion = rig.next_request(), rig.next_request()
+    settles = [m.Settle(0, number, ACK) for number in range(100)]  # judged in several portions
+    rig.send(m.Lease(request, topic, "g", "w", 1, wait_ms=5000, settles=settles))
+    rig.send(what(deletion, topic, "g") if what is m.DeleteQueue else what(deletion, topic), peer="other")
+    rig.turn(40)
+    assert rig.answers(deletion) == [m.Done(deletion)]
+    assert len(rig.answers(request)) == (what is m.DeleteTopic), "a group may be created again"
+    rig.pass_time(6)
+    assert [each.runs for each in rig.answers(request)] == [[]]

@@ -1,0 +1,126 @@
+"""Lines: the requests for records that wait, by topic and group, the first come first.
+
+Contract: a request stands in one line until it leaves. Memory: one entry per waiting request, up to a limit. Looks at
+no record and answers no one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import GroupActive
+from ..turns.parked import Parked
+
+if TYPE_CHECKING:
+    from ....transport.messages import Lease, Refusal
+    from ..logs.partition import Partition
+    from ..logs.topics import Topic, Topics
+    from ..ports import Peer
+    from ..turns.replies import Gather
+    from .choosing.reading import LeaseReading
+    from .verbs import Granted
+
+
+class Demand:
+    """One Lease that was not answered yet."""
+
+    __slots__ = (
+        "deadline_s",
+        "gather",
+        "granted",
+        "message",
+        "number",
+        "partition",
+        "peer",
+        "reading",
+        "refused",
+        "topic",
+    )
+
+    def __init__(self, number: int, peer: Peer, topic: Topic, message: Lease, deadline_s: float) -> None:
+        self.number = number
+        self.peer = peer
+        self.topic = topic
+        self.message = message
+        self.deadline_s = deadline_s
+        self.gather: Gather
+        self.refused: list[Refusal] = []
+        self.partition: Partition | None = None  # that of the lease
+        self.granted: Granted | None = None
+        self.reading: LeaseReading | None = None
+
+
+class Line:
+    """The requests that wait for records of one group of a topic."""
+
+    __slots__ = ("asked_us", "demands", "prepared", "turn")
+
+    def __init__(self) -> None:
+        self.asked_us = 0  # when a request came last
+        self.demands: dict[int, Demand] = {}  # by number, the first come first
+        self.prepared = 0  # partitions of which it is known that they have the group
+        self.turn = 0  # the partition that is looked at next
+
+
+class Lines:
+    """The lines of all groups of a node. `parked` has the same requests by connection and by deadline."""
+
+    def __init__(self, topics: Topics) -> None:
+        self.parked = Parked[Demand]("requests for leases")
+        self._topics = topics
+        self._by_topic: dict[Topic, dict[str, Line]] = {}
+
+    def of(self, topic: Topic, group: str) -> Line:
+        """The line of a group."""
+        return self._by_topic.setdefault(topic, {}).setdefault(group, Line())
+
+    def at(self, partition: Partition) -> list[Line]:
+        """The lines in which requests may wait for records of a partition."""
+        topic = self._topics.by_name.get(partition.topic)
+        return list(self._by_topic.get(topic, {}).values()) if topic is not None else []
+
+    def stand(self, demand: Demand) -> None:
+        """A request waits from now on."""
+        self.of(demand.topic, demand.message.group).demands[demand.number] = demand
+        self.parked.add(demand)
+
+    def leave(self, demand: Demand) -> None:
+        """A request gets an answer, or nobody waits for it any more."""
+        self.parked.remove(demand)
+        del self._by_topic[demand.topic][demand.message.group].demands[demand.number]
+
+    def wanted(self, partition: Partition, group: str) -> bool:
+        """Whether a request waits for records of a group."""
+        topic = self._topics.by_name.get(partition.topic)
+        line = None if topic is None else self._by_topic.get(topic, {}).get(group)
+        return line is not None and bool(line.demands)
+
+    def asked_us(self, topic: Topic, group: str, now_us: int) -> int:
+        """When records of a group were asked for last: now, while a request waits; 0: not since the node opened."""
+        line = self._by_topic.get(topic, {}).get(group)
+        if line is None:
+            return 0
+        return now_us if line.demands else line.asked_us
+
+    def unprepared(self, topic: Topic, group: str) -> None:
+        """That the partitions have a group is not known any more."""
+        line = self._by_topic.get(topic, {}).get(group)
+        if line is not None:
+            line.prepared = 0
+
+    def close(self, topic: Topic, group: str) -> None:
+        """A group is about to be deleted. Raises GroupActive while a request waits for its records."""
+        line = self._by_topic.get(topic, {}).get(group)
+        if line is not None and line.demands:
+            workers = ", ".join(sorted({demand.message.worker or "unnamed" for demand in line.demands.values()}))
+            raise GroupActive(
+                f"workers of group {group} of topic {topic.name} wait for records ({workers}): stop them first"
+            )
+        self._by_topic.get(topic, {}).pop(group, None)
+
+    def drop(self, topic: Topic) -> list[Demand]:
+        """Forget the lines of a topic that is gone. Returns the requests that stood in them."""
+        dropped = [demand for line in self._by_topic.pop(topic, {}).values() for demand in line.demands.values()]
+        for demand in dropped:
+            self.parked.remove(demand)
+        return dropped
