@@ -19,7 +19,7 @@ Must not know: how far may be read, and why.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -53,6 +53,14 @@ class NotCached(StorageError):
 
     code = "not_cached"
     retry = True
+
+
+class Beyond(NamedTuple):
+    """The place behind damage: of the next batch, in its segment, and of the next record."""
+
+    position: int
+    seq: int
+    offset: int
 
 
 class Chunk(msgspec.Struct, gc=False):
@@ -287,32 +295,37 @@ class Cursor:
         size = declared_bytes(data, 0, segment.size - self.position)
         data = self._fetch(segment, size, cached)
         batches = self._accept(data, last, size)
-        if not batches and not self._pass_damage(segment):
-            raise self._corrupt(segment)
+        if not batches:
+            beyond = self._beyond(segment, last)
+            if not self._pass_damage(beyond):
+                raise self._corrupt(segment, beyond)
         return data, batches
 
-    def _pass_damage(self, segment: SegmentReader) -> bool:
+    def _pass_damage(self, beyond: Beyond | None) -> bool:
         """Go behind damage, if what follows begins where this cursor is, so that no record is lost."""
-        resumed = None if self.whole else segment.next_good(self.position + 1, self.seq)
-        if resumed is None or resumed[1].seq > self._last_in_segment() or resumed[1].base_offset != self.offset:
+        if self.whole or beyond is None or beyond.offset != self.offset:
             return False
-        self.position, self.seq, self._checksum = resumed[0], resumed[1].seq, None
+        self.position, self.seq, self._checksum = beyond.position, beyond.seq, None
         self._reader.met_damage = True
         return True
 
-    def _corrupt(self, segment: SegmentReader) -> Corrupt:
+    def _beyond(self, segment: SegmentReader, last: int) -> Beyond | None:
+        """Where the log goes on behind damage that is here: at the latest behind seq `last`, if its mark is there."""
+        resumed, last_here = segment.next_good(self.position + 1, self.seq), self._last_in_segment()
+        if resumed is not None and resumed[1].seq <= last_here:
+            return Beyond(resumed[0], resumed[1].seq, resumed[1].base_offset)
+        if last_here != SEQ_LIMIT:
+            return Beyond(DATA_START, last_here + 1, self._reader.base_offset(self._reader.place_of(self.seq) + 1))
+        mark = segment.mark_of(last)
+        return None if mark is None else Beyond(mark.end_position, last + 1, mark.end_offset)
+
+    def _corrupt(self, segment: SegmentReader, beyond: Beyond | None) -> Corrupt:
         reason = "the batch does not follow the one before it"
         try:
             segment.batch(self.position)
         except InvalidBatch as error:
             reason = error.message
-        resumed = segment.next_good(self.position + 1, self.seq)
-        following: int | None = None
-        if resumed is not None and resumed[1].seq <= self._last_in_segment():
-            following = resumed[1].base_offset
-        elif self._last_in_segment() != SEQ_LIMIT:
-            following = self._reader.base_offset(self._reader.place_of(self.seq) + 1)
-        return corrupt(segment.ref.path, self.position, reason, following)
+        return corrupt(segment.ref.path, self.position, reason, None if beyond is None else beyond.offset)
 
     def _advance(self, data: Buffer, batches: list[Batch]) -> Chunk | None:
         """Go behind these batches; None when all of them were staged, and are passed by."""

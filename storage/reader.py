@@ -207,10 +207,17 @@ class LogReader:
             return row.end_offset
         if place + 1 < len(self.names) and self.names[place + 1].base_seq == seq + 1:
             return self.base_offset(place + 1)
-        mark = segment.page.mark
-        if mark is not None and mark.seq == seq:
+        mark = segment.mark_of(seq)
+        if mark is not None:
             return mark.end_offset
         raise Corrupt(f"batch {seq} of {segment.ref.path} is damaged", path=segment.ref.path)
+
+    def known_end(self, seq: int) -> int | None:
+        """As `end_offset_at`; None when damage leaves nothing that tells."""
+        try:
+            return self.end_offset_at(seq)
+        except Corrupt:
+            return None
 
     def _check_bounds(self, offset: int, limit: int) -> int:
         first, end = self.first_offset, self.end_offset_at(limit)
@@ -264,10 +271,9 @@ class LogReader:
         segment = self.segment(self.names[place])
         position = DATA_START
         if limit >= segment.name.base_seq:
-            row, mark = segment.row(limit), segment.page.mark
-            if row is not None:
+            if (row := segment.row(limit)) is not None:
                 position = row.end_position
-            elif mark is not None and mark.seq == limit:
+            elif (mark := segment.mark_of(limit)) is not None:
                 position = mark.end_position
         return Cursor(self, segment.name, limit + 1, position, offset, whole=whole)
 
@@ -283,9 +289,9 @@ class LogReader:
             seq = segment.described(rows[at])
             if seq is not None:
                 return place, seq, rows[at]
-        raise self._corrupt_at(place, offset)
+        raise self._corrupt_at(place, offset, limit)
 
-    def _corrupt_at(self, place: int, offset: int) -> Corrupt:
+    def _corrupt_at(self, place: int, offset: int, limit: int) -> Corrupt:
         segment = self.segment(self.names[place])
         position, following = DATA_START, None
         last = self.last_seq(place, SEQ_LIMIT)
@@ -296,8 +302,8 @@ class LogReader:
                 following = row.base_offset
                 break
             position = row.end_position
-        if following is None and place + 1 < len(self.names):
-            following = self.base_offset(place + 1)
+        if following is None:
+            following = self.base_offset(place + 1) if place + 1 < len(self.names) else self.known_end(limit)
         return corrupt(segment.ref.path, position, f"offset {offset} is in a damaged place", following)
 
     def offset_at(self, time_us: int) -> int:

@@ -54,6 +54,11 @@ class SegmentReader:
             self._page = read_page(self.file, self._log_id, name=self.name)
         return self._page
 
+    def mark_of(self, seq: int) -> layout.Mark | None:
+        """The mark, as it is now, if it names the batch `seq`: it tells where a damaged one ends."""
+        mark = read_page(self.file, self._log_id, name=self.name).mark
+        return mark if mark is not None and mark.seq == seq else None
+
     @property
     def size(self) -> int:
         """Bytes reserved now: it grows while the segment is written."""

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 from penstock.clients.embedded import local
 from penstock.errors import BadChecksum, Corrupt, Error, MissingCodec
+from penstock.storage.files import Files
+from penstock.storage.layout import mark_from_row, word
+from penstock.storage.reader import LogReader
+from penstock.storage.segment import NEWEST_BYTES_MAX, write_mark
 from support.unjudged import hidden_codec
 
 PATIENCE_S = 60.0
@@ -46,6 +50,21 @@ class World:
                     file.write(bytes([data[data.index(value) + at] ^ 1]))
                 return
         raise AssertionError(f"{value!r} stands in no segment")
+
+    def mark(self) -> None:
+        """Say in the log how far it is durable, as the keeper does a moment later."""
+        files: Any = local._brokers[self.url]._store.files if self.url.startswith("mem") else Files()  # type: ignore
+        paths = files.contents if self.url.startswith("mem") else map(str, self._folder.rglob("*.segment"))
+        (path,) = (path for path in paths if path.endswith("0001.segment") and "topics" in path)
+        reader = LogReader(path.rpartition("/")[0], files)
+        seq, log_id = reader.limit(), reader.segment(reader.names[-1]).log_id
+        row = reader.row(seq)
+        assert row is not None
+        assert log_id is not None
+        file = files.open(path, write=True)
+        write_mark(file, mark_from_row(log_id, word(1, seq), row))
+        file.close()
+        reader.close()
 
     def _segments(self) -> list[Any]:
         if self.url.startswith("mem"):
@@ -149,6 +168,21 @@ def test_good_records_come_around_damage_which_is_said_once(world: World, way: A
         found = read(consumer, way, b"last")
     assert told(found) == [b"before", 2, b"behind", b"last"]
     assert DAMAGED.format(world.name) in found[1].message
+
+
+def test_damage_at_the_end_is_said_once_and_what_is_written_later_comes(world: World):
+    spoiled = b"spoiled-" + world.name.encode()
+    world.send(b"before", spoiled + bytes(NEWEST_BYTES_MAX))  # else the broker has it in memory
+    world.mark()
+    world.spoil(spoiled, HEADER)
+    with world.consumer() as consumer:
+        assert by_fetch(consumer) == [b"before"]
+        with pytest.raises(Corrupt, match="damaged") as raised:
+            by_fetch(consumer)
+        assert raised.value.next_offset == 2
+        assert consumer.fetch(100, wait=0) == []
+        world.send(b"behind")
+        assert by_fetch(consumer) == [b"behind"]
 
 
 def test_a_commit_covers_damage_once_it_was_said_and_not_before(world: World):

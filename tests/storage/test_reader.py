@@ -254,6 +254,55 @@ def test_damage_is_reported_with_its_place_and_read_around() -> None:
         LogReader(PATH, files, limit=lambda: writer.written).cursor(row.base_offset)
 
 
+@pytest.mark.parametrize("records", [1, 0])
+def test_behind_damage_at_the_end_of_the_log_reading_goes_on_at_its_end(how, records: int) -> None:
+    files, path, mapped = how
+    writer = make(files, path)
+    fill(writer, 3)
+    writer.append([encode([b"spoiled"] * records)] if records else [encode_state(b"state")], 100)
+    writer.sync()
+    row = writer.reader().row(writer.written)
+    assert row is not None
+    file = files.open(reference(path, writer.reader().names[-1]).path, write=True)
+    file.pwritev([b"\xff" * 8], row.position + 20)
+    file.close()
+    reader = LogReader(path, files, mapped=mapped, limit=lambda: writer.written)
+    cursor = reader.cursor(0)
+    if records:
+        with pytest.raises(Corrupt, match="good records go on at offset 16"):
+            read_to_the_end(cursor)
+        with pytest.raises(Corrupt, match="good records go on at offset 16") as raised:
+            reader.cursor(15)
+        assert raised.value.next_offset == 16
+        cursor = reader.cursor(16)
+    else:
+        read_to_the_end(cursor)
+        assert cursor.offset == 15
+        assert reader.met_damage
+    assert cursor.next() is None
+    writer.append([encode([b"behind"])], 110)
+    assert values(cursor.next()) == [b"behind"]
+    writer.close()
+
+
+def test_a_damaged_state_at_the_end_of_a_segment_stops_no_reader_of_records() -> None:
+    files = MemoryFiles()
+    writer = make(files)
+    fill(writer)
+    reader = writer.reader()
+    place, row = next(
+        (place, row)
+        for place, name in enumerate(reader.names[1:])
+        if (row := reader.row(name.base_seq - 1)) is not None and not row.record_count
+    )
+    files.contents[reference(PATH, reader.names[place]).path].data[row.position + 20] ^= 1
+    reader = LogReader(PATH, files, limit=lambda: writer.written)
+    cursor = reader.cursor(0)
+    read_to_the_end(cursor)
+    assert cursor.offset == 200
+    assert reader.met_damage
+
+
 def test_a_missing_segment_is_damage_not_an_end() -> None:
     files = MemoryFiles()
     writer = make(files)

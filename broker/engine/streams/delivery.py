@@ -53,8 +53,11 @@ class Stream:
         self.cold = False
         self.outlet.moved(self.partition.number)
 
-    def read(self, port: Port, max_bytes: int) -> tuple[Chunk, int] | None:
-        """The next chunk that has records for the reader, and its first offset; None when there is nothing now."""
+    def read(self, port: Port, max_bytes: int) -> tuple[Payload, int] | None:
+        """The next batches that have records for the reader, and the first offset; None when there is nothing now.
+
+        None are there, and the reader is told, when damage hides all that is left.
+        """
         partition = self.partition
         while not (self.revoked or self.stopped or self.cold) and self.position < partition.end:
             try:
@@ -73,8 +76,8 @@ class Stream:
                 return None
             offset, self.position = self.position, max(self.position, chunk.next_offset)
             if self.position > offset:
-                return chunk, max(offset, chunk.offset)
-        return None
+                return chunk.buffer, max(offset, chunk.offset)
+        return (b"", self.position) if self.damage and self.position == partition.end and not self.revoked else None
 
     def _next(self, port: Port, max_bytes: int) -> Chunk | None:
         if self.position < self.partition.first:
@@ -176,7 +179,7 @@ class Outlet:
             stream = self.streams[number]
             found = stream.read(port, size)
             if found is not None:
-                chunk, offset = found
+                payload, offset = found
                 position, end = stream.position, stream.partition.end
                 if position < end:
                     ready[number] = None  # the others come first
@@ -185,7 +188,7 @@ class Outlet:
                     stream.damage,
                 )  # fmt: skip
                 stream.damage = ""
-                return message, chunk.buffer
+                return message, payload
         return None
 
     def _drop(self, partition: int) -> None:

@@ -6,6 +6,8 @@ import pytest
 from penstock.broker.engine.streams.delivery import Stream
 from penstock.broker.engine.streams.sessions import EXPIRY_CHECK_S
 from penstock.storage.batch import encode
+from penstock.storage.layout import mark_from_row, word
+from penstock.storage.segment import NEWEST_BYTES_MAX, write_mark
 from penstock.transport import messages as m
 from support.engine import Rig, records
 from support.staging import partition_of, stage
@@ -332,3 +334,26 @@ def test_damage_that_took_no_record_stops_nobody_and_is_told(kind: str):
     assert [rig.fetch(topic, offset).next_offset for offset in (0, 1)] == [1, 2]
     rig.produce(topic, [b"c"])
     assert rig.received(joined) == [b"a", b"b", b"c"]
+
+
+def test_damage_at_the_end_is_told_without_records_and_what_is_written_later_comes():
+    rig = Rig()
+    topic = rig.topic()
+    for value in (b"a", b"b" * NEWEST_BYTES_MAX):
+        rig.produce(topic, [value])
+    log = partition_of(rig, topic).log
+    reader = log.reader()
+    row = reader.row(2)
+    assert row is not None
+    file = rig.store.files.open(reader.segment_of(2).ref.path, write=True)
+    write_mark(file, mark_from_row(log.log_id, word(log.generation, 2), row))
+    file.pwritev([b"\xff" * 8], row.position + 20)
+    file.close()
+    joined = rig.join(topic)
+    (_, values), (told, nothing) = rig.deliveries(joined)
+    assert (values, nothing, told.offset, told.next_offset, told.records) == ([b"a"], [], 2, 2, 0)
+    assert "is damaged at" in told.damage
+    rig.turn()
+    assert len(rig.deliveries(joined)) == 2
+    rig.produce(topic, [b"c"])
+    assert (rig.received(joined), rig.deliveries(joined)[-1][0].damage) == ([b"a", b"c"], "")
