@@ -102,12 +102,13 @@ class Leased(Message, tag=71, frozen=True):
 
 
 class SettleTasks(Message, tag=72, frozen=True):
-    """Say what became of leased records."""
+    """Say what became of leased records, and which requests for more need not wait any longer."""
 
     request: Count
     topic: TopicId
     group: str
     settles: Settles
+    recalled: Listed[Count] = []  # requests of Lease that wait, of this connection: answered now
 
 
 class Settled(Message, tag=73, frozen=True):

@@ -46,6 +46,7 @@ class AsyncDriver:
         self._loop = asyncio.get_running_loop()
         self._waiters: set[asyncio.Future[None]] = set()  # for anything that arrives
         self._expected: dict[object, list[asyncio.Future[None]]] = {}  # for one outcome
+        self._told = connection.turns  # who waits was told of these
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = FOREVER  # on the clock of the connection
         self.nudged = False  # the loop turns soon
@@ -64,8 +65,7 @@ class AsyncDriver:
         finally:
             steps.close()
             if not self.closed:
-                if self.connection.ended:
-                    self._tell_ended()
+                self._tell_others()
                 self._run_callbacks()
                 self._arm()
 
@@ -95,13 +95,12 @@ class AsyncDriver:
     async def _pause(self, pause: Pause) -> None:
         """Let the loop go on until something arrives or is due."""
         connection = self.connection
+        self._tell_others()
         now = connection.clock()
         seconds = min(pause.until, connection.due()) - now
         if seconds > 0.0:
             await self._wait(pause, now, seconds)
-        elif connection.turn():
-            self._tell()
-        else:
+        elif not self._arrived():
             await asyncio.sleep(0)
         self.check_open()
 
@@ -156,13 +155,26 @@ class AsyncDriver:
         self.nudged = False
         if self.closed:
             return
-        if self.connection.turn():
-            self._tell()
+        self._arrived()
         self._run_callbacks()
         if not self._waiters:  # who waits and was told arms when it waits again, or ends
             self._arm()
 
+    def _arrived(self) -> bool:
+        """Turn; whether anything arrived, of which those that wait are told."""
+        arrived = self.connection.turn()
+        if arrived:
+            self._tell()
+        self._told = self.connection.turns
+        return arrived
+
+    def _tell_others(self) -> None:
+        """Steps have turned by themselves, or ended something: those that wait look again."""
+        if self.connection.ended or self.connection.turns != self._told:
+            self._tell()
+
     def _tell(self) -> None:
+        self._told = self.connection.turns
         for waiter in self._waiters:
             _wake(waiter)
         self._tell_ended()

@@ -6,7 +6,8 @@ bytes again, join again) is the asker's business, because only it knows what is 
 
 Contract: nothing here waits. `turn` takes what has arrived and keeps going what is due; `due` says when it
 must be called next at the latest. Callbacks of applications are only collected here, in `finished`, and
-outcomes that somebody may wait for in `ended`: whoever drives runs the ones without the lock and wakes who waits.
+outcomes that somebody may wait for in `ended`, to which what is closed belongs: whoever drives runs the ones without
+the lock and wakes who waits.
 """
 
 from __future__ import annotations

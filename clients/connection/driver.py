@@ -126,7 +126,7 @@ class Driver:
             self._turned.notify_all()
         if self.connection.ended:
             self._tell_ended()
-        if self._leader and self.connection.turns != self._leader_turns:
+        elif self._leader and self.connection.turns != self._leader_turns:
             self.connection.channel.wake()
         for sleeper in self._sleepers:
             sleeper.wake()
@@ -134,8 +134,10 @@ class Driver:
             self._run_callbacks()
 
     def _tell_ended(self) -> None:
-        """Wake who waits for what has ended; everybody, when the broker and we cannot talk."""
+        """Wake who waits for what has ended, and a leader; everybody, when the broker and we cannot talk."""
         ended, self.connection.ended = self.connection.ended, []
+        if self._leader:
+            self.connection.channel.wake()
         if self.connection.refused is not None:
             self._tell_all()
         if self._expected:
@@ -176,6 +178,8 @@ class Driver:
             self._sleep(pause.sleeper, pause.until)
             return
         connection = self.connection
+        if connection.ended:  # by these steps: others wait for it while they go on
+            self.tell()
         timeout = min(min(pause.until, connection.due()) - connection.clock(), WAIT_MAX_S)
         if timeout <= 0.0:
             connection.turn()

@@ -474,6 +474,7 @@ class ConsumerCore:
             done = self._done(session)
             asked += [self._commit_quietly(session, done)] if done else []
         self.closed = True
+        self.connection.ended.append(self)
         self.life.end()
         self.connection.parts.pop(self, None)
         if session is not None:

@@ -46,7 +46,7 @@ SILENT_S = 0.5
 """A broker that does not answer for so long at the start is said to be waited for."""
 
 WAIT_S = 1.0
-"""How long a request for tasks is out at most: a drain waits for it."""
+"""How long a request for tasks is out at most."""
 
 PAUSE_S = 0.5
 """Before something is tried again that the broker refused for now."""
@@ -98,6 +98,7 @@ class Runner:
         self._ended: deque[Call] = deque()  # by the threads they ran in
         self._woken = False  # the loop looks at them soon
         self._telling: set[asyncio.Task[None]] = set()
+        self._fetching: set[asyncio.Timeout] = set()
 
     @property
     def outcomes(self) -> Counter[str]:
@@ -149,6 +150,8 @@ class Runner:
             await asyncio.wait([stopped, *leasing], return_when=asyncio.FIRST_COMPLETED)
             self._stopping.set()  # also when one could not go on
             self._slots.close()
+            for fetching in self._fetching:
+                fetching.reschedule(0.0)
             await asyncio.gather(*leasing, return_exceptions=True)
             await self._drain()
             for ended in leasing:
@@ -194,14 +197,21 @@ class Runner:
                 self._start(worker, pace, task)
 
     async def _fetched(self, worker: SettlingWorker, most: int) -> Sequence[SettledTask]:
-        """The next tasks; none when the broker cannot give any for now."""
+        """The next tasks; none when the broker cannot give any for now, and when the runner stops."""
         try:
-            return await worker.fetch(max_records=most, wait=WAIT_S)
+            async with asyncio.timeout(None) as fetching:
+                self._fetching.add(fetching)
+                try:
+                    return await worker.fetch(max_records=most, wait=WAIT_S)
+                finally:
+                    self._fetching.discard(fetching)
         except Error as error:
             if not error.retry:
                 raise
             log.warning("no tasks for now: %s", error.message)
             await self._pause()
+            return []
+        except TimeoutError:
             return []
 
     async def _pause(self) -> None:

@@ -182,6 +182,7 @@ class WorkerCore:
         while self.settling.full:
             self.connection.check(deadline, self._what)
             yield Pause(deadline)
+            self.check_open()
         return self._gather((task,), Verb.ACK, BY_GROUP, "", value)
 
     def _gather(
@@ -315,12 +316,14 @@ class WorkerCore:
             return
         self.closed = True
         connection, settling = self.connection, self.settling
+        connection.ended.append(self)
         said, deadline = settling.unconfirmed, connection.deadline(min(CLOSE_PATIENCE_S, connection.timeout))
         try:
             for lease in list(self.held.values()):
                 self.leasing.give_back(lease)
             settling.send()
-            while (settling.unconfirmed or self.leasing.awaited(deadline)) and connection.clock() < deadline:
+            self.leasing.recall()
+            while (settling.unconfirmed or self.leasing.asks) and connection.clock() < deadline:
                 if not connection.channel.connected and not said:
                     break
                 yield Pause(deadline)
@@ -329,6 +332,7 @@ class WorkerCore:
             settling.raise_unseen()
         finally:
             connection.parts.pop(self, None)
+            settling.give_up(Closed(f"the worker of topic {self.topic.name} was closed before this was known"))
             if self._beating is not None:
                 self._beating.cancel()
 

@@ -13,8 +13,9 @@ once more then, because such credit says nothing about what there is.
 
 Contract: a record that cannot be decoded hides no other one. A damaged one is rejected with that reason; one whose
 codec is not installed here goes back, and `fetch` says so once it has nothing else. `fetch` comes back empty only when
-every request that had to be answered by its deadline was. Requests are asked again over a new connection. What comes
-for a closed worker is given back. Never waits itself, but for `fetch`.
+every request that had to be answered by its deadline was. Requests are asked again over a new connection. Those of a
+`fetch` that was cancelled, and of a closed worker, are recalled: the broker answers them at once. What comes for a
+closed worker is given back. Never waits itself, but for `fetch`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...storage.errors import Error, InvalidBatch
 from ...transport.messages import Answer, Failure
-from ...transport.queue_messages import BY_GROUP, Lease, Leased, Verb
+from ...transport.queue_messages import BY_GROUP, Lease, Leased, SettleTasks, Verb
 from ..connection.connection import Question, raised
 from ..connection.steps import Pause, Steps
 from ..queues.picking import Unreadable, pick
@@ -33,7 +34,7 @@ from .leases import Held, Holder, SettleFuture
 from .settling import BACKOFF_MAX_S, BACKOFF_MIN_S, settles_of
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer, Sequence  # pyright: ignore[reportAttributeAccessIssue]
+    from collections.abc import Buffer, Iterable, Sequence  # pyright: ignore[reportAttributeAccessIssue]
 
     from .leases import Gathering
     from .options import WorkerOptions
@@ -89,7 +90,7 @@ class LeaseQuestion(Question):
     def _message(self, request: int) -> Lease:
         core = self._leasing.core
         options = core.options
-        wait_ms = max(round((self.by - core.connection.clock()) * 1000), 0)
+        wait_ms = 0 if core.closed else max(round((self.by - core.connection.clock()) * 1000), 0)
         return Lease(
             request, core.topic.topic, options.group, options.name, self._max_records, max_bytes=options.max_bytes,
             lease_ms=options.lease_ms, wait_ms=wait_ms, settles=settles_of(self.settles), start=options.start,
@@ -142,7 +143,11 @@ class Leasing:
                 core.settling.send()
             if now >= deadline and not self._still_awaited(deadline, now):
                 break
-            yield Pause(max(min(deadline, self._ask_at or deadline), now + BACKOFF_MIN_S))
+            try:
+                yield Pause(max(min(deadline, self._ask_at or deadline), now + BACKOFF_MIN_S))
+            except GeneratorExit:  # cancelled, or Ctrl-C: tasks are not to come where nobody asks for them
+                self._recall([question for question in self._asked if not question.credit])
+                raise
             core.check_open()
             core.touched = clock()
             taken = self._take(max_records)
@@ -244,6 +249,26 @@ class Leasing:
     def forget(self, question: LeaseQuestion) -> None:
         """It will not be answered."""
         self._asked.pop(question, None)
+
+    @property
+    def asks(self) -> bool:
+        """Whether a request is out."""
+        return bool(self._asked)
+
+    def recall(self) -> None:
+        """Want no more leases: what has not left stays here, what waits at the broker is answered at once."""
+        for question in [question for question in self._asked if not question.times_sent and not question.settles]:
+            question.cancel()
+            self.forget(question)
+        self._recall(self._asked)
+
+    def _recall(self, questions: Iterable[LeaseQuestion]) -> None:
+        waiting = [question.request for question in questions if question.times_sent and question.by != AT_ONCE]
+        if waiting:
+            topic, group = self.core.topic.topic, self.core.options.group
+            self._connection.post(
+                Question(self._connection, lambda request: SettleTasks(request, topic, group, [], waiting))
+            )
 
     # -- answers --------------------------------------------------------------------------------------
 

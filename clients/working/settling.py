@@ -168,6 +168,12 @@ class Settling:
         for gathering in gatherings:
             self._end(gathering, error)
 
+    def give_up(self, error: Error) -> None:
+        """It will not be known here what became of the rest: nobody says it again, and nobody waits for it."""
+        self.take()
+        for gathering in list(self._out):
+            self._end(gathering, error)
+
     def say_again(self) -> None:
         """Something may have been lost: a request or an answer, with a connection or by an interrupt."""
         self._again = list(self._out)

@@ -55,7 +55,7 @@ class Queues:
         self.alarms = Alarms()
         self.lines = Lines(topics)
         schedulers, watching = KeySchedulers(port), Watching(registry, self.alarms, time, self.lines)
-        settling = SettleRequests(topics, port, time, randomness, watching)
+        settling = SettleRequests(topics, port, time, randomness, self.lines, watching)
         self.leasing = LeaseRequests(
             topics, port, config, time, Answering(port), schedulers, self.lines, watching, settling
         )

@@ -454,3 +454,15 @@ def test_the_retries_of_a_queue_are_its_settings() -> None:
     queue = app.queues["math"]
     assert queue.settings == Retry(max_attempts=3, backoff=0.5).settings()
     assert queue.changes({**queue.settings, "max_attempts": 20}) == {"max_attempts": 3}
+
+
+def test_a_runner_that_waits_for_tasks_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "WAIT_S", 3600.0)
+
+    async def main() -> None:
+        worker = FakeWorker()
+        async with working(Runner(app), worker):
+            while not worker.asked:
+                await asyncio.sleep(0)
+
+    asyncio.run(main())

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...logs.partition import Partition
     from ...logs.topics import Topic, Topics
     from ...ports import Handlers, Now, Payload, Peer, Port, Randomness, Work
+    from ..lines import Lines
     from ..wakeups import Watching
 
 SETTLED = 4
@@ -35,15 +36,22 @@ EXTENDED = 8
 """Leases of one partition that are extended in one step."""
 
 
+RECALLED = 16
+"""Waiting requests that are answered in one step."""
+
+
 class SettleRequests:
     """Handlers of SettleTasks and ExtendLeases."""
 
-    def __init__(self, topics: Topics, port: Port, time: LogTime, randomness: Randomness, watching: Watching) -> None:
+    def __init__(
+        self, topics: Topics, port: Port, time: LogTime, randomness: Randomness, lines: Lines, watching: Watching
+    ) -> None:
         self.handlers: Handlers = {SettleTasks: self.settle, ExtendLeases: self.extend}
         self._topics = topics
         self._port = port
         self._time = time
         self._randomness = randomness
+        self._lines = lines
         self._watching = watching
 
     def settle(self, peer: Peer, message: SettleTasks, payload: Payload, now: Now) -> Work:
@@ -61,6 +69,7 @@ class SettleRequests:
 
         gather = Gather(finish, refuse)
         refused += yield from self.propose(topic, message.group, message.settles, now, gather)
+        yield from self.recall(peer, message.recalled)
         gather.ready()
 
     def extend(self, peer: Peer, message: ExtendLeases, payload: Payload, now: Now) -> Work:
@@ -84,6 +93,17 @@ class SettleRequests:
                 yield
             self._watching.watch(partition, group)
         gather.ready()
+
+    def recall(self, peer: Peer, requests: Sequence[int]) -> Work:
+        """Answer these requests for leases of a connection now, as far as they wait: their worker ends."""
+        recalled, parked = frozenset(requests), self._lines.parked
+        waiting = [demand for demand in parked.of(peer) if demand.message.request in recalled] if recalled else []
+        for answered, demand in enumerate(waiting, 1):
+            if demand in parked:
+                self._lines.leave(demand)
+                demand.gather.ready()
+            if answered % RECALLED == 0:
+                yield
 
     def propose(
         self, topic: Topic, group: str, settles: Sequence[Settle], now: Now, gather: Gather

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from penstock.broker.engine.queues.requests.settling import RECALLED
 from penstock.broker.engine.queues.topic_queues import proposed
 from penstock.transport import messages as m
 from support.engine import START_US, Rig
@@ -200,3 +201,35 @@ def test_progress_is_kept_of_what_is_held(rig: Rig, topic: bytes):
 def test_an_extension_that_cannot_be_is_refused(rig: Rig, topic: bytes, fields: tuple[object, ...], code: str):
     rig.lease(topic)
     assert rig.ask(m.ExtendLeases, topic, *fields).code == code
+
+
+# -- requests that are recalled ----------------------------------------------------------------------------
+
+
+def test_a_recalled_request_is_answered_at_once_and_is_given_nothing_more(rig: Rig):
+    topic = rig.topic()
+    recalled, standing = rig.ask_lease(topic), rig.ask_lease(topic)
+    assert rig.ask(m.SettleTasks, topic, "g", [], [recalled, 999]).refused == []
+    assert [answer.runs for answer in rig.answers(recalled)] == [[]]
+    rig.produce(topic, [b"0", b"1"])
+    assert [answer.runs for answer in rig.answers(standing)] == [[(0, 1, 1)]]
+    assert rig.queue(topic).ready == 1
+    assert len(rig.answers(recalled)) == 1
+
+
+def test_a_request_is_recalled_by_its_own_connection_only(rig: Rig):
+    topic = rig.topic()
+    waiting = rig.ask_lease(topic)
+    rig.ask(m.SettleTasks, topic, "g", [], [waiting], peer="another")
+    assert rig.answers(waiting) == []
+    rig.produce(topic, [b"0"])
+    assert [answer.runs for answer in rig.answers(waiting)] == [[(0, 1, 1)]]
+
+
+def test_many_requests_are_recalled_in_portions(rig: Rig):
+    topic = rig.topic()
+    waiting = [rig.ask_lease(topic) for _ in range(2 * RECALLED + 1)]
+    recall = rig.node._queues.leasing._settling.recall
+    counts = [sum(len(rig.answers(each)) for each in waiting) for _ in recall("c", waiting)]
+    assert counts == [RECALLED, 2 * RECALLED]
+    assert [[answer.runs for answer in rig.answers(each)] for each in waiting] == [[[]]] * len(waiting)
