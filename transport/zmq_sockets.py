@@ -437,10 +437,13 @@ class ClientSocket(PullSocket):
     def break_off(self) -> None:
         """Have the server end the connection, whatever was begun on it.
 
-        No message has so many frames as this ends what was begun with, so the server refuses it and its sender.
+        No message has so many frames as this ends what was begun with, so the server refuses it and its sender. First,
+        the rest of an answer is dropped: libzmq loses it with the connection, and aborts where it is asked for it then.
         """
         while True:
             try:
+                while self.raw.getsockopt(zmq.RCVMORE):
+                    self.raw.recv(_NOBLOCK)
                 self._send([b""] * FRAMES_MAX)
             except KeyboardInterrupt:  # another one: its caller is about to be told of the first
                 continue

@@ -81,8 +81,7 @@ def most(on: Subjects) -> dict[type, list[m.Request]]:
             m.Lease(1, wide, "q", "w", 1, wait_ms=PATIENT),
         ],
         m.SettleTasks: [
-            m.SettleTasks(1, work, "q", settles), m.SettleTasks(1, work, "q", [m.Settle(0, 1, 1, many)]),
-            m.SettleTasks(1, work, "q", [], list(range(LIST_MAX))),
+            m.SettleTasks(1, work, "q", settles, [*range(999)]), m.SettleTasks(1, work, "q", [m.Settle(0, 1, 1, many)]),
         ],
         m.ExtendLeases: [
             m.ExtendLeases(1, work, "q", many), m.ExtendLeases(1, work, "q", [(0, on.token)], 0,

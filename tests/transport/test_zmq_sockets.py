@@ -241,3 +241,17 @@ def test_small_frames_are_bytes_and_large_ones_views_that_outlive_their_message(
     del received
     exchange(server, client, [b"next", bytes(RECEIVE_COPY_BYTES_MAX + 1)])
     assert payload == large
+
+
+def test_a_connection_broken_off_in_the_middle_of_an_answer_leaves_no_rest_of_it(context, server):
+    """libzmq drops what is left of it with the connection, and aborts the process that reads on."""
+    client = connected(context, server)
+    peer = exchange(server, client, [b"ask"])
+    server.send(peer, [b"first", b"second", b"third"])
+    wait_for(client)
+    assert bytes(client.raw.recv()) == b"first"
+    client.break_off()
+    Door(server).until(rejected=1)
+    until_connected(client, 2)
+    assert client.receive() is None
+    exchange(server, client, [b"ask again"])
