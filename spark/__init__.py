@@ -10,18 +10,6 @@ Spark runs on, and says what is missing where it finds nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from .local_session import session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from .local_session import register, session
 
 __all__ = ["register", "session"]
-
-
-def register(spark: SparkSession) -> None:
-    """Make `format("penstock")` known to this session."""
-    from .source import PenstockSource
-
-    spark.dataSource.register(PenstockSource)

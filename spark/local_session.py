@@ -52,14 +52,19 @@ def session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whatever python3 is first on the PATH
     from pyspark.sql import SparkSession
 
-    from . import register
-
     builder = SparkSession.builder.appName(name).master(master)
     for setting, value in {**PLAIN, **over_unix_sockets(tempfile.gettempdir()), **(settings or {})}.items():
         builder = builder.config(setting, value)
     spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("penstock")` known to this session."""
+    from .source import PenstockSource
+
+    spark.dataSource.register(PenstockSource)
 
 
 def over_unix_sockets(directory: str) -> dict[str, str]:

@@ -15,9 +15,9 @@ import numpy as np
 
 from . import columns
 from .arrow_numbers import present_in, value_offsets
-from .batch import HEADER_DECODER, ColumnId
-from .encoding import pack_headers
+from .encoding import HEADER_DECODER, pack_headers
 from .errors import InvalidBatch
+from .header import ColumnId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,17 +11,17 @@ Pure: bytes in, bytes out. No files, no clock, no sockets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
 from xxhash import xxh3_64_intdigest
 
-from . import columns
+from . import arrow, columns
+from .arrow import Origin
 from .codecs import Codec, inflate
-from .encoding import assemble, encode, encode_raft, encode_state, lay_out
+from .encoding import HEADER_DECODER, assemble, encode, encode_raft, encode_state, lay_out
 from .errors import BadChecksum, InvalidBatch, NewerFormat
 from .header import (
     ALIGNMENT,
@@ -67,18 +67,6 @@ _HEADER_BYTES_OF = [aligned(HEADER_BYTES + DIRECTORY_STRUCT.size * count) for co
 
 KINDS_OF_STREAMS = frozenset({Kind.RECORDS})
 """Kinds a stream reader hands out; it skips the other known ones and stops at unknown ones."""
-
-
-HEADER_DECODER = msgspec.msgpack.Decoder(dict[str, bytes])
-"""Of the headers of one record."""
-
-
-class Origin(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch was read, and which columns were asked for: none, if all were."""
-
-    topic: str
-    partition: int
-    columns: tuple[str, ...] = ()
 
 
 class Batch(msgspec.Struct, gc=False, eq=False):
@@ -215,8 +203,8 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         column, count = self.column(ColumnId.VALUE), self.record_count
         if column is None:
             return iter(())
-        if count > columns.FEW and (arrow_runs := _arrow_runs()) is not None:
-            return arrow_runs(column, count, first, checked=self.checked)
+        if count > columns.FEW and arrow.is_fast():
+            return arrow.decode_runs(column, count, first, checked=self.checked)
         return columns.decode_runs(column, count, first)
 
     def _whole(self, id_: int) -> list[bytes] | None:
@@ -224,8 +212,8 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         column, count = self.column(id_), self.record_count
         if column is None:
             return None
-        if count > columns.FEW and (arrow_runs := _arrow_runs()) is not None:
-            return joined(arrow_runs(column, count, 0, checked=self.checked))
+        if count > columns.FEW and arrow.is_fast():
+            return joined(arrow.decode_runs(column, count, 0, checked=self.checked))
         return columns.decode_variable(column, count)
 
     def keys(self) -> list[bytes | None] | None:
@@ -303,11 +291,9 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         for, else the first five. Needs pyarrow. The buffers keep `buffer` alive. Raises ValueError for
         columns that are not there, or that the range left out.
         """
-        from .arrow import ARROW_COLUMNS, column_names, record_batch
-
         if names is None:
-            names = self.origin.columns if self.origin is not None and self.origin.columns else ARROW_COLUMNS
-        return record_batch(self, column_names(names, self.origin), origin=self.origin)
+            names = self.origin.columns if self.origin is not None and self.origin.columns else arrow.ARROW_COLUMNS
+        return arrow.record_batch(self, arrow.column_names(names, self.origin), origin=self.origin)
 
 
 def _check_once(directory: list[Column]) -> None:
@@ -322,14 +308,6 @@ def joined(runs: Iterator[list[Item]]) -> list[Item]:
     for run in runs:
         found += run
     return found
-
-
-@lru_cache(maxsize=1)
-def _arrow_runs() -> Callable[..., Iterator[list[bytes]]] | None:
-    """Decoding through Arrow, where that is faster; looked up once, because an import takes 2 us each time."""
-    from . import arrow
-
-    return arrow.decode_runs if arrow.is_fast() else None
 
 
 def parse(buffer: Buffer, position: int = 0, *, available: int | None = None) -> Batch:

@@ -33,7 +33,7 @@ from .segment_reader import SegmentReader
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
 
-    from .reader import LogReader
+    from .readable import ReadableLog
 
 CHUNK_BYTES = 1 << 20
 CHUNK_BATCHES = 1024
@@ -87,7 +87,7 @@ class Cursor:
     )  # fmt: skip
 
     def __init__(
-        self, reader: LogReader, name: SegmentName, seq: int, position: int, offset: int, *, whole: bool = False
+        self, reader: ReadableLog, name: SegmentName, seq: int, position: int, offset: int, *, whole: bool = False
     ) -> None:
         """`whole`: staged batches are handed out with all others."""
         self._reader = reader

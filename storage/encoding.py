@@ -199,6 +199,9 @@ def not_before_column(times: Sequence[int] | np.ndarray) -> list[tuple[int, int,
 
 _header_encoder = msgspec.msgpack.Encoder()
 
+HEADER_DECODER = msgspec.msgpack.Decoder(dict[str, bytes])
+"""Of the headers of one record."""
+
 
 def pack_headers(headers: Mapping[str, bytes] | None) -> bytes:
     """The headers of one record as a column has them: a map of msgpack, nothing for none. Raises InvalidBatch."""

@@ -1,6 +1,6 @@
 """The layer rule (ARCHITECTURE.md), enforced: each floor imports only from below, pure modules stay pure.
 
-Every import counts, also inside functions and for the type checker only; a cycle counts when it exists at load.
+Every import counts, also inside functions and for the type checker only.
 The rules are tables; the tests below ask them of the real tree, and of small made-up trees that break each rule.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.sources import Import, Source, shipped
+from support.sources import Source, shipped
 
 # What each part may import from penstock, as prefixes of module names; a part always may import itself.
 # The most specific entry decides, so `penstock.broker.engine` is its own part.
@@ -34,8 +34,7 @@ BELOW = {
     "penstock": ["penstock"],
 }
 
-# Inside a floor: its folders and modules from the bottom up. Each imports from itself and from those before it, and no
-# modules of the floor lead back to each other, whether they import at load, later, or for the type checker.
+# Inside a floor: its folders and modules from the bottom up. Each imports from itself and from those before it.
 # "" is whatever is not named.
 ORDER = {
     "penstock.broker": [
@@ -95,7 +94,7 @@ LENT = {"penstock.broker.engine.logs.replay": {"penstock.storage.accepted", "pen
 
 # One module each knows these libraries, so that another one could take their place.
 ONLY_IN = {
-    "zmq": {"penstock.transport.zmq_poller", "penstock.transport.zmq_sockets"},
+    "zmq": {"penstock.transport.zmq_sockets"},
     "socket": {
         "penstock.transport.connections",  # of libzmq
         "penstock.transport.ipc_paths",
@@ -160,12 +159,6 @@ def imports_up_a_floor(sources: list[Source]) -> Iterator[str]:
                         yield f"{source.place}:{found.line}: {above or floor} stands below {below or floor}"
 
 
-def circles(sources: list[Source]) -> list[str]:
-    """Modules of an ordered floor that lead back to each other by any import."""
-    inside = [source for source in sources if within(source.module, list(ORDER))]
-    return unordered(inside, lambda found: True)
-
-
 def is_pure(source: Source) -> bool:
     return within(source.module, PURE) or bool(re.search(r"\bPure\b", ast.get_docstring(source.tree) or ""))
 
@@ -210,15 +203,10 @@ def absolute_imports(sources: list[Source]) -> Iterator[str]:
 
 
 def cycles(sources: list[Source]) -> list[str]:
-    """Modules that cannot be loaded in any order."""
-    return unordered(sources, lambda found: found.at_load)
-
-
-def unordered(sources: list[Source], counts: Callable[[Import], bool]) -> list[str]:
-    """Modules that cannot be put in an order by the imports that count, after taking away whatever can."""
+    """Modules that lead back to each other, after taking away whatever can be put in an order."""
     modules = {source.module for source in sources}
     needs = {
-        source.module: {found.name for found in source.imports(modules) if counts(found)} & modules - {source.module}
+        source.module: {found.name for found in source.imports(modules)} & modules - {source.module}
         for source in sources
     }
     while free := [module for module, needed in needs.items() if not needed & needs.keys()]:
@@ -235,7 +223,6 @@ CHECKS = [
     eager_extras,
     absolute_imports,
     cycles,
-    circles,
 ]
 
 
@@ -288,11 +275,11 @@ BROKEN = [
     (imports_up_a_floor, {"broker/engine/node.py": "from ..port import b", "broker/port.py": ""}),
     (imports_up_a_floor, {"broker/keeper/a.py": f"{FOR_TYPES}from ..broker import b", "broker/broker.py": ""}),
     (
-        circles,
+        cycles,
         {"broker/engine/logs/a.py": "from .b import x", "broker/engine/logs/b.py": f"{FOR_TYPES}from .a import y"},
     ),
-    (circles, {"clients/queues/a.py": "from .b import x", "clients/queues/b.py": f"{FOR_TYPES}from .a import y"}),
-    (circles, {"clients/aio/a.py": "from .b import x", "clients/aio/b.py": "def late():\n    from . import a"}),
+    (cycles, {"clients/queues/a.py": "from .b import x", "clients/queues/b.py": f"{FOR_TYPES}from .a import y"}),
+    (cycles, {"clients/aio/a.py": "from .b import x", "clients/aio/b.py": "def late():\n    from . import a"}),
     (impure_imports, {"broker/engine/tables/groups.py": "import time"}),
     (impure_imports, {"storage/recovery.py": "from os import path"}),
     (impure_imports, {"storage/recovery.py": "from .files import Files", "storage/files.py": "import os"}),
@@ -314,7 +301,6 @@ ALLOWED = [
     {"storage/arrow.py": "def decode():\n    import pyarrow"},
     {"clients/client.py": "from .connection.a import b", "clients/connection/a.py": f"{FOR_TYPES}from .c import d"},
     {"clients/__init__.py": "from .client import x", "clients/client.py": ""},
-    {"storage/a.py": "def late():\n    from .b import x", "storage/b.py": "from .a import y"},
     {"penstock/__init__.py": "from .clients import connect", "clients/__init__.py": "connect = None"},
     {"spark/source.py": "import pyspark", "pyspark_penstock.py": "from penstock.spark.source import x"},
     {"spark/examples/one/job.py": "import penstock\nfrom pyspark import pipelines"},

@@ -1,4 +1,4 @@
-"""The ZeroMQ sockets: with zmq_poller.py the only module that imports zmq. Their options stand in socket_options.py.
+"""The ZeroMQ sockets: the only module that imports zmq. Their options stand in socket_options.py.
 
     Server (ROUTER)  <-->  Client (DEALER)     everything that asks and answers
     Push             --->  Pull                deliveries: one fresh endpoint, one peer, no second life
@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from math import ceil
 from typing import TYPE_CHECKING
 
 import zmq
@@ -24,7 +25,6 @@ from .room import PUSH_DESCRIPTORS, DescriptorRoom
 from .sent import Sent
 from .socket_options import BINDING, CLIENT, COMMON, MESSAGE_BYTES_MAX, PULL, PUSH, SERVER, SOCKETS_MAX
 from .url import Url, connect_url, listen_url
-from .zmq_poller import ZmqPoller
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -142,17 +142,12 @@ class Socket:
         """Whether `receive` would return something."""
         return _readable(self.raw)
 
-    @property
-    def watched(self) -> list[zmq.Socket[bytes]]:
-        """What a poller has to watch on behalf of this socket."""
-        return [self.raw]
-
     def patience_s(self) -> float:
         """In how many seconds to `refresh`, though `fd` says nothing: never."""
         return _FOREVER
 
-    def refresh(self, raw: zmq.Socket[bytes] | None = None) -> None:
-        """A poller found `raw` readable."""
+    def refresh(self) -> None:
+        """A poller found it readable."""
 
     def close(self) -> None:
         """Drop the connections and what they hold. Repeating it does nothing."""
@@ -427,8 +422,9 @@ class ClientSocket(PullSocket):
         self.connected = False
         self._monitor = raw.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         self._monitor.setsockopt(zmq.LINGER, 0)
-        self._poller = ZmqPoller()
-        self._poller.add(self)
+        self._poller = zmq.Poller()
+        self._poller.register(raw, zmq.POLLIN)
+        self._poller.register(self._monitor, zmq.POLLIN)
 
     def send(self, frames: Sequence[Buffer]) -> Sent:
         """FULL while there is no connection, or when the server reads more slowly than we send."""
@@ -450,18 +446,12 @@ class ClientSocket(PullSocket):
             return
 
     @property
-    def watched(self) -> list[zmq.Socket[bytes]]:
-        return [self.raw, self._monitor]
-
-    @property
     def monitor_fd(self) -> int:
         """A second descriptor for foreign event loops: readable (edge-triggered) when `refresh` has news."""
         return _number(self._monitor, zmq.FD)
 
-    def refresh(self, raw: zmq.Socket[bytes] | None = None) -> None:
+    def refresh(self) -> None:
         """Take note of connections made and lost."""
-        if raw is self.raw:
-            return
         while _readable(self._monitor):
             event = parse_monitor_message(self._monitor.recv_multipart(_NOBLOCK))["event"]
             self.connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -469,7 +459,11 @@ class ClientSocket(PullSocket):
 
     def poll(self, timeout_s: float | None) -> bool:
         """Wait until a message can be received or the connection changed. False on timeout."""
-        return bool(self._poller.poll(timeout_s))
+        # Rounded up: a wait of half a millisecond must not become a busy loop.
+        ready = self._poller.poll(None if timeout_s is None else ceil(timeout_s * 1000))
+        if any(raw is self._monitor for raw, _ in ready):
+            self.refresh()
+        return bool(ready)
 
     def close(self) -> None:
         if self in self._context._open:

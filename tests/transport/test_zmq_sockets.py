@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from penstock.transport import codec, messages
 from penstock.transport.errors import AddressInUse, InvalidUrl, ProtocolError
-from penstock.transport.zmq_poller import ZmqPoller
 from penstock.transport.zmq_sockets import (
     EASED_MOST,
     RECEIVE_COPY_BYTES_MAX,
@@ -53,9 +52,7 @@ def until_connected(client: ClientSocket, connections: int) -> None:
 
 
 def wait_for(member: ServerSocket | ClientSocket | PullSocket) -> None:
-    poller = ZmqPoller()
-    poller.add(member)
-    assert poller.poll(WAIT) == [member]
+    assert member.raw.poll(WAIT * 1000)
 
 
 def exchange(server: ServerSocket, client: ClientSocket, frames: list[bytes]) -> bytes:
@@ -104,9 +101,8 @@ def test_a_push_reaches_its_one_peer(context, server):
 
 
 def until_taken(push: PushSocket, frames: list[bytes]) -> None:
-    idle = ZmqPoller()
     while not push.send(frames):
-        idle.poll(0.001)
+        push.raw.poll(1)
 
 
 def test_every_push_has_an_endpoint_of_its_own_beside_its_server(context, server):
@@ -121,9 +117,8 @@ def test_a_push_whose_peer_left_takes_nothing_more(context, server):
     pull = context.pull(push.endpoint)
     until_taken(push, [b"x"])
     pull.close()
-    idle = ZmqPoller()
     while push.send([b"x"]) is not Sent.FULL:
-        idle.poll(0.001)
+        push.raw.poll(1)
 
 
 def test_peers_that_were_full_are_told_of_a_few_at_once_and_each_once(context, server, monkeypatch):
@@ -132,25 +127,6 @@ def test_peers_that_were_full_are_told_of_a_few_at_once_and_each_once(context, s
     for peer in [*peers, b"read", peers[0]]:
         server.send(peer, [b"x"])
     assert [server.eased() for _ in range(3)] == [peers[:EASED_MOST], peers[EASED_MOST:], []]
-
-
-def test_a_poller_watches_sockets_and_plain_descriptors(context, server):
-    client = connected(context, server)
-    reader, writer = os.pipe()
-    poller = ZmqPoller()
-    poller.add(server)
-    poller.add(reader)
-    assert poller.poll(0) == []
-    os.write(writer, b"x")
-    assert poller.poll(WAIT) == [reader]
-    os.read(reader, 1)
-    client.send([b"x"])
-    assert poller.poll(WAIT) == [server]
-    poller.remove(server)
-    poller.remove(reader)
-    assert poller.poll(0) == []
-    os.close(reader)
-    os.close(writer)
 
 
 def test_a_context_closes_with_sockets_open_and_messages_undelivered(tmp_path):

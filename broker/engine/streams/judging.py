@@ -17,8 +17,9 @@ import msgspec
 import numpy as np
 
 from ....storage import columns
-from ....storage.batch import ALIGNMENT, HEADER_DECODER, Batch, Codec, Column, ColumnId, Kind, parse
+from ....storage.batch import ALIGNMENT, Batch, Codec, Column, ColumnId, Kind, parse
 from ....storage.codecs import inflate
+from ....storage.encoding import HEADER_DECODER
 from ....storage.errors import BatchTooLarge, InvalidBatch, MissingCodec, RecordTooLarge
 from ....storage.header import CRITICAL, EVENT_TIMES, HEADER_BYTES, RESERVED_POSITION, aligned
 
