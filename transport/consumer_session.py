@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 NOT_COMMITTED = -1
 
+REMOVED = "removed by retention"
+"""Why records are missing that nothing is wrong with."""
+
 
 class Delivery(Struct, frozen=True, eq=False):
     """Whole batches of one partition with records [offset, next_offset) for the application."""
@@ -40,7 +43,7 @@ class Delivery(Struct, frozen=True, eq=False):
     next_offset: int
     payload: Buffer
     records: int  # charged to the credit, 0 when no credit is involved
-    damage: str = ""  # why there are none: what is wrong with these records
+    missing: str = ""  # why there are none: what is wrong with these records, or that retention removed them
 
 
 class PartitionView(Struct):
@@ -149,9 +152,9 @@ class ConsumerSession:
         self._credit.received(len(payload), message.records)
         return self._sort(message, payload)
 
-    def take(self, view: PartitionView, offset: int, next_offset: int, payload: Buffer, damage: str = "") -> Delivery:
+    def take(self, view: PartitionView, offset: int, next_offset: int, payload: Buffer, missing: str = "") -> Delivery:
         """What a mapped member read by itself: from `offset`, which is `fetched` or follows it. No credit."""
-        taken = Delivery(view.partition, view.epoch, offset, next_offset, payload, 0, damage)
+        taken = Delivery(view.partition, view.epoch, offset, next_offset, payload, 0, missing)
         view.fetched = next_offset
         if next_offset > view.end:
             view.end = next_offset
@@ -173,8 +176,9 @@ class ConsumerSession:
         view.fetched = message.next_offset
         view.end = max(view.end, message.end, message.next_offset)
         found = [Delivery(view.partition, view.epoch, offset, message.next_offset, payload, message.records)]
-        if message.damage and offset > before:
-            found.insert(0, Delivery(view.partition, view.epoch, before, offset, b"", 0, message.damage))
+        if offset > before:
+            reason = message.damage or REMOVED
+            found.insert(0, Delivery(view.partition, view.epoch, before, offset, b"", 0, reason))
         return found
 
     def _retry_early(self) -> list[Delivery]:

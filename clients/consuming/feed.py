@@ -5,8 +5,8 @@ reason as often as it is called. For damage the caller says `pass_over` when the
 
 Contract: a batch comes out once, and only while its partition is ours under the same epoch. What is dropped
 instead is given back to the credit. Nothing good is lost around what is not: what comes before it came out before,
-damage is passed over alone, a batch of a codec that is not installed waits until it is. A batch of a kind that this
-version does not know ends the reading, because nobody may skip it.
+damage and what retention took are passed over alone, a batch of a codec that is not installed waits until it is. A
+batch of a kind that this version does not know ends the reading, because nobody may skip it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from ...storage.batch import Batch, batches
-from ...storage.errors import Corrupt, Error, InvalidBatch
-from ...transport.consumer_session import ConsumerSession, Delivery
+from ...storage.errors import Corrupt, Error, InvalidBatch, OutOfBounds
+from ...transport.consumer_session import REMOVED, ConsumerSession, Delivery
 from ..errors import MappedUnavailable
-from ..reading.readable import damaged, missing, readable
+from ..reading.readable import damaged, missing, readable, removed
 from .session_life import SessionLife
 
 if TYPE_CHECKING:
@@ -75,12 +75,13 @@ class Feed:
                 self._finish(session, delivery)
 
     def pass_over(self, error: Error) -> None:
-        """The application is told of `error`, which `next` raised: go on behind damage, and end with all else."""
+        """The application is told of `error`, which `next` raised: go on behind what is lost, and end with all else."""
         session, delivery = self._life.session, self._delivery
         if session is None or delivery is None:
             return
-        if isinstance(error, Corrupt) and error.next_offset is not None:
-            session.handed_out(delivery, min(error.next_offset, delivery.next_offset))
+        behind = error.next_offset if isinstance(error, Corrupt) else delivery.next_offset
+        if isinstance(error, Corrupt | OutOfBounds) and behind is not None:
+            session.handed_out(delivery, min(behind, delivery.next_offset))
             if self._batches:
                 self._batches.popleft()
             else:
@@ -110,9 +111,9 @@ class Feed:
         self._delivery = delivery
         kept, self._error = readable(found, delivery.offset, delivery.next_offset)
         self._batches = deque(kept)
-        if delivery.damage:
-            name = self._life.topic.name
-            self._error = missing(delivery.offset, delivery.next_offset, delivery.partition, name, delivery.damage)
+        if delivery.missing:
+            where = delivery.offset, delivery.next_offset, delivery.partition, self._life.topic.name
+            self._error = removed(*where) if delivery.missing == REMOVED else missing(*where, delivery.missing)
         return True
 
     def _read(self, mapped: MappedSource, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:

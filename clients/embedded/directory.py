@@ -228,7 +228,8 @@ class DirectoryChannel:
             offset = given.get(partition.partition)
             if offset is None:
                 offset = self._peek.find(self._peek.reader(partition.directory), asked.start)
-            _check(partition.first, partition.end, offset, f"partition {partition.partition} of topic {topic.name}")
+            what = f"partition {partition.partition} of topic {topic.name}"
+            _check(0, partition.end, offset, what)  # the reader is told what retention took
             assignments.append(Assignment(partition.partition, 1, offset, 0))
         self._session += 1
         self._sessions[self._session] = {a.partition: a.epoch for a in assignments}

@@ -28,6 +28,7 @@ from ...storage.files import Files
 from ...storage.layout import log_number
 from ...storage.reader import Cursor, LogReader
 from ...storage.segment_reader import SegmentCache
+from ...transport.consumer_session import REMOVED
 from ..errors import MappedUnavailable
 from .watch import Blind, Watch, watch
 
@@ -44,6 +45,10 @@ POLL_S = 0.002
 
 OPEN_SEGMENTS = 64
 """Segments that one session keeps open, two descriptors each. Every mapping in use has one more."""
+
+
+AGAIN = -1
+"""No epoch: of a partition that has to be found again."""
 
 
 class Followed(msgspec.Struct, eq=False):
@@ -111,7 +116,7 @@ class MappedSource:
                 ) from error
             del ready[partition]
             if found is not None:
-                if found[0].damage or not self._followed[partition].cursor.at_limit:
+                if found[0].missing or not self._followed[partition].cursor.at_limit:
                     ready[partition] = None  # the others come first
                 return found
         return None
@@ -130,6 +135,8 @@ class MappedSource:
                 followed = self._follow(view)
             except Corrupt as damage:
                 return self._around(session, view, damage)
+        if followed.cursor.offset > view.fetched:
+            return session.take(view, view.fetched, followed.cursor.offset, b"", REMOVED), []
         committed = followed.log.committed()
         batch = None if committed is None else followed.cursor.follow(committed)
         if batch is None:
@@ -145,8 +152,8 @@ class MappedSource:
             try:
                 chunk = followed.cursor.next(CHUNK_BYTES)
             except OutOfBounds:
-                followed = self._move(view, followed.log.reader.first_offset)
-                continue
+                self._follow(view)
+                return self._next_of(session, view)
             except Corrupt as damage:
                 return self._around(session, view, damage)
             if chunk is None:
@@ -159,27 +166,18 @@ class MappedSource:
         """A delivery that says what damage hides. Raises `damage` when nothing behind it can be read."""
         if damage.next_offset is None or damage.next_offset <= view.fetched:
             raise damage
-        hidden = session.take(view, view.fetched, damage.next_offset, b"", damage.message)
-        self._follow(view)
-        return hidden, []
+        known = self._followed.get(view.partition)
+        if known is not None:
+            known.epoch = AGAIN
+        return session.take(view, view.fetched, damage.next_offset, b"", damage.message), []
 
     def _follow(self, view: PartitionView) -> Followed:
-        """Begin to read a partition where its view stands. Raises Corrupt."""
+        """Begin to read a partition where its view stands, or behind what retention took. Raises Corrupt."""
         known = self._followed.get(view.partition)
         log = known.log if known is not None else self._logs.open(self._topic.partitions[view.partition])
-        try:
-            cursor = log.reader.cursor(view.fetched)
-        except OutOfBounds:
-            view.fetched = max(view.fetched, log.reader.first_offset)
-            cursor = log.reader.cursor(view.fetched)
+        cursor = log.reader.cursor(max(view.fetched, log.reader.first_offset))
         followed = self._followed[view.partition] = Followed(log, cursor, view.epoch)
         return followed
-
-    def _move(self, view: PartitionView, offset: int) -> Followed:
-        """Go on behind what retention took."""
-        view.fetched = max(view.fetched, offset)
-        view.end = max(view.end, view.fetched)
-        return self._follow(view)
 
     # -- waiting ----------------------------------------------------------------------------------------
 

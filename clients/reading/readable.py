@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from ...storage.batch import KINDS_OF_STREAMS, Batch, Kind
-from ...storage.errors import BadChecksum, Corrupt, Error, InvalidBatch, NewerFormat
+from ...storage.errors import BadChecksum, Corrupt, Error, InvalidBatch, NewerFormat, OutOfBounds
 from ...storage.record import Record, records
 
 
@@ -66,6 +66,17 @@ def damaged(batch: Batch, partition: int, topic: str, error: InvalidBatch) -> Co
     return kind(
         _sentence(batch.base_offset, batch.end_offset, partition, topic, error.message), next_offset=batch.end_offset
     )
+
+
+def removed(offset: int, next_offset: int, partition: int, topic: str) -> OutOfBounds:
+    """What is raised for records that did not come, because retention was faster."""
+    error = OutOfBounds(
+        f"retention removed records {offset} to {next_offset - 1} of partition {partition} of topic {topic} before "
+        f"they were read here; reading on goes on at {next_offset}; a topic with retain_unread keeps what its groups "
+        "have yet to commit"
+    )
+    error.offset = next_offset
+    return error
 
 
 def missing(offset: int, next_offset: int, partition: int, topic: str, reason: str) -> Corrupt:

@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from ..broker.errors import PartitionUnavailable, UnknownPartition
-from ..storage.errors import Corrupt
+from ..storage.errors import Corrupt, OutOfBounds
 from ..storage.record import Record
 from . import exits
 from .formats import FORMATS, Format, writer
@@ -169,6 +169,9 @@ class _Copy:
             except Corrupt as error:
                 if error.next_offset is None:
                     raise
+                complain(error.code, error.message, as_json=self._as_json)
+                self.damaged = True
+            except OutOfBounds as error:  # retention was faster
                 complain(error.code, error.message, as_json=self._as_json)
                 self.damaged = True
             except PartitionUnavailable as error:

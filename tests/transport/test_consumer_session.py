@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from penstock.transport.consumer_session import ConsumerSession
+from penstock.transport.consumer_session import REMOVED, ConsumerSession
 from penstock.transport.credit import CreditWindow
 from penstock.transport.errors import DeliveryGap
 from penstock.transport.messages import Assigned, Assignment, Credit, Deliver, Evicted, Joined, Position
@@ -93,9 +93,10 @@ def test_records_already_fetched_are_not_handed_out_twice():
     assert consumer.receive(deliver(3, 12, 25), b"") == []
 
 
-def test_offsets_may_jump_forward():
+def test_offsets_that_jump_forward_are_missing_because_retention_removed_them():
     consumer = session()
-    assert spans(consumer.receive(deliver(1, 30, 40), b"")) == [(0, 30, 40)]
+    found = consumer.receive(deliver(1, 30, 40), b"")
+    assert (spans(found), [each.missing for each in found]) == ([(0, 10, 30), (0, 30, 40)], [REMOVED, ""])
     assert consumer.partitions[0].fetched == 40
 
 

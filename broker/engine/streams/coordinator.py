@@ -164,7 +164,7 @@ class Membership:
         partition, session = claim.partition, claim.session
         claim.phase = Phase.OWNED
         state = partition.group(self.group)
-        session.give(partition, claim.epoch, state.resume(partition.first, partition.end))
+        session.give(partition, claim.epoch, state.resume(0, partition.end))
         self._decided(session)
         self._agenda.memberships[self] = None
 

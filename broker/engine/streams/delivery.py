@@ -30,13 +30,14 @@ TURN = 16
 class Stream:
     """One partition being read by one session, from `position` on."""
 
-    __slots__ = ("cold", "cursor", "damage", "epoch", "outlet", "partition", "position", "revoked", "stopped")
+    __slots__ = ("cold", "cursor", "damage", "epoch", "outlet", "partition", "position", "revoked", "stopped", "told")
 
     def __init__(self, outlet: Outlet, partition: Partition, epoch: int, position: int) -> None:
         self.outlet = outlet
         self.partition = partition
         self.epoch = epoch
         self.position = position
+        self.told = position  # the reader knows of everything before
         self.cursor: Cursor | None = None
         self.cold = False  # waits for pages
         self.revoked = False  # to be released: nothing more is sent
@@ -45,7 +46,7 @@ class Stream:
 
     def move(self, epoch: int, position: int) -> None:
         """Go on elsewhere, under a new epoch."""
-        self.epoch, self.position = epoch, position
+        self.epoch, self.position, self.told = epoch, position, position
         self.cursor, self.cold, self.stopped, self.damage = None, False, False, ""
 
     def warmed(self) -> None:
@@ -56,7 +57,7 @@ class Stream:
     def read(self, port: Port, max_bytes: int) -> tuple[Payload, int] | None:
         """The next batches that have records for the reader, and the first offset; None when there is nothing now.
 
-        None are there, and the reader is told, when damage hides all that is left.
+        There are none, and the reader is told, when damage or retention took all that is left.
         """
         partition = self.partition
         while not (self.revoked or self.stopped or self.cold) and self.position < partition.end:
@@ -73,11 +74,13 @@ class Stream:
                 self.stopped = partition.damaged = True  # the partition says so; its other readers try for themselves
                 return None
             if chunk is None:
-                return None
+                break
             offset, self.position = self.position, max(self.position, chunk.next_offset)
             if self.position > offset:
                 return chunk.buffer, max(offset, chunk.offset)
-        return (b"", self.position) if self.damage and self.position == partition.end and not self.revoked else None
+        if self.told < self.position == partition.end and not (self.revoked or self.cold):
+            return b"", self.position
+        return None
 
     def _next(self, port: Port, max_bytes: int) -> Chunk | None:
         if self.position < self.partition.first:
@@ -187,7 +190,7 @@ class Outlet:
                     self.session, self.number + 1, number, stream.epoch, offset, position, end, position - offset,
                     stream.damage,
                 )  # fmt: skip
-                stream.damage = ""
+                stream.damage, stream.told = "", position
                 return message, payload
         return None
 

@@ -134,7 +134,9 @@ class Joining:
         given = dict(message.positions)
         for looks, (number, offset) in enumerate(given.items(), 1):
             if number not in closed:
-                topic.partition(number).check_offset(offset)
+                partition = topic.partition(number)
+                if not 0 <= offset < partition.first:  # the reader is told what retention took
+                    partition.check_offset(offset)
             if looks % LOOKS == 0:
                 yield
         self._topics.get(message.topic)

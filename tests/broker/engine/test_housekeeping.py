@@ -11,6 +11,7 @@ from penstock.broker.engine.logs.overlay import Overlay
 from penstock.broker.engine.tables import effects as fx
 from penstock.transport import messages as m
 from support.engine import Rig
+from support.staging import partition_of
 
 BIG = b"x" * 20_000  # three of them fill a segment of 64 KiB
 
@@ -140,7 +141,7 @@ def test_unread_records_stay_when_asked_for():
     assert rig.partition(topic).first > 9
 
 
-def test_a_cursor_below_the_first_offset_resumes_at_it_and_lag_counts_from_it():
+def test_a_cursor_below_the_first_offset_is_given_as_it_is_and_lag_counts_from_the_first_offset():
     rig, topic = filled(retention_s=5.0)
     rig.ask(m.Commit, 0, topic, "g", [m.Position(0, 1, 0)])
     rig.pass_time(30)
@@ -148,7 +149,20 @@ def test_a_cursor_below_the_first_offset_resumes_at_it_and_lag_counts_from_it():
     assert first > 1
     (group,) = rig.ask(m.ListGroups, topic).groups
     assert (group.partitions[0].cursor, group.partitions[0].lag) == (1, 30 - first)
-    assert rig.join(topic, "g", "a").assignments[0].offset == first
+    joined = rig.join(topic, "g", "a")
+    assert joined.assignments[0].offset == 1, "so that the reader can tell what it misses"
+    assert rig.deliveries(joined)[0][0].offset == first
+
+
+def test_a_reader_that_missed_all_that_was_left_is_told_without_records():
+    rig, topic = filled(retention_s=5.0)
+    partition_of(rig, topic).set_first(30)
+    rig.turn()
+    joined = rig.join(topic, positions=[(0, 3)])
+    ((told, values),) = rig.deliveries(joined)
+    assert (told.offset, told.next_offset, told.records, told.damage, values) == (30, 30, 0, "", [])
+    assert rig.ask(m.Join, topic, "", "", "control", 0, [(0, 31)], 1000, 1, 1).code == "out_of_bounds"
+    assert rig.ask(m.Join, topic, "", "", "control", 0, [(0, -1)], 1000, 1, 1).code == "out_of_bounds"
 
 
 def test_a_stream_that_was_overtaken_by_retention_goes_on_at_the_first_offset():
