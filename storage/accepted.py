@@ -1,7 +1,7 @@
-"""Losses that somebody accepted: damaged ranges that stop nobody any more.
+"""Accepted losses: damaged ranges that an operator gave up, and that block nothing any more.
 
-Idea: `repair --accept-loss` writes one line per damaged range to the file `accepted` of a log. What
-is accepted stays unreadable and stays in every report, but no longer counts as damage that must be dealt with.
+Idea: `repair --accept-loss` writes one line per damaged range to the file `accepted` of a log. An
+accepted range stays unreadable and stays in every report, but no longer counts as unresolved damage.
 
 Contract: a range is accepted as a whole: damage that grew since is damage again. A line that cannot be read
 accepts nothing.
@@ -36,7 +36,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 class Range(Protocol):
-    """What the test needs to know of damage."""
+    """The fields of a damage report that `is_accepted` compares."""
 
     @property
     def offset(self) -> int: ...
@@ -66,7 +66,7 @@ def _name(path: str) -> str:
 
 
 def read_accepted(files: Files, directory: str) -> list[Accepted]:
-    """What was given up in this log so far."""
+    """The ranges given up in this log so far."""
     try:
         lines = files.read(f"{directory}/{FILE_NAME}").splitlines()
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def write_accepted(files: Files, directory: str, accepted: Sequence[Accepted]) -
 
 
 def _encode(accepted: Accepted) -> bytes:
-    """Checksum in hex, a space, JSON: a flipped bit must not give up another range than somebody did."""
+    """Checksum in hex, a space, JSON: a flipped bit must not give up a different range."""
     text = msgspec.json.encode(accepted)
     return b"%016x %s\n" % (xxh3_64_intdigest(text), text)
 

@@ -2,11 +2,11 @@
 
 Idea: everything is planned before anything is written. A plan stamps the batches into the chain and finds room for
 them (rolling to new segments where needed); only then are index rows and bytes written, and only then do the batches
-exist. What fails half-way is taken back, and the next append goes to a segment of a new generation.
+exist. An append that fails half-way is taken back, and the next one goes to a segment of a new generation.
 
-Contract: bytes once written are never written again, but for the first 64 of what a failed append left. The end of
-the log moves last and at once.
-Must not know: who gives terms and times, when something is durable.
+Contract: written bytes are never overwritten, except the first 64 bytes that a failed append left. The end of
+the log moves last, in one step.
+Must not know: where terms and times come from, when a batch is durable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ENDS_KEPT = 4096
 
 
 def prepare(tail: LogTail) -> None:
-    """What the first append after opening, or after a failure, needs first. Raises Poisoned, StorageFull, Closed."""
+    """Ready the tail for the first append after opening or a failure. Raises Poisoned, StorageFull, Closed."""
     tail.check_open()
     if tail.must_cut:
         cutting.cut(tail)
@@ -78,7 +78,7 @@ def append_stamped(tail: LogTail, batches: Sequence[Buffer]) -> list[Appended]:
 
 
 def _append_one(tail: LogTail, batch: Buffer, time_us: int) -> Appended | None:
-    """The usual append: one batch into room that is there, without a plan. None: it takes more than that."""
+    """The common case: one batch that fits into the active segment, without a plan. None: it does not fit."""
     segment, size = tail.opened[-1], len(batch)
     position, seq, offset = segment.position, tail.written + 1, tail.end_offset
     end = position + size
@@ -101,7 +101,7 @@ def _append_one(tail: LogTail, batch: Buffer, time_us: int) -> Appended | None:
 
 
 def _append_planned(tail: LogTail, batches: Sequence[Buffer], source: Placing) -> list[Appended]:
-    """Any append: over as many segments as it takes."""
+    """The general case: any number of batches over any number of segments."""
     plan = Plan(tail.opened[-1], tail.end())
     options, made = tail.options, []
 

@@ -1,6 +1,6 @@
-"""Arguments as people give them, as numbers as machines use them: sizes, durations, moments, words, counts.
+"""Parses arguments into numbers: sizes, durations, moments, words, counts.
 
-Contract: what cannot be raises InvalidArgument, which names the argument, its value and what is wanted. Pure.
+Contract: raises InvalidArgument, which names the argument, its value and what is allowed. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from . import units
 from .errors import InvalidArgument
 
 SECONDS_MAX = 100 * 365.25 * 86400
-"""The longest duration: what waits so long waits for ever, and it fits into every message."""
+"""The longest duration: in practice for ever, and it fits into every message."""
 
 INT_MAX = (1 << 63) - 1
 
@@ -85,7 +85,7 @@ def whole(name: str, value: Any, least: int = 0, most: int = INT_MAX) -> int:
 
 
 def one_of(name: str, value: Any, known: Collection[str], beside: str = "") -> None:
-    """Raise InvalidArgument for a word that is none of those known, with the nearest of them and what else is taken."""
+    """Raise InvalidArgument for an unknown word; the message has the nearest known one and the other allowed values."""
     if not isinstance(value, str) or value not in known:
         near = difflib.get_close_matches(str(value), known, 1)
         meant = f"; did you mean {near[0]!r}?" if near else ""

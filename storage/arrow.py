@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ARROW_COLUMNS = ("value", "key", "offset", "timestamp", "headers")
-"""What an Arrow batch has unless asked for other columns: all that the records themselves say."""
+"""Default columns of an Arrow batch: everything stored with the records themselves."""
 
 STORED = frozenset({"value", "key", "timestamp", "headers"})
-"""Columns that are made of what a batch stores, and are not what they should be where that was left out."""
+"""Columns computed from stored ones; wrong when the stored ones were left out."""
 
 TO_PYLIST_IS_FAST = 26
 """First pyarrow whose BinaryArray.to_pylist beats slicing (30 against 85 ns a value; 18 took 1080)."""
@@ -78,7 +78,7 @@ def decode_runs(column: Buffer, count: int, first: int, *, checked: bool) -> Ite
 
 
 class Kit(NamedTuple):
-    """What every batch needs of pyarrow, looked up once: a look costs as much as a column."""
+    """The parts of pyarrow that every batch needs, looked up once: a look-up costs as much as a column."""
 
     array: Callable[..., pa.Array]
     buffer: Callable[[Buffer], pa.Buffer]
@@ -223,4 +223,4 @@ _ARRAYS: dict[str, Callable[[RecordColumns, Kit, Origin | None], pa.Array]] = {
 }
 
 ALL_ARROW_COLUMNS = tuple(_ARRAYS)
-"""What an Arrow batch may have."""
+"""All columns that an Arrow batch may have."""

@@ -1,10 +1,10 @@
-"""Batches from Arrow arrays: what stands in columns already becomes columns, without an object for each record.
+"""Encodes batches from Arrow arrays: columns become columns, without an object for each record.
 
 Headers are the exception (arrow_headers.py): they are packed one by one for records that have any, and cost nothing for
 the others.
 
 Contract: byte for byte what `encoding.encode` makes of the same records; headers that no record has take no column.
-Nothing of the arrays is copied before the batch is laid out, but what has to be changed. Pure but for the import of
+Arrays are not copied before the batch is laid out, except parts that must be changed. Pure but for the import of
 pyarrow, which happens when it is needed.
 """
 
@@ -106,7 +106,7 @@ def _variable(array: pa.Array) -> columns.Pieces:
 
 
 def _empty() -> Any:
-    """No bytes as Arrow has them: what pyarrow makes of b"" itself, it imports pandas for."""
+    """An empty Arrow buffer. pyarrow would import pandas to make one of b""."""
     import pyarrow as pa
 
     return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]

@@ -1,10 +1,10 @@
-"""Syncing full segments behind the back of a writer that does not wait for syncs.
+"""Syncs full segments in a thread, for a writer that does not wait for syncs.
 
-Idea: with commit="written" nobody asks for durability, so after a crash all of the log would have to be
-verified. A thread syncs each segment once the log has moved on; the writer collects the result and marks it.
+Idea: with commit="written" no append waits for a sync, so after a crash recovery would have to verify the
+whole log. A thread syncs each segment once the log has moved on; the writer collects the result and marks it.
 
-Contract: only `collect` and `finish` touch the writer, and they are called by the thread that has its turn. A sync
-that fails poisons the log, as any other.
+Contract: only `collect` and `finish` touch the writer, called by the thread that holds its lock. A failed sync
+poisons the log, like any other.
 Must not know: records, buffers.
 """
 
@@ -33,7 +33,7 @@ class BackgroundSync:
         self._pending = self._writer.options.commit == "written"
 
     def collect(self) -> None:
-        """Take the results that are there, and start the next sync when the log has rolled."""
+        """Apply finished syncs to the writer, and start the next one if the log has rolled."""
         while self._results:
             result = self._results.popleft()
             if isinstance(result, OSError):

@@ -6,10 +6,10 @@ A 4096-byte header, the rows (four cache lines each: broker, keeper, replica, re
 their own, the slots of mapped readers (one cache line each): a reader may write the page of its slot, and no
 other.
 
-Contract: the block is re-initialised in place (epoch odd while that goes on, even when it is done) and
-never unlinked under its readers without being retired first (epoch odd for good, owner 0).
+Contract: the block is re-initialised in place (odd epoch while in progress, even when done). It is retired
+(epoch odd for good, owner 0) before it is unlinked, so readers notice.
 
-Must not know: what a batch is, what a topic is, who wakes whom.
+Must not know: what a batch or a topic is, which process wakes which.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = ["BOARD_HEADER", "ROW", "SLOT", "Board", "Level", "Row", "boot_id", "i
 
 
 class Board:
-    """The whole block. Made by `create` (shared), `private` (this process) or `attach` (somebody else's)."""
+    """The whole block. Made by `create` (shared), `private` (this process) or `attach` (another process's)."""
 
     def __init__(self, buffer: mmap.mmap | bytearray, name: str) -> None:
         """Wrap a block that is already initialised; use the class methods."""
@@ -146,7 +146,7 @@ class Board:
 
     @property
     def epoch(self) -> int:
-        """Even while the board means something; another number than before means it was re-initialised."""
+        """Even while the board is valid; a changed number means that it was re-initialised."""
         return self._words[HEADER_WORD["epoch"]]
 
     @property
@@ -243,7 +243,7 @@ def boot_id() -> int:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this machine has that id; 0, the owner of a retired board, is nobody."""
+    """Whether a process of this machine has that id. False for 0, the owner of a retired board."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

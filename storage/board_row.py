@@ -2,12 +2,12 @@
 
 Idea: every word is an aligned unsigned 64-bit integer with one writer. A watermark word is
 `generation << 44 | seq`: a seq can never be seen without the generation it belongs to, and words of
-one log compare in order. Nobody stores `committed`; readers derive it from the row's commit level.
+one log compare in order. `committed` is not stored; readers derive it from the row's commit level.
 
 Contract: these dtypes are the board's layout; FORMAT.md is checked against them.
 Invariant within a generation: durable <= written; a word of another generation says nothing.
 
-Must not know: where the memory comes from, who wakes whom.
+Must not know: where the memory comes from, which process wakes which.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def total_bytes(rows: int, slots: int) -> int:
 
 
 class Level(IntEnum):
-    """Which word of a row says what readers may see."""
+    """Which word of a row limits what readers may see."""
 
     WRITTEN = 0
     DURABLE = 1
@@ -101,11 +101,11 @@ class _Word:
 
 
 class Row:
-    """One partition's words. Each has one writer; anybody may read.
+    """One partition's words. Each has one writer and any number of readers.
 
     written, durable, first, level, generation, log id: the broker (or the embedded log).
     synced, sync_started: the keeper. quorum: the replica.
-    poison: whoever saw a sync fail; 0 or the word its sync began at. Only an opening broker clears it.
+    poison: any process whose sync failed; 0, or the word that the sync began at. Only an opening broker clears it.
     """
 
     __slots__ = ("words",)

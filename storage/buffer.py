@@ -3,8 +3,8 @@
 Idea: one list. A plain value stands in it as it is; a record with a key or headers as a tuple, so that adding a plain
 value is one list append, which needs no lock.
 
-Contract: what cannot become a record is refused when it is added. Any thread may call `add_plain` at any time; all else
-takes a lock of the caller's. Pure.
+Contract: arguments that cannot become a record are refused when added. Any thread may call `add_plain` at any time;
+everything else needs the caller's lock. Pure.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class RecordBuffer:
         return RecordTooLarge(f"a record of {size} bytes is over max_record_bytes={self._max_record_bytes}")
 
     def batches(self, encode: Callable[..., Any]) -> list[Any]:
-        """What is buffered as batches of about BATCH_BYTES, made with `encode(values, keys=, headers=, lengths=)`."""
+        """Batches of about BATCH_BYTES from the buffered records: `encode(values, keys=, headers=, lengths=)`."""
         values, keys, headers = self._columns()
         lengths = self._lengths
         if lengths is None or len(lengths) != len(values):

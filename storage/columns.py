@@ -54,7 +54,7 @@ Lengths = list[int] | np.ndarray
 class Pieces(msgspec.Struct, frozen=True, gc=False):
     """A variable column that is not one block yet: its parts in order, the values themselves among them.
 
-    Whoever lays a batch out joins all parts of all columns at once, so that each value is copied once.
+    The encoder joins all parts of all columns at once, so that each value is copied once.
     """
 
     parts: list[Buffer]
@@ -80,7 +80,7 @@ def pieces(values: Sequence[bytes], known: Lengths | None = None) -> Pieces:
     """A variable column of bytes-like values, in parts. Raises InvalidBatch, BatchTooLarge.
 
     Args:
-        known: the `lengths` of the values, from who has them already.
+        known: the `lengths` of the values, if the caller has them already.
     """
     offsets, data_bytes = _offsets(lengths(values) if known is None else known)
     start = data_start(len(values))

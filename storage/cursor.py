@@ -7,13 +7,13 @@ it counts as damaged.
 A mapped reader that keeps up with a writer finds one batch right where it stands: `follow` takes that without
 looking at anything else, and leaves all other cases to `next`.
 
-What is staged nobody reads: a cursor passes such batches by, many at once where the index shows many, and never reads
-the columns of a large one. Only those who replay a log, or publish what was staged, have a cursor that hands it out.
+Readers skip staged batches: a cursor passes them by, many at once where the index shows many, and never reads the
+columns of a large one. Only replay and publishing use a cursor that hands them out (`whole`).
 
-Contract: every batch handed out has its header, seq and chain verified; columns are verified by whoever decodes
-them. Damage is raised as Corrupt with the offset where good records go on, unless it took no record and the cursor is
-for records: then it is passed, and the reader says so. A cut that took back what was read is Diverged. After an error
-the cursor stays where it was, or behind staged batches.
+Contract: every batch handed out has its header, seq and chain verified; the decoder verifies
+columns. Damage is raised as Corrupt with the offset where good records go on, unless it took no record and the cursor
+is for records: then the cursor passes it, and the reader reports it. A cut that took back batches already read raises
+Diverged. After an error the cursor stays where it was, or behind staged batches.
 Must not know: how far may be read, and why.
 """
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 20
 CHUNK_BATCHES = 1024
-"""However small they are: parsing so many takes 2 ms."""
+"""Limit on batches, however small: parsing this many takes 2 ms."""
 GUESS_BYTES = 8192
-"""Who follows a log of batches up to half as long reads the next ones without asking the index how long they are."""
+"""A cursor that follows a log of batches up to half as long reads on without asking the index for their lengths."""
 GUESS_BATCHES = 4
-"""At most so many of them: what a queue group has said, and the record after it."""
+"""Limit on their number: the effects of a queue group, and the record after them."""
 
 _STAGED = int(Kind.STAGED)
 _ENDLESS = 1 << 32
@@ -109,7 +109,7 @@ class Cursor:
 
     @property
     def at_limit(self) -> bool:
-        """Whether all is read that the limit allowed when it was last asked."""
+        """Whether everything up to the last known limit has been read."""
         return self.seq > self._limit
 
     def next(self, max_bytes: int = CHUNK_BYTES, limit_seq: int | None = None, *, cached: bool = False) -> Chunk | None:
@@ -151,9 +151,9 @@ class Cursor:
         return chunk
 
     def follow(self, committed: int) -> Batch | None:
-        """The next batch, when it is the last one that the board word `committed` says, and mapped already.
+        """The next batch, if it is the last one that the board word `committed` covers, and is mapped already.
 
-        None, and nothing has happened, when that is not so: `next` knows what is.
+        Otherwise None, and nothing has changed: call `next`.
         """
         if committed != self._ahead:
             return None
@@ -171,7 +171,7 @@ class Cursor:
         return batch
 
     def _newest(self) -> Chunk | None:
-        """The next batch from the writer's memory, when it is the one written last: no system call for who keeps up."""
+        """The next batch from the writer's memory, if it is the newest: a cursor that keeps up makes no system call."""
         newest = None if self._reader.newest is None else self._reader.newest()
         if newest is None or newest.seq != self.seq or newest.position != self.position:
             return None

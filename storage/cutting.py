@@ -1,9 +1,9 @@
-"""Cutting a log: whatever lies behind its end is void from here on, because a new generation begins there.
+"""Cuts a log: begins a new generation at its end, which makes everything behind that end void.
 
 Idea: nothing is ever cut in place. A segment of a higher generation that starts at the end makes void what older ones
 have from its first seq on (FORMAT.md, section 5). Opening, repair and the writer all cut like this.
 
-Contract: everything before the new segment is durable before it has its name, and what it made void is removed only
+Contract: everything before the new segment is durable before it has its name, and void segments are removed only
 once its name is on the disk. Until then the older generation is the log, so a crash at any point leaves one or the
 other.
 Must not know: why a log is cut.
@@ -30,7 +30,7 @@ _FIRST_BYTES = 4096
 
 
 class UnsafeCut(StorageError):
-    """A log is not cut below what is committed or cannot be lost; the message names the seq. It leaves no process."""
+    """A cut below a batch that is committed or safe; the message names the seq. Stays inside the process."""
 
     code = "unsafe_cut"
 

@@ -1,10 +1,10 @@
-"""The data directory as a whole: whose it is, what stands where, and the board that belongs to it.
+"""The data directory as a whole: its identity, its layout, and its board.
 
     DATA/node.json   format, node id, cluster id: written once
-    DATA/lock        held while a broker (or its keeper) lives; says who and where
+    DATA/lock        held while a broker (or its keeper) lives; names the holder
     DATA/board       the name of the board
     DATA/promises    the journal of promises
-    DATA/doubts      logs that a dead keeper left in doubt
+    DATA/doubts      logs whose last sync a killed keeper never answered
     DATA/metadata/   the log of the catalogue
     DATA/topics/     <topic id>/<partition>/, one log each
     DATA/trash/      deleted topics until they are removed
@@ -84,7 +84,7 @@ def claim(files: Files, data: str) -> Identity:
 
 
 def _decode(text: bytes, path: str) -> Identity:
-    """The version first: what else a newer format says is its own business."""
+    """Check the version first: only then are the other fields known."""
     try:
         found = msgspec.json.decode(text, type=dict)
         version = int(found["format"])

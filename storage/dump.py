@@ -1,4 +1,4 @@
-"""Dump: a log as JSON lines, one per batch or one per record, for eyes and for programs.
+"""Dump: a log as JSON lines, one per batch or one per record, for people and programs.
 
 Idea: the same walk as `verify`, printed instead of judged. Damage and the end of the log are lines too, so
 that nothing is left out silently.

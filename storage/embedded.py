@@ -1,6 +1,6 @@
 """`penstock.Log`: the log inside one process, without a broker.
 
-Idea: buffer, encode, append, publish; read through the same readers as everybody else. `write` only puts a
+Idea: buffer, encode, append, publish; read through the same readers as the broker and its clients. `write` only puts a
 record into the buffer; `flush` makes one batch of it.
 
 Contract: one writer per log, any number of readers in any process. When `append` or `flush` returns, the
@@ -156,7 +156,7 @@ class Log:
         return writer.reader()
 
     def close(self) -> None:
-        """Flush, sync and let go; may be called twice. What could not be flushed is raised after letting go.
+        """Flush, sync and let go; may be called twice. Raises the error of a failed flush after releasing everything.
 
         Appends of other threads end first; later ones raise Closed.
         """
@@ -288,7 +288,7 @@ class Log:
         self._publisher.publish()
 
     def _in_turn(self, step: Callable[..., tuple[int, int]], *arguments: Any) -> tuple[int, int]:
-        """Do `step` with writer and buffer to ourselves; where the writer has to prepare, without a sync beside it."""
+        """Run `step` with exclusive use of writer and buffer, and no concurrent sync if the writer has to prepare."""
         writer = self._writable()
         if self._ticker is not None:
             self._ticker.check()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 PRIORITY_MAX = 255
-"""The most urgent; 0 is what is not said."""
+"""The most urgent; 0 is the default."""
 
 _RECORDS = int(Kind.RECORDS)
 
@@ -63,7 +63,7 @@ def encode(
 
     What stands beside `values` is as long as they are, or None; single keys and headers may be None. Times are
     microseconds UTC; a `not_before` of 0 is none, an empty `dedup` key is none, priorities are 0 to 255.
-    `lengths` are `columns.lengths(values)`, from who has them already. Raises InvalidBatch (no records, not
+    `lengths` are `columns.lengths(values)`, if the caller has them already. Raises InvalidBatch (no records, not
     bytes, lengths differ) and BatchTooLarge.
     """
     if not values:

@@ -16,9 +16,8 @@ class Error(Exception):
     """Base of everything penstock raises.
 
     `code` is the machine name, unique in the tree; `retry` is True when repeating the same call may
-    succeed without anybody changing anything. Where Python has a word for it, it is that too: what cannot be
-    is a ValueError, what is not there a LookupError, what took too long a TimeoutError, what is not installed
-    an ImportError.
+    succeed without any change. Classes also derive from the matching Python error: ValueError for invalid
+    values, LookupError for missing things, TimeoutError, and ImportError for missing libraries.
     """
 
     code: ClassVar[str] = "error"
@@ -39,7 +38,7 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """An argument that cannot be: a size, a time, a position, a name of a format."""
+    """An invalid argument: a size, a time, a position, the name of a format."""
 
     code = "invalid_argument"
 
@@ -51,13 +50,13 @@ class StorageError(Error):
 
 
 class InvalidTopic(StorageError, ValueError):
-    """A topic name or a log's path that cannot be one, or a topic of penstock's own."""
+    """An invalid topic name or log path, or one of penstock's internal topics."""
 
     code = "invalid_topic"
 
 
 class NeedsLinux(StorageError, NotImplementedError):
-    """Something that this system does not have: logs in files, and sockets of one machine."""
+    """Needs Linux: logs in files, and sockets of one machine."""
 
     code = "needs_linux"
 
@@ -158,7 +157,7 @@ class MissingCodec(StorageError, ImportError):
 
 
 class MissingLibrary(StorageError, ImportError):
-    """What was asked for needs a library that is not installed; the message names the extra that brings it."""
+    """The call needs a library that is not installed; the message names the extra that brings it."""
 
     code = "missing_library"
 

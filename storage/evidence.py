@@ -1,11 +1,11 @@
-"""What else than a mark says how far a log was durable: for when damage hit the marks as well.
+"""Evidence besides marks of how far a log was durable, for when damage hit the marks too.
 
-Idea: a crash leaves any pages of what was not synced, and nobody was promised them. So later batches, index rows and
-later segments of the same generation prove nothing. What is written only once batches are durable does: a snapshot,
-and a segment that begins a generation. And a segment that has lost its marks is damaged, whatever else it shows: what
-stands in it behind a bad place is no torn tail.
+Idea: a crash may leave any pages of unsynced bytes, which were never acknowledged. So later batches, index rows and
+later segments of the same generation prove nothing. Files that are written only after batches are durable do: a
+snapshot, and the first segment of a generation. A segment that has lost its marks is always damaged: bytes behind a
+bad place in it are not a torn tail.
 
-Contract: nothing here is ever true of a log that only crashed. Reads a few bytes, of snapshots beyond the marks only.
+Contract: never reports damage for a log that only crashed. Reads a few bytes, of snapshots beyond the marks only.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from .segment import Page
 def marks_lost(names: list[SegmentName], place: int, page: Page) -> bool:
     """Whether a segment must have had a mark that verifies, and has none.
 
-    A segment that was made when the one before was full has zeros there until its first sync, and a mark that is torn
-    leaves the other slot alone.
+    A segment created because the one before was full has zeros there until its first sync, and a torn mark leaves the
+    other slot intact.
     """
     return page.mark is None and (page.marks_overwritten or _made_with_mark(names, place))
 
@@ -33,7 +33,7 @@ def _made_with_mark(names: list[SegmentName], place: int) -> bool:
 
 
 def begins_generation(names: list[SegmentName], place: int) -> bool:
-    """Whether all that stands before this segment was synced before it had its name."""
+    """Whether everything before this segment was synced before the segment got its name."""
     return place > 0 and names[place].generation != names[place - 1].generation
 
 

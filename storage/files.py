@@ -5,7 +5,7 @@ a memory that records (tests/support/files.py); `mem://` replaces them by one th
 
 Contract: a write is whole or an OSError; running out of space, quota or descriptors is StorageFull (nothing
 was acknowledged, what is there stays); `sync` is fdatasync and its error must never be retried. New files
-are 0600 and their blocks are reserved before anybody maps them, new directories 0700.
+are 0600 and their blocks are reserved before a process maps them, new directories 0700.
 Must not know: what a segment, a batch or a mark is.
 """
 
@@ -177,8 +177,8 @@ class FileLock:
         return self._descriptor
 
     def note(self, text: bytes) -> None:
-        """Replace the file's content: who holds it, for those who come second."""
-        os.pwrite(self._descriptor, text, 0)  # before anything is given back: on a full disk somebody else takes it
+        """Write the holder into the file, for the error message of processes that find it locked."""
+        os.pwrite(self._descriptor, text, 0)  # before truncating: on a full disk another writer may take freed blocks
         os.ftruncate(self._descriptor, len(text))
 
     def release(self) -> None:

@@ -1,16 +1,16 @@
-"""Finals: for each record of a queue group that ended with something to tell, which batch tells it.
+"""Finals: for each record of a queue group that ended with a result or reason, the seq of the batch that has it.
 
     finals-<group>                   header: whose, and how far it is durable
     finals-<group>-<first offset>    one word for each of CHUNK offsets: outcome and seq; zeros say nothing
 
 Idea: a sparse array by offset beside the log, so that a task is looked up with one read however long ago it ended.
-It says nothing that the log does not: whoever finds a word reads the batch it names and believes only that. Most
-records end plainly and have no word.
+It is only an index into the log: the reader of a word reads the batch it names and trusts only that batch. Most
+records are acked without a result and have no word.
 
 Contract: words are written when a batch is applied, without a sync, and are whole for every process of the same
-boot. `settle` makes them durable up to a seq. What another boot left is whole up to that seq; who opens it writes the
-rest again from the log (`covered` says from where), and everything where a file is missing. No file stays open between
-calls.
+boot. `settle` makes them durable up to a seq. Words of another boot are whole up to that seq; the node that opens
+them rewrites the rest from the log (`covered` says from where), or everything if a file is missing. No file stays open
+between calls.
 Must not know: what a queue is, what a batch says.
 """
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 MAGIC = 0x464B4E50  # "PNKF" in the file
 VERSION = 1
 CHUNK = 1 << 20
-"""Offsets in one file: what retention passed goes file by file."""
+"""Offsets in one file. Retention removes whole files."""
 
 EVERYTHING = SEQ_LIMIT
-"""What is covered where this boot's processes wrote it all."""
+"""`covered` where processes of this boot wrote all words."""
 
 UNKNOWN_BOOT = bytes(16)
 
@@ -61,7 +61,7 @@ _WORD = np.dtype("<i8")
 
 
 class Outcome(IntEnum):
-    """How a record ended that has a word. Stored: never renumber."""
+    """How a record ended, if it has a word. Stored: never renumber."""
 
     RESULT = 1
     DISCARDED = 2
@@ -69,14 +69,14 @@ class Outcome(IntEnum):
 
 
 class Final(NamedTuple):
-    """What a word says: how, and the seq of the batch that tells more."""
+    """A decoded word: the outcome, and the seq of the batch with the details."""
 
     outcome: Outcome
     seq: int
 
 
 class Header(NamedTuple):
-    """What a header says."""
+    """A decoded header."""
 
     log_id: bytes
     boot_id: bytes
@@ -103,7 +103,7 @@ def decode_header(data: bytes) -> Header | None:
 
 
 def digest(chunks: Iterable[int]) -> int:
-    """What a header says of the files that begin at these offsets."""
+    """The `chunks` field of a header, for files that begin at these offsets."""
     first = np.array(sorted(chunks), _WORD)
     return xxh3_64_intdigest(first.tobytes()) if len(first) else 0
 
@@ -114,7 +114,7 @@ def word(final: Final) -> int:
 
 
 def final_of(value: int) -> Final | None:
-    """What a word says; None where it says nothing that this version knows."""
+    """Decode a word; None if empty, or unknown to this version."""
     outcome, seq = value >> SEQ_BITS, value & (SEQ_LIMIT - 1)
     return Final(Outcome(outcome), seq) if outcome in set(Outcome) else None
 
@@ -187,7 +187,7 @@ class FinalFiles:
         return final_of(int.from_bytes(data, "little")) if len(data) == _WORD.itemsize else None
 
     def settle(self, group: str, seq: int) -> None:
-        """Make all words durable; they are those of batches up to `seq`. Raises OSError: then nobody trusts them."""
+        """Sync all words, those of batches up to `seq`. Raises OSError: the next opening rewrites them."""
         for name in self._names(group):
             self._sync(f"{self._directory}/{name}")
         self._write_header(group, seq)
@@ -195,13 +195,13 @@ class FinalFiles:
         self._files.sync_dir(self._directory)
 
     def distrust(self, group: str) -> None:
-        """Words are missing: who opens this next writes all of them again."""
+        """Words are missing: have the next opening rewrite all of them."""
         self._stands.pop(group, None)
         if self._files.exists(self._path(group)):
             self._files.unlink(self._path(group))
 
     def drop(self, group: str) -> None:
-        """The group is gone: so is what is known of it."""
+        """Remove the files of a deleted group."""
         self.distrust(group)
         for name in self._names(group):
             self._files.unlink(f"{self._directory}/{name}")

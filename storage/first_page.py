@@ -1,4 +1,4 @@
-"""The first page of a segment that says nothing any more, made up from what else knows.
+"""Rebuilds the unreadable first page of a segment from its neighbours and its index.
 
 Idea: where a segment begins is known from seq 1, from its index, or from the batch before it; how far it was durable
 from the last good batch that is found in it, or from the last row of its index. With a header and a mark that say so
@@ -32,7 +32,7 @@ def log_id_of(files: Files, directory: str, names: list[SegmentName]) -> bytes:
 
 
 def start_of(files: Files, directory: str, name: SegmentName, log_id: bytes, last: IndexRow | None) -> LogEnd | None:
-    """Where a segment begins; `last` is the row of the batch before it, if that is known. None when nothing says."""
+    """Where a segment begins, or None if unknown; `last` is the row of the batch before it, if known."""
     if name.base_seq == 1:
         return NOTHING
     if last is not None:
@@ -60,7 +60,7 @@ def write(files: Files, directory: str, name: SegmentName, log_id: bytes, start:
 
 
 def _last(files: Files, directory: str, name: SegmentName, log_id: bytes, before: int) -> tuple[int, IndexRow] | None:
-    """Seq and row of the last batch that is there, or was."""
+    """Seq and row of the last batch that is or was in the segment."""
     reader = SegmentReader(files, directory, name, mapped=False)
     try:
         good = [found for found in reader.found() if found[0] < before]

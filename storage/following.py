@@ -1,10 +1,10 @@
-"""Telling readers in other processes how far an embedded log may be read, and being told.
+"""Publishes to readers in other processes how far an embedded log may be read, and follows such a publication.
 
 Idea: an embedded log has a board of one row as a plain file beside its segments. The writer publishes on it
 after every append and sync; a reader that finds it follows its commit word, and falls back to what the log
 itself verifies when there is no writer.
 
-Contract: a board of another boot, of another log, or retired says nothing. Following never blocks the writer.
+Contract: a board of another boot or another log, or a retired one, is ignored. Following never blocks the writer.
 Must not know: records, buffers.
 """
 
@@ -36,14 +36,14 @@ class BoardPublisher:
         self.publish()
 
     def publish(self) -> None:
-        """Say how far the log is now."""
+        """Publish the current end of the log."""
         writer, row = self._writer, self._row
         row.generation = writer.generation
         row.written = word(writer.generation, writer.written)
         row.durable = word(writer.generation, writer.durable)
 
     def close(self) -> None:
-        """No writer any more: readers go by what the log itself says."""
+        """Retire the board: without a writer, readers verify the log themselves."""
         self._board.retire()
         self._board.close()
 

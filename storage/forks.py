@@ -1,8 +1,8 @@
-"""What a forked child does with the objects of its parent: each is told, before anything else runs in the child.
+"""Tells objects of a parent process about a fork, before anything else runs in the child.
 
-Idea: a fork copies locks that other threads hold, sockets and descriptors; what uses them in the child would hang, or
-speak in the parent's place. Told once, an object can refuse its verbs by the state that they look at anyway, so that
-no call has to ask which process it is in.
+Idea: a fork copies locks that other threads hold, sockets and descriptors; using them in the child would hang, or
+send messages as the parent. An object that was told refuses its verbs through state they check anyway, so no call
+has to ask which process it is in.
 
 Contract: objects are held weakly. `_forked` neither waits nor touches what the parent still uses.
 """
@@ -44,7 +44,7 @@ def renew(lock: Any) -> None:
 
 
 class Parents:
-    """Stands in a child in the place of what is its parent's: any use raises `error()`."""
+    """Replaces an object of the parent in a child: any use raises `error()`."""
 
     def __init__(self, error: Callable[[], Exception]) -> None:
         self._error = error

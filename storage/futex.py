@@ -36,7 +36,7 @@ _is_known = sys.platform == "linux" and sys.maxsize > 1 << 32 and _machine in _C
 _CALL = _CALL_OF_MACHINE[_machine] if _is_known else -1
 
 MISSING = "" if _is_known else f"mapped readers cannot be woken on {sys.platform} {_machine}: use delivery='auto'"
-"""Why there are no futexes here; "" where there are."""
+"""Why futexes are unavailable here; "" if they are available."""
 
 
 class _Moment(ctypes.Structure):
@@ -50,7 +50,7 @@ if _is_known:
 
 _numbers = itertools.count(int.from_bytes(os.urandom(WORD_BYTES), "little"))
 _lock = threading.Lock()
-_own = ctypes.c_uint32(0)  # that nobody sleeps on
+_own = ctypes.c_uint32(0)  # a word without sleepers
 
 
 def _fence_by_lock() -> None:
@@ -96,7 +96,7 @@ class Futex:
 
     @property
     def is_raised(self) -> bool:
-        """Whether anybody may be asleep."""
+        """Whether a sleeper may be asleep."""
         return self._word[0] != 0
 
     def wake(self) -> None:
@@ -107,6 +107,6 @@ class Futex:
             _wake(_CALL, self._address, _WAKE, _ALL)
 
     def wake_all(self) -> None:
-        """Wake them whatever the word says."""
+        """Wake all sleepers regardless of the word."""
         self._word[0] = 0
         _wake(_CALL, self._address, _WAKE, _ALL)

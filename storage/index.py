@@ -30,7 +30,7 @@ _ROW_FOR_BYTES = 4096
 _KIND_AT = layout.INDEX_ROW.fields["kind"][1]  # pyright: ignore[reportOptionalSubscript]
 
 STAGED_ROWS = 1024
-"""Rows looked at in one go by who passes over what is staged."""
+"""Rows read at once to skip staged batches."""
 
 _STAGED = bytes([Kind.STAGED])
 

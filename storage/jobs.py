@@ -1,10 +1,10 @@
 """Jobs on files that may take long: unlinking, finishing a snapshot, removing a deleted topic, making a spare.
 
-Idea: a store says what has to be done and what follows from it; `Jobs` does it. `InlineJobs` does it at
+Idea: a store submits jobs with callbacks; `Jobs` runs them. `InlineJobs` does it at
 once, in the caller's thread; a broker hands it to its keeper (`broker/keeper/jobs.py`), which calls the same functions.
 
 Contract: each job may be repeated after a crash in the middle. The functions raise OSError and StorageError.
-Must not know: who asked, what the files are good for.
+Must not know: the caller, the purpose of the files.
 """
 
 from __future__ import annotations

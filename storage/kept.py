@@ -103,7 +103,7 @@ def _runs(rows: Rows) -> Runs:
 
 
 def _placed(batch: bytearray, source: Batch, offset: int) -> bytearray:
-    """With a header that says where the first record is from, for who is handed the batch outside of a log."""
+    """With a header that says where the first record is from, for readers of the batch outside of a log."""
     head = stamp(batch, Stamp(0, offset, source.term, source.log_id, source.append_time_us, 0))
     batch[: len(head)] = head
     return batch
@@ -185,6 +185,6 @@ def _variable(taken: Taken, id_: int) -> columns.Pieces:
 def _variable_of(batch: Batch, id_: int) -> Buffer | None:
     """A variable column with offsets that hold; None when the batch has none."""
     column = batch.column(id_)
-    if column is not None and not batch.checked:  # it was compressed, so nobody has seen these offsets yet
+    if column is not None and not batch.checked:  # it was compressed, so its offsets have not been checked yet
         columns.check_variable(column, batch.record_count)
     return column

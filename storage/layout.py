@@ -302,13 +302,13 @@ PROMISE = np.dtype(
         ("version", "<u4"),
         ("log_id", "V16"),
         ("term", "<i8"),
-        ("vote", "V16"),  # node id that got this node's vote in `term`, zeros = nobody
+        ("vote", "V16"),  # node id that got this node's vote in `term`, zeros = no node
         ("reserved", "V8"),
     ]
 )
 _PROMISE_STRUCT = struct.Struct("<QII16sq16s8x")
 PROMISE_BYTES = 64
-NOBODY = bytes(16)
+NO_NODE = bytes(16)
 assert PROMISE.itemsize == _PROMISE_STRUCT.size == PROMISE_BYTES
 
 
@@ -317,7 +317,7 @@ class Promise(msgspec.Struct, frozen=True, gc=False):
 
     log_id: bytes
     term: int
-    vote: bytes = NOBODY
+    vote: bytes = NO_NODE
 
 
 def encode_promise(promise: Promise) -> bytes:
@@ -374,7 +374,7 @@ def parse_index_name(name: str) -> SegmentName | None:
 
 
 def spare_name(unique: str) -> str:
-    """Name of a prepared file that is nobody's segment yet."""
+    """Name of a prepared file that is no segment yet."""
     return f"{SPARE_PREFIX}{unique}"
 
 

@@ -1,7 +1,7 @@
-"""One writer: who may change a log, and what those who come second are told.
+"""One writer per log: takes its lock, and names the holder to processes that come later.
 
 Idea: the writer of a node's data directory locks DATA/lock; an embedded log locks `lock` beside its segments.
-A log inside a data directory is guarded by the directory's lock, so nobody writes behind a broker's back.
+A log inside a data directory is guarded by the directory's lock, so no process can write beside a broker.
 
 Contract: the lock is the kernel's (OFD) and ends with the process that took it, killed or not; a forked child
 lets go of it. Its file names the holder (pid, endpoint, boot) for the message of AlreadyOpen, nothing more.
@@ -20,7 +20,7 @@ from .files import FileLock, Files
 
 
 class Holder(msgspec.Struct):
-    """What the lock file says of who holds it."""
+    """The holder, as the lock file names it."""
 
     pid: int = 0
     endpoint: str = ""
@@ -37,7 +37,7 @@ def lock_path(path: str, files: Files) -> str:
 
 
 def take(path: str, files: Files, *, endpoint: str = "", boot: str = "") -> FileLock:
-    """Take the lock file `path` and say who has it. Raises AlreadyOpen, which names the holder."""
+    """Take the lock file `path` and write the holder into it. Raises AlreadyOpen, which names the holder."""
     taken = files.try_lock(path)
     if isinstance(taken, bytes):
         raise AlreadyOpen(_refusal(path, taken))

@@ -1,8 +1,8 @@
-"""A log and its one writer: opened, appended to, made durable, read, and shortened from its start.
+"""A log and its one writer: open, append, sync, read, cut, and trim from the start.
 
-Idea: a `LogWriter` is the tail of a log (tail.py) with all that is done to it. How batches are placed and written is
-appending.py, how what lies behind the end becomes void is cutting.py, where an opened log ends is opening.py. Which
-terms and times batches have, and which of them count, its order says (order.py).
+Idea: a `LogWriter` is the tail of a log (tail.py) with its verbs: writing batches is appending.py, cutting is
+cutting.py, finding the end is opening.py. The order (order.py) gives batches their terms and times, and says which of
+them are committed.
 
 Contract: one writer per log (the caller holds the lock). `append` is all or nothing.
 Must not know: boards, processes, what a batch means.
@@ -208,7 +208,7 @@ class LogWriter(LogTail):
             segments.leave_mark(self.files, reference(self.path, name).path, mark)
 
     def close(self, clean: bool = True) -> None:
-        """Sync, leave a clean mark, let go of the files. Closing what is poisoned, or without `clean`, just lets go."""
+        """Sync, write a clean mark, close the files. A poisoned log, or `clean=False`, only closes the files."""
         if self.closed:
             return
         try:
@@ -255,7 +255,7 @@ class LogWriter(LogTail):
         return self._reader
 
     def set_first(self, offset: int) -> None:
-        """Retention took effect: nothing before `offset` is kept any more."""
+        """Retention moved the first offset to `offset`."""
         if offset > self.end_offset:
             raise OutOfBounds(f"{self.path} cannot begin at {offset}, it ends at {self.end_offset}")
         self._first = max(offset, self.first_offset)

@@ -4,12 +4,12 @@
     DATA/topics/<topic id>/<partition>/     one log each
     DATA/trash/<topic id>-<random>          deleted topics until they are removed
 
-Idea: a node asks for logs by topic and partition. What all its stores have in common is here. What takes long goes to
+Idea: a node asks for logs by topic and partition. This is the common part of all its stores. Slow work goes to
 `Jobs`; a store that keeps a board overrides `_hold`, `_let_go` and `row`, and one that knows of syncs without an answer
 overrides `_open`.
 
 Contract: as the engine's `ports.Store`, with the logs closed by the node. The caller has locked the directory.
-Must not know: what topics and records mean, who reads.
+Must not know: what topics and records mean, readers.
 """
 
 from __future__ import annotations

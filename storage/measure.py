@@ -41,8 +41,8 @@ def pieces(
     """Cut the span from `offset` on and below `end` into pieces: where each ends, and the bytes of its batches.
 
     A piece ends with the batch that brings it to `piece_bytes`; the last one ends at `end`. `limit_seq` is the last
-    batch that is committed. Segments are looked at as the pieces are asked for; after each of them there is a None, for
-    who has other things to do. Raises OutOfBounds when retention took one meanwhile, Corrupt.
+    batch that is committed. Segments are looked at as the pieces are asked for; each is followed by a None,
+    so that the caller can do other things. Raises OutOfBounds when retention took one meanwhile, Corrupt.
     """
     reader.refresh()
     names = reader.names[reader.place_at(offset) :] if offset < end else []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Content:
     """The bytes of one file, whatever its name is now.
 
-    While somebody holds a view, `data` cannot be resized and is replaced by a longer copy: the view keeps
+    While a view exists, `data` cannot be resized and is replaced by a longer copy: the view keeps
     the old bytes, so a mapped reader maps again when it misses something.
     """
 

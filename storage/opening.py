@@ -1,7 +1,7 @@
-"""Opening a log: finding its end, and leaving it so that the end stays where it is.
+"""Opens a log: finds its end, and makes that end durable, so a later crash recovers to the same place.
 
-Idea: `find_end` only reads (any reader may ask); `recover` does the same for the one who will write, then
-makes what it keeps durable and says so in a mark, so that a crash at any point leads to the same place again.
+Idea: `find_end` only reads (any reader may ask); `recover` does the same for the writer, then syncs the
+batches it keeps and records that in a mark, so recovery after a crash at any point finds the same end.
 
 Contract: the decisions are recovery.py's. Nothing is ever cut in place: cutting is left to the first append,
 which starts a segment of a new generation. Raises Poisoned when what is kept cannot be synced.

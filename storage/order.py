@@ -1,4 +1,4 @@
-"""Who decides what stands in a log: gives its batches terms and times, and says what of it counts.
+"""The order of a log: gives batches their terms and times, and says which of them are committed and safe.
 
 Idea: a log does not know why a batch comes next. Its `LogOrder` does: that of a node by itself is `Sole`; one of
 several copies would follow a leader, and one that lends the log to another process would take it back first.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LogOrder(Protocol):
-    """What a log asks of the part that orders its batches."""
+    """Interface of a log to the part that orders its batches."""
 
     def term(self, log: LogTail) -> int:
         """The term of the next batch that `append` stamps."""

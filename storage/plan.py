@@ -116,7 +116,7 @@ class Placing(Protocol):
     """Where the places of batches come from."""
 
     def inspect(self, batch: Buffer, size: int) -> Any:
-        """What is to be known of the next batch before it has a position. Raises InvalidBatch."""
+        """Inspect the next batch before it has a position. Raises InvalidBatch."""
         ...
 
     def place(self, batch: Buffer, found: Any, position: int, seq: int, offset: int, previous: int) -> PlacedBatch:
@@ -199,7 +199,7 @@ def settled(batch: Buffer, found: tuple[int, int, int, int], position: int, plac
 
 
 def inspect(batch: Buffer, size: int, max_batch_bytes: int) -> tuple[int, int, int, int]:
-    """Kind, header bytes, record count and columns of a batch whose columns somebody else has checked."""
+    """Kind, header bytes, record count and columns of a batch. The caller has checked its columns."""
     if size < HEADER_BYTES:
         raise InvalidBatch(f"{size} bytes are too few for a batch")
     magic, _, kind, _, header_bytes, batch_bytes, count, columns = _FIELDS.unpack_from(batch, _FIELDS_AT)

@@ -6,7 +6,7 @@ holds, so following it costs nothing per record.
 
 Contract: every column is verified before a record of its batch is handed out. Records only: batches of
 state are passed over, batches of an unknown kind stop the reader. Not for use by several threads at once.
-Must not know: who writes, how far may be read.
+Must not know: the writer, how far may be read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The word that a sync of a log failed, as a file beside its segments, so that it survives a restart.
+"""The poison file: records beside the segments that a sync of the log failed, so that restarts know.
 
 Contract: the file has its name only once its text is synced: a poison without its text would cut away what earlier
 syncs covered. The first word stays; the next generation of the log removes it (cutting.py).

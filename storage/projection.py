@@ -1,10 +1,10 @@
-"""Batches without the columns that nobody asked for.
+"""Batches with only the columns that the reader asked for.
 
-Idea: who reads keys only need not be sent values. The columns that stay are copied as they are stored, compressed or
+Idea: a reader of keys need not be sent values. The columns that stay are copied as they are stored, compressed or
 not, with the checksums they have; the header says the same place, and gets a checksum of its own.
 
-Contract: no column is verified here, so that damage does not get a fresh checksum: the reader finds it. What comes
-out is for a reader and never goes into a log, whose chain it does not fit.
+Contract: no column is verified here, so that damage does not get a fresh checksum: the reader finds it. The
+result is for readers and never goes into a log, whose chain it would break.
 Pure: batches in, bytes out.
 """
 

@@ -1,18 +1,18 @@
-"""The journal of promises: for every log of a node, the term it will not go below and whom it voted for.
+"""The journal of promises: for every log of a node, the term it will not go below and the node it voted for.
 
 Idea: a promise is an entry of 64 bytes at the end of one file, synced before it counts. The newest entry of
 a log is the one that holds.
 
 Contract: `promise` returns only when the entry is durable; terms never go down; a vote in a term never changes.
-A torn last entry was never promised to anybody. When superseded entries are many, opening writes the journal anew.
-Must not know: what a term is good for.
+A torn last entry was never promised. When many entries are superseded, opening rewrites the journal.
+Must not know: what terms are used for.
 """
 
 from __future__ import annotations
 
 from .errors import Corrupt, Poisoned
 from .files import File, Files
-from .layout import NOBODY, PROMISE_BYTES, Promise, decode_promise, encode_promise
+from .layout import NO_NODE, PROMISE_BYTES, Promise, decode_promise, encode_promise
 
 _REWRITE_ENTRIES = 4096
 
@@ -64,14 +64,14 @@ class Promises:
         return 0 if promise is None else promise.term
 
     def vote(self, log_id: bytes) -> bytes:
-        """Whom this node voted for in `term(log_id)`; zeros for nobody."""
+        """The node that this one voted for in `term(log_id)`; zeros for none."""
         promise = self._latest.get(log_id)
-        return NOBODY if promise is None else promise.vote
+        return NO_NODE if promise is None else promise.vote
 
-    def promise(self, log_id: bytes, term: int, vote: bytes = NOBODY) -> None:
+    def promise(self, log_id: bytes, term: int, vote: bytes = NO_NODE) -> None:
         """Promise, durably. Raises StorageFull, Poisoned (the journal could not be synced: open it anew)."""
         known = self._latest.get(log_id)
-        if known is not None and (term < known.term or (term == known.term and known.vote not in (NOBODY, vote))):
+        if known is not None and (term < known.term or (term == known.term and known.vote not in (NO_NODE, vote))):
             raise Corrupt(f"{self.path} holds term {known.term} for log {log_id.hex()}, {term} would go back on it")
         if self._failed:
             raise Poisoned(f"{self.path} could not be synced ({self._failed}); open the node again")

@@ -38,7 +38,7 @@ class LogReader(ReadableLog):
         return Cursor(self, self.names[place], seq, row.position, offset)
 
     def cursor_after(self, seq: int, *, whole: bool = True) -> Cursor:
-        """A cursor whose next batch is the one after `seq`, whatever its kind: for those who replay a log.
+        """A cursor whose next batch is the one after `seq`, whatever its kind: for replay.
 
         Not `whole`: but for staged ones.
         """
@@ -53,7 +53,7 @@ class LogReader(ReadableLog):
         return Cursor(self, segment.name, seq, row.position, row.base_offset, whole=True)
 
     def _despite_removal(self, find: Callable[[], Cursor]) -> Cursor:
-        """Find again while segments that were known turn out to be gone: what is asked for may stand in another one."""
+        """Retry while known segments turn out to be removed: the record may be in another segment."""
         while True:
             known = self.names
             try:

@@ -1,11 +1,11 @@
-"""Where a log ends, and what may be believed of it: the decisions of opening, without the opening.
+"""The decisions of opening a log: where it ends, and which bytes are valid.
 
 Idea: `End` is a place in the log that everything before it leads up to; `follows` says whether a batch may
 stand right there (seq, log, offset, chain), so the log's end is as far as that goes. `begin` chooses the
 mark to start from. `walk` turns bytes into batches and stops at the first that is none.
 
-Contract: what is at or below a mark is never cut: if it is bad it is `Damage`, reported and read around.
-What is above it is cut at the first bad batch, whatever follows, because order was never promised there.
+Contract: bytes at or below a mark are never cut: bad ones are `Damage`, reported and read around. The log
+above the mark is cut at the first bad batch, whatever follows, because unsynced writes have no order.
 Pure: pages and `read` functions in, decisions out.
 """
 

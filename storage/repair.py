@@ -1,11 +1,11 @@
-"""Repair: put right what can be put right, and write down what is given up.
+"""Repairs a log as far as possible, and records the ranges that are given up.
 
 Idea: verify first, then one small step per finding, each harmless on its own and safe to repeat: rebuild an
 index or a segment's header from the batches, cut a torn or poisoned tail the way the next writer would, drop
 a damaged snapshot that a whole one stands in for, and, only when told to, accept a damaged range as lost.
 
 Contract: offline; holds the writer's lock throughout. Batches are never changed or removed, except a tail
-above the newest mark. What cannot be repaired stays as it is and stays in the report.
+above the newest mark. Damage that cannot be repaired stays as it is and stays in the report.
 
 Must not know: replicas (they repair a log by sending it anew).
 """
@@ -34,7 +34,7 @@ SET_ASIDE = ".lost"
 
 
 class Repaired(msgspec.Struct):
-    """What was found, what was done about it (or would be, in a dry run), and what is found now."""
+    """The findings before, the actions taken (or planned, in a dry run), and the findings after."""
 
     before: Report
     actions: list[str]
@@ -54,7 +54,7 @@ def repair(
 
     Args:
         now_us: when losses are accepted, for the record.
-        accept_loss: write damaged ranges down as given up, so that they stop nobody any more.
+        accept_loss: record damaged ranges as given up, so that they block nothing any more.
         dry_run: only say what would be done.
 
     Raises:
@@ -122,7 +122,7 @@ class _Repairs:
             step()
 
     def look_again(self, last: Report) -> Report:
-        """What is found now, which is what was found last when nothing was done."""
+        """Verify again; the last report if nothing was done."""
         return last if self._dry_run or not self.actions else verify(self._files, self._directory)
 
     def restore(self) -> None:

@@ -2,13 +2,13 @@
 
 Idea: two questions, answered apart. `decide` says up to where records have outlived the rules; the leader
 writes the answer into the log as an effect (`first := X`). `removable` says which segments lie wholly
-before that and are also covered by a snapshot; only those are unlinked, by whoever executes.
+before that and are also covered by a snapshot; only those are unlinked, by the store's jobs.
 
 Contract: the answer is the base offset of a segment, never moves back, never passes the active segment,
 a pin, or an unread cursor that is to be kept. Time that runs backwards removes nothing.
 Pure: numbers in, numbers out; `now_us` is the log's time, given by the caller.
 
-Must not know: files, groups, who asks.
+Must not know: files, groups, callers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 
 class SegmentExtent(msgspec.Struct, frozen=True):
-    """What lies in one segment, as retention needs to know it; they come oldest first, the active segment's last."""
+    """The extent of one segment. Lists of them are oldest first, with the active segment last."""
 
     base_seq: int
     last_seq: int

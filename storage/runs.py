@@ -1,7 +1,7 @@
 """Runs: large parts of a state that never change, each in a file of its own beside the snapshots that name it.
 
-Idea: a snapshot is written anew each time; what is large and stays as it is should not be. It is written once, under a
-number, and snapshots say number and checksum.
+Idea: each snapshot is written from scratch, which is too costly for large parts that never change. Those are written
+once, under a number, and snapshots name number and checksum.
 
 Contract: a run is durable before a snapshot that names it has its name (`sync`, then `snapshots.commit`). `load`
 returns only the bytes that were asked for, and raises Corrupt else: then no snapshot that names the run can be used.

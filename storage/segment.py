@@ -5,7 +5,7 @@ functions read and write what FORMAT.md calls "segment page". Reading batches is
 
 Contract: a segment has its header, synced, before it has its name, so a name without a header is damage.
 Bytes once written are never written again, except the two marks, each in a sector of its own.
-Must not know: which batches are committed, who reads, what happens after a failure.
+Must not know: which batches are committed, readers, what happens after a failure.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Segment:
         self.index.pwritev(whole, layout.index_position(self.ref.base_seq, seq))
 
     def write_batch(self, seq: int, buffers: Sequence[Buffer], end: int) -> None:
-        """Write one batch behind the others, and keep a small one for who reads it at once."""
+        """Write one batch behind the others, and keep a small one for readers that follow."""
         position, newest = self.position, None
         if end - position <= NEWEST_BYTES_MAX:
             newest = Newest(seq, position, b"".join(buffers))
@@ -194,7 +194,7 @@ def remove(files: Files, segment: Segment) -> None:
 
 
 def _prepared(files: Files, directory: str, size: int, spare: str | None) -> File:
-    # A spare may be gone again: whoever prepared it cleans up when it ends.
+    # A spare may be gone again: the keeper that prepared it cleans up when it ends.
     if spare is not None and files.exists(spare):
         file = files.open(spare, write=True)
         try:

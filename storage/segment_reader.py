@@ -84,7 +84,7 @@ class SegmentReader:
     def read_on(self, size: int, position: int) -> Buffer:
         """As `read`, but by what the file has grown since it was mapped there may be less: asking costs a system call.
 
-        Whoever misses something calls `map_again` and reads again.
+        A caller that finds bytes missing calls `map_again` and reads again.
         """
         if position < len(self._view):
             return self._view[position : position + size]

@@ -5,7 +5,7 @@ durable. Numbers stand apart rather than in a `LogEnd`, because every append mov
 
 Contract: `sync` is the only thing that makes durable, or `settle` with a keeper's result; a failed sync poisons, for
 good.
-Must not know: what batches say, who gives them their terms, readers.
+Must not know: what batches contain, where terms come from, readers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .segment import Segment, SegmentRef
 
 
 class PendingBatch(msgspec.Struct, frozen=True, gc=False):
-    """What a sync covers: the batches up to `end`, and the segments that hold those not known to be durable."""
+    """The extent of a sync: the batches up to `end`, and the segments with batches not known to be durable."""
 
     generation: int
     end: LogEnd
@@ -137,7 +137,7 @@ class LogTail:
         self.settle(pending.generation, pending.end.seq)
 
     def pending(self) -> PendingBatch:
-        """What a sync that begins now covers: `carry_out` does it, `settle` says that it is done."""
+        """The extent of a sync that begins now: `carry_out` runs it, `settle` records its success."""
         self.check_open()
         return PendingBatch(self.generation, self.end(), [each for each in self.opened if each.last_seq > self.durable])
 

@@ -1,10 +1,10 @@
-"""Verify: read everything a log's directory holds and say what is in order and what is not.
+"""Verifies a log: reads everything in its directory and reports damage.
 
 Idea: one pass of `scan` feeds a report: per segment what was found and whether its index agrees, every
 damaged range with file and position, where the log ends and why, the snapshots, and what is known already
 (poison, accepted losses). The report is made of plain values: `msgspec.to_builtins` is its JSON.
 
-Contract: reads only, takes no lock, safe beside a running broker. `ok` means no damage that nobody accepted;
+Contract: reads only, takes no lock, safe beside a running broker. `ok` means that all damage is accepted;
 `clean` means that there is also nothing for `repair` to do. Damage above the newest mark does not exist:
 there it is the torn tail that the next writer cuts.
 
@@ -63,7 +63,7 @@ class SnapshotReport(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct):
-    """What a log's directory holds. Damaged ranges are [first_seq, next_seq) and [offset, next_offset)."""
+    """The contents of a log's directory. Damaged ranges are [first_seq, next_seq) and [offset, next_offset)."""
 
     path: str
     log_id: str = ""
@@ -85,12 +85,12 @@ class Report(msgspec.Struct):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing durable is lost but what somebody accepted."""
+        """Whether no durable data is lost, except accepted losses."""
         return not self.unaccepted
 
     @property
     def unaccepted(self) -> list[Bad]:
-        """Damage that nobody accepted."""
+        """Damage that is not accepted."""
         return [bad for bad in self.damage if not is_accepted(bad, self.accepted)]
 
     @property
