@@ -1,7 +1,7 @@
 """The broker's loop: one thread that reads, appends once per partition, publishes, and answers.
 
-Idea: a turn is always the same. What clients sent goes to the node, as far as one turn takes; `flush` appends once per
-partition; the watermarks see to durability; `advance` answers for what is committed. Then it waits, for sockets,
+Idea: a turn is always the same. The node takes messages from clients, as many as a turn allows; `flush` appends once
+per partition; the watermarks start syncs; `advance` answers committed requests. Then it waits, for sockets,
 for the keeper's bell, for the warmer, for the supervisor, or for the next deadline.
 
 Contract: nothing in a turn waits for anything but a short inline sync. What clients send, full disks and failing
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 IDLE_MESSAGES = 8
 IDLE_BYTES = 64 << 10
-"""A turn with at most so much is one of an idle broker: it may sync inline."""
+"""Limit on the messages of a turn for the broker to count as idle: it may then sync inline."""
 
 TELL_REFUSED_S = 1.0
-"""Between two lines about connections that there was no room for."""
+"""Interval between log lines about refused connections."""
 
 FLUSH_LINK_S = 0.005
 KEEPER_STOP_S = 20.0
@@ -122,7 +122,7 @@ class Broker:
             else:
                 intake.take(member, at)
         self._settle(at)
-        self._port.send_answers()  # before what nobody waits for
+        self._port.send_answers()  # before work that no client waits for
         wait = self._node.tick(at)
         if wait <= 0.0:
             self._settle(at)
@@ -132,7 +132,7 @@ class Broker:
         return self._patience(wait, at)
 
     def _settle(self, at: Now) -> None:
-        """Append what was proposed, see to its durability, answer for what is committed."""
+        """Append proposals, start their syncs, answer committed requests."""
         dirty = self._node.flush(at)
         if dirty:
             intake = self._intake
@@ -232,7 +232,7 @@ class Broker:
             self._jobs.answered(report)
 
     def _lose_keeper(self) -> None:
-        """The keeper is gone: what it left open is settled here."""
+        """The keeper is gone: the broker finishes its open syncs."""
         link, self._link = self._link, None
         if link is None:
             return
@@ -251,7 +251,7 @@ class Broker:
     # -- the end ----------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Take nothing new; make durable, answer, snapshot and close in good order."""
+        """Stop accepting requests; then sync, answer, snapshot and close."""
         at = now()
         self._settle(at)
         if self._link is not None:

@@ -1,8 +1,8 @@
-"""The broker as a process: puts its parts together, serves, and takes them apart in good order.
+"""The broker process: assembles its parts, serves, and shuts them down in order.
 
-Idea: starting has a fixed order, so that whatever is wrong is found before anything is changed: limits, identity
-of the directory, its lock, the addresses, then the board, the logs, the keeper. Whatever fails is told to the
-supervisor as one sentence, and a directory that this start has made is removed again.
+Idea: starting has a fixed order, so that errors are found before anything is changed: limits, identity
+of the directory, its lock, the addresses, then the board, the logs, the keeper. A failure goes to the
+supervisor as one sentence, and a directory created by this start is removed again.
 
 Contract: `ready` is told only when the node's logs are open, the sockets are bound and the keeper watches.
 Must not know: what a message means.
@@ -120,7 +120,7 @@ class Assembly:
         return broker
 
     def _remove_unless_assembled(self, directory: str) -> None:
-        """Leave nothing behind of a first start that failed. The lock is still held: nobody else has begun here."""
+        """Remove everything that a failed first start created. It still holds the lock, so no other start has begun."""
         if not self._is_assembled:
             self._files.remove_tree(directory)
 

@@ -1,4 +1,4 @@
-"""What a broker is told at its start.
+"""The settings of a broker process.
 
 Idea: one frozen struct, made by the CLI (or a test), handed to the supervisor and, as JSON on the command
 line, from there to its children. Must not know: files, environment variables, defaults of topics.
@@ -14,7 +14,7 @@ from .errors import InsecureListen
 
 
 class KeeperOptions(Struct, frozen=True, kw_only=True):
-    """When the keeper does what."""
+    """Timing of the keeper."""
 
     lazy_s: float = 0.1  # how long a partition with commit="written" may stay unsynced
     mark_s: float = 0.05  # how long the mark of what was synced may wait
@@ -44,7 +44,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
 
         Raises:
             InvalidUrl: an address that cannot be listened on.
-            InsecureListen: one that other machines can reach, though nobody allowed it.
+            InsecureListen: one that other machines can reach, without `insecure`.
         """
         found = self.listen or (f"unix://{self.data}/broker.sock",)
         for address in found:

@@ -1,4 +1,4 @@
-"""What supervisor and broker tell each other, one class each, over their own packet socket.
+"""Messages between supervisor and broker, one class each, over their own packet socket.
 
 Contract: the broker reports once that it serves or why it cannot; afterwards it only speaks when its keeper
 makes no progress. The supervisor only speaks when there is a new keeper. The end of either is the end of the

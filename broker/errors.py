@@ -16,7 +16,7 @@ class BrokerError(Error):
 
 
 class InvalidRequest(BrokerError, ValueError):
-    """A request with a field that cannot be."""
+    """A request with an invalid field."""
 
     code = "invalid_request"
 
@@ -52,7 +52,7 @@ class UnknownPartition(BrokerError, LookupError):
 
 
 class Unavailable(BrokerError):
-    """The partition or the catalogue cannot be used until someone repairs it; the message says what is wrong."""
+    """The partition or the catalogue cannot be used until it is repaired; the message says what is wrong."""
 
     code = "unavailable"
 
@@ -96,7 +96,7 @@ class UnknownGroup(BrokerError, LookupError):
 
 
 class GroupActive(BrokerError):
-    """The group has members, and what was asked needs it idle."""
+    """The group has members, and the request needs it idle."""
 
     code = "group_active"
 
@@ -126,7 +126,7 @@ class UnknownEffect(BrokerError):
 
 
 class LeaseLost(BrokerError):
-    """The lease is over: it ran out, or the record went to somebody else. What was done under it does not count."""
+    """The lease is over: it ran out, or another worker has the record. Results under it do not count."""
 
     code = "lease_lost"
 
@@ -144,13 +144,13 @@ class UnknownTask(BrokerError, LookupError):
 
 
 class TaskForgotten(UnknownTask):
-    """A task that was finished, and of which nothing is kept any more."""
+    """A finished task whose outcome has expired."""
 
     code = "task_forgotten"
 
 
 class StageLost(BrokerError):
-    """What was staged for a transaction is not there, or not all of it: it was dropped, or never arrived."""
+    """Records staged for a transaction are missing: they were dropped, or never arrived."""
 
     code = "stage_lost"
 
@@ -162,7 +162,7 @@ class UnknownSchedule(BrokerError, LookupError):
 
 
 class InsecureListen(BrokerError):
-    """An address that other machines can reach, though nothing asks who they are and nobody allowed it."""
+    """An address that other machines can reach without authentication, and without `insecure`."""
 
     code = "insecure_listen"
 

@@ -77,7 +77,7 @@ class SocketPort:
     def send_answers(self) -> None:
         """Let go what was replied in this turn: batches first, then the answers, each peer's in order.
 
-        Whom an answer wakes may take the processor from us, and readers would wait for that.
+        Batches go first: a client woken by an answer may preempt the broker, and delay readers.
         """
         self._flush()
         if not self._unsent:
@@ -117,7 +117,7 @@ class SocketPort:
         return push.endpoint
 
     def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
-        """Send on the session's own endpoint. False: it is full, or nobody is connected."""
+        """Send on the session's own endpoint. False: it is full, or no peer is connected."""
         push = self._pushes[session]
         taken = bool(push.send(codec.frames(message, payload)))
         if not taken and push.fd not in self._full:

@@ -8,8 +8,8 @@ Idea: one thread over pidfds, the broker's control socket and a wake-up descript
     SIGTERM or SIGINT      the broker drains: stops accepting, syncs, snapshots, marks its logs clean; exit code 0
     a second one           both are killed; nothing acknowledged is lost, the next start recovers
 
-Contract: a new keeper or broker is only started when the one before is gone for certain, so nobody ever acts
-for a predecessor that is still there. A child that dies is restarted after a pause that doubles up to a bound;
+Contract: a new keeper or broker is only started when the one before is gone for certain, so no two of them
+ever act at once. A child that dies is restarted after a pause that doubles up to a bound;
 a broker that does not come up many times in a row ends the supervisor.
 Must not know: logs, boards, messages of clients.
 """

@@ -1,4 +1,4 @@
-"""The broker's side of durability: what its logs have written, who syncs it, and what is durable.
+"""The broker's side of durability: what its logs have written, which process syncs it, and what is durable.
 
 Idea: each open log has a row on the board. After an append the broker says there what is written, and either
 rings the keeper or, when it is idle and one file is dirty, syncs by itself, which is faster for a single
@@ -54,7 +54,7 @@ class TrackedLog:
         self.log = log
         self.number = number
         self.row = row
-        self.lazy = lazy  # commit="written": nobody waits for its syncs
+        self.lazy = lazy  # commit="written": no request waits for its syncs
         self.inline_only = False  # the keeper could not open its files
         self.active: SegmentRef | None = None  # where batches go; None before the first append
         self.rolls = self.rolls_seen = 0
@@ -84,8 +84,8 @@ class Watermarks:
         self._by_number: dict[int, TrackedLog] = {}
         self._free = list(range(board.rows - 1, -1, -1))
         self._forgetting: set[int] = set()
-        self._pending: dict[LogWriter, TrackedLog] = {}  # what the keeper owes, and somebody waits for
-        self._pending_lazily: dict[LogWriter, TrackedLog] = {}  # what it owes and nobody waits for
+        self._pending: dict[LogWriter, TrackedLog] = {}  # syncs that the keeper owes, and requests wait for
+        self._pending_lazily: dict[LogWriter, TrackedLog] = {}  # syncs that it owes and no request waits for
         self._ring_due = False
         self._unmarked: dict[LogWriter, TrackedLog] = {}
         self._marks_due_s = 0.0
@@ -167,7 +167,7 @@ class Watermarks:
     def flushed(self, logs: Iterable[LogWriter], *, idle: bool, now_s: float) -> None:
         """These logs were appended to: see to it that they become durable.
 
-        `idle` says that nothing else waits to be done, so that a sync in the loop delays nobody.
+        `idle` says that nothing else waits to be done, so that a sync in the loop delays no request.
         """
         dirty = [held for log in logs if (held := self._held.get(log)) is not None]
         works = self._keeper_works
@@ -192,14 +192,14 @@ class Watermarks:
             self._ring_due = False
 
     def _sync_alone(self, held: TrackedLog, now_s: float) -> None:
-        """Sync for whoever waits, and leave the mark to `after_answers`."""
+        """Sync for waiting requests, and leave the mark to `after_answers`."""
         self._sync_inline(held, mark=False)
         if not self._unmarked:
             self._marks_due_s = now_s + MARK_S
         self._unmarked[held.log] = held
 
     def after_answers(self, now_s: float) -> float:
-        """What nobody waits for: rings for lazy logs, and the marks of inline syncs. Returns when the next are due."""
+        """Work that no request waits for: ring for lazy logs, write marks of inline syncs. Returns when more is due."""
         if self._ring_due and self._link is not None:
             self._link.ring()
         self._ring_due = False
@@ -292,7 +292,7 @@ class Watermarks:
     def _hand_over(self, held: TrackedLog) -> None:
         """From here on the keeper syncs this log; what came before is made durable first.
 
-        A poisoned log is nobody's any more: descriptors opened now would be told that all is well.
+        A poisoned log is given to no keeper: descriptors opened now would not see the failed sync.
         """
         self._sync_inline(held, even_lazy=True)
         if held.active is not None and held.log.poisoned is None:

@@ -1,4 +1,4 @@
-"""Housekeeping: what a leader decides because time passes or logs grow.
+"""Housekeeping: decisions of the leader that follow from time and log size, not from a request.
 
 Idea: in passes, retention (the policy decides, the decision is logged, and only when it is committed may segments go)
 and the expiry of producers and groups. A pass is made in steps of a few partitions with pauses between them, so that
@@ -175,7 +175,7 @@ class Housekeeping:
         log = partition.log
         below = log.expired(partition.seq)
         if not below:
-            return log.durable < partition.seq  # of what is not durable nobody can tell yet
+            return log.durable < partition.seq  # batches that are not durable may still be lost
         carrier = self._queues.carrier
         bound, staged = carrier.bound(partition), self._upkeep.needed_staged(partition) - 1
         if self._upkeep.unlink(partition, min(bound, staged)):
@@ -187,13 +187,13 @@ class Housekeeping:
         elif partition.seq > partition.history.snapshot_seq:
             self._upkeep.snapshot(partition.history)
         elif partition.idle:
-            # Removing waits for two snapshots that cover: on a log that nobody writes the second needs a new seq.
+            # Removal needs two snapshots that cover the segment; on an idle log the second one needs a new seq.
             partition.propose_nothing()
         return True
 
 
 class Rest(NamedTuple):
-    """What retention found with nothing to do: so it stays while nothing is written and nothing gets old."""
+    """Retention found nothing to do. That holds until a write, or until some record is old enough."""
 
     seq: int
     settings: TopicSettings

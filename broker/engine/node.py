@@ -310,7 +310,7 @@ class Node:
         self._transactions.topic_deleted(topic)
 
     def topic_grown(self, topic: Topic, partition: Partition) -> None:
-        """A partition was added: somebody should read it."""
+        """A partition was added: assign it in every group."""
         self._ends.topic_grown(topic)
         self._queues.admin.topic_grown(topic, partition)
         for membership in topic.memberships.values():

@@ -1,6 +1,6 @@
-"""What the engine needs from the world: a port to answer through, a store of logs, and the time.
+"""The engine's interfaces to the outside: a port for answers, a store of logs, and the time.
 
-Idea: the engine is rules only. Whoever drives a `Node` (the broker process, or `file://` and `mem://`
+Idea: the engine is rules only. The driver of a `Node` (the broker process, or `file://` and `mem://`
 inside a client) brings a `Port` and a `Store` and calls the node from one thread.
 
 Contract: every method here is called by the node from within one of the node's own calls, never from
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .tables.settings import TopicSettings
 
 Peer = Hashable
-"""Whoever sent a message: opaque, equal for the life of one connection (a ROUTER identity, a channel)."""
+"""The sender of a message: opaque, equal for the life of one connection (a ROUTER identity, a channel)."""
 
 Payload = bytes | bytearray | memoryview
 """Batches, back to back. The node keeps a reference until the next flush, and never changes it."""
@@ -68,7 +68,7 @@ class Port(Protocol):
     def reply(self, peer: Peer, message: Answer, payload: Payload = b"") -> bool:
         """Send one message to `peer` over the connection it asked on.
 
-        Also carries what nobody asked for (Assigned, Evicted, and Deliver of "control" sessions).
+        Also carries unsolicited messages (Assigned, Evicted, and Deliver of "control" sessions).
         Returns False when the peer is gone or cannot take it now; a reply is then dropped (the client asks
         again), a Deliver is tried again once the driver calls `Node.eased(peer)`.
         """
@@ -79,7 +79,7 @@ class Port(Protocol):
         ...
 
     def deliver(self, session: int, message: Deliver, payload: Payload) -> bool:
-        """Send on the session's own endpoint. False: nobody is connected, or it is full.
+        """Send on the session's own endpoint. False: no peer is connected, or it is full.
 
         Once something has happened to it, the driver calls `Node.eased(session)`.
         """
@@ -152,7 +152,7 @@ class Store(Protocol):
         ...
 
     def directory(self, topic: bytes, partition: int) -> str:
-        """Where a partition's files are, for local readers; "" where nobody else can open them."""
+        """Where a partition's files are, for local readers; "" where no other process can open them."""
         ...
 
     def row(self, log: LogWriter) -> int:
@@ -160,7 +160,7 @@ class Store(Protocol):
         ...
 
     def hurry(self, log: LogWriter) -> None:
-        """Somebody waits for what is written to be durable, though the topic does not ask for it: now, or soon."""
+        """Sync soon: a request waits for durability, though the topic has commit="written"."""
         ...
 
     def save_snapshot(self, log: LogWriter, seq: int, term: int, body: bytes) -> None:
@@ -211,7 +211,7 @@ class NodeConfig(Struct, frozen=True, kw_only=True):
     max_topics: int = 100_000
     max_producers: int = 1000  # remembered per partition; the longest silent unnamed one goes first
     max_schedules: int = 1000  # per partition
-    max_stages: int = 10_000  # per partition, committed or dropped by nobody yet
+    max_stages: int = 10_000  # per partition, neither committed nor dropped yet
     max_transactions: int = 100_000  # names remembered in each of the 4 partitions that have decisions
     max_dedup_keys: int = 1_000_000  # remembered per partition within the window of its topic
     max_sessions: int = 10_000

@@ -4,8 +4,8 @@ Idea: a round looks at the board, and for every partition whose written word is 
 says so on the board (`sync_started`), syncs the partition's dirty segments (old ones first), and says so on the
 board (`synced`). One fdatasync covers all that was written to the file before it, so a thousand producers share a
 round; above a few dirty files one syncfs does for all of them, as long as none ever failed. The mark of what is
-durable is written into the segment when whoever waited was told, and not after every round: it dirties a page that
-the next sync has to write as well. That sync carries it, or one more when things are quiet.
+durable is written into the segment after the broker was told, and not after every round: it dirties a page that the
+next sync has to write as well. That sync carries it, or one more when things are quiet.
 
 Contract:
 - A segment is opened when it is registered and kept open until it is sealed and all of it is synced: only

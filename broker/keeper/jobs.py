@@ -1,10 +1,10 @@
-"""Jobs that the broker leaves to the keeper, and what to do when they are done.
+"""Jobs that the broker gives to the keeper, and their callbacks.
 
-Idea: unlinking retired segments, syncing snapshots and removing deleted topics may take long, and nobody waits
+Idea: unlinking retired segments, syncing snapshots and removing deleted topics may take long, and no client waits
 for them. Each gets a number and a callback; what a keeper did not finish goes to the next one.
 
-Contract: callbacks are called from the broker's loop, once, and only after success; an job that failed is
-dropped (whoever wanted it asks again). Must not know: what the files are.
+Contract: callbacks are called from the broker's loop, once, and only after success; a failed job is
+dropped (its caller asks again). Must not know: what the files are.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class KeeperJobs:
         self._send([messages.RemoveTree(path)])
 
     def prepare_spare(self, row: int, directory: str, size_bytes: int) -> None:
-        """Ask for a spare; nobody does it when there is no keeper."""
+        """Ask the keeper for a spare; without a keeper, do nothing."""
         self._send([messages.PrepareSpare(row, directory, size_bytes)])
 
     def answered(self, report: messages.Report) -> None:
-        """The keeper did, or refused, an job."""
+        """The keeper did, or refused, a job."""
         if isinstance(report, messages.Unlinked):
             self._done(report.job, 0)
         elif isinstance(report, messages.SnapshotSaved):

@@ -109,7 +109,7 @@ class SnapshotSaved(LinkMessage, tag=24, frozen=True):
 
 
 class Refused(LinkMessage, tag=25, frozen=True):
-    """A registration (of `row`) or an job (`row` -1; `job` 0 when it has no number) that failed, and why."""
+    """A registration (of `row`) or a job (`row` -1; `job` 0 when it has no number) that failed, and why."""
 
     row: int
     job: int

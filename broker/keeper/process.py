@@ -91,7 +91,7 @@ class KeeperProcess:
     def _drain_link(self) -> None:
         try:
             while (received := self._link.receive()) is not None:
-                packet, self._lock[len(self._lock) :] = received  # held to the end: nobody opens the directory before
+                packet, self._lock[len(self._lock) :] = received  # held to the end
                 for command in messages.decode_commands(packet):
                     self._handlers[type(command)](command)
         except PeerGone:

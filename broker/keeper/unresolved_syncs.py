@@ -80,7 +80,7 @@ class UnresolvedSyncs:
 
 
 def doubts_of(board: Board) -> list[Doubt]:
-    """What a board that nobody writes any more leaves in doubt."""
+    """The logs that a board without a writer leaves in doubt."""
     found: list[Doubt] = []
     for number in range(board.rows):
         row = board.row(number)

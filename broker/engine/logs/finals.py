@@ -1,13 +1,12 @@
-"""Finals: what became of records that are in no table any more.
+"""Finals: the outcomes of records that are no longer in any table.
 
-Idea: a queue's tables hold what is open. What ended with something to tell (a result, a cancellation, given up when
-dead) is remembered beside the log as the seq of the batch that says so (storage/finals.py); whoever asks reads that
-batch. A plain ack leaves no word: below the frontier and in no table means completed.
+Idea: a queue's tables hold open records. For a record that ended with a result, a cancellation or a discard, a file
+beside the log has the seq of the batch that says so (storage/finals.py); a query reads that batch. A plain ack leaves
+no word: a record below the frontier and in no table is completed.
 
-Contract: told of every committed batch in order, at replay too; writing a word twice is harmless, and of two the later
-holds. Words that cannot be written are given up until the next open, which writes them all again from the log; until
-then asking raises Unavailable. A word is a hint: whoever reads the batch it names believes that. Pure: files come as
-an argument.
+Contract: receives every committed batch in order, also at replay. Words may be written twice; the latest one wins.
+After a failed write, look-ups raise Unavailable until the log is reopened, which rewrites all words from the log. A
+word is only a hint: the reader trusts the batch it names. Pure: files come as an argument.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Finals:
             self._attempt(group, lambda group=group: self._files.trim(group, first))
 
     def _attempt(self, group: str, action: Callable[[], None]) -> None:
-        """Do it, unless words of this group are missing already; a failure makes them missing."""
+        """Run `action` unless words of this group are missing already. If it fails, they are."""
         if group in self._failed:
             return
         try:
@@ -82,7 +81,7 @@ class Finals:
     # -- asking -------------------------------------------------------------------------------------
 
     def look(self, group: str, offset: int) -> Final | None:
-        """What is known of a record that is in no table. Raises Unavailable."""
+        """The final of a record that is in no table, if it has one. Raises Unavailable."""
         if group in self._failed:
             raise Unavailable(
                 f"what became of the finished tasks of group {group} is not known since it could not be written or "

@@ -1,12 +1,12 @@
-"""An overlay: what has been proposed to a history and is not committed yet, and who waits for it. Only while leading.
+"""An overlay: uncommitted proposals to a history, and their waiters. Exists only while leading.
 
 Idea: whatever changes goes through three steps. `propose` decides against `proposed` (the state as if all proposals
 were committed) and queues; `flush` appends the queue in one write; `advance` has the history apply what is committed,
 and tells the waiters. A partition and the catalogue both have one, over different states.
 
 Contract: the order in the log is the order of proposals, except that commuting effects of one flush share one state
-batch at its end. When an append fails, everything in it fails together. An overlay that is dropped tells no waiter
-anything: what became of its proposals is not known to it. Memory: one proposal per uncommitted batch. Must not know
+batch at its end. When an append fails, everything in it fails together. A dropped overlay tells its waiters nothing,
+because it does not know whether its proposals will commit. Memory: one proposal per uncommitted batch. Must not know
 what the effects mean.
 """
 
@@ -104,7 +104,7 @@ class UncommittedTail:
         self.waiters.append((waiter, min(above for _, above in self.effects.values())))
 
     def proposals(self, end: int = OPEN_END) -> list[Proposal]:
-        """What speaks of no record at or beyond `end`, as batches, mostly one; who waits, waits for the last one."""
+        """Effects on records below `end`, as batches, usually one. Waiters wait for the last one."""
         effects = [effect for effect, above in self.effects.values() if above <= end]
         if not effects:
             return []
@@ -115,9 +115,9 @@ class UncommittedTail:
         return found
 
     def beside(self, proposal: Proposal, end: int, max_batch_bytes: int) -> Proposal | None:
-        """All as part of the one batch that has records, which begin at `end`, if they speak of nothing but those.
+        """All effects inside the only batch of records, which begins at `end`, if they concern only those records.
 
-        Who waits for work is told before who brought it.
+        Workers are notified before the producer.
         """
         entry = proposal.entry
         effects = [effect for effect, above in self.effects.values() if above > end]
@@ -134,7 +134,7 @@ class UncommittedTail:
         )
 
     def fail(self, error: Error, end: int = -1) -> None:
-        """Tell those who wait for what speaks of records at or beyond `end`."""
+        """Fail the waiters of effects on records at or beyond `end`."""
         for waiter, above in self.waiters:
             if above > end:
                 waiter.failed(error)
@@ -144,7 +144,7 @@ S = TypeVar("S", bound=State)
 
 
 class Overlay(Generic[S]):
-    """What is proposed to one history. `on_work` is told when there is something to flush."""
+    """Proposals to one history. Calls `on_work` when there is something to flush."""
 
     def __init__(self, history: History[S], on_work: Callable[[Overlay[Any]], None]) -> None:
         self.history = history
@@ -299,7 +299,7 @@ class Overlay(Generic[S]):
         self._on_work = lambda overlay: overlay.abandon(error)
 
     def abandon(self, error: Error) -> None:
-        """What is proposed or in flight will not be committed, or cannot be known to be: tell its waiters."""
+        """Fail the waiters of all proposals: they will not be committed, or their outcome is unknown."""
         in_flight, self._waiting = self._waiting, {}
         self.history.in_flight.clear()
         queue, tail = self._take()
@@ -341,7 +341,7 @@ class Overlay(Generic[S]):
         return None
 
     def _drop_proposed(self) -> None:
-        """Something proposed will not be committed, so the state that has it in is of no use any more."""
+        """Discard the proposed state: it contains a proposal that will not be committed."""
         self._proposed = None
         self.unshelved = self._count_unshelved()
 

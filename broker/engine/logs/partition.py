@@ -47,7 +47,7 @@ def check_time(what: str, time_us: int) -> None:
 
 
 class Reader(Protocol):
-    """Who is to be told when the end of a partition moves."""
+    """A listener for moves of a partition's end."""
 
     id: int
 
@@ -74,7 +74,7 @@ class Partition:
         if self._told_first:
             self.log.set_first(self._told_first)
         self.damaged = self.history.damaged or bool(self.log.damage)  # something of it cannot be read
-        self.readers: dict[int, Reader] = {}  # who is to be told when the end moves
+        self.readers: dict[int, Reader] = {}  # told when the end moves
         self.sealed: set[int] = set()  # stages that are decided, or being decided: nothing is added to them
 
     def __repr__(self) -> str:

@@ -4,8 +4,8 @@ Idea: load the newest snapshot, apply every batch after it, and the history is w
 the log but not yet committed (a keeper has to sync them first) are put in flight, as if just appended.
 
 Contract: an effect or a kind of batch that this version does not know stops the replay: UnknownEffect.
-Damage does not: what is readable on both sides is applied, and the history says that it is damaged, unless somebody
-accepted the loss of every batch that is missing.
+Damage does not: replay applies the batches on both sides of it and marks the history as damaged, unless the loss of
+every missing batch was accepted.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _begin(log: LogWriter, state_type: type[S], store: Store) -> S:
 
 
 def _is_accepted(given_up: list[range], lost: list[range]) -> bool:
-    """Whether somebody accepted the loss of all these batches."""
+    """Whether the loss of all these batches was accepted."""
     for seqs in lost:
         seq = seqs.start
         for each in given_up:
@@ -89,7 +89,7 @@ def _is_accepted(given_up: list[range], lost: list[range]) -> bool:
 
 
 def _given_up(log: LogWriter) -> list[range]:
-    """Batches whose loss somebody accepted, in order."""
+    """Batches whose loss was accepted, in order."""
     accepted = read_accepted(log.files, log.path)
     return sorted(
         (range(each.first_seq, each.next_seq) for each in accepted if each.next_seq), key=lambda seqs: seqs[0]

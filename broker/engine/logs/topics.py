@@ -4,7 +4,7 @@ Idea: what the catalogue says exists, joined with the partitions that could be o
 not be opened stays in its place with the reason, so that the others serve.
 
 Contract: lookups raise UnknownTopic, UnknownPartition, Unavailable with one sentence. Ids are what requests
-name; names are for people and for creating. By its id nobody gets at a topic of penstock's own: InvalidTopic.
+name; names are for people and for creating. Requests for an internal topic by id raise InvalidTopic.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Topic:
         self.name = name
         self.id = id_
         self.settings = settings
-        self.reserved = is_reserved(name)  # penstock's own
+        self.reserved = is_reserved(name)  # internal
         self.partitions: list[Partition | Error] = []
         self.readable: list[Partition] = []
         self.memberships: dict[str, Any] = {}  # of its groups of consumers, which are no matter of the log

@@ -129,7 +129,7 @@ class Queues:
         self.tasks.disconnect(peer)
 
     def topic_deleted(self, topic: Topic, error: Error) -> None:
-        """Fail who waits for something of a topic that is gone."""
+        """Fail the requests that wait for a deleted topic."""
         self.leasing.topic_deleted(topic, error)
         for partition in topic.readable:
             self.tasks.topic_deleted(partition, error)

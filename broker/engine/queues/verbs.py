@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from .choosing.key_scheduler import KeySchedulers
 
 RAN_OUT = "the lease ran out"
-"""Why a record is tried again whose worker was not heard of."""
+"""Reason of a retry after the worker's lease expired."""
 
 Progress = tuple[int, bytes]
 """An offset, and what its worker says."""
 
 PASSED_MAX = 1000
-"""Untouched records that are nobody's work and are passed over again at each lease."""
+"""Void or cancelled untouched records that each lease may skip again."""
 
 PASSED_AGAIN_US = 1_000_000
 """How often a group's place on the shelves is logged without a lease."""
@@ -58,7 +58,7 @@ class Extension(NamedTuple):
     """What became of an extension."""
 
     lost: list[int]  # tokens
-    cancelled: list[int]  # offsets of records that are still held, and that somebody cancelled
+    cancelled: list[int]  # offsets of records still leased that were cancelled
 
 
 def log_time(partition: Partition, now_us: int) -> int:
@@ -264,6 +264,6 @@ def _held(partition: Partition, queue: Queue, settle: Settle) -> Lease | None:
 
 
 def _cancelled(queue: Queue, leases: Sequence[Lease]) -> list[int]:
-    """What these leases hold and somebody cancelled."""
+    """Cancelled records that these leases hold."""
     runs = [run for lease in leases for run in lease.runs()]
     return sorted({offset for first, count, _ in runs for offset in range(first, first + count)} & queue.cancelling)

@@ -1,6 +1,6 @@
-"""Watching: which queue group has to be looked at when.
+"""Wake-ups: when each queue group has to be looked at.
 
-Idea: a queue group is looked at when a lease ends; and, while somebody waits for records, when a record may be tried
+Idea: a queue group is looked at when a lease ends; and, while a request waits for records, when a record may be tried
 again, when a delayed one is due, and when a pause is over. One alarm per group and partition is set at the earliest of
 these.
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Balanced(Protocol):
-    """A group of which somebody joined, left, or gave something back."""
+    """A group whose members or their partitions changed."""
 
     def rebalance(self, now_s: float) -> None:
-        """Compute again who should read what."""
+        """Recompute the assignment."""
         ...
 
 
@@ -57,6 +57,6 @@ class Agenda:
     __slots__ = ("mail", "memberships", "ready")
 
     def __init__(self) -> None:
-        self.memberships: dict[Balanced, None] = {}  # who should read what has to be computed again
+        self.memberships: dict[Balanced, None] = {}  # groups whose assignment must be recomputed
         self.mail: dict[Listener, None] = {}  # has news that it was not told yet
         self.ready: dict[Listener, None] = {}  # may have something to be delivered

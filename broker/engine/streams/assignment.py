@@ -1,7 +1,7 @@
-"""Who reads which partition: sticky and even.
+"""Assigns partitions to members: sticky and even.
 
-Idea: members keep what they have as long as nobody holds more than their share; the rest goes to whoever has
-least. So a join or a leave moves no more partitions than it must.
+Idea: members keep their partitions up to an even share; the rest goes to the members with the fewest. So a join or a
+leave moves as few partitions as possible.
 
 Contract: every partition gets exactly one member, shares differ by at most one, and equal arguments give
 equal answers. Pure.
@@ -16,9 +16,9 @@ def assign(members: Sequence[str], partitions: Sequence[int], current: Mapping[i
     """Member by partition.
 
     Args:
-        members: everybody who takes part; may be empty, then nobody gets anything.
+        members: all members; with none, the result is empty.
         partitions: the numbers of all that can be read.
-        current: who has which now; may name members that have gone.
+        current: the present assignment; may name members that have left.
     """
     if not members:
         return {}
@@ -28,7 +28,7 @@ def assign(members: Sequence[str], partitions: Sequence[int], current: Mapping[i
     for partition in partitions:
         if current.get(partition) in held:
             held[current[partition]].append(partition)
-    # Those who hold most keep the larger shares: that moves least.
+    # Members with the most partitions keep the larger shares: that moves least.
     by_holding = sorted(order, key=lambda member: (-len(held[member]), member))
     share = {member: least + (rank < larger) for rank, member in enumerate(by_holding)}
     result = {p: member for member in order for p in held[member][: share[member]]}

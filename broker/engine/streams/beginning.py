@@ -1,9 +1,9 @@
-"""Beginning: cursors for a group that has none, given by whoever asks first.
+"""Beginning: gives a new group its cursors; the first request decides them.
 
 Idea: a group has begun when the lowest of the partitions named has a cursor. That one is moved last, when the others
-are committed: a crash in between leaves a group that has not begun, and whoever asks again goes on where it was.
+are committed: a crash in between leaves a group that has not begun, and the next request goes on.
 
-Contract: a cursor that is there is never moved. The answer has what is committed, whoever brought it there.
+Contract: an existing cursor is never moved. The answer has the committed cursors, whichever request set them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Start:
 
     @property
     def has_begun(self) -> bool:
-        """As if all proposals stood."""
+        """Whether the group has begun, counting proposals."""
         return self._has_cursor(self._wanted[0][0])
 
     def others(self) -> Work:
@@ -87,7 +87,7 @@ class Start:
 
     def _lowest(self) -> None:
         partition, offset = self._wanted[0]
-        if not self.has_begun:  # by somebody who asked meanwhile
+        if not self.has_begun:  # by another request meanwhile
             try:
                 partition.check_writable()
             except Error as error:

@@ -1,14 +1,14 @@
-"""The coordinator of one group: who reads which partition, and how one is handed over.
+"""The coordinator of one group: assigns partitions to members, and hands them over.
 
-Idea: members come and go; `rebalance` compares who should read a partition with who does. A free partition
-is claimed for its member by a logged effect and given when that is committed. One that somebody else reads
-is first asked back: the owner finishes, commits, releases; after a deadline it is taken. Nobody who keeps a
-partition notices anything.
+Idea: members come and go; `rebalance` compares the wanted with the present assignment. A free
+partition is claimed for its member by a logged effect, and given when that is committed. A partition of another
+member is first revoked: its owner finishes, commits, releases; after a deadline it is taken. Members that keep a
+partition are not interrupted.
 
     free --propose owner--> PENDING --committed--> OWNED --asked back--> REVOKING --released, left, taken--> free
 
 Contract: at most one claim per partition, at most one session may commit (the log's epoch decides). Claims
-are of this node's memory only: after a restart everybody joins again, and epochs go on from the log.
+are in memory only: after a restart all members join again, and epochs go on from the log.
 Must not know messages, peers or the clock: deadlines come in as numbers.
 """
 
@@ -93,20 +93,20 @@ class Membership:
         self.members: dict[str, Member] = {}
         self.claims: dict[int, Claim] = {}
         self.stuck = False  # a claim failed, to be tried again
-        self._joining: dict[Member, None] = {}  # told when all that is free for them is claimed
+        self._joining: dict[Member, None] = {}  # told when all partitions free for them are claimed
         self._partitions = partitions
         self._agenda = agenda
         self._handover_s = handover_s
 
     def join(self, session: Member) -> None:
-        """A new member, under a name nobody uses now."""
+        """Add a member. No other member has its name."""
         self.members[session.member] = session
         self._joining[session] = None
         session.awaited += 1
         self._agenda.memberships[self] = None
 
     def leave(self, session: Member) -> None:
-        """The member is gone; what it had is free."""
+        """Remove a member and free its partitions."""
         if self.members.get(session.member) is session:
             del self.members[session.member]
         self._joining.pop(session, None)

@@ -1,7 +1,7 @@
 """Where partitions end: asked about any number of them at once, answered at once or when one of them moves.
 
-Idea: a question that says nothing new to its asker waits under the names of its topics. What moves an end, grows a
-topic or deletes it answers those who wait there; nobody looks at them meanwhile.
+Idea: a question that says nothing new to its asker waits under the names of its topics. Moving an end, or growing or
+deleting a topic, answers the questions that wait there; no turn looks at them otherwise.
 
 Contract: an answer has every partition of every topic asked, as committed, each when it was looked at: that is done in
 steps. Memory: the ids of its topics per question that waits, up to a limit.
@@ -112,7 +112,7 @@ class EndsRequests:
             self._leave(question)
 
     def tick(self, now: Now) -> float | None:
-        """Answer those whose time is up. Returns the next deadline."""
+        """Answer questions whose time is up. Returns the next deadline."""
         for question in self._parked.due(now.monotonic_s):
             question.moved = True
             self._look(question)
@@ -164,7 +164,7 @@ class EndsRequests:
                 yield
         return found
 
-    # -- who waits ------------------------------------------------------------------------------------
+    # -- waiting --------------------------------------------------------------------------------------
 
     def _stand(self, question: EndsQuestion) -> Work:
         """Under the names of its topics, so that what moves from now on is noticed."""

@@ -131,7 +131,7 @@ class Fetching:
             self._forget(waiting)
 
     def topic_deleted(self, partition: Partition, error: Error) -> None:
-        """Fail who waits for records of a partition that is gone."""
+        """Fail the fetches that wait for records of a deleted partition."""
         for key in [key for key in self._continuations if key[1] is partition]:
             del self._continuations[key]
         for of_peer in list(self._by_partition.get(partition, {}).values()):

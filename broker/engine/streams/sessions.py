@@ -1,4 +1,4 @@
-"""Sessions: who reads, since when, and what they are told.
+"""Sessions: the readers of the broker, and the messages to them.
 
 Idea: a session is one member of a group, or one reader on its own, on one topic. It collects news (given and
 revoked partitions, answers that must come after them) and is told once per turn. Everything that names a
@@ -74,7 +74,7 @@ class Session:
         self.tell()
 
     def ask_back(self, partition: int) -> None:
-        """Send nothing more of `partition`, and ask for its release: what it was not told of it could not give back."""
+        """Send nothing more of `partition`, and ask for its release, even if the assignment is unsent."""
         self.outlet.stop(partition)
         self._revoked[partition] = None
         self.tell()
@@ -114,7 +114,7 @@ class Session:
             self.wake()
 
     def wake(self) -> None:
-        """There may be something to deliver; whose way is full is looked at when that has changed."""
+        """There may be something to deliver. A session whose connection is full waits until it drains."""
         if not self.outlet.blocked:
             self._agenda.ready[self] = None
 
@@ -270,7 +270,7 @@ class Sessions:
                 self.eased(session.way)
 
     def stuck(self, session: Listener) -> None:
-        """Its way takes nothing now: it waits until that has changed, or it is heard of."""
+        """Its connection is full: wait until it drains, or until the client is heard of."""
         self._stuck.setdefault(session.way, {})[session] = None
 
     def eased(self, way: Hashable) -> None:
@@ -316,7 +316,7 @@ class Sessions:
     def expire(self, now: Now) -> bool:
         """Evict what was silent for too long. Returns False when it is too early to look again.
 
-        Silence of our own (stopped, overloaded) is not held against anybody.
+        Time in which the broker itself was stopped or overloaded does not count.
         """
         since = now.monotonic_s - self._checked_s
         if since < EXPIRY_CHECK_S:

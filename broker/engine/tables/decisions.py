@@ -1,10 +1,10 @@
-"""What a partition of `__txn` says about transactions: which epochs are decided, and which are yet to be published.
+"""The table of a `__txn` partition: decided epochs of transactions, and those not yet published.
 
 Idea: of each transaction (a name) the last decided epoch is remembered, so that committing it again changes nothing;
-the stages of an epoch are remembered until all are published, so that whoever opens the log goes on with that.
+the stages of an epoch are remembered until all are published, so that the next opening goes on publishing.
 
 Contract: applies what stands in the log and decides nothing, so that replay gives the same table. Memory: an entry
-for each name, and the stages of what is not finished; whoever decides keeps both bounded. Pure.
+for each name, and the stages of unfinished epochs; the leader keeps both bounded. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xxhash import xxh3_64_intdigest
 from . import effects as fx
 
 FLEETING = "~"
-"""With this the names of transactions begin that nobody comes back to: they are forgotten soon."""
+"""Prefix of names of one-time transactions, which are forgotten soon."""
 
 StageKey = tuple[bytes, int, int]
 """Topic id, partition, stage id."""
@@ -74,7 +74,7 @@ class TransactionTable:
         return known is not None and known.epoch == epoch and known.stages == fingerprint(stages) != 0
 
     def decided(self, effect: fx.TransactionDecided, time_us: int) -> None:
-        """There is no way back. An epoch without stages is finished with that."""
+        """An epoch is decided, for good. Without stages it is also finished."""
         name = effect.transaction
         known = self.by_name.get(name)
         if known is None:
@@ -118,7 +118,7 @@ class TransactionTable:
         return list(islice((name for name in found if name not in self._unfinished), most))
 
     def oldest_fleeting(self, most: int) -> list[str]:
-        """Finished names of those that nobody comes back to, the oldest first."""
+        """Finished one-time names, the oldest first."""
         return list(islice((name for name in self._fleeting if name not in self._unfinished), most))
 
     def _older(self, order: dict[str, None], time_us: int) -> Iterator[str]:

@@ -130,7 +130,7 @@ class TasksFinished(QueueEffect, tag=20, frozen=True):
 
 
 class TasksReturned(QueueEffect, tag=21, frozen=True):
-    """Out of a lease and to be tried again: `runs` are (first offset, how many, attempts so far, ready at).
+    """Returned from a lease to be retried: `runs` are (first offset, how many, attempts so far, ready at).
 
     `ended`: the worker settled the lease itself; else it was lost. Without a `reason` it is no failure.
     """
@@ -142,7 +142,7 @@ class TasksReturned(QueueEffect, tag=21, frozen=True):
 
 
 class TasksDied(QueueEffect, tag=22, frozen=True):
-    """Dead: `runs` are (first offset, how many, attempts). Token 0: they were waiting, not leased."""
+    """Dead-lettered: `runs` are (first offset, how many, attempts). Token 0: they were retrying, not leased."""
 
     token: int
     runs: list[tuple[int, int, int]]
@@ -151,19 +151,19 @@ class TasksDied(QueueEffect, tag=22, frozen=True):
 
 
 class TasksRedriven(QueueEffect, tag=23, frozen=True):
-    """Dead no more, to be tried again from attempt 1: `runs` are (first offset, how many, ready at)."""
+    """Redriven: retrying from attempt 1. `runs` are (first offset, how many, ready at)."""
 
     runs: list[tuple[int, int, int]]
 
 
 class TasksDiscarded(QueueEffect, tag=24, frozen=True):
-    """Dead and given up: `ranges` are (first offset, how many)."""
+    """Dead letters discarded: `ranges` are (first offset, how many)."""
 
     ranges: list[tuple[int, int]]
 
 
 class TasksCancelled(QueueEffect, tag=25, frozen=True):
-    """Nobody gets these any more; those that are leased end with their lease, whatever their worker says."""
+    """These records are not leased again. Leased ones end with their lease, whatever their worker reports."""
 
     offsets: list[int]
 
@@ -178,7 +178,7 @@ class KeysSeen(Effect, tag=27, frozen=True):
     """What dedup keys did to a records batch, beside it.
 
     `digests` are 16 bytes of hash of each key that stands for the task at the same place of `offsets`, until
-    `until_us`. `void` are (offset, offset of the task that stands for it): nobody's work from now on.
+    `until_us`. `void` are (offset, offset of the task that stands for it): queue groups skip these.
     """
 
     offsets: list[int]
@@ -229,7 +229,7 @@ class OutboxRouted(Effect, tag=32, frozen=True):
 
 
 class FrontierMoved(QueueEffect, tag=33, frozen=True):
-    """A group is past records that are nobody's work, without a lease. `frontier` and `cursors` as in LeaseGranted."""
+    """A group skipped void or cancelled records without a lease. `frontier` and `cursors` as in LeaseGranted."""
 
     frontier: int
     cursors: list[tuple[int, int, int, int]] = []

@@ -1,7 +1,7 @@
-"""An entry: what one batch of a log says, apart from its records.
+"""An entry: the content of one batch of a log, apart from its records.
 
 Idea: a state is what the entries of a log add up to. An entry is read from a batch in the log (`entry_of`), or made
-by who proposes the batch, and both say the same.
+by the proposer of the batch, and both are equal.
 
 Contract: an entry holds no record and no bytes of the batch. Pure.
 """
@@ -57,7 +57,7 @@ def entry_of(batch: Batch) -> Entry:
     if batch.kind == Kind.STATE or batch.column_count > 1:
         column = batch.effects()
         if column is not None:
-            batch.check_effects()  # who reads a log verifies headers; damage to records costs no more than them
+            batch.check_effects()  # readers verify headers; damage to records costs only those records
             effects = fx.decode(column)
     intake = intake_of(batch) if batch.kind == Kind.RECORDS else None
     if intake is not None:

@@ -53,7 +53,7 @@ class GroupTable:
         if state.epoch != epoch or state.owner != member:
             raise Fenced(
                 f"group {group}: {member} commits under epoch {epoch}, "
-                f"but {state.owner or 'nobody'} owns the partition under epoch {state.epoch}"
+                f"but {state.owner or 'no member'} owns the partition under epoch {state.epoch}"
             )
 
     def moved(self, group: str, offset: int, time_us: int) -> None:

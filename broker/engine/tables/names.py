@@ -30,7 +30,7 @@ def is_reserved(name: str) -> bool:
 
 
 def check_not_reserved(name: str) -> None:
-    """Raise InvalidTopic for a topic of penstock's own, which nobody uses by its id."""
+    """Raise InvalidTopic for an internal topic: requests cannot use its id."""
     if is_reserved(name):
         raise InvalidTopic(f"topic {name} is penstock's own: it can be listed by its name, and nothing else")
 

@@ -120,7 +120,7 @@ class StageTable:
             self.by_id.pop(stage_id, None)
 
     def lost(self, seqs: range) -> None:
-        """These batches cannot be read, and somebody gave them up. What stands around them can still be published."""
+        """These batches were given up as lost. The rest of their stages can still be published."""
         for stage in self.by_id.values():
             before = sum(many for _, many in stage.runs)
             stage.runs = [piece for run in stage.runs for piece in _without(run, seqs)]
@@ -137,7 +137,7 @@ class StageTable:
 
     @property
     def first_seq(self) -> int:
-        """The first batch that somebody may still want published; NO_SEQ without any."""
+        """The first batch that may still be published; NO_SEQ without any."""
         return min((stage.runs[0][0] for stage in self.by_id.values() if stage.runs), default=NO_SEQ)
 
     @property

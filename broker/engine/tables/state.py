@@ -163,7 +163,7 @@ class PartitionState:
             if self.kept:
                 self.kept.retain(unfinished(self), self.first)
             self.shelves.drop_below(self.first, self.kept.offsets())
-        gone = self.shelves.first  # what is ahead still sees records on the shelves that nobody may get
+        gone = self.shelves.first  # the proposed state may still see removed records on the shelves
         self.voids.forget_below(gone)
         for queue in self.queues.by_name.values():
             queue.forget_below(gone, self.kept)

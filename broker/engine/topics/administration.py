@@ -3,8 +3,8 @@
 Idea: how a topic comes to be is in topic_maker.py. Deleting goes the other way: the tombstone is logged, then the
 topic is closed, then its files go.
 
-Contract: what is answered is committed. A failure before the commit leaves nothing that anybody could see. Topics of
-penstock's own are only listed, and only to who names them.
+Contract: answers follow the commit. A failure before the commit leaves nothing visible. Internal topics can only be
+listed, and only by name.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ DESCRIBED = 2
 
 
 class Users(Protocol):
-    """Whatever uses topics: sessions and waiting fetches."""
+    """Users of topics: sessions and waiting fetches."""
 
     def topic_deleted(self, topic: Topic, error: Error) -> None:
         """The tombstone is committed: end all use."""
@@ -153,7 +153,7 @@ class Administration:
         gather.ready()
 
     def list(self, peer: Peer, message: ListTopics, payload: Payload, now: Now) -> Work:
-        """Topics as they stand, by name. Those of penstock's own only to who names them. Raises InvalidRequest."""
+        """Topics as they stand, by name. Internal ones only by name. Raises InvalidRequest."""
         names = message.names or sorted(name for name in self._topics.by_name if not is_reserved(name))
         if len(set(names)) < len(names):
             raise InvalidRequest("a topic is named twice: name each once")

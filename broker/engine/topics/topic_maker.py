@@ -1,7 +1,7 @@
 """Making topics: their logs first, then the line in the catalogue, then the topic is there.
 
-Contract: who asks is told exactly once, after the commit; a failure before it leaves nothing that anybody could see.
-Must not know: who asks, and what names are allowed to them.
+Contract: the caller is told exactly once, after the commit; a failure before it leaves nothing visible.
+Must not know: callers, and which names they may use.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class TopicMaker:
             for number in range(count):
                 topic.add(self._registry.create(topic, number, topic.settings))
                 yield MADE
-            self._check_name(topic.name)  # somebody else may have made it meanwhile
+            self._check_name(topic.name)  # another request may have made it meanwhile
             self.check_catalogue()
         except Error:
             self._registry.discard(topic)

@@ -1,12 +1,12 @@
 """Commits that are under way: from the request until every record of the epoch can be read.
 
 Idea: a commit seals its stages, has its decision logged, has the stages published, and says in the log that it is
-finished. Whoever asks for it waits with it; a decision that was found in the log has nobody waiting.
+finished. Requests for the epoch wait for it; a decision found in the log at opening has no waiter.
 
 Contract: a stage is sealed from before its decision is proposed until the log says that it is finished, or has refused
-the decision: a late duplicate of what is published would be a stage that the next start finds decided. When the log is
-poisoned with the decision in it, nobody knows before the next start, and the stage stays sealed till then. Who waits is
-told once, and told that the epoch is decided when it is. Must not know messages or peers.
+the decision: a late duplicate of what is published would be a stage that the next start finds decided. If the log is
+poisoned with the decision in it, the outcome is unknown until the next start, and the stage stays sealed. Waiters are
+told once; an error says so if the epoch is decided. Must not know messages or peers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Commit:
             waiter.failed(self.stuck_because)
 
     def answer(self, error: Error | None = None) -> None:
-        """Tell whoever waits; who asks again waits again."""
+        """Tell all waiters. A repeated request waits anew."""
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             if error is None:
@@ -65,11 +65,11 @@ class Commit:
     # -- told by the log ----------------------------------------------------------------------------
 
     def committed(self, place: Place) -> None:
-        """The decision stands."""
+        """The decision is committed."""
         self._commits.stands(self)
 
     def failed(self, error: Error) -> None:
-        """It does not, or nobody knows."""
+        """The decision failed, or its outcome is unknown."""
         self._commits.refused(self, error)
 
     # -- told by the publisher ----------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Commits:
         commit.answer(error)
 
     def finish(self, commit: Commit) -> None:
-        """All can be read. The log says so, for those who open it, once that cannot be lost; nobody waits for that."""
+        """All records can be read. Log that, for the next opening, once they are safe; no request waits for it."""
         self._forget(commit)
         partitions = {self._partition(key) for key in commit.stages} - {None}
         self._published[commit.name, commit.epoch] = [(each, each.seq) for each in partitions if each is not None]
@@ -191,7 +191,7 @@ class Commits:
     # -- at the start -------------------------------------------------------------------------------
 
     def _take_up(self) -> None:
-        """Seal what is decided, and let it line up before anybody is heard; reading begins as soon as time passes."""
+        """Seal decided stages and queue them for publishing before any request; reading begins with the first tick."""
         topic = self._home.topic
         found = [
             (decision.time_us, home, name, decision)

@@ -1,4 +1,4 @@
-"""Committing: what a commit must be to be decided, what is answered to one that comes again, and dropping.
+"""Committing: checks commits and has them decided, answers repeated ones, and drops stages.
 
 Contract: what is refused changed nothing. An epoch is decided against what is proposed, so that of two requests for
 one epoch exactly one is decided, and answered from what is committed. Nothing is decided about a stage that is not
@@ -117,7 +117,7 @@ class Committing:
         return home
 
     def drop(self, peer: Peer, message: DropStages, payload: Payload, now: Now) -> Work:
-        """Drop what nobody decided about. Raises UnknownPartition, Unavailable, Poisoned."""
+        """Drop undecided stages. Raises UnknownPartition, Unavailable, Poisoned."""
         self._home.check_whole()
         dropped: dict[Partition, list[int]] = {}
         for looks, stage in enumerate(message.stages, 1):
@@ -188,7 +188,7 @@ class Committing:
         return waits
 
     def _are_durable(self, places: Sequence[tuple[Partition, int]]) -> bool:
-        """Whether what is to be decided cannot be lost; if it can, whoever syncs is asked to hurry."""
+        """Whether what is to be decided cannot be lost; if it can, hurry the syncs."""
         for partition in dict.fromkeys(partition for partition, seq in places if partition.log.safe < seq):
             self._registry.store.hurry(partition.log)
         return all(partition.log.safe >= seq for partition, seq in places)

@@ -1,8 +1,7 @@
-"""Forgetting: stages that nobody committed, and transactions that nobody comes back to.
+"""Forgetting: drops abandoned stages and the names of old transactions.
 
-Idea: what got nothing for long goes in the passes of housekeeping. Names of transactions also go when there is no
-room for a new one: first those that are due, then those that begin with `~`, which nobody commits again but for a
-lost answer.
+Idea: housekeeping drops stages and names that were idle for long. Names also go when there is no room for a new one:
+first those that are due, then those that begin with `~`, which clients commit again only after a lost answer.
 
 Contract: every decision is an effect, in bounded portions. A stage that is decided, or might be because a decision
 cannot be read, is never dropped; nor is a transaction forgotten that is not finished. Time is log time.

@@ -1,4 +1,4 @@
-"""The topic that decisions stand in: made when the first transaction is committed, like any topic, and nobody else's.
+"""The internal topic of decisions, created when the first transaction is committed.
 
 Contract: a name's decisions are in the partition that its hash says, for as long as the topic lives. Where something
 of the topic cannot be read, decisions may be missing: `check_whole` says so. Must not know what a decision is.
@@ -44,7 +44,7 @@ class Home:
         return self._registry.topics.by_name.get(NAME)
 
     def make(self, now: Now, made: Callable[[Topic], None], refused: Callable[[Error], None]) -> None:
-        """Have the topic made; whoever asks meanwhile waits with the first. Raises what is known at once."""
+        """Have the topic made; later requests wait with the first. Raises errors that are known at once."""
         if not self._asking:
             finished(self._maker.make(NAME, self._count, SETTINGS, now, self._made, self._refused))
         self._asking.append((made, refused))

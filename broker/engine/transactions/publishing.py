@@ -5,10 +5,10 @@ have is read and proposed, and when that is committed the next one follows. How 
 state says, so after a crash or a failure it goes on from there, and appends nothing twice.
 
 Contract: one portion of a partition at a time, and a few partitions at once; of what is large, one portion in a turn
-of the broker, so that others wait less and the disk has the one while the next is read. Who waits for a stage is told
-once that it is published, and before that, each time it cannot go on, why. What cannot be appended (a full disk) rests
+of the broker, so that others wait less and the disk has the one while the next is read. The commit that waits for
+a stage is told once that it is published, and before that of each failure. What cannot be appended (a full disk) rests
 for a while; on a poisoned log nothing is tried before the next start. A stage that its partition does not have is
-published, and so is everything of a topic that is deleted. Must not know who decides.
+published, and so is everything of a topic that is deleted. Must not know decisions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RETRY_MOST_S = 10.0
 
 
 class Awaiting(Protocol):
-    """Whoever decided about a stage."""
+    """The commit that decided about a stage."""
 
     def published(self, key: StageKey) -> None:
         """All of its records can be read. Told once."""
@@ -65,7 +65,7 @@ class Awaiting(Protocol):
 
 
 class DecidedStage(NamedTuple):
-    """A decided stage, and who waits for it."""
+    """A decided stage, and the commit that waits for it."""
 
     key: StageKey
     awaiting: Awaiting
@@ -157,7 +157,7 @@ class Publisher:
         self.go_on()
 
     def line_up(self, keys: Sequence[StageKey], awaiting: Awaiting) -> None:
-        """As `publish`, but nothing is read before somebody says `go_on`."""
+        """As `publish`, but nothing is read before `go_on` is called."""
         for key in keys:
             self._line_up(key, awaiting)
 
@@ -188,7 +188,7 @@ class Publisher:
         self.go_on()
 
     def end(self) -> None:
-        """The node is being closed. Who waits is told; what is left goes on at the next start."""
+        """The node is being closed: tell the waiting commits. Publishing goes on at the next start."""
         self._turns.clear()
         for line in self._lines.values():
             for job in line.jobs:
@@ -271,7 +271,7 @@ class Publisher:
             self._end(line)
 
     def _end(self, line: PublishingLine) -> None:
-        """Nothing is left of the next stage: it was damaged, and somebody gave it up."""
+        """Nothing is left of the next stage: it was damaged, and given up."""
         partition = line.partition
         try:
             partition.check_writable()

@@ -1,7 +1,7 @@
-"""Alarms: what has to happen at some log time.
+"""Alarms: callbacks at given log times.
 
 Idea: one heap for all queue groups of a node; each has at most one alarm, at the earliest time that anything of it is
-due. Whoever is rung looks at what stands and sets the next one.
+due. The callback looks at the present state and sets the next alarm.
 
 Contract: an alarm rings once, not before its time. Nothing here is logged: alarms follow from the state. Pure.
 """

@@ -70,7 +70,7 @@ class Parked(Generic[R]):
             heapify(self._due)
 
     def remove(self, request: R) -> None:
-        """It is answered, or nobody waits for it any more."""
+        """It is answered, or its peer is gone."""
         del self._standing[request.number]
         of_peer = self._by_peer[request.peer]
         del of_peer[request.number]

@@ -1,6 +1,6 @@
 """Answers that wait for a commit.
 
-Idea: whoever proposes something leaves a waiter with it; these are the waiters that answer a peer.
+Idea: each proposal comes with a waiter; these are the waiters that answer a peer.
 Contract: exactly one answer per waiter, whatever happens to what it waits for.
 """
 
@@ -68,7 +68,7 @@ class Gather:
     def __init__(
         self, finish: Callable[[], None], refuse: Callable[[Error], None], on_failure: Callable[[], None] | None = None
     ) -> None:
-        """`on_failure` is called at the first failure, for who has not called `ready` yet."""
+        """`on_failure` is called at the first failure, if `ready` was not called yet."""
         self._finish = finish
         self._refuse = refuse
         self._on_failure = on_failure
@@ -111,7 +111,7 @@ class Gather:
         if self._waiting:
             return
         finish, refuse, error = self._finish, self._refuse, self._error
-        self._finish, self._refuse, self._on_failure = _answered, _answered, None  # who they are of may lead back here
+        self._finish, self._refuse, self._on_failure = _answered, _answered, None  # these may lead back here
         if error is None:
             finish()
         else:

@@ -28,7 +28,7 @@ FIRST_READ_BYTES = 8192
 """Read at once while nothing is known of how large records are."""
 
 AHEAD_BYTES = 64 << 10
-"""Read at once by whoever follows a log: the next leases find theirs in memory."""
+"""Bytes read at once for a group that follows the log, so that the next leases find their records in memory."""
 
 SPOT_BYTES = 256 << 10
 """Of batches that were read and not needed yet: more is not remembered."""

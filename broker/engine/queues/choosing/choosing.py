@@ -1,6 +1,6 @@
 """Choosing: which records a lease gets next.
 
-Idea: from the highest priority to the lowest, and within one: what waits to be tried again and is ready, then timers
+Idea: from the highest priority to the lowest, and within one: retrying records that are ready, then timers
 that are due, then untouched records in the order of the log. Plain untouched records are a stretch of offsets from the
 frontier on, so a hundred of them cost as much as one; records with a priority or a delay come from the shelves.
 
@@ -52,7 +52,7 @@ class RecordSource(NamedTuple):
 
     first: int  # untouched records begin here
     end: int  # the offset behind the last record
-    skipped: Skipped = nothing  # untouched records that are nobody's work
+    skipped: Skipped = nothing  # untouched records that are void or cancelled
     shelves: Shelves | None = None  # records with a priority or a delay, where there are any
     shelved_us: int = FOREVER_US  # no timer up to this time can come to the shelves any more
 
@@ -113,7 +113,7 @@ class ShelfPicker:
         taken: list[int] = []
         look = limit
         while len(taken) < limit and self._due(taken, limit, look, due_us):
-            look = LOOK  # many may be nobody's work
+            look = LOOK  # many may be void or cancelled
         look = limit - len(taken)
         while len(taken) < limit and self._at_once(taken, limit, look):
             look = LOOK

@@ -6,8 +6,8 @@ mostly do; those of untouched records are read from the log (key_window.py), no 
 Contract: as `choosing.choose`, for groups of which `is_keyed` is true; only committed records are chosen, because only
 they can be read. Where pages are cold, what can be known is chosen, `is_cold` says so, and the port warms the
 log. A record with a priority or a delay takes its place among those of its key when it comes from its shelf, so it
-may overtake untouched ones. One that damage hides has no key: it is leased, and dies. A scheduler is known to one
-node only, and new after a restart.
+may overtake untouched ones. An unreadable record has no key: it is leased and dead-lettered. A scheduler is
+local to a node, and new after a restart.
 """
 
 from __future__ import annotations

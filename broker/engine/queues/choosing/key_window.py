@@ -59,7 +59,7 @@ class KeyWindow:
         except Corrupt:
             self._partition.damaged = True
             self._cursor = None
-            self._strays[offset] = OWN  # whoever leases it finds the damage, and it dies
+            self._strays[offset] = OWN  # the lease finds the damage and dead-letters the record
             return OWN
 
     def _find(self, offset: int, token: Hashable) -> int:

@@ -80,7 +80,7 @@ class Chooser:
 
     def __init__(self) -> None:
         self._rates = Rates()
-        self._turn = -1  # place on the ring of whoever was served last
+        self._turn = -1  # place on the ring of the key that was served last
 
     def choose(
         self,

@@ -1,11 +1,11 @@
 """Picking: single records out of a log, by their offsets, without waiting for the disk.
 
-Idea: dead records, stragglers and what goes to another topic lie anywhere. For each the batch that holds it is read
+Idea: dead letters, stragglers and outbox records lie anywhere in the log. For each the batch that holds it is read
 (the batch it was appended in, or the one it was carried forward to), and what was asked for is taken out of it.
 
 Contract: `done` is called once, at once or from a later `warmed`, with KEPT batches whose offsets ascend from one to
 the next. What cannot be read is left out; `missing` says when that was for want of a codec. Reads stop at `max_bytes`
-of records, after one at least. Memory: what is taken out, and one chunk. Must not know who asks.
+of records, after one at least. Memory: what is taken out, and one chunk. Must not know its callers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...logs.partition import Partition
 
 CHUNK_BYTES = 64 << 10
-"""What is read at once: dead records seldom stand close together."""
+"""Bytes read at once: dead letters seldom lie close together."""
 
 
 class Pick:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...tables.queues.leases import Range, Run
 
 SPARE_BYTES = 128 << 10
-"""So many bytes that nobody asked for are sent sooner than cut off: cutting costs as much as sending them."""
+"""Up to this many extra bytes are sent rather than cut off: cutting costs as much as sending them."""
 
 CUT_BYTES, CUT_RECORD_BYTES = 1024, 16
 """What a batch that was cut has beside what its records had: columns of offsets and times, and a header."""

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def counted(partition: Partition, queue: Queue, now_us: int) -> QueuePartition:
-    """How a group stands on a partition."""
+    """The counts of a group on a partition."""
     applied = partition.committed
     low = applied.voids.beyond(max(queue.frontier, partition.first))
     plain = max(0, partition.end - low) - applied.shelves.between(low, partition.end)
     shelved, delayed = on_shelves(queue, applied.shelves, now_us)
     later = sum([waiting.ready_us > now_us for waiting in queue.waiting.values()])
-    ready = plain + shelved + len(queue.waiting) - later + len(queue.held) - _nobodys(partition, queue, low, -1, now_us)
-    delayed -= _nobodys(partition, queue, FOREVER_US, now_us, FOREVER_US)
+    ready = plain + shelved + len(queue.waiting) - later + len(queue.held) - _skipped(partition, queue, low, -1, now_us)
+    delayed -= _skipped(partition, queue, FOREVER_US, now_us, FOREVER_US)
     paused_us = queue.paused_until_us if queue.paused_until_us > now_us else 0
     oldest_us = _oldest(partition, queue, low, now_us)
     return QueuePartition(
@@ -35,8 +35,8 @@ def counted(partition: Partition, queue: Queue, now_us: int) -> QueuePartition:
     )
 
 
-def _nobodys(partition: Partition, queue: Queue, low: int, after_us: int, until_us: int) -> int:
-    """How many untouched records nobody will get: plain ones from `low` on, and those on shelves of some times."""
+def _skipped(partition: Partition, queue: Queue, low: int, after_us: int, until_us: int) -> int:
+    """How many untouched records are void or cancelled: plain ones from `low` on, and shelved ones of some times."""
     shelves, voids = partition.committed.shelves, partition.committed.voids
     known = {*voids.between(low, partition.end), *queue.cancelled}
     if voids and shelves:
@@ -51,7 +51,7 @@ def _nobodys(partition: Partition, queue: Queue, low: int, after_us: int, until_
 
 
 def _oldest(partition: Partition, queue: Queue, low: int, now_us: int) -> int:
-    """When the oldest record was appended that is ready, waiting or in flight; -1 without one."""
+    """When the oldest record was appended that is ready, retrying or in flight; -1 without one."""
     leased = [first for lease in queue.leases.values() for first, _, _ in lease.runs()]
     shelves = partition.committed.shelves
     open_ = [*leased, *queue.waiting, *queue.held, *lowest_on_shelves(queue, shelves, now_us)]

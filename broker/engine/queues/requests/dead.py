@@ -1,8 +1,8 @@
-"""Dead records as requests: list them, try them again, give them up.
+"""Requests about dead letters: list, redrive, discard.
 
-Idea: dead is a state of a record in a group, so listing reads the log where the record stands, and trying again is
-an effect. Many at once are worked through in portions, each in a state batch of its own, so that a million dead
-records hold up nobody and no batch grows large.
+Idea: a dead letter is a record in a certain state, so listing reads the record from the log, and redriving is an
+effect. Large requests are done in portions, each in a state batch of its own, so that a million dead letters delay no
+other request and no batch grows large.
 
 Contract: what is counted is committed. When it fails half-way, what was done until then holds and the answer is a
 Failure: asking again goes on with the rest. Must not know how records are chosen for workers.
@@ -36,7 +36,7 @@ PORTION = 2000
 """Records of one effect: a millisecond or two."""
 
 LOOKS = 32
-"""Dead records that are looked at in one step."""
+"""Dead letters looked at in one step."""
 
 LIST_MAX = 100
 LIST_BYTES = 1 << 20
@@ -58,7 +58,7 @@ class DeadRecords:
         self._watching = watching
 
     def list(self, peer: Peer, message: ListDead, payload: Payload, now: Now) -> Work:
-        """Some dead records of one partition, with what they hold. Raises UnknownGroup, InvalidRequest."""
+        """Some dead letters of one partition, with their records. Raises UnknownGroup, InvalidRequest."""
         if message.max_records == 0:
             raise InvalidRequest("max_records=0 lists nothing: ask for one at least")
         topic = self._topics.get(message.topic)
@@ -84,7 +84,7 @@ class DeadRecords:
         self._picker.pick(Pick(partition, found[:most], LIST_BYTES, done))
 
     def redrive(self, peer: Peer, message: RedriveDead, payload: Payload, now: Now) -> Work:
-        """Dead records wait to be tried again. Raises UnknownGroup, InvalidRequest, Poisoned, Unavailable."""
+        """Move dead letters back to retrying. Raises UnknownGroup, InvalidRequest, Poisoned, Unavailable."""
         if message.per_s and not 1e-6 <= message.per_s <= 1e9:
             raise InvalidRequest(f"per_s={message.per_s} is no rate: 0 for all at once, or 1e-6 to 1e9 a second")
         start_us, numbers = self._time.read(now), count()
@@ -97,7 +97,7 @@ class DeadRecords:
         yield from self._work_through(peer, message, make)
 
     def discard(self, peer: Peer, message: DiscardDead, payload: Payload, now: Now) -> Work:
-        """Dead records are given up. Raises UnknownGroup, Poisoned, Unavailable."""
+        """Discard dead letters. Raises UnknownGroup, Poisoned, Unavailable."""
 
         def make(offsets: list[int]) -> fx.TasksDiscarded:
             return fx.TasksDiscarded(message.group, ranges(offsets))
@@ -120,7 +120,7 @@ class DeadRecords:
 
 
 class RedrivePortions:
-    """One request over dead records, portion by portion: the next one follows the commit of the one before."""
+    """One request over dead letters, portion by portion: the next one follows the commit of the one before."""
 
     def __init__(
         self,

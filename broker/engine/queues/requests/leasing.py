@@ -1,12 +1,12 @@
 """Leasing: requests for work, answered at once or when something comes.
 
 Idea: a request that finds records is a lease; one that finds none stands in its group's line until records come, may be
-tried again, or its time is up. Whenever a partition has proposals to append, those who wait are offered what is there,
-so that a record and the lease of who waited for it share one write.
+tried again, or its time is up. Whenever a partition has proposals to append, waiting requests are offered its records,
+so that a record and its first lease share one write.
 
-Contract: a lease leaves the broker when it is committed, with its records, once. What cannot be handed out (the peer is
-gone, no room in the frame) goes back and its attempt does not count. What damage made unreadable dies, and the request
-goes on with the others. Memory: one entry per waiting request, up to a limit.
+Contract: a lease leaves the broker when it is committed, with its records, once. Records that cannot be handed out (the
+peer is gone, no room in the frame) go back, and the attempt does not count. Unreadable records are dead-lettered, and
+the request goes on with the others. Memory: one entry per waiting request, up to a limit.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .settling import SettleRequests
 
 RECORDS_MAX = 100_000
-"""Records of one lease."""
+"""Most records of one lease."""
 
 PORTION = 16
 """Leases that are given to requests that wait, of one partition and at once."""
@@ -131,7 +131,7 @@ class LeaseRequests:
             check_length(topic, message.group, message.lease_ms)
 
     def _prepare(self, topic: Topic, line: Line, message: Lease, gather: Gather) -> None:
-        """See that every partition has the group: a later one would begin later."""
+        """Create the group on every partition now: created later, it would begin later."""
         if line.prepared == len(topic.readable):
             return
         check_no_stream(topic, message.group)
@@ -272,13 +272,13 @@ class LeaseRequests:
             self._take_back(demand)
 
     def _take_back(self, demand: Demand) -> None:
-        """Nobody gets the lease: its records go to the next one."""
+        """Return the records of a lease that cannot be delivered."""
         granted, partition = demand.granted, demand.partition
         if granted is not None and partition is not None:
             verbs.release(partition, demand.message.group, granted.token, [], self._time.last_us)
 
     def _unreadable(self, demand: Demand, error: Error) -> None:
-        """Records behind damage die with that reason, and the request goes on with what else there is."""
+        """Dead-letter unreadable records with that reason, and lease others for the request."""
         partition, granted, reading = demand.partition, demand.granted, demand.reading
         assert partition is not None
         if not isinstance(error, Corrupt | InvalidBatch) or granted is None or reading is None or not reading.rest:
@@ -291,7 +291,7 @@ class LeaseRequests:
         self._go_around(demand, lambda: verbs.bury(partition, group, granted.token, first, end, reason))
 
     def _unread(self, demand: Demand, error: OSError) -> None:
-        """A disk that fails once may not fail again: the record waits for its next attempt, and dies after the last."""
+        """Count an I/O error as a failed attempt: the record is retried, and dead-lettered after its last attempt."""
         partition, granted, reading = demand.partition, demand.granted, demand.reading
         assert partition is not None
         if granted is None or reading is None or not reading.rest:
@@ -302,7 +302,7 @@ class LeaseRequests:
         self._go_around(demand, lambda: verbs.put_off(partition, group, granted.token, first, reason, now_us, chance))
 
     def _go_around(self, demand: Demand, settle: Callable[[], None]) -> None:
-        """Settle what cannot be read, give back what else was leased with it, and lease again."""
+        """Settle the unreadable records, return the rest of the lease, and lease again."""
         assert demand.partition is not None
         demand.partition.damaged = True
         try:

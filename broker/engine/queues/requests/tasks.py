@@ -1,4 +1,4 @@
-"""Tasks by id: what became of a record in a group, waiting for that, and cancelling.
+"""Requests about tasks by id: their state, waiting for their end, and cancelling.
 
 Idea: the tables say where a record stands; what is done and has more to tell has a word beside the log, and the batch
 that it names is read. A question with `wait_ms` stands with its partition until the record is final.
@@ -52,7 +52,7 @@ READ_BYTES = 64 << 10
 STATES = {Outcome.RESULT: COMPLETED, Outcome.DISCARDED: DISCARDED, Outcome.CANCELLED: CANCELLED}
 SENTENCES = {
     Outcome.RESULT: "completed with a result",
-    Outcome.DISCARDED: "given up when it was dead",
+    Outcome.DISCARDED: "discarded after it was dead-lettered",
     Outcome.CANCELLED: "cancelled",
 }
 
@@ -117,7 +117,7 @@ class TaskRequests:
         self._begin(question)
 
     def cancel(self, peer: Peer, message: CancelTask, payload: Payload, now: Now) -> None:
-        """Cancel what is not final; answer how it stands then. Raises as `ask` does, and Poisoned."""
+        """Cancel a task that is not final; answer its state. Raises as `ask` does, and Poisoned."""
         question = self._question(peer, message)
         partition, group = question.partition, message.group
         check_serves(partition)
@@ -215,7 +215,7 @@ class TaskRequests:
             self._forget(question)
 
     def topic_deleted(self, partition: Partition, error: Error) -> None:
-        """Fail who asks after a partition that is gone."""
+        """Fail the questions about a partition that is gone."""
         for of_peer in list(self._by_partition.get(partition, {}).values()):
             for question in list(of_peer.values()):
                 self._forget(question)

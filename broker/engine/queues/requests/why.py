@@ -1,7 +1,7 @@
 """Why: one sentence that says what holds a record back, or what became of it.
 
-Idea: the reasons are asked in the order in which they bind: who has it, what it waits for itself, what stops the
-whole group, what stops its key, and at last its place in the line.
+Idea: checks the possible reasons in order: its lease, its own delay, a pause of the group, limits on its key, and last
+its place in line.
 
 Contract: reads state and changes none. Each sentence names the thing, its number and the time that ends it, for
 people; programs read the state beside it. Pure: times are log time, and come as arguments.

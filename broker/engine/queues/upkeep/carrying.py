@@ -1,7 +1,7 @@
 """Carrying: a few unfinished records must not hold back a whole log.
 
 Idea: retention wants to move the beginning of a log. What queue groups have yet to begin with stops it. What they have
-begun with and is open for long (dead, waiting, leased, on its way to another topic), and what waits for its time, is
+open for long (dead-lettered, retrying, leased, in an outbox), and delayed records, are
 copied into a batch of kind KEPT at the end of the log, some of it per pass, and then stops nothing. When the segment
 with that batch is to go in turn, what is still open is carried again.
 

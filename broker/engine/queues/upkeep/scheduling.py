@@ -1,8 +1,8 @@
-"""Scheduling: records that are appended at stated times, each once.
+"""Scheduling: appends the records of schedules at their times, each exactly once.
 
 Idea: a schedule lives in one partition of its topic, which its name chose when it was set; there it stays when the
-topic grows. Firing is one batch, the record with ScheduleFired beside it, so a crash leaves both or neither. What was
-due while nobody ran is fired once, and then the next time after now.
+topic grows. Firing is one batch, the record with ScheduleFired beside it, so a crash leaves both or neither. Times
+missed while no node ran are fired once, then the schedule goes on from now.
 
 Contract: times are log time, never before the partition's last batch: a clock that goes back fires nothing again.
 A partition that can take no record now is asked again in a while; a poisoned or damaged one is left alone. Setting a

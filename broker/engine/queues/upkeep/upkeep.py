@@ -1,8 +1,8 @@
-"""Upkeep: what happens to queue groups because time passes and nobody does anything.
+"""Upkeep: expiry of dead letters and of abandoned queue groups.
 
-Idea: dead records are discarded after `dead_retention_s`. A group that nobody has leased from, settled in or asked for
-long is abandoned and deleted, as groups of streams are; one that is only asked is renewed in the log now and then, so
-that a restart does not take it for abandoned.
+Idea: dead letters are discarded after `dead_retention_s`. A group without leases, settles or requests for a long time
+is abandoned and deleted, as groups of streams are. Requests that get no records renew the group in the log now and
+then, so that a restart does not take it for abandoned.
 
 Contract: every decision is an effect, in bounded portions. Time is log time.
 """
@@ -40,7 +40,7 @@ class Upkeep:
             self._renew_or_delete(topic, partition, queue, time_us)
 
     def _discard(self, partition: Partition, queue: Queue, time_us: int) -> None:
-        """Give up what is dead for long. As log time does not go back, nothing dies with an earlier time."""
+        """Discard old dead letters. Log time never goes back, so later ones are never older."""
         key, after_s = (partition, queue.group), queue.settings.dead_retention_s
         retention, due_us = self._due.get(key, (after_s, 0))
         if not queue.dead or (retention == after_s and time_us < due_us):

@@ -1,7 +1,7 @@
 """Keys as queues see them: 64 bits each.
 
-Idea: who has to compare keys, count them and write them down needs no bytes: xxh3_64 of the key stands for it, and
-two keys with one hash only wait for each other without need. A record without a key is a key of its own: nothing
+Idea: comparing, counting and logging keys needs no bytes: xxh3_64 of the key stands for it. Two keys with one hash
+only wait for each other unnecessarily. A record without a key is a key of its own: nothing
 about it depends on others.
 
 Contract: 0 is no key's hash (in state it says "not known"), and OWN only says that the record has none. Pure.

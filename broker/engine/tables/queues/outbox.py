@@ -1,6 +1,6 @@
 """The outbox: copies that have yet to cross from this partition to another topic.
 
-Idea: a group that names a dead topic gets an entry for each record that dies. Where the copy goes is logged before
+Idea: a group with a dead-letter topic gets an entry for each dead-lettered record. Where the copy goes is logged before
 it is sent, and that it stands there is logged after; the target recognises a repeat by the entry's number. So a
 crash between any two steps repeats a step and never a copy.
 
@@ -43,12 +43,12 @@ class Outbox:
         self.entries: dict[int, OutboxEntry] = {}  # by number, ascending
 
     def died(self, effect: fx.TasksDied, queue: Queue | None, time_us: int) -> None:
-        """Records of a group died: the effect is applied already."""
+        """Records of a group were dead-lettered; the effect is applied already."""
         if queue is None or not queue.settings.dead_topic:
             return
         for first, count, attempt in effect.runs:
             for offset in range(first, first + count):
-                if offset in queue.dead:  # not when somebody had cancelled it
+                if offset in queue.dead:  # not if it was cancelled
                     self.last += 1
                     self.entries[self.last] = OutboxEntry(
                         self.last, queue.settings.dead_topic, queue.group, offset, attempt, time_us, effect.reason

@@ -1,7 +1,7 @@
-"""Outcomes: what becomes of leased records when they are settled, or when their lease ends.
+"""Outcomes of leased records when they are settled, or when their lease ends.
 
-Idea: an outcome is an effect with the decision in it: done, to be tried again at a time, or dead. Which of the latter
-two a failure is, the attempt says, and the group's limit at that time.
+Idea: an outcome is an effect with the decision in it: done, retrying until a time, or dead-lettered. For a failure, the
+attempt and the group's limit at that time decide between the latter two.
 
 Contract: `check_*` raise before anything is proposed; the others decide and change nothing. Times are log time. Must
 not know logs, peers, or how a lease was found. Pure.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 LIMIT_FELL = "max_attempts was lowered"
-"""Why a record is dead that waited when its group's limit fell."""
+"""Reason of a retrying record that is dead-lettered because its group's limit fell."""
 
 REASON_MAX = 4096
 """Characters of a reason."""
@@ -111,7 +111,7 @@ def settled(
 
 
 def failed(queue: Queue, lease: Lease, runs: list[Run], reason: str, retry: Retry, *, ended: bool) -> Iterator[Outcome]:
-    """An attempt failed: what may be tried again waits, the rest is dead."""
+    """An attempt failed: retry records with attempts left, dead-letter the rest."""
     most = queue.settings.max_attempts
     again = [timed for run in runs if run[2] < most for timed in retry(run)]
     dead = [run for run in runs if run[2] >= most]
@@ -122,7 +122,7 @@ def failed(queue: Queue, lease: Lease, runs: list[Run], reason: str, retry: Retr
 
 
 def returned(queue: Queue, token: int, runs: list[Run], now_us: int, *, ended: bool) -> Iterator[Outcome]:
-    """Back without a try: what has had all its attempts before, by a limit that is lower now, is dead."""
+    """Returned without a try. Records at or over a limit that was lowered meanwhile are dead-lettered."""
     most = queue.settings.max_attempts
     again = [run for run in runs if run[2] <= most]
     over = [(first, count, attempt - 1) for first, count, attempt in runs if attempt > most]

@@ -1,7 +1,7 @@
 """A queue group on one partition: what its effects add up to.
 
 Invariant: every record from `start` on is in exactly one place. At or above the frontier: untouched. Below it: in a
-lease, waiting to be tried again, held (passed over because of its key), dead, or done; done is in no table. Records
+lease, retrying, held (passed over because of its key), dead-lettered, or done; done is in no table. Records
 with a priority or a delay of their own are passed by the frontier; `cursors` say how far each shelf was taken.
 
 Contract: applying decides nothing and never fails on what was logged; replay gives the same tables. Memory is
@@ -33,7 +33,7 @@ HISTORY_MAX = 20
 
 
 class Dead(Struct, array_like=True):
-    """A record that nobody tries again unless it is redriven."""
+    """A dead-lettered record: tried again only when redriven."""
 
     attempt: int
     time_us: int
@@ -93,7 +93,7 @@ class Queue:
         self.waiting = WaitingTable()  # by offset
         self.held: dict[int, int] = {}  # key hash by offset
         self.dead: dict[int, Dead] = {}  # by offset
-        self.cancelling: set[int] = set()  # leased, and nobody gets them again
+        self.cancelling: set[int] = set()  # leased, and not leased again
         self.cancelled: set[int] = set()  # done without being tried; passed over where they were untouched
         self.ended: dict[int, None] = {}  # tokens, oldest first
         self.progress: dict[int, bytes] = {}  # by offset, of leased records
@@ -116,7 +116,7 @@ class Queue:
         self.moved(effect)
 
     def moved(self, effect: fx.LeaseGranted | fx.FrontierMoved) -> None:
-        """Records behind these places were taken, or are nobody's work."""
+        """Records before these places were taken, or are void or cancelled."""
         self.frontier = max(self.frontier, effect.frontier)
         for level, offset, time_us, timer in effect.cursors:
             self.cursors[level] = ShelfCursor(offset, time_us, timer)
@@ -171,7 +171,7 @@ class Queue:
         self._settled(lease, ended=True)
 
     def returned(self, effect: fx.TasksReturned, time_us: int) -> None:
-        """Records went from a lease to waiting."""
+        """Records went from a lease to retrying."""
         lease = self.leases.get(effect.token)
         if lease is None:
             return
@@ -187,7 +187,7 @@ class Queue:
         self._settled(lease, ended=effect.ended)
 
     def died(self, effect: fx.TasksDied, time_us: int) -> None:
-        """Records went from a lease, or from waiting, to dead."""
+        """Records went from a lease, or from retrying, to dead-lettered."""
         lease = self.leases.get(effect.token)
         for first, count, attempt in effect.runs:
             for offset in range(first, first + count):
@@ -209,7 +209,7 @@ class Queue:
             self._settled(lease, ended=effect.ended)
 
     def redriven(self, runs: Iterable[tuple[int, int, int]]) -> None:
-        """Dead records wait to be tried again; what failed before stays in their history."""
+        """Dead letters are retrying again; earlier failures stay in their history."""
         for first, count, ready_us in runs:
             for offset in range(first, first + count):
                 dead = self.dead.pop(offset, None)
@@ -217,14 +217,14 @@ class Queue:
                     self.waiting[offset] = RetryingRecord(0, ready_us, dead.key, dead.history)
 
     def discarded(self, ranges: Sequence[tuple[int, int]], time_us: int) -> None:
-        """Dead records are done."""
+        """Dead letters are discarded: done."""
         self._over(ranges, time_us)
         for first, count in ranges:
             for offset in range(first, first + count):
                 self.dead.pop(offset, None)
 
     def cancel(self, offsets: Iterable[int], time_us: int) -> None:
-        """Nobody gets these: what is leased ends with its lease."""
+        """These are not leased again; leased ones end with their lease."""
         for offset in offsets:
             if self.lease_of(offset) is not None:
                 self.cancelling.add(offset)
@@ -235,13 +235,13 @@ class Queue:
                 self.cancelled.add(offset)
 
     def forget_below(self, first: int, kept: Kept) -> None:
-        """The log begins later: of records that are gone, and that no shelf has, nobody asks whether they are work."""
+        """The log begins later: forget removed records, except those on shelves."""
         self.endings.forget_below(first)
         if self.cancelled and min(self.cancelled) < first:
             self.cancelled = {offset for offset in self.cancelled if offset >= first or kept.seq(offset)}
 
     def passed_over(self, offset: int) -> None:
-        """Another record stands for this one: it waits for nobody any more."""
+        """A record became void: no group leases it any more."""
         self.waiting.pop(offset, None)
         self.held.pop(offset, None)
 
@@ -280,7 +280,7 @@ class Queue:
         return self.leases.holding(offset)
 
     def begun(self, offset: int, shelves: Shelves) -> bool:
-        """Whether a record is leased or over: done, dead or cancelled."""
+        """Whether a record is leased or over: done, dead-lettered or cancelled."""
         if offset < self.start or offset in self.waiting or offset in self.held:
             return False
         if offset in self.dead or offset in self.cancelled or self.lease_of(offset) is not None:

@@ -1,4 +1,4 @@
-"""Records to be tried again: by offset, and by when they may be.
+"""Retrying records: by offset, and by the time of their next attempt.
 
 Idea: a heap of (ready time, offset) says what becomes ready next; what is ready stands in a sorted list of offsets, of
 which a lease takes the lowest. Entries of records that left are dropped when they are met.
@@ -30,7 +30,7 @@ class RetryingRecord(Struct, array_like=True):
 
 
 class WaitingTable(dict[int, RetryingRecord]):
-    """Waiting records by offset. Set and removed like the entries of any table."""
+    """Retrying records by offset. Set and removed like the entries of any table."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """The settings of a queue group: what may be set, its default, its range.
 
 Idea: as the settings of topics: a frozen struct that travels as plain numbers and strings. All of them stand in
-the effect QueueSet, so that who replays the log knows them; none changes what was decided before.
+the effect QueueSet, so that replay knows them; none changes what was decided before.
 
 Contract: `parse` and `altered` raise InvalidSettings with one sentence that names key, value and what is allowed.
 """
@@ -22,7 +22,7 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
 
     lease_s: float = 30.0  # how long a worker has a record, unless it asks for another time or extends
     lease_max_s: float = 12 * 3600.0  # the longest lease that may be asked for
-    max_attempts: int = 20  # leases of one record; the last one that fails makes it dead
+    max_attempts: int = 20  # leases of one record; after the last failed one it is dead-lettered
     backoff_s: float = 1.0  # before the second attempt; doubled before each further one
     backoff_max_s: float = 300.0  # never longer
     jitter: float = 0.5  # a delay is shortened by a random part of up to so much of it
@@ -31,8 +31,8 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     key_concurrency: int | None = None  # records of one key that may be leased at once
     key_rate_per_s: float | None = None  # leases of one key in a second; a tenth of a second's worth may go at once
     look_ahead: int = 1000  # records that are looked at beyond the first that cannot go, where keys matter
-    dead_retention_s: float = 14 * DAY_S  # dead records are discarded after so long
-    dead_topic: str = ""  # gets a copy of what dies, once
+    dead_retention_s: float = 14 * DAY_S  # dead letters are discarded after this long
+    dead_topic: str = ""  # gets one copy of each dead-lettered record
     carry_after_s: float = DAY_S  # what is open for longer is carried forward and holds no segment back
     keep_finished_s: float | None = None  # what ended so long ago may go, results too; None: the topic's retention says
 

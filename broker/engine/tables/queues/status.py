@@ -1,7 +1,7 @@
 """The status of a record: in which state a record is for a queue group, as far as the group's tables say.
 
-Contract: reads state and changes none. What is done is COMPLETED here: whether there is more to tell (a result, a
-cancellation) is in the finals. A void record stands where the one stands that took its place. Pure.
+Contract: reads state and changes none. A done record is COMPLETED here; the finals have its result or
+cancellation, if any. A void record has the status of its replacement. Pure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DISCARDED: Final = "discarded"
 CANCELLED: Final = "cancelled"
 
 FINAL = frozenset({COMPLETED, DEAD, DISCARDED, CANCELLED})
-"""States that a record leaves by redriving only, or never."""
+"""States that a record leaves only when redriven, or never."""
 
 
 class RecordStatus(Struct, frozen=True):
@@ -56,7 +56,7 @@ def stands_for(state: PartitionState, offset: int) -> int:
 
 
 def standing(queue: Queue, shelves: Shelves, offset: int, now_us: int) -> RecordStatus:
-    """Where a record stands that is not void. `now_us` is log time."""
+    """The status of a record that is not void. `now_us` is log time."""
     lease = queue.lease_of(offset)
     if lease is not None:
         return _leased(queue, lease, offset)

@@ -43,7 +43,7 @@ class QueueTable:
     """Queue groups by name. `finals`, where what is applied is committed, is told of records that end."""
 
     def __init__(self, voids: Voids | None = None) -> None:
-        self.voids = Voids() if voids is None else voids  # nobody's work in any group
+        self.voids = Voids() if voids is None else voids  # skipped by every group
         self.by_name: dict[str, Queue] = {}
         self.finals: EndListener | None = None
 

@@ -1,7 +1,7 @@
-"""What queue groups still need of a partition's log: so far retention may go, and no further.
+"""The records that queue groups still need: retention stops at them.
 
 Idea: untouched records are one number, the lowest frontier; nothing passes it. Below it, what is open (leased,
-waiting, held, dead, or on its way to another topic) stands in tables, and may be carried forward instead.
+retrying, held, dead-lettered, or in the outbox) stands in tables, and may be carried forward instead.
 
 Contract: looks and changes nothing. Arrays are sorted, each offset once. Pure.
 """
@@ -47,7 +47,7 @@ class Finished(NamedTuple):
 NEVER_US = 1 << 62
 
 LOOK = 1000
-"""So many stretches of records that are nobody's work are passed at once, or such records of a priority."""
+"""Limit on stretches of void or cancelled records skipped at once, or on such records of one priority."""
 
 
 def next_plain(queue: Queue, shelves: Shelves, voids: Voids, offset: int) -> int:

@@ -1,7 +1,7 @@
-"""Void records: nobody's work, because another record stands for them (see dedup.py).
+"""Void records: skipped by queue groups, because another record stands for them (see dedup.py).
 
 Idea: two sorted columns of numbers: 16 bytes for each void record that the partition still has, and nothing where
-there are none. Streams see these records; queue groups pass them over, those that are made later too.
+there are none. Streams see these records; all queue groups skip them, including groups created later.
 
 Contract: applies what stands in the log; adding twice changes nothing. Pure.
 """

@@ -136,7 +136,7 @@ def test_discarded_is_remembered(rig: Rig, topic: bytes):
     rig.ask(m.DiscardDead, topic, "g")
     answer = ask(rig, topic, 1)
     assert answer.state == "discarded"
-    assert answer.why.startswith("given up when it was dead")
+    assert answer.why.startswith("discarded after it was dead-lettered")
 
 
 # -- cancelling -----------------------------------------------------------------------------------
