@@ -1,9 +1,9 @@
-"""Leases by hand: taken in one process, settled in another, and extended by nobody.
+"""Leases by hand: taken in one process, settled in another, never extended.
 
-Idea: a worker keeps alive what it holds and gives it back at its end. Whoever works with the command line, or without a
-connection that lasts, wants neither: the lease is a number, kept with the task's id as `id@token`.
+Idea: a worker extends its leases and returns them when it closes. The command line, and callers without a lasting
+connection, need neither: the lease is a number, kept with the task's id as `id@token`.
 
-Contract: a lease taken here stands until its time is over or it is settled, whatever becomes of this client.
+Contract: a lease taken here lasts until it expires or is settled, also after this client has closed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LeasedTask(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """As everybody knows it."""
+        """The public id of the task."""
         return task_id(self.record.topic, self.record.partition, self.record.offset)
 
     @property
@@ -77,9 +77,9 @@ class ByHand:
         reason: str = "",
         result: bytes | None = None,
     ) -> None:
-        """Say what became of tasks, named `id@token`. Raises the first refusal; the others hold.
+        """Settle tasks, named `id@token`. Raises the first refusal; the others are settled.
 
-        Raises: InvalidArgument for a name that cannot be; LeaseLost, UnknownLease.
+        Raises: InvalidArgument for a malformed name; LeaseLost, UnknownLease.
         """
         delay_ms = delay_milliseconds(delay)
         topics: dict[str, list[Settle]] = {}
@@ -118,7 +118,7 @@ class ByHand:
         return [LeasedTask(record, attempts[record.offset], answer.token, until) for record in records]
 
     def _pass_over(self, topic: str, answer: Leased, unreadable: list[Unreadable], *, alone: bool) -> Steps[None]:
-        """Damaged records are dead-lettered, others go back. Raises why, when there are only such."""
+        """Reject damaged records, release other unreadable ones. Raises the reason if no record can be read."""
         settles: list[Settle] = []
         for bad in unreadable:
             verb = Verb.REJECT if isinstance(bad.error, InvalidBatch) else Verb.RELEASE

@@ -49,7 +49,7 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
     Args:
         url: unix:///path, ipc:///path or tcp://host:port of a broker, file:///directory (embedded), or mem://name
             (shared in this process).
-        timeout: seconds any verb waits for the broker, unless told otherwise.
+        timeout: default of all verbs: seconds to wait for the broker.
         name: of this client, for people who look at the broker.
         delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),
             "mapped" (read the broker's files directly), or "auto": mapped where the broker runs on this machine and
@@ -172,12 +172,12 @@ class Client(QueueClient, RangeClient):
         max_bytes: Size = "1MB",
         max_processing: Duration = 300.0,
     ) -> Worker:
-        """A worker of one topic: it leases records of a queue group and says what became of them.
+        """A worker of one topic: it leases records of a queue group and settles them.
 
         Args:
-            group: whose records; made by the first worker that asks, with default settings (see `set_queue`).
-            lease: how long a task is this worker's before others get it; None: as long as the group says. While the
-                application works on tasks their leases are extended by themselves.
+            group: the queue group; created by the first worker, with default settings (see `set_queue`).
+            lease: the visibility timeout: other workers get the task after it; None: the group's. The worker extends
+                leases while the application works on their tasks.
             prefetch: how many leases are asked for ahead, while the application works on what it has. 0: none.
             lease_records: tasks that one lease holds when iterating; `fetch` asks for as many as it is told.
             start: where a new group begins: "earliest", "latest" or a datetime.
@@ -259,25 +259,26 @@ class Client(QueueClient, RangeClient):
         """Records of many partitions and topics that are published together: a `with` block that commits.
 
         Args:
-            id, epoch: a name and a number that rises with each transaction under it. An epoch is published once,
-                whoever commits it and how often, and so is never one below. Without them it is simply one transaction.
+            id, epoch: a name, and a number that rises with each transaction under it. Each epoch
+                commits at most once, however often it is retried. Lower epochs are rejected. Without them, a single
+                transaction under a name of its own.
         """
         self._driver.check_open()
         core = begin(self._driver, id, epoch, now_us=wall_us, future=StagedFuture)
         return self._open.add(Transaction(self._driver, core))
 
     def staging(self) -> Staging:
-        """Records for a transaction that is committed elsewhere, as by a process that gathers the stages of many."""
+        """Stage records for a transaction that another process commits, for example one that collects many stages."""
         self._driver.check_open()
         core = StagingCore(self._driver, now_us=wall_us, future=StagedFuture)
         return self._open.add(Staging(self._driver, core))
 
     def commit_stages(self, id: str, epoch: int, stages: Iterable[Stage], timeout: Duration | None = None) -> bool:
-        """Publish what was staged, by however many processes: all of it, or nothing.
+        """Publish staged records of any number of processes, all or none.
 
         Args:
             id, epoch: as in `transaction`.
-            stages: of all who staged for it; those that are left out are not published. None: an epoch without records.
+            stages: from all processes that staged for it; others are not published. None: an epoch without records.
 
         Returns and raises: as `Transaction.commit`.
         """
@@ -287,7 +288,7 @@ class Client(QueueClient, RangeClient):
     def drop_stages(self, stages: Iterable[Stage], timeout: Duration | None = None) -> None:
         """Have the broker drop stages that will not be committed; it does so by itself an hour after the last record.
 
-        What is committed already stays, and what is not there is no error.
+        Committed stages stay, and unknown ones are no error.
         """
         self._driver.run(self._transaction_verbs.drop(checked_stages(stages), self._until(timeout)))
 
@@ -315,7 +316,7 @@ class Client(QueueClient, RangeClient):
         """
         if self._driver.closed:
             return
-        with ExitStack() as closing:  # each is closed, also when another one has something to say
+        with ExitStack() as closing:  # close all of them, even if closing one raises
             closing.callback(self._driver.close)
             closing.callback(self._open.clear)
             for opened in self._open.newest_first():

@@ -46,7 +46,7 @@ async def connect(
     Args:
         url: unix:///path, ipc:///path or tcp://host:port of a broker, file:///directory (embedded), or mem://name
             (shared in this process).
-        timeout: seconds any verb waits for the broker, unless told otherwise.
+        timeout: default of all verbs: seconds to wait for the broker.
         name: of this client, for people who look at the broker.
         delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),
             "mapped" (read the broker's files directly), or "auto": mapped where the broker runs on this machine and
@@ -172,12 +172,12 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
         max_bytes: Size = "1MB",
         max_processing: Duration = 300.0,
     ) -> AsyncWorker:
-        """A worker of one topic: it leases records of a queue group and says what became of them.
+        """A worker of one topic: it leases records of a queue group and settles them.
 
         Args:
-            group: whose records; made by the first worker that asks, with default settings (see `set_queue`).
-            lease: how long a task is this worker's before others get it; None: as long as the group says. While the
-                application works on tasks their leases are extended by themselves.
+            group: the queue group; created by the first worker, with default settings (see `set_queue`).
+            lease: the visibility timeout: other workers get the task after it; None: the group's. The worker extends
+                leases while the application works on their tasks.
             prefetch: how many leases are asked for ahead, while the application works on what it has. 0: none.
             lease_records: tasks that one lease holds when iterating; `fetch` asks for as many as it is told.
             start: where a new group begins: "earliest", "latest" or a datetime.
@@ -259,15 +259,16 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
         """Records of many partitions and topics that are published together: an `async with` block that commits.
 
         Args:
-            id, epoch: a name and a number that rises with each transaction under it. An epoch is published once,
-                whoever commits it and how often, and so is never one below. Without them it is simply one transaction.
+            id, epoch: a name, and a number that rises with each transaction under it. Each epoch
+                commits at most once, however often it is retried. Lower epochs are rejected. Without them, a single
+                transaction under a name of its own.
         """
         self._driver.check_open()
         core = begin(self._driver, id, epoch, now_us=wall_us, future=AsyncStagedFuture)
         return self._open.add(AsyncTransaction(self._driver, core))
 
     def staging(self) -> AsyncStaging:
-        """Records for a transaction that is committed elsewhere, as by a process that gathers the stages of many."""
+        """Stage records for a transaction that another process commits, for example one that collects many stages."""
         self._driver.check_open()
         core = StagingCore(self._driver, now_us=wall_us, future=AsyncStagedFuture)
         return self._open.add(AsyncStaging(self._driver, core))
@@ -275,11 +276,11 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
     async def commit_stages(
         self, id: str, epoch: int, stages: Iterable[Stage], timeout: Duration | None = None
     ) -> bool:
-        """Publish what was staged, by however many processes: all of it, or nothing.
+        """Publish staged records of any number of processes, all or none.
 
         Args:
             id, epoch: as in `transaction`.
-            stages: of all who staged for it; those that are left out are not published. None: an epoch without records.
+            stages: from all processes that staged for it; others are not published. None: an epoch without records.
 
         Returns and raises: as `AsyncTransaction.commit`.
         """
@@ -289,7 +290,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
     async def drop_stages(self, stages: Iterable[Stage], timeout: Duration | None = None) -> None:
         """Have the broker drop stages that will not be committed; it does so by itself an hour after the last record.
 
-        What is committed already stays, and what is not there is no error.
+        Committed stages stay, and unknown ones are no error.
         """
         await self._driver.run(self._transaction_verbs.drop(checked_stages(stages), self._until(timeout)))
 
@@ -317,7 +318,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
         """
         if self._driver.closed:
             return
-        async with AsyncExitStack() as closing:  # each is closed, also when another one has something to say
+        async with AsyncExitStack() as closing:  # close all of them, even if closing one raises
             closing.callback(self._driver.close)
             closing.callback(self._open.clear)
             for opened in self._open.newest_first():

@@ -1,7 +1,7 @@
 """The asyncio shell: drives steps as tasks on one event loop.
 
 Idea: the loop watches the channel's one descriptor; whatever arrives is taken in one turn. Tasks that wait for one
-outcome are woken by it, all others look again. One timer does what is due while nobody calls: signs of life, commits,
+outcome are woken by it, all others look again. One timer does what is due between calls: signs of life, commits,
 tries again. It is left to run while something is due no earlier, so that a send that is answered costs no timer.
 
 Contract: everything happens on the loop that connected; nothing blocks it but the disk of `file://`.
@@ -105,7 +105,7 @@ class AsyncDriver:
         self.check_open()
 
     async def _wait(self, pause: Pause, now: float, seconds: float) -> None:
-        """Until somebody tells, or `seconds` from now; above WAIT_MAX_S that is the timer's business."""
+        """Wait for a wake-up, or `seconds`; above WAIT_MAX_S that is the timer's business."""
         waiter = self._loop.create_future()
         if pause.outcome is None:
             self._waiters.add(waiter)

@@ -65,11 +65,11 @@ class AsyncProducer(AsyncSending):
             headers: names with values as bytes.
             timestamp: event time, when it is not the time of appending: a datetime, or microseconds UTC.
             partition: where to, instead of by key.
-            delay: how long no queue group gives it to anybody, counted by this machine's clock.
+            delay: queue groups lease it only after this time, counted by this machine's clock.
             at: the same, until a moment: a datetime with a zone.
             priority: 0 to 255; queue groups give the highest out first.
-            dedup: a key of up to 1 KiB: a second record with it within the topic's `dedup_window_s` is nobody's work
-                (or what the topic's `dedup` says). Goes by it to a partition where it has no `key`.
+            dedup: a key of up to 1 KiB: a second record with it within the topic's `dedup_window_s` is deduplicated
+                (as the topic's `dedup` says). Without a `key`, it also chooses the partition.
             timeout: seconds to wait, the client's when None.
 
         Returns: the record's offset in its partition; of a record that repeats another by `dedup`, the offset of that
@@ -133,7 +133,7 @@ class AsyncProducer(AsyncSending):
     ) -> int:
         """As `send_many`, without waiting for commits: it suspends only while the window is full.
 
-        Returns: how many records are on their way. `flush` says what became of them: it raises the first error.
+        Returns: how many records are on their way. `flush` waits for them and raises the first error.
         """
         core, count = self._sending, 0
         cut = pieces(values, keys, core.shape_of(delay, at, priority), partition)
@@ -279,7 +279,7 @@ class AsyncTransaction(AsyncStaging):
 
         Returns: True when it is published, also by an earlier call; False when the epoch or a later one was committed
         before with other records: then nothing of this transaction is published. Where nothing was sent, and where a
-        later epoch was committed since, who committed before cannot be told: then it is False.
+        later epoch was committed since, the transaction cannot tell which commit was first: then False.
 
         Raises: StageLost when the broker does not have everything any more, and nothing is published then. After
         TimedOut, StorageFull, Poisoned and Unavailable it may have been decided, and is published later: the message

@@ -85,7 +85,7 @@ class AsyncRangeClient:
         delivery: Delivery | None = None,
         verify: bool = True,
     ) -> AsyncIterator[Batch]:
-        """The batches with records `start` to `end` - 1 of one partition, in order; the first and last may stick out.
+        """The batches with records `start` to `end` - 1 of one partition, in order; the outer two may hold more.
 
         Args:
             term: of the record before `start`; when it has another one by now, that is Diverged.

@@ -1,4 +1,4 @@
-"""Arguments, checked where they are given, by what the signature says of them.
+"""Checks arguments of public verbs against their signatures.
 
 Idea: the annotations of the public verbs are their contract, and there are few kinds of them. Each kind has one check;
 whatever an annotation cannot say (a limit of one verb, what the broker knows) is checked behind it.

@@ -1,7 +1,7 @@
-"""Sizes, times and positions as people write them, as numbers as machines use them.
+"""Parses sizes, times and positions into numbers.
 
 Contract: sizes are int bytes or text like "64MB", durations are seconds, timedelta or
-text like "7d", moments are datetime. What cannot be read raises InvalidArgument with an example. Pure.
+text like "7d", moments are datetime. Invalid ones raise InvalidArgument with an example. Pure.
 """
 
 from __future__ import annotations

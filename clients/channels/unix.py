@@ -1,7 +1,7 @@
 """The channel over a Unix socket: everything, deliveries too, over the one connection.
 
-Contract: as channel.py. Nothing happens on the connection but in calls of this channel, so whoever drives it must
-not stay away while anything is expected. Must not know: what the messages mean.
+Contract: as channel.py. The connection makes progress only in calls of this channel, so its driver must
+keep calling while answers are expected. Must not know: what the messages mean.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class UnixChannel:
         return board_logs(welcome)
 
     def listen(self, endpoint: str) -> None:
-        raise ProtocolError(f"the broker at {self._url} wants to deliver from {endpoint}, which nobody asked for")
+        raise ProtocolError(f"the broker at {self._url} wants to deliver from {endpoint}, unasked")
 
     def unlisten(self, endpoint: str) -> None:
         """Nothing to stop."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class ZmqChannel:
     """A DEALER, and a PULL per delivery endpoint.
 
-    All their descriptors, and a bell to wake whoever waits, are behind one front. A socket's
+    All their descriptors, and a bell to wake the waiting thread, are behind one front. A socket's
     descriptor tells of changes only, so a socket that once was readable stays in `_ready` until it is empty.
     """
 

@@ -52,7 +52,7 @@ class Channel(Protocol):
         ...
 
     def open_logs(self, welcome: Welcome) -> LogSource:
-        """The logs themselves, for who reads ranges of them. Raises MappedUnavailable."""
+        """The logs themselves, for reading ranges. Raises MappedUnavailable."""
         ...
 
     def listen(self, endpoint: str) -> None:

@@ -1,8 +1,8 @@
 """The connection: questions and their answers over one channel, kept going through losses.
 
 Idea: everything asked has an id and an asker. Whenever the channel has a new connection it greets again, and
-every asker whose answer is still out is told that it may have been lost; what to do about it (send the same
-bytes again, join again) is the asker's business, because only it knows what is harmless.
+every asker without an answer is told that it may be lost. The asker decides how to recover (send the same
+bytes again, join again), because only it knows which requests are idempotent.
 
 Contract: nothing here waits. `turn` takes what has arrived and keeps going what is due; `due` says when it
 must be called next at the latest. Callbacks of applications are only collected here, in `finished`, and
@@ -51,11 +51,11 @@ LOOK_PERIOD_S = 1.0
 """How often askers whose answers are out are told so."""
 
 AWAY_S = 2 * LOOK_PERIOD_S
-"""A process that has not looked for so long was not merely busy."""
+"""A process that did not look for this long was stopped, not just busy."""
 
 
 class Asker(Protocol):
-    """Whoever waits for an answer."""
+    """A waiter for an answer."""
 
     def answered(self, answer: Answer) -> None:
         """The answer to a request that was registered for it; it is no longer registered."""
@@ -71,7 +71,7 @@ class Asker(Protocol):
 
 
 class ConnectionSession(Protocol):
-    """Whoever is told what nobody asked for."""
+    """A receiver of unsolicited messages."""
 
     def told(self, message: Assigned | Deliver | Evicted, payload: Buffer) -> None:
         """A message that names its session."""
@@ -117,7 +117,7 @@ class Question:
         return True
 
     def check(self) -> None:
-        """Raise InvalidArgument for fields that cannot be: a broker would count the client as hostile."""
+        """Raise InvalidArgument for invalid fields: a broker would count the client as hostile."""
         try:
             check_request(self._make(0))
         except ProtocolError as error:
@@ -133,10 +133,10 @@ class Question:
         self._connection.post(self)
 
     def unanswered(self, now: float) -> None:
-        """See Asker: a broker may take its time, and whoever waits knows for how long."""
+        """See Asker. Does nothing: a broker may take long, and the waiter has its own deadline."""
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more."""
+        """The answer is not wanted any more."""
         self._connection.forget(self)
 
 
@@ -155,12 +155,12 @@ class Connection:
         self._emptied = self.now  # everything that had arrived by then was taken
         self.next_request = count(1).__next__  # an id that was never used on this connection
         self.finished: list[Callable[[], None]] = []
-        self.ended: list[object] = []  # outcomes that are known since a driver last told those who wait
+        self.ended: list[object] = []  # outcomes known since a driver last woke the waiters
         self.parts: dict[Part, None] = {}
         self.sessions: dict[int, ConnectionSession] = {}
         self._name = name
         self._ready = False
-        self.refused: Error | None = None  # why this broker and we cannot talk
+        self.refused: Error | None = None  # why client and broker cannot work together
         self._greeted = 0  # the connection we greeted on
         self._greeting = 0  # request of the latest Hello
         self._greet_again = 0.0  # at the first turn
@@ -183,7 +183,7 @@ class Connection:
         return True
 
     def post(self, question: Question) -> None:
-        """Send a question as soon as possible. Raises InvalidArgument for one that no broker would take."""
+        """Send a question as soon as possible. Raises InvalidArgument for an invalid one."""
         if not question.times_sent:
             question.check()
         if self._unsent or not question.send():
@@ -244,15 +244,15 @@ class Connection:
         return arrived
 
     def arrived_at(self, asked_at: float) -> float:
-        """When the answer that is being told arrived; where nobody looked for long, the earliest that it can have.
+        """When the answer that is being told arrived; after a long time without a look, the earliest possible time.
 
-        The process was stopped, or did not let anybody look: what the answer says may be over.
+        The process may have been stopped meanwhile, so the answer may be stale.
         """
         now, earliest = self.clock(), max(self._emptied, asked_at)
         return now if now - earliest <= AWAY_S else earliest
 
     def due(self) -> float:
-        """When there is something to do at the latest; whoever is `expecting` turns every LOOK_PERIOD_S anyway."""
+        """When there is something to do at the latest; drivers that are `expecting` turn every LOOK_PERIOD_S anyway."""
         due = min(self.channel.due(), self._greet_again)
         for part in self.parts:
             due = min(due, part.due())
@@ -270,7 +270,7 @@ class Connection:
 
     @property
     def expecting(self) -> bool:
-        """Anything may still arrive that somebody waits for."""
+        """An answer or delivery is expected."""
         return bool(self.asking or self.sessions)
 
     def _take(self, message: Answer, payload: Buffer) -> None:
@@ -351,7 +351,7 @@ class Connection:
 
     @property
     def state(self) -> str:
-        """For the messages of errors: how things stand with the broker."""
+        """The state of the connection, for error messages."""
         if not self.channel.connected:
             return f"no connection to {self.url}; is a broker running there?"
         if not self._ready:

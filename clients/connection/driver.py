@@ -1,10 +1,10 @@
-"""The sync shell: drives steps in the caller's thread, and a pump while nobody calls.
+"""The sync shell: drives steps in the caller's thread, or in a pump thread between calls.
 
-Idea: whoever calls does its own input and output, under one lock, so a closed loop of sends costs no thread
+Idea: each calling thread does its own input and output, under one lock, so a closed loop of sends costs no thread
 switch. A thread that has to wait is the leader: it gives the lock back and waits for the channel; others that
 wait meanwhile follow. Those that wait for one outcome are woken by it, all others after each of the leader's turns;
-a leader that has what it wanted wakes another to lead. The pump is one thread, started with the first
-thing that needs it, which looks every few milliseconds whether anybody turned since; only when nobody did, it
+a leader that is done wakes another to lead. The pump is one thread, started with the first
+thing that needs it, which checks every few milliseconds whether a thread has turned since; if none did, it
 turns itself (flushes what was gathered, takes answers, sends signs of life).
 
 Contract: the lock is never held while waiting, nor while an application's callback runs. Threads may share
@@ -37,7 +37,7 @@ REST_S = 0.05
 """How often the pump looks for the application while nothing was asked: only signs of life can be due."""
 
 WAIT_MAX_S = LOOK_PERIOD_S
-"""No wait is longer, whatever was promised: a wake-up lost in a library costs a second, not a stand-still."""
+"""Upper limit of any wait: a wake-up lost in a library costs a second, not a deadlock."""
 
 
 class Driver:
@@ -163,7 +163,7 @@ class Driver:
             raise Closed(f"the client of {self.connection.url} was closed; connect again")
 
     def _forked(self) -> None:
-        """A child has the object and none of what it stands for: as if it were closed, and no thread waits."""
+        """In a child, the driver counts as closed, and no thread waits."""
         forks.renew(self.lock)
         self.closed = self.connection.forked = True
         self._leader, self._followers, self._sleepers = False, 0, []
@@ -300,7 +300,7 @@ class Driver:
 
 
 def _call_back(callback: Callable[[], object]) -> None:
-    """Call it. What it raises is no concern of the verb, or the pump, that happens to run it: it is reported."""
+    """Call it. Its exceptions are reported, not raised in the verb or pump that runs it."""
     try:
         callback()
     except Exception as error:
@@ -345,11 +345,11 @@ class Pump:
                 self._roused.clear()
 
     def _look(self, driver: Driver, turns: int) -> tuple[int, bool, float | None]:
-        """Turn if nobody did since `turns`. Returns turns now, whether the application is away, how long to wait."""
+        """Turn if no thread did since `turns`. Returns turns now, whether the application is away, how long to wait."""
         connection = driver.connection
         with driver.lock:
             if driver.closed or driver.busy or connection.turns != turns:
-                driver.pump_idle = not connection.asking  # who sends now has to say so
+                driver.pump_idle = not connection.asking  # a sender must now rouse the pump
                 return connection.turns, False, REST_S if driver.pump_idle else PUMP_PERIOD_S
             arrived = False
             while connection.turn():

@@ -7,5 +7,5 @@ import socket
 
 
 def made_up_name() -> str:
-    """A name that tells people where somebody runs, and that nobody else has."""
+    """A unique name that shows host and process."""
     return f"{socket.gethostname()[:60]}-{os.getpid()}-{os.urandom(4).hex()}"

@@ -4,7 +4,7 @@ Idea: everything that decides is a plain generator. It does what can be done now
 cannot go on before something arrives; a shell then waits (a thread in poll, or a task on the loop) and
 resumes it. The value it returns is the verb's result, what it raises is the verb's error.
 
-Contract: a step never blocks and never waits by itself; whoever drives it holds the client's lock while it
+Contract: a step never blocks and never waits by itself; its driver holds the client's lock while it
 runs, and not while it pauses. Resuming early is harmless: a step looks again at what it waits for.
 """
 

@@ -1,10 +1,10 @@
-"""The consumer, written once: what was delivered, what was handed out, what is committed.
+"""The core of sync and async consumers: deliveries, records handed out, and commits.
 
 Idea: session_life.py keeps a session open; the session (transport/consumer_session.py) knows what may be handed
 out; this turns deliveries into what the application asked for, and knows to the record how far that is.
 
-Contract: nothing is handed out of a partition that went to somebody else. A partition is given back between
-two calls of the application, after what was handed out of it is committed when that is ours to do.
+Contract: no records of a partition are handed out after another member got it. A partition is released between
+two calls of the application, after its records are committed if commits are automatic.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ConsumerCore:
         self.options = options
         self.closed = False
         self.life = SessionLife(connection, topic, options, self)
-        self.fenced = 0  # automatic commits that came too late: their records are read again by somebody else
+        self.fenced = 0  # automatic commits that came too late: another member reads their records again
         self._feed = Feed(self.life)
         self._unavailable = UnavailablePartitions(connection, topic, is_closed)
         self._handout: Handout | None = None
@@ -80,7 +80,7 @@ class ConsumerCore:
         self._safe = {}
 
     def gained(self, session: ConsumerSession) -> None:
-        """See Reader. Go on where the application is, in partitions whose cursor nobody has moved meanwhile."""
+        """See Reader. Go on where the application is, in partitions whose cursor was not moved meanwhile."""
         if self._shrunk_perhaps():
             self._check_positions(session)
         for partition, view in session.partitions.items():
@@ -97,7 +97,7 @@ class ConsumerCore:
         return self._may_shrink and before not in (0, self._incarnation)
 
     def _check_positions(self, session: ConsumerSession) -> None:
-        """Other records may have the offsets by now. A group goes on from its cursors; who reads alone is told."""
+        """Other records may have the offsets by now. A group goes on from its cursors; otherwise raise."""
         if self.options.group:
             self._kept.clear()
         for partition, (_, position) in self._kept.items():
@@ -223,7 +223,7 @@ class ConsumerCore:
         return found
 
     def _taken(self, decode: Callable[[Delivery, Batch], T], *, holds: bool = False) -> T | None:
-        """The next batch of the feed, decoded. An error waits for the next call of who `holds` records already."""
+        """The next batch of the feed, decoded. If the caller `holds` records, an error is raised by its next call."""
         if self._unavailable.untold and not holds:
             self._unavailable.raise_next()
         try:
@@ -287,7 +287,7 @@ class ConsumerCore:
     # -- giving back --------------------------------------------------------------------------------------
 
     def _release_idle(self) -> None:
-        """Give back what was asked for and is not in the application's hands."""
+        """Release revoked partitions of which the application has no records in hand."""
         session = self.session
         if session is None or not session.revoked:
             return
@@ -298,7 +298,7 @@ class ConsumerCore:
             self._release(idle)
 
     def _release(self, partitions: list[int]) -> None:
-        """Give partitions back, once what was handed out of them is committed when that is ours to do."""
+        """Release partitions, after committing their records if commits are automatic."""
         session = self.session
         assert session is not None, "only a session has partitions"
         if self.options.auto_commit_s is not None:

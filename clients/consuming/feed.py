@@ -1,4 +1,4 @@
-"""The feed: from what was delivered, or is mapped, to what may be handed out now.
+"""The feed: turns deliveries and mapped segments into batches the application may receive.
 
 Idea: a batch leaves the feed once it is decoded. One that cannot be decoded stays in front, and `next` raises the
 reason as often as it is called. For damage the caller says `pass_over` when the application hears of it.
@@ -44,7 +44,7 @@ class Feed:
         self._queue.extend(deliveries)
 
     def clear(self) -> None:
-        """The session is over, and with it all of this."""
+        """Drop everything: the session is over."""
         self._queue.clear()
         self._batches.clear()
         self._delivery = self._error = None

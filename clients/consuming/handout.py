@@ -1,4 +1,4 @@
-"""What the application has in hand: the run of records it is in the middle of.
+"""A handout: the run of records that the application is iterating over.
 
 Idea: iteration hands out plain list iterators, chained in C, so a record costs no Python call. How far the
 application is can still be told exactly, because a list iterator knows how many items it has left.
@@ -42,5 +42,5 @@ class Handout:
         return list(self.iterator if self.left <= count else islice(self.iterator, count))
 
     def drop(self) -> None:
-        """Hand out no more, whoever holds the iterator."""
+        """Hand out no more records, also through iterators that still exist."""
         deque(self.iterator, maxlen=0)

@@ -2,9 +2,9 @@
 
     joining -> reading -> (connection lost, evicted, a delivery lost, a silent endpoint) -> joining ...
 
-Idea: whoever reads should never notice. A lost session is joined again by itself, by another way when files
-cannot be mapped or a push endpoint turned out to be a dead end; only what cannot be mended (replaced by another
-consumer under our name, topic deleted) becomes `failure`, which every verb raises.
+Idea: readers do not notice a lost session. It joins again automatically, with another delivery if files cannot be
+mapped or a push endpoint does not get through. Only permanent errors (another consumer took the name, the topic was
+deleted) become `failure`, which every verb raises.
 
 Contract: the reader is told before a session is dropped and after one is there. Signs of life are sent only
 while the application has called within `max_processing_s`.
@@ -58,7 +58,7 @@ it has not come after as long again, the endpoint is given up."""
 
 
 MAPPED_PARTITIONS = 256
-"""Each costs the application a descriptor: who reads more, and did not ask for it, is better served by the broker."""
+"""Partitions that "auto" maps at most, as each costs a descriptor: beyond that the broker delivers."""
 
 
 class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reader(Protocol):
-    """Whoever hands out what a session brings."""
+    """The part that hands out a session's records."""
 
     def losing(self, session: ConsumerSession) -> None:
         """Nothing of this session may be handed out any more."""

@@ -1,11 +1,11 @@
 """The board of a node inside this process: tells readers in other processes how far each log is committed.
 
-Idea: the same board as a broker's, with rows but without a keeper and without slots to wake anybody. Beside
+Idea: the same board as a broker's, with rows but without a keeper and without slots for readers to sleep on. Beside
 `file://` it is what makes a reader see records once they are synced, and not when they happen to be in the
 page cache.
 
-Contract: a sync that begins is marked before and after, so whoever opens the directory when this process was
-killed in between knows which logs are in doubt. Where no board can be had, readers go by what verifies.
+Contract: a sync that begins is marked before and after, so the next node knows which logs are in doubt if this
+process is killed in between. Without a board, readers verify the logs.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class LocalBoard:
             row.first = log.first_offset
 
     def close(self) -> None:
-        """Nobody writes any more: readers go by what the logs themselves say."""
+        """Retire the board: without a writer, readers verify the logs."""
         self._rows.clear()
         self._board.retire()
         self._board.close()

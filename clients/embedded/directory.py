@@ -95,7 +95,7 @@ class DirectoryChannel:
         return not self._broken_off
 
     def choose_delivery(self, group: str, wanted: str) -> str:
-        """See Channel: who reads alone maps the files, as long as this process does not serve them."""
+        """See Channel: a reader without a group maps the files, as long as this process does not serve them."""
         if group or self._serves():
             if wanted == "mapped":
                 raise InvalidArgument('delivery="mapped" with a group needs a broker; in process, leave it at "auto"')

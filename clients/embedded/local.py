@@ -1,10 +1,10 @@
 """A broker inside this process: `mem://name` and `file:///directory`.
 
-Idea: the same node as a broker process runs, driven by whoever calls: a message goes in, what was proposed is
+Idea: the same node as a broker process runs, driven by calling threads: a message goes in, proposals are
 appended and synced in the caller's thread, and the answers lie in the channels when that returns.
 
 Contract: one node per name or directory and process, shared by all its clients and threads under one lock.
-Messages that are sent before somebody looks for answers share one append and one sync. An exception out of the node,
+Messages sent before a thread looks for answers share one append and one sync. An exception out of the node,
 Ctrl-C for example, leaves it half-way, so it ends there as a broker process would that is killed: the next call opens
 another one over the same files, and all channels begin anew.
 """
@@ -180,7 +180,7 @@ class LocalBroker:
         self._due = min(now.monotonic_s + wait, self._lazy_at)
 
     def _sync_lazy(self) -> None:
-        """Nobody waits for these, but snapshots, and with them retention, do; and so do open files of full segments."""
+        """Sync logs that no request waits for: snapshots, retention and open files of full segments do."""
         lazy, self._lazy, self._lazy_at = self._lazy, {}, FOREVER
         for log in lazy:
             with suppress(Poisoned, Closed):
@@ -352,7 +352,7 @@ def forget(name: str) -> None:
 def directory_channel(data: str, files: Files, on_message: Callable[[], None]) -> LocalChannel:
     """A channel to the node of a directory, opened by the first and closed with the last of this process.
 
-    Raises AlreadyOpen, which names who has it; ForeignDirectory, NewerFormat; StorageError when its files cannot be
+    Raises AlreadyOpen, which names the holder; ForeignDirectory, NewerFormat; StorageError when its files cannot be
     opened.
     """
     path = os.path.realpath(data)

@@ -1,8 +1,8 @@
-"""Reading a data directory without its lock: what topics there are, and the readers of their logs.
+"""Reads a data directory without its lock: its topics, and readers of their logs.
 
 Idea: the metadata log is replayed read-only, and every log is read up to what its row on the board says is
-committed while a broker lives, or up to what verifies when none does. Nobody is kept waiting and nothing is
-written, so this works beside a running broker, and on a copy that nobody serves.
+committed while a broker lives, or up to what verifies when none does. It blocks no writer and writes
+nothing, so it works beside a running broker, and on a copy without one.
 
 Contract: answers are as of now; the catalogue is read again for every question. Damage of one log is said of
 that partition and hides no other.
@@ -102,7 +102,7 @@ class Peek:
     # -- logs -------------------------------------------------------------------------------------------
 
     def reader(self, directory: str, *, mapped: bool = False) -> LogReader:
-        """A reader of one log, up to what is committed. Shared unless `mapped`; those belong to who asks."""
+        """A reader of one log, up to what is committed. Shared unless `mapped`; those belong to the caller."""
         reader = None if mapped else self._readers.get(directory)
         if reader is None:
             reader = LogReader(directory, self.files, mapped=mapped, limit=self._limit_of(directory))
@@ -124,7 +124,7 @@ class Peek:
         return find_end(self.files, directory).log_id
 
     def _limit_of(self, directory: str) -> Callable[[], int | None]:
-        """The committed word of a log, None while nobody serves it."""
+        """The committed word of a log, None without a running broker."""
         number = log_number(self._log_id(directory))
         known: list[Row] = []
 

@@ -1,7 +1,6 @@
 """Where the logs of a directory end, and how far so many bytes reach, asked without its lock.
 
-Idea: whoever writes beside us does not know that we wait, so a question that waits is looked at again every now and
-then, for as long as it says.
+Idea: the writer does not know of questions that wait here, so they are checked periodically until their time is up.
 
 Contract: as the engine answers (PROTOCOL.md, section 8.10). Nothing is locked or written.
 """

@@ -1,4 +1,4 @@
-"""The producer, written once: which records go where, and what is waited for.
+"""The core of sync and async producers: routing, batching and waiting for commits.
 
 Contract: `append` and `settle` never wait; verbs that do are steps. A window that is full makes the caller
 wait before its record is taken, and a time-out then says on what.
@@ -70,7 +70,7 @@ class ProducerCore:
         self._largest = largest
         self._now_us = now_us
         self._future = future
-        self.failed: list[Pending] = []  # what `flush` raises when nobody asked for it
+        self.failed: list[Pending] = []  # errors for `flush` to raise, if no future raised them
         self.senders = [self.new_lane(number) for number in range(count)]
         self._sticky = Sticky(count, int.from_bytes(os.urandom(2), "little"))
         self._current = self.senders[self._sticky.partition]
@@ -87,7 +87,7 @@ class ProducerCore:
         return PartitionSender(self, partition)
 
     def new_id(self) -> int:
-        """A producer id nobody else has."""
+        """A unique producer id."""
         return int.from_bytes(os.urandom(8), "little") or 1
 
     def new_session(self, opened: ProducerOpened | None = None) -> ProducerSession:
@@ -296,7 +296,7 @@ class ProducerCore:
             yield gathered if sender.gather is pending else sent
 
     def flush(self, deadline: float) -> Steps[None]:
-        """Wait until nothing is gathered or in flight. Raises the first error nobody was told of."""
+        """Wait until nothing is gathered or in flight. Raises the first error not raised yet."""
         for sender in self.senders:
             sender.ship()
         for sender in self.senders:

@@ -4,9 +4,9 @@ Idea: records gather here; the session (transport/producer_session.py) says when
 them. Nothing in flight: a record goes at once. Something in flight: records gather until they are worth a
 batch, or until an answer comes back, so batches grow with load and nothing waits when there is none.
 
-Contract: never waits. A batch that cannot be sent now stays in the session and is tried at every turn; what
-the broker may have forgotten or never got is sent again with the same sequences, which is harmless. Only while
-there is something to try a sender is among the connection's parts, so that senders at rest cost a turn nothing.
+Contract: never waits. A batch that cannot be sent now stays in the session and is tried at every turn; batches
+that may be lost are sent again with the same sequences, and the broker deduplicates them. A sender
+registers with the connection only while it has something to retry, so idle senders cost nothing per turn.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SendingProducer(Owner, Protocol):
     kind: int
 
     def new_id(self) -> int:
-        """A producer id nobody else has."""
+        """A unique producer id."""
         ...
 
     def new_session(self, opened: ProducerOpened | None = None) -> ProducerSession:

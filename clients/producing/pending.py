@@ -68,7 +68,7 @@ class Pending:
         self.time_us = 0
         self.repeats: Mapping[int, int] = NONE
         self.error: Error | None = None
-        self.seen = False  # somebody was told of the error
+        self.seen = False  # the error was raised or read
         self.callbacks: list[Callable[[], None]] | None = None
 
     def settle(self, offset: int, time_us: int, error: Error | None, repeats: Mapping[int, int] = NONE) -> None:

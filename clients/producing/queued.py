@@ -1,4 +1,4 @@
-"""What a producer says about a record as a task: when, how urgent, and which others it repeats.
+"""Queue options of a record: delay, priority and dedup key.
 
 Contract: checked before the record is gathered with others, so that what cannot be is refused alone and nothing of
 it is sent. A delay counts from the producer's clock, a moment is one. Pure.
@@ -66,7 +66,7 @@ def as_queued(
 
 
 def not_before(delay: Duration | None, at: datetime | None, now_us: int) -> int:
-    """The moment before which nobody is to work on a record, 0 for at once. Raises InvalidArgument."""
+    """The earliest time at which a record may be leased, 0 for at once. Raises InvalidArgument."""
     if at is None:
         if delay is None:
             return 0

@@ -41,7 +41,7 @@ class Sending(Routing):
         """Send one record without waiting for its commit.
 
         Blocks while the window is full, and raises TimedOut after the client's timeout; the record was then
-        not taken. Errors of its commit are raised by the future, or by `flush` when nobody asked the future.
+        not taken. Errors of its commit are raised by the future, or by `flush` if the future was not asked.
         """
         core = self._sending
         task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)

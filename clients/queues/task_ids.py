@@ -1,6 +1,6 @@
-"""Ids of tasks: `topic-partition-offset`, the same for whoever enqueued a record and whoever works it off.
+"""Ids of tasks: `topic-partition-offset`, the same for producers and workers.
 
-Contract: read from the right, because topics may hold dashes. What cannot be an id raises InvalidArgument. Pure.
+Contract: read from the right, because topics may hold dashes. A malformed id raises InvalidArgument. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verbs of queues, written once as steps: queue groups, dead letters, tasks by id, schedules."""
+"""The verbs of queues, as steps for sync and async clients: queue groups, dead letters, tasks by id, schedules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OFFSETS_MAX = 1 << 14
 """Tasks that one request names; more go in several."""
 
 ASK_WAIT_S = 30.0
-"""The longest that one question about a task waits at the broker; who waits longer asks again."""
+"""The longest that one question about a task waits at the broker; the client repeats it."""
 
 PAGE = 1000
 """Dead-lettered tasks that are asked for at once."""
@@ -151,12 +151,12 @@ class QueueVerbs:
         return task_of(id_, group, answer)
 
     def _wait_ms(self, until: float) -> int:
-        """How long a broker may wait with its answer; nobody waits who has for ever."""
+        """How long the broker may delay its answer: until then; FOREVER stands for a question that does not wait."""
         left_s = 0.0 if until == FOREVER else until - self.connection.clock()
         return round(min(max(left_s, 0.0), ASK_WAIT_S) * 1000)
 
     def cancel_task(self, id_: str, group: str) -> Steps[TaskInfo]:
-        """See that nobody gets a record any more."""
+        """Cancel a task: its record is not leased again."""
         name, number, offset = parse_task_id(id_)
         deadline = self._deadline()
         topic = yield from self.connection.find_topic(name, deadline)

@@ -81,7 +81,7 @@ class RangeClient:
         delivery: Delivery | None = None,
         verify: bool = True,
     ) -> Iterator[Batch]:
-        """The batches with records `start` to `end` - 1 of one partition, in order; the first and last may stick out.
+        """The batches with records `start` to `end` - 1 of one partition, in order; the outer two may hold more.
 
         Args:
             term: of the record before `start`; when it has another one by now, that is Diverged.

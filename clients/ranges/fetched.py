@@ -50,7 +50,7 @@ class FetchedPart(Question):
 
 
 class FetchedPiece:
-    """Records from `offset` on, asked for by one part after the other; `end` is None while nobody knows it."""
+    """Records from `offset` on, asked for by one part after the other; `end` is None while unknown."""
 
     __slots__ = ("bytes", "end", "offset", "part")
 
@@ -117,7 +117,7 @@ class FetchedRange:
         return []
 
     def _go_on(self, piece: FetchedPiece, answer: Fetched, cuts: Iterator[tuple[int, int]]) -> None:
-        """Ask for what follows, before anybody looks at what came."""
+        """Ask for the next part before the caller reads this one."""
         if answer.next_offset <= piece.offset:
             error = OutOfBounds(f"partition {self.partition} ends at {answer.end}, before the range does: {self._end}")
             error.offset = answer.end

@@ -1,11 +1,11 @@
 """A range: the batches of one partition that hold the records from one offset to another, in order.
 
-Idea: whoever asks knows where the range begins and ends, so nothing is waited for and no session is needed. On the
+Idea: the caller knows where the range begins and ends, so reading needs no session and waits for no new records. On the
 broker's machine the batches are those of the mapped segments; else they are fetched, a few questions ahead.
 
-Contract: every record of the range is in exactly one batch handed out; the first and the last batch may stick out of
-it. Batches stay good as long as somebody holds them. A topic that is another one by now, records that are gone, lost
-or damaged end the range with an error that says so.
+Contract: every record of the range is in exactly one batch handed out; the first and the last batch may contain
+records outside it. Batches stay valid as long as they are referenced. If the topic was replaced, or records are gone,
+lost or damaged, the range ends with an error.
 """
 
 from __future__ import annotations

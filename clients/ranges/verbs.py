@@ -1,4 +1,4 @@
-"""The verbs of those who plan over whole topics, written once as steps: ends, sizes, positions, cursors."""
+"""The verbs for planning over whole topics, as steps: ends, sizes, positions, cursors."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     raise the slot -> look once more -> sleep on it         (the broker wakes only where a slot is raised)
 
-Idea: the board says how far each partition is committed; whatever lies below is mapped and handed on without a
-copy and without asking. The broker assigns partitions and keeps cursors as for any other member. A watch says
+Idea: the board says how far each partition is committed; everything below is mapped and handed out zero-copy,
+without a broker round trip. The broker assigns partitions and keeps cursors as for any other member. A watch says
 which partitions moved; one that moved by one batch has it right behind the last one, mapped already.
 
 Contract: nothing above the committed word of the log's own row is read. `sleep` may run beside everything else;
@@ -292,7 +292,7 @@ class BoardLogs:
         )
 
     def close(self) -> None:
-        """See Source; the board is closed with whoever sleeps on it."""
+        """See Source; the last sleeper closes the board."""
         self._cache.close()
 
 
@@ -320,7 +320,7 @@ def board_source(welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource
 
 
 def board_logs(welcome: Welcome) -> BoardLogs:
-    """The logs of a broker on this machine, for who waits for nothing. Raises MappedUnavailable, with the reason."""
+    """The logs of a broker on this machine, for callers that do not wait. Raises MappedUnavailable, with the reason."""
     _check_local(welcome)
     try:
         return BoardLogs(Board.attach(welcome.board))

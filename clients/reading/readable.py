@@ -1,7 +1,7 @@
-"""Of batches that were read, those with records for the application, and whether they are what was written.
+"""Selects batches with records for the application, and verifies them.
 
-Contract: kinds that a stream skips are skipped; one that this version does not know ends the reading, because nobody
-may skip it. What is good before it comes first. Pure.
+Contract: kinds that a stream skips are skipped; one that this version does not know ends the reading, because it
+must not be skipped. Good batches before it come first. Pure.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ moved.
 Contract: `moved` tells a partition when its word is another than at the `moved` before, and each one the first
 time. What is committed of a partition is therefore read after it was told, or told again. `still` tells nothing
 and forgets nothing; it may be asked by a thread that goes to sleep on it.
-Must not know: what is read, who wakes whom.
+Must not know: what is read, which process wakes which.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a running task function may know and say of itself: `penstock.current_task()`.
+"""The context of a running task function: `penstock.current_task()`.
 
 Idea: a context variable, set around each call, so that nothing has to be passed through a program's own layers.
 Contract: a function that is called directly sees a task of its own: first attempt, never cancelled, and progress
@@ -29,7 +29,7 @@ class CurrentTask:
         tell: Callable[[bytes], None] = lambda value: None,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Made by whoever runs the function; `tell` and `is_cancelled` may be called from any thread."""
+        """Made by the code that runs the function; `tell` and `is_cancelled` may be called from any thread."""
         self.id = id
         self.attempt = attempt
         self._encoding: Encoding = encoding
@@ -38,14 +38,14 @@ class CurrentTask:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody has cancelled it: the worker hears of that with its next sign of life.
+        """Whether it was cancelled; the worker learns of that with its next heartbeat.
 
-        A function that returns all the same is completed; one that raises is cancelled, and not tried again.
+        If the function still returns, the task is completed; if it raises, it is cancelled and not retried.
         """
         return self._is_cancelled()
 
     def progress(self, value: Any) -> None:
-        """Say how far it is; `Job.status` shows the latest. Raises InvalidArgument for what cannot be encoded."""
+        """Report progress; `Job.status` shows the latest. Raises InvalidArgument if it cannot be encoded."""
         try:
             packed = encode(self._encoding, value)
         except ValueError as error:

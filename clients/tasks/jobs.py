@@ -1,4 +1,4 @@
-"""Jobs: tasks in the hands of whoever sent them.
+"""Jobs: the sender's handles of tasks.
 
 Contract: a job is an id and the function that reads its result, so it may be kept, sent elsewhere by its id, and asked
 again after a restart, for as long as the record is retained.
@@ -58,14 +58,14 @@ class JobFunction(Protocol[R]):
 
 
 class JobStatus(Struct, frozen=True):
-    """How a job stands."""
+    """The status of a job."""
 
     state: str  # pending | delayed | leased | retrying | completed | dead-lettered | discarded | cancelled
     attempt: int  # of the latest lease, or the one that completed it; 0 before the first
     why: str  # in a sentence, what holds it back or what became of it
     reason: str  # of the latest failure
     progress: Any  # what the function said last
-    time: datetime | None = None  # until when it is delayed, waiting or leased; else since when it is final
+    time: datetime | None = None  # until when it is delayed, retrying or leased; else since when it is final
 
 
 class _Base(Generic[R]):
@@ -95,12 +95,12 @@ class Job(_Base[R]):
         return result_of(self._function, self.id, info)
 
     def status(self) -> JobStatus:
-        """How it stands. Raises TaskForgotten once it was finished longer ago than its queue keeps that."""
+        """Its status. Raises TaskForgotten once it finished longer ago than its queue keeps results."""
         app = self._function.app
         return status_of(self._function, app.client().task(self.id, group=app.group))
 
     def cancel(self) -> JobStatus:
-        """Have nobody run it; who runs it now is told and may stop. Returns how it stands then."""
+        """Cancel it: a worker that runs it now is told and may stop. Returns its status afterwards."""
         app = self._function.app
         return status_of(self._function, app.client().cancel_task(self.id, group=app.group))
 

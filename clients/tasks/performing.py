@@ -33,7 +33,7 @@ async def perform_async(
         try:
             result = await function(*call[0], **call[1])
         except asyncio.CancelledError as error:
-            return Failed(reason_of(error))  # whoever cancelled it says so
+            return Failed(reason_of(error))  # the caller that cancelled it gives the reason
         except BaseException as error:
             return failure(error)
     return _done(arguments, encoding, result)

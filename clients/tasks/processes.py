@@ -4,8 +4,8 @@ Idea: a child of its own for each call that runs, kept for the next one. It is s
 threads; it gets the task's bytes over a pipe and unpacks them itself.
 
 Contract: a child that dies is the failure of the task it worked on, and of nothing else. A call that takes too long is
-stopped by killing its child. The time counts from when the child could work: that it has to be started is not the
-task's fault. `run` blocks its thread.
+stopped by killing its child. The time counts from when the child is ready.
+`run` blocks its thread.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Watched(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody has cancelled it."""
+        """Whether it was cancelled."""
         ...
 
     def tell(self, value: bytes, /) -> None:

@@ -1,10 +1,10 @@
-"""The queues of an app: what they are called, and what has to be so at the broker.
+"""The queues of an app: their names and settings, and their creation at the broker.
 
-A topic that an app makes holds tasks and nothing else, so what is finished goes after KEEP_S unless the app says
+A topic that an app makes holds tasks and nothing else, so finished tasks expire after KEEP_S unless the app says
 otherwise; the records of a topic that was there before may be read by others, and stay.
 
-Idea: senders and workers both see to it that a queue is there, whichever comes first; only workers change the settings
-of one that exists: they are the ones who have to live with them.
+Idea: senders and workers both create a missing queue; only workers change the settings of an existing one, because
+the settings concern them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def ensure(client: Client, queue: TaskQueue) -> dict[str, Any]:
     try:
         return dict(client.queue(queue.topic, queue.group).settings)
     except UnknownTopic:
-        with contextlib.suppress(TopicExists):  # somebody else was faster
+        with contextlib.suppress(TopicExists):  # another process was faster
             client.create_topic(queue.topic, partitions=queue.partitions)
             settings = {"keep_finished_s": KEEP_S, **settings}
     except UnknownGroup:
@@ -84,7 +84,7 @@ async def ensure_async(client: AsyncClient, queue: TaskQueue) -> dict[str, Any]:
     try:
         return dict((await client.queue(queue.topic, queue.group)).settings)
     except UnknownTopic:
-        with contextlib.suppress(TopicExists):  # somebody else was faster
+        with contextlib.suppress(TopicExists):  # another process was faster
             await client.create_topic(queue.topic, partitions=queue.partitions)
             settings = {"keep_finished_s": KEEP_S, **settings}
     except UnknownGroup:

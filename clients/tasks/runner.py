@@ -1,7 +1,7 @@
-"""The runner: leases tasks of an app's queues, has their functions called, and says what became of each.
+"""The runner: leases tasks of an app's queues, has their functions called, and settles each.
 
 Idea: one loop of its own that only leases, waits and settles; the functions run in threads, in processes, and on
-another loop (calls.py). So nothing that an application does keeps a heartbeat from being sent. Calls that end while
+another loop (calls.py). So nothing that an application does delays a heartbeat. Calls that end while
 the loop is busy are taken together: one wake-up, one request (settling.py).
 
 Contract: at most `concurrency` calls run at once, over all queues; of each queue about as many are leased ahead as
@@ -124,7 +124,7 @@ class Runner:
                 workers = opening.result()
                 ready()
                 await self.work(workers)
-            else:  # there is no broker, and nobody wants to wait for it any more
+            else:  # there is no broker, and a second stop ended the wait
                 opening.cancel()
                 await asyncio.wait([opening])
 
@@ -164,7 +164,7 @@ class Runner:
             self._settling.close()
 
     async def _drain(self) -> None:
-        """Let what runs finish, until time is up or nobody wants to wait."""
+        """Let what runs finish, until time is up or `stop` is called again."""
         if not self._running:
             return
         log.info("draining: %d tasks run", len(self._running))

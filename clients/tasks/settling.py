@@ -1,10 +1,10 @@
-"""Saying what became of tasks: the runner's word to the broker.
+"""Reports the outcomes of tasks to the broker.
 
 Idea: tasks that were done are many, and are acked without waiting, so that those that end together are committed
-together. What else can become of a task is said by itself.
+together. Other outcomes are sent one by one.
 
-Contract: `outcomes` counts what is committed. A task that is somebody else's by now is told in the log and not counted.
-While the broker is away it is said again and again, until the runner stops.
+Contract: `outcomes` counts what is committed. A task that another worker has by now is logged and not counted.
+While the broker is away, reports are retried until the runner stops.
 """
 
 from __future__ import annotations
@@ -194,6 +194,6 @@ def _log(task: SettledTask, outcome: Outcome) -> None:
 
 def _complain(task: SettledTask, error: Error) -> None:
     if isinstance(error, (LeaseLost, UnknownLease)):
-        log.warning("task %s is somebody else's by now: %s", task.id, error.message)
+        log.warning("task %s went to another worker meanwhile: %s", task.id, error.message)
     else:
         log.warning("what became of task %s cannot be said: %s", task.id, error.message)

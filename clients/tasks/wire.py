@@ -33,7 +33,7 @@ class Order(Struct, tag=True, frozen=True):
 
 
 class Cancelled(Struct, tag=True, frozen=True):
-    """Somebody has cancelled the task of the latest order."""
+    """The task of the latest order was cancelled."""
 
 
 class Told(Struct, tag=True, frozen=True):

@@ -1,10 +1,10 @@
-"""Staging and transactions, written once: which producers stage for them, and how they end.
+"""The core of sync and async stagings and transactions: their producers, and how they end.
 
 Idea: a transaction is the stages of its producers, a name and an epoch. From the moment it is to be committed its
 stages are fixed: nothing can be sent any more, and to commit again is to ask the same question again.
 
-Contract: nothing here waits; verbs that do are steps. What ended is never begun again. A commit of which nobody knows
-whether it was decided leaves everything as it is, so that it can be repeated.
+Contract: nothing here waits; verbs that do are steps. What ended is never begun again. A commit with an
+unknown outcome leaves everything as it is, so that it can be repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .staging_producer import StagingProducer
 from .verbs import TransactionVerbs, checked_epoch, checked_name
 
 DROP_PATIENCE_S = 5.0
-"""Of who drops what the broker would drop by itself later: nobody waits long for it."""
+"""Timeout of dropping stages, which the broker also drops by itself later."""
 
 HOPELESS = (StageLost, UnknownTopic, UnknownPartition)
 """After these a commit of the same stages can never succeed."""
@@ -68,7 +68,7 @@ class StagingCore:
             raise Closed(f"this {self} was {self.ended}: begin another one")
 
     def stages(self, deadline: float) -> Steps[list[Stage]]:
-        """Wait until all that was sent is staged. Raises the first error that nobody was told of, and StageLost."""
+        """Wait until all that was sent is staged. Raises the first error not raised yet, and StageLost."""
         if self.ended != "closed":
             self.check_open()
         yield from self._flush(deadline)
@@ -77,7 +77,7 @@ class StagingCore:
         return self._staged()
 
     def close(self, deadline: float) -> Steps[None]:
-        """Stage what was sent and end. The stages stay for whoever commits them."""
+        """Stage what was sent and end. The stages stay, to be committed."""
         if self.ended:
             return
         try:
@@ -115,7 +115,7 @@ class StagingCore:
 
 
 class TransactionCore(StagingCore):
-    """A staging with a name and an epoch. `own_name`: it was made up, so nobody else commits it."""
+    """A staging with a name and an epoch. `own_name`: it was made up, so no other process commits it."""
 
     def __init__(self, shell: Shell, name: str, epoch: int, *, own_name: bool, **how: Any) -> None:
         super().__init__(shell, **how)

@@ -1,8 +1,8 @@
-"""A producer whose records are staged: they wait at the broker, read by nobody, for a transaction to publish them.
+"""A producer whose records are staged: the broker hides them until a transaction publishes them.
 
 Idea: as any other producer, but that its batches are of kind STAGED and that each partition's sequence is a stage,
 whole from its first record to its last. An ordinary producer whose sequence broke goes on under another id; a stage
-that broke has lost records, so its sender ends, and whoever commits it is told that it is not all there.
+that broke has lost records, so its sender ends, and its commit raises StageLost.
 
 Contract: nothing has an offset before it is published: sends and futures say -1.
 """

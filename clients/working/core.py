@@ -78,7 +78,7 @@ class WorkerCore:
         self._unavailable = UnavailablePartitions(connection, topic, is_not_worked_on)
         self.leasing = Leasing(self, task)
         self._future = future
-        self._earlier: deque[SettleFuture] = deque()  # of ack_and_fetch: nobody else is told of their errors
+        self._earlier: deque[SettleFuture] = deque()  # of ack_and_fetch, the only one to raise their errors
         self._beating: Question | None = None
         connection.parts[self] = None
         forks.tell(self)
@@ -145,7 +145,7 @@ class WorkerCore:
                 self.leasing.put_back([self.left.pop()])
 
     def _raise_earlier(self) -> None:
-        """Raise what nobody was told of yet."""
+        """Raise the first error not raised yet."""
         while self._earlier and self._earlier[0].done():
             self._earlier.popleft().raise_error()
 
@@ -216,7 +216,7 @@ class WorkerCore:
             yield Pause(deadline)
 
     def flush(self, deadline: float) -> Steps[None]:
-        """Wait until everything settled is committed. Raises the first error that nobody was told of."""
+        """Wait until everything settled is committed. Raises the first error not raised yet."""
         self.enter()
         self.settling.send()
         while self.settling.unconfirmed:
@@ -298,7 +298,7 @@ class WorkerCore:
                     lease.cancelled.add(offset)
 
     def lose(self, lease: Held) -> None:
-        """Somebody else may have these by now. A lease whose tasks are all settled has only ended."""
+        """Another worker may have these tasks by now. A lease whose tasks are all settled has only ended."""
         lease.lost = lease.lost or bool(lease.open)
         self.held.pop(lease.place, None)
 
@@ -344,7 +344,7 @@ _offset = attrgetter("offset")
 def _lost(lease: Held, offsets: Sequence[int]) -> LeaseLost:
     topic, count = lease.core.topic.name, len(offsets)
     which = f"task {topic}-{lease.partition}-{offsets[0]}" + (f" and {count - 1} more" if count > 1 else "")
-    return LeaseLost(f"the lease of {which} is over: somebody else may have it by now, and what was done here may be "
+    return LeaseLost(f"the lease of {which} is over: another worker may have it by now, and what was done here may be "
                      "done twice; extend in time, or ask for a longer lease")  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Leases as the worker that holds them knows them, and what became of their tasks on the way to the broker.
 
 Idea: verbs only note what became of which tasks; a `Gathering` holds those of one lease that are to be said
-together, and becomes ranges when it is sent. Whoever wants to know waits for a `SettleFuture`.
+together, and becomes ranges when it is sent. Callers that want the outcome wait for a `SettleFuture`.
 
 Contract: pure bookkeeping, under the client's lock. A gathering names a lease as a whole only when it holds all
 that was ever leased, so that saying it again, in any order with others, never settles what was not meant.
@@ -109,7 +109,7 @@ class SettleFuture:
     def result(self, timeout: float | None = None) -> None:
         """Wait until it is committed, at most `timeout` seconds (None: the client's).
 
-        Raises LeaseLost when somebody else has a task by now, or what else prevented it; TimedOut.
+        Raises LeaseLost when another worker has a task by now, or what else prevented it; TimedOut.
         """
         error = self.exception(timeout)
         if error is not None:
@@ -152,12 +152,12 @@ class SettleFuture:
             self._callbacks = []
 
     def ignore(self) -> None:
-        """Nobody is to be told of its errors."""
+        """Its errors are not to be raised."""
         self._seen = True
 
     @property
     def unseen(self) -> Error | None:
-        """An error that nobody was told of."""
+        """An error that was not raised yet."""
         return None if self._seen or self._left else self._error
 
     def raise_error(self) -> None:

@@ -7,8 +7,8 @@ application waits, waits as long as it does.
     fetch() --- nothing here ---> Lease(wait) ........ answered with tasks, or empty when the time is up
     handed out ------ prefetch -> Lease(no wait) ----- empty -> Lease(credit) ........ answered when something comes
 
-Whoever takes tasks as they come would ask in vain each time: what follows on tasks that came by credit is credit at
-once, when the application is one that waits and nothing is to ride on the request. A `fetch` whose time is up asks
+A worker that takes tasks as they come would ask in vain each time: after tasks that came by credit, the next request
+is credit at once, if the application waits and no outcomes ride on the request. A `fetch` whose time is up asks
 once more then, because such credit says nothing about what there is.
 
 Contract: a record that cannot be decoded hides no other one. A damaged one is rejected with that reason; one whose
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from .settling import Settling
 
 WAIT_MOST_S = 30.0
-"""The longest that one request waits at the broker; who waits longer asks again."""
+"""The longest that one request waits at the broker; the client repeats it."""
 
 CREDIT_S = 10.0
 """How long credit stands without a call of the application: a record that comes meanwhile is leased to it."""
@@ -81,9 +81,9 @@ class LeaseQuestion(Question):
         """When the broker answers at the latest, if it has nothing; AT_ONCE."""
         self.settles = settles
         self.credit = credit
-        """Nobody waits for it: it stands until something comes."""
+        """A request that no call waits for: it stands until something comes."""
         self.proven = not credit
-        """While it is out there was nothing, as far as an earlier or a later answer tells; or somebody waits for it."""
+        """While it is out there was nothing, as far as an earlier or a later answer tells; or a call waits for it."""
         self._leasing = leasing
         self._max_records = max_records
 

@@ -18,7 +18,7 @@ from .leases import Held
 
 
 class TaskRecord(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What every task is; the verbs are added by the class of its worker's kind."""
+    """The data of every task; the verbs are added by the class of its worker's kind."""
 
     value: bytes
     key: bytes | None
@@ -40,7 +40,7 @@ class TaskRecord(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def id(self) -> str:
-        """Names it for everybody: `client.task(id, group=...)`."""
+        """Its public name: `client.task(id, group=...)`."""
         return task_id(self.topic, self._lease.partition, self.offset)
 
     @property
@@ -50,12 +50,12 @@ class TaskRecord(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody has cancelled it, as far as the last heartbeat knew: nobody wants its result."""
+        """Whether it was cancelled, as of the last heartbeat: its result is not wanted."""
         return self.offset in self._lease.cancelled
 
     @property
     def lost(self) -> bool:
-        """Whether its lease is known to be over: somebody else may be working on it."""
+        """Whether its lease is known to be over: another worker may have it."""
         return self._lease.lost
 
     def __repr__(self) -> str:

@@ -1,10 +1,10 @@
-"""Saying what became of tasks: gathered, sent together, said again until it is known.
+"""Reports the outcomes of tasks: gathered, sent together, resent until acknowledged.
 
 Idea: outcomes gather for a moment. When a request for a lease goes out that is answered at once they ride on it;
-else they go out by themselves, at the latest when somebody waits for them or the next turn comes.
+else they go out by themselves, at the latest when a call waits for them or the next turn comes.
 
-Contract: saying it twice is harmless (the broker knows which leases ended by their own worker), so whatever may
-have been lost is said again. A refusal reaches exactly those who asked about that lease. Never waits.
+Contract: settling is idempotent (the broker remembers leases settled by their worker), so outcomes that may have
+been lost are sent again. A refusal reaches exactly the futures of that lease. Never waits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..connection.connection import Connection
 
 GATHER_S = 0.002
-"""How long outcomes gather at most that nobody waits for."""
+"""How long outcomes gather at most if no call waits for them."""
 
 GATHER_MAX = 1024
 """Tasks whose outcomes go out at once."""
@@ -45,7 +45,7 @@ BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
 
 
 class Settling:
-    """See the module. `failed` are futures with an error that perhaps nobody asks."""
+    """See the module. `failed` are futures with an error that was perhaps not raised."""
 
     def __init__(self, connection: Connection, topic: Topic, group: str) -> None:
         self.failed: list[SettleFuture] = []
@@ -193,7 +193,7 @@ class Settling:
         gathering.ended(error)
 
     def raise_unseen(self) -> None:
-        """Raise the first error that nobody was told of."""
+        """Raise the first error not raised yet."""
         failed, self.failed = self.failed, []
         for future in failed:
             if future.unseen is not None:

@@ -354,7 +354,7 @@ async def test_a_lost_lease_is_let_go_and_told(function: str, caplog: pytest.Log
         lost.errors += [lost.refusal] * (function == "divide")
         assert await settled(worker.give("add", b"[[2],{}]")) == ("ack", b"2")
     assert not lost.settled.done()
-    assert f"task {lost.id} is somebody else's by now: it ran out" in caplog.text
+    assert f"task {lost.id} went to another worker meanwhile: it ran out" in caplog.text
     assert runner.outcomes == {"done": 1}
 
 
