@@ -81,7 +81,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(autouse=True)
 def environment_without_penstock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No PENSTOCK_ variable of whoever runs the tests reaches one."""
+    """Hide the developer's PENSTOCK_ variables from tests."""
     for name in [name for name in os.environ if name.startswith("PENSTOCK_")]:
         monkeypatch.delenv(name)
 
@@ -94,7 +94,7 @@ def _children() -> set[int]:
 
 @pytest.fixture(autouse=True, scope="session")
 def no_process_is_left_behind() -> Iterator[None]:
-    """A test stops what it starts; whoever forgets fails the run."""
+    """Fail the run if a test leaves a process behind."""
     before = _children()
     yield
     left = {pid: _command(pid) for pid in _children() - before}

@@ -28,7 +28,7 @@ def java(home: Path, says: str) -> Path:
 
 @pytest.fixture
 def machine(tmp_path) -> Path:
-    """A folder of programs with little in it: no Java, no apt, and somebody who is not root."""
+    """A folder of programs with little in it: no Java, no apt, and a user who is not root."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in TOOLS:

@@ -33,7 +33,7 @@ _LOOK_S = 0.02
 def claimed(path: str) -> Iterator[None]:
     """Inside, `path` is ours to be bound: its directory is there, nothing stands at it, no other process claims it.
 
-    Sockets created inside are for their owner only (libzmq does not chmod). Raises AddressInUse when somebody
+    Sockets created inside are for their owner only (libzmq does not chmod). Raises AddressInUse when a process
     listens there, CannotListen when anything else is in the way.
     """
     place = Path(path)

@@ -1,7 +1,7 @@
 """Messages of transactions: decide about staged batches, drop them, ask what was decided.
 
 A *stage* is what one producer has put into one partition under one producer id with batches of kind STAGED, which
-nobody reads: Produce takes them as it takes records. A *transaction* is a name and a rising epoch; to commit an epoch
+readers skip: Produce takes them as it takes records. A *transaction* is a name and a rising epoch; to commit an epoch
 is to publish all of its stages, or none. Normative text: PROTOCOL.md, section 8.9.
 
 Pure: values only. No sockets, no clock, no rules.

@@ -1,7 +1,7 @@
 """Bare Unix stream sockets between two processes: what the path of local clients can do at the most.
 
-Plain socket calls on one connection, batches made by the client's own encoder and preceded by their length. Nobody
-looks at what arrives, nothing is kept; an acknowledgement is one byte.
+Plain socket calls on one connection, batches made by the client's own encoder and preceded by their length. The
+receiver discards what arrives; an acknowledgement is one byte.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Idea: a task gets records in the order of their offsets and may meet many hours; it keeps a bounded number of files
 open, collects row groups worth reading, and closes the file that waited longest when one too many is wanted. What it
-wrote goes back to the driver as rows, which decides what becomes part of the archive; a task that fails leaves files
-that nobody names.
+wrote goes back as rows to the driver, which decides which files become part of the archive. A failed task leaves files
+that are not part of it.
 Contract: a file is on disk (fsync) before its row goes back. No loop over records.
 """
 

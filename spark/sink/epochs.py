@@ -30,9 +30,9 @@ class Epoch(NamedTuple):
     number: int
 
 
-def batch_epoch(transaction: str, version: int | None, nobodys: str) -> Epoch:
-    """Of a batch write: what its author said, or else a name that is `nobodys` and that the broker soon forgets."""
-    return Epoch(f"~{nobodys}", 1) if version is None else Epoch(transaction, version)
+def batch_epoch(transaction: str, version: int | None, unique: str) -> Epoch:
+    """Of a batch write: name and version as its author gave them, or a `unique` name, which the broker soon forgets."""
+    return Epoch(f"~{unique}", 1) if version is None else Epoch(transaction, version)
 
 
 def stream_epoch(transaction: str, topic: str, task_property: Callable[[str], str | None]) -> Epoch:

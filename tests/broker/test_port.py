@@ -1,4 +1,4 @@
-"""In which order a turn's deliveries and answers leave: readers first, and nobody's messages out of order."""
+"""In which order a turn's deliveries and answers leave: readers first, and each peer's messages in order."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def use(core: Core, name: str) -> None:
 def work(core: Core, topic: bytes) -> None:
     """Wait for tasks, get some, and none, settle, fail, die, ask, cancel, redrive, pause, be refused."""
     core.ask(lambda request: m.SetQueue(request, topic, "jobs", {"max_attempts": 2}))
-    core.ask(lambda request: m.Lease(request, topic, "nobody", "w", 1, wait_ms=0, start=-2))
+    core.ask(lambda request: m.Lease(request, topic, "unknown", "w", 1, wait_ms=0, start=-2))
     for verb in range(4):
         leased = core.ask(lambda request: m.Lease(request, topic, "jobs", "w", 1, wait_ms=1000))
         held = [(0, leased.token)]

@@ -1,4 +1,4 @@
-"""`file://`: reading without the lock, also beside whoever writes, and becoming the writer at the first change."""
+"""`file://`: reading without the lock, also beside a writer, and becoming the writer at the first change."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def data(tmp_path):
 
 @pytest.fixture
 def filled(data):
-    """A directory with a topic of two partitions that nobody has open."""
+    """A directory with a topic of two partitions that no process has open."""
     with connect(f"file://{data}") as client:
         client.create_topic("t", partitions=2)
         client.producer("t").send_many(MANY, partition=0)

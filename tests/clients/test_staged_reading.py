@@ -1,4 +1,4 @@
-"""Clients of every kind read a topic in which somebody stages: they get its records, and nothing else reaches them."""
+"""Clients of every kind read a topic with staged records: they get its records, and nothing else reaches them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One client, several threads: nobody waits for somebody else's answer, and things go on when all are away."""
+"""One client, several threads: none waits for another's answer, and work goes on when all are away."""
 
 from __future__ import annotations
 

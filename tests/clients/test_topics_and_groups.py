@@ -41,9 +41,9 @@ def test_what_cannot_be_is_refused_with_a_reason(client, topic):
     with pytest.raises(InvalidArgument, match="64MB"):
         client.create_topic(topic + "-c", segment_bytes="64 apples")
     with pytest.raises(UnknownTopic):
-        client.producer("nobody-made-this")
+        client.producer("never-created")
     with pytest.raises(UnknownTopic):
-        client.consumer("nobody-made-this")
+        client.consumer("never-created")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_no_broker_would_take_is_refused_before_it_is_sent(client, topic, c
     with pytest.raises(InvalidArgument) as caught:
         call(client, topic)
     assert says in caught.value.message
-    assert client.ping() < 30, "nobody was cut off"
+    assert client.ping() < 30, "the client was not cut off"
 
 
 def test_a_deleted_topic_that_is_made_again_is_another_one(client, topic):

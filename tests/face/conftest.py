@@ -95,7 +95,7 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def cli(clean: None, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run one command as `penstock ...` would; nobody watches, so there are no bars."""
+    """Run one command as `penstock ...` would, without a terminal, so without progress bars."""
 
     def call(*arguments: str, stdin: bytes = b"") -> Result:
         out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
@@ -120,5 +120,5 @@ def on(cli: Cli, broker: Served, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name nobody else uses."""
+    """A unique name."""
     return request.node.name[:150].replace("[", "-").replace("]", "").replace("/", "-").replace(" ", "-")

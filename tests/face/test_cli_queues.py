@@ -119,7 +119,7 @@ def test_why_says_what_holds_a_task_back(on: Cli, queue: str) -> None:
     assert on("task", "lease", queue).text == "nothing to lease now\n"
 
 
-def test_a_cancelled_task_is_nobodys(on: Cli, queue: str) -> None:
+def test_a_cancelled_task_is_not_leased(on: Cli, queue: str) -> None:
     (id_,) = enqueued(on, queue, "never")
     assert on("task", "cancel", id_, "--json").lines[0]["state"] == "cancelled"
     assert on("task", "lease", queue).text == "nothing to lease now\n"

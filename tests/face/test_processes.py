@@ -139,7 +139,7 @@ def test_a_reader_that_has_seen_enough_ends_consume_quietly(broker: Served, on: 
         assert process.wait(30) == exits.OK
         assert process.stderr.read() == b""
     (group,) = on("group", "show", topic, "g", "--json").lines
-    assert group["lag"] > 0, "what nobody read is not committed"
+    assert group["lag"] > 0, "unread records are not committed"
 
 
 def test_interrupting_consume_ends_it_cleanly_and_commits_what_was_written(

@@ -36,7 +36,7 @@ def fail() -> None:
 
 @app.task(queue="slow", name="wait")
 def wait(begun: str, go: str) -> int:
-    """Say that it has begun, and wait until somebody says go: opening a pipe waits for the other end."""
+    """Say that it has begun, and wait for go: opening a pipe waits for the other end."""
     open(begun, "w").close()
     open(go).close()
     return current_task().attempt

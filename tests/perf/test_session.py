@@ -1,4 +1,4 @@
-"""A bench begins as somebody's, and the page says whose figures stand in a column."""
+"""A bench runs for one system, and the page names the system of each column."""
 
 from __future__ import annotations
 

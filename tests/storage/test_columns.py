@@ -80,7 +80,7 @@ def test_a_batch_gives_its_values_in_runs_and_whole() -> None:
 
 
 def test_a_column_of_no_values_decodes_to_none() -> None:
-    """No record has one, but the header of a batch that nobody checked may say so."""
+    """No record has one, but the header of an unchecked batch may say so."""
     column = column_of([])
     assert columns.decode_variable(column, 0) == []
     assert list(chain.from_iterable(columns.decode_runs(column, 0, 0))) == []

@@ -33,7 +33,7 @@ def test_a_small_file_is_rewritten_as_a_whole_and_read_as_a_whole(place) -> None
     files, root = place
     with pytest.raises(FileNotFoundError):
         files.read(f"{root}/a")
-    files.create(f"{root}/a.new", 10).close()  # left by somebody who died while rewriting
+    files.create(f"{root}/a.new", 10).close()  # left by a process that died while rewriting
     for content in (b"a long first text", b"short", b""):
         files.rewrite(f"{root}/a", content)
         assert files.read(f"{root}/a") == content
@@ -149,7 +149,7 @@ def test_files_and_directories_are_nobody_elses(tmp_path) -> None:
 
 def test_a_link_is_followed_to_a_directory_and_never_to_a_file(tmp_path) -> None:
     files, foreign = Files(), tmp_path / "foreign"
-    foreign.write_bytes(b"somebody else's")
+    foreign.write_bytes(b"another's")
     (tmp_path / "log").mkdir()
     (tmp_path / "way").symlink_to(tmp_path / "log")
     link = tmp_path / "way" / "file"
@@ -161,7 +161,7 @@ def test_a_link_is_followed_to_a_directory_and_never_to_a_file(tmp_path) -> None
     with pytest.raises(FileExistsError):
         files.create(path)
     files.rewrite(path, b"ours")
-    assert (foreign.read_bytes(), files.read(path), link.is_symlink()) == (b"somebody else's", b"ours", False)
+    assert (foreign.read_bytes(), files.read(path), link.is_symlink()) == (b"another's", b"ours", False)
 
 
 def test_a_directory_in_place_of_a_file_is_named_with_the_way_out(tmp_path) -> None:

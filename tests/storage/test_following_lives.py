@@ -144,7 +144,7 @@ class Life:
             self.order.commit = max(self.order.commit, self.choose.randint(0, self.common()))
 
     def kill(self) -> None:
-        """The process dies. Of a cut that failed nobody was told that it is done."""
+        """The process dies. A failed cut was never reported as done."""
         self.log = opened(self.files, self.order)
         self.batches = held(self.log)
         self.promise()

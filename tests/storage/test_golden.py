@@ -1,4 +1,4 @@
-"""The bytes of every layout are what they were: written files must stay readable, whoever changed the code."""
+"""The bytes of every layout stay the same, so that files written before stay readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One writer per log, whoever it is; readers need no leave."""
+"""One writer per log; readers need no lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers: the right record at every offset and time, while the log grows, copied or mapped, in nobody's way."""
+"""Readers: the right record at every offset and time, while the log grows, copied or mapped, without locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs: written once, read whole or not at all, gone when nobody names them."""
+"""Runs: written once, read whole or not at all, removed when no snapshot names them."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ def test_damage_to_a_batch_without_offsets_hides_no_record_and_is_remembered(kin
     content = files.contents[reader.segment_of(2).ref.path]
     content.data[row.position + 300] ^= 1
     assert [batch.seq for batch in rest(reader.cursor(0)) if batch.kind == Kind.RECORDS] == [1, 3, 5]
-    assert not reader.met_damage, "nobody looks at its columns"
+    assert not reader.met_damage, "its columns are not read"
     content.data[row.position + 4] ^= 1
     assert [batch.seq for batch in rest(reader.cursor(0)) if batch.kind == Kind.RECORDS] == [1, 3, 5]
     assert reader.met_damage

@@ -8,7 +8,7 @@ consumer's journal says what it was given. Each record is then
     lost        acknowledged and not stored
     duplicate   stored (or, by a consumer, read) more than once
     reordered   stored before one that its producer sent earlier
-    phantom     stored though nobody sent it
+    phantom     stored but never sent
     unknown     sent and never acknowledged: it may be there or not
 
 Contract: pure; counts nothing twice. What is allowed is the test's business.
@@ -88,7 +88,7 @@ def check_stored(sent: dict[str, Sent], logs: Iterable[Sequence[bytes]]) -> Verd
 def check_read(log: Sequence[bytes], read: Iterable[tuple[int, bytes]]) -> Verdict:
     """Judge what a group was given of one partition: (offset, value) as its members wrote them down.
 
-    Here `duplicate` counts every record given again, `lost` is a stored one that nobody was given, `phantom` one
+    Here `duplicate` counts every record given again, `lost` is a stored one that was never handed out, `phantom` one
     that does not stand at its offset.
     """
     verdict = Verdict()

@@ -41,7 +41,7 @@ def scanned(files: Files, built: Built) -> tuple[dict[int, bytes], list[Bad], Ta
 
 
 def assert_true(batch: Batch, built: Built) -> None:
-    """A batch says what was written there; only padding, which nobody reads, may differ."""
+    """A batch says what was written there; only padding, which is never read, may differ."""
     truth = parse(built.batches[batch.seq])
     assert (batch.header_checksum, batch.values(), batch.keys()) == (
         truth.header_checksum,

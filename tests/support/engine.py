@@ -58,7 +58,7 @@ class MemoryStore(LogStore):
         super().delete(topic)
 
     def leaves(self, log: LogWriter) -> bool:
-        """Whether nobody syncs this log by himself."""
+        """Whether syncs of this log are left for later, until `hurry`."""
         return self.lazy and log.options.commit == "written"
 
     def hurry(self, log: LogWriter) -> None:
@@ -72,7 +72,7 @@ class MemoryStore(LogStore):
 
 
 class MemoryPort:
-    """Keeps what the node sends. `gone` are peers that cannot be reached, `closed` sessions nobody connected to."""
+    """Keeps what the node sends. `gone` are peers that cannot be reached, `closed` sessions without a connection."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[Hashable, Any, bytes]] = []

@@ -1,4 +1,4 @@
-"""The sink, made to halt on its driver at a step that a test names, so that somebody can be killed just there.
+"""The sink, made to halt on its driver at a step that a test names, so that a process can be killed just there.
 
     halt = Halt(tmp_path, "staged")      # or "committed"
     spark.dataSource.register(HaltingSink)
@@ -6,7 +6,7 @@
     halt.wait()                          # the sink stands there
     halt.go_on()                         # or never: the driver is killed
 
-Contract: all of the sink's own code runs; around its commit stand two named pipes. Nobody waits longer than PATIENCE_S.
+Contract: all of the sink's own code runs; around its commit stand two named pipes. No wait is longer than PATIENCE_S.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Halt:
 
     def wait(self) -> None:
         """Until the sink stands at the step."""
-        assert _heard(self._pipes[0]), f"nobody came to the step {self.step!r} in {PATIENCE_S} s"
+        assert _heard(self._pipes[0]), f"the sink did not reach the step {self.step!r} in {PATIENCE_S} s"
 
     def go_on(self) -> None:
         """Let the sink go on."""
@@ -111,7 +111,7 @@ def _halt(folder: str) -> None:
     there, on = (_pipe(Path(folder) / name) for name in ("there", "on"))
     try:
         os.write(there, b".")
-        assert _heard(on), f"nobody let it go on in {PATIENCE_S} s"
+        assert _heard(on), f"the test did not let it go on in {PATIENCE_S} s"
     finally:
         os.close(there)
         os.close(on)
@@ -125,7 +125,7 @@ def _pipe(path: Path, *, create: bool = False) -> int:
 
 
 def _heard(pipe: int) -> bool:
-    """Whether somebody writes a byte in time, which is taken."""
+    """Take a byte; whether one came in time."""
     return bool(select.select([pipe], [], [], PATIENCE_S)[0]) and os.read(pipe, 1) == b"."
 
 

@@ -154,9 +154,9 @@ class Life(Administration):
         return isinstance(answer, (m.Settled, m.Extended, m.TaskState))  # whose checks look closer
 
     def _empty(self, answer: Any) -> None:
-        """An answer to somebody who waited in vain."""
-        assert isinstance(answer, m.Leased), f"nobody asked for {answer}"
-        assert not answer.runs, f"nobody knows of {answer}"
+        """An answer to a request that waited in vain."""
+        assert isinstance(answer, m.Leased), f"unsolicited: {answer}"
+        assert not answer.runs, f"unknown to the model: {answer}"
         worker = next(worker for worker, demand in self.demands.items() if demand.request == answer.request)
         demand = self.demands.pop(worker)
         assert self.rig.now.monotonic_s >= demand.until_s, f"{worker} was sent away too early"

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("storage", "transport", "broker", "clients", "spark", "penstock")
 """The floors from the bottom up; `penstock` is the face. Everything shipped lives in one of them, but for the doors."""
 DOORS = ("pyspark_penstock.py",)
-"""Modules of the wheel outside of `penstock`, where somebody else looks for them."""
+"""Modules of the wheel outside of `penstock`, where other tools look for them."""
 
 HIDDEN = {"__pycache__", "build", "dist", "node_modules"}
 

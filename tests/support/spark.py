@@ -2,7 +2,7 @@
 
 Contract: the session starts with the first test that asks for it and ends with the run; a driver is ended by its test.
 Nothing of either is left, JVM and Python workers included, and they listen on loopback only. Where pyspark or Java is
-missing, the tests that ask are skipped and say what is missing; nobody else notices.
+missing, the tests that use it are skipped and say what is missing; others run.
 """
 
 from __future__ import annotations

@@ -40,12 +40,12 @@ class Staging:
     sent: list[bytes] = field(default_factory=list)
     answered: int = 0
     broken: bool = False  # nothing more is staged
-    used: bool = False  # somebody wished it committed
+    used: bool = False  # a commit was requested
 
 
 @dataclass
 class Wish:
-    """One epoch as somebody wants it committed; asked for once or often."""
+    """One epoch with the requests to commit it, one or more."""
 
     name: str
     epoch: int
@@ -120,7 +120,7 @@ class Life:
         sent, self.rig.port.sent = self.rig.port.sent, []
         for _, answer, _ in sent:
             then = self.expected.pop(getattr(answer, "request", 0), None)
-            assert then is not None, f"nobody asked for {answer}"
+            assert then is not None, f"unsolicited: {answer}"
             then(answer)
 
     # -- clients ------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class Life:
 
         def answered(answer: Any) -> None:
             if isinstance(answer, m.Failure):
-                assert answer.code == "unavailable", answer  # nobody knows while a log of decisions is poisoned
+                assert answer.code == "unavailable", answer  # the outcome is unknown: a log of decisions is poisoned
                 return
             assert answer.epoch >= least, f"{answer.epoch} of {name} was decided last, {least} was answered"
 
@@ -352,7 +352,7 @@ class Life:
         staged_ever = {value for staging in self.stagings.values() for value in staging.sent}
         for place, found in there.items():
             strays = set(found) & staged_ever - published
-            assert not strays, f"{place} has {strays}, which nobody committed"
+            assert not strays, f"{place} has {strays}, which were never committed"
 
     def _decided_once(self) -> bool:
         return TXN in self.rig.node._registry.topics.by_name

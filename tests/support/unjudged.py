@@ -31,7 +31,7 @@ def with_headers(*packed: bytes) -> bytes:
 
 
 class Unheard:
-    """Waits for a commit and tells nobody."""
+    """Waits for a commit and does nothing."""
 
     def committed(self, place: Any) -> None:
         """See Waiter."""

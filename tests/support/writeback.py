@@ -2,7 +2,7 @@
 
 Idea: `MemoryFiles` is the page cache; beside it stands what is on the disk. A failed write-back leaves the page
 clean (a later sync has nothing to do and succeeds), the disk without the bytes, and an error that each
-descriptor opened before is told once; one opened later is told only if nobody was yet. `power_cut` gives the
+descriptor opened before is told once; one opened later is told only if no other was yet. `power_cut` gives the
 file system as the disk has it. Allocations and writes can be made to fail as on a full disk.
 
 Contract: deterministic, page by page. Names are durable at once; what is synced is whole.
@@ -98,7 +98,7 @@ class WritebackFiles(MemoryFiles):
                 raise StorageFull(f"cannot write to {path}: no space is left on the device")
 
     def fail_next(self, path: str) -> None:
-        """The next write-back of this file fails, whoever causes it."""
+        """The next write-back of this file fails, whatever causes it."""
         self.disk(self.contents[path]).fails = True
 
     def write_back(self, path: str, content: Content) -> None:

@@ -1,4 +1,4 @@
-"""A path to listen at is claimed by one at a time, and nobody waits for a lock for ever."""
+"""A path to listen at is claimed by one process at a time, and waits for its lock are bounded."""
 
 from __future__ import annotations
 

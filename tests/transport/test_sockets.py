@@ -1,4 +1,4 @@
-"""Sockets of every kind carry messages, say when they cannot, and let nobody in who does not belong."""
+"""Sockets of every kind carry messages, say when they cannot, and refuse strangers."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ HOSTILE = {
 
 
 class Door:
-    """What a broker does with what comes in: requests are kept, whoever sends anything else is cut off."""
+    """What a broker does with what comes in: requests are kept, senders of anything else are cut off."""
 
     def __init__(self, server: Server) -> None:
         self.server = server

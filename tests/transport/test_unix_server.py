@@ -1,4 +1,4 @@
-"""What a Unix server owes nobody: its bounds, and what happens to those who cross them."""
+"""The bounds of a Unix server, and what happens to peers that cross them."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_what_a_client_said_before_it_left_is_handed_out(server):
     client.close()
     assert [frames for _, frames in received(server)] == [[b"one"], [b"two"]]
     received(server)
-    assert server.readable, "whoever polls has to ask who is lost"
+    assert server.readable, "the poller has to ask which peers are lost"
     assert server.lost() == [1]
     assert not server.readable
     assert server.cut == {}
@@ -362,7 +362,7 @@ def test_without_descriptors_left_nobody_is_let_in_for_a_while_and_nothing_spins
     client = dial(server)
     server.refresh()
     assert exhausted.asked == 1
-    assert not select.select([server.fd], [], [], 0)[0]  # though somebody still waits at the door
+    assert not select.select([server.fd], [], [], 0)[0]  # though a connection still waits to be accepted
     monkeypatch.setattr(server, "_listener", exhausted.listener)
     clock.now += server.patience_s()
     server.refresh()

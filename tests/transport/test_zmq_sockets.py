@@ -92,7 +92,7 @@ def test_ipv6_works_where_the_machine_has_it(context):
 
 def test_a_push_reaches_its_one_peer(context, server):
     push = context.push(server.endpoints[0])
-    assert push.send([b"x"]) is Sent.FULL  # nobody is connected yet
+    assert push.send([b"x"]) is Sent.FULL  # no peer is connected yet
     pull = context.pull(push.endpoint)
     until_taken(push, [b"one", BATCH])
     wait_for(pull)
@@ -168,7 +168,7 @@ HOSTILE = {
 
 
 class Door:
-    """What a broker does with what comes in: requests are kept, whoever sends anything else is cut off."""
+    """What a broker does with what comes in: requests are kept, senders of anything else are cut off."""
 
     def __init__(self, server: ServerSocket) -> None:
         self.server = server

@@ -304,7 +304,7 @@ def test_effects_behind_damage_are_applied_and_damaged_effects_are_not():
 
 
 LATER = 99
-"""A kind of batch that nobody knows yet."""
+"""An unknown kind of batch."""
 
 
 def later(what: str) -> bytes:

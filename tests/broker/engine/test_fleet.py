@@ -1,8 +1,8 @@
-"""A fleet of members that come, go, hang and lag: every record is read, and nobody commits what is not theirs.
+"""A fleet of members that come, go, hang and lag: every record is read, and no member commits partitions of another.
 
 The members here follow the protocol as a client does: they read what is delivered under the epoch they were told,
 commit, and release what is asked back. Some hang (never release, never speak again), some leave, some are replaced.
-At the end every record was read by somebody, every partition went on exactly from its last accepted commit, and no
+At the end every record was read, every partition went on exactly from its last accepted commit, and no
 two sessions were ever told to own a partition under the same epoch.
 """
 

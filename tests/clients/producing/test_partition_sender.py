@@ -27,7 +27,7 @@ def test_what_the_channel_does_not_take_is_tried_until_it_does(penstock_client, 
             futures = [producer.send_nowait(b"x", partition=partition) for partition in (0, 2)]
             connection.turn()
             assert [sender.partition for sender in connection.parts] == [0, 2]
-            assert connection.due() <= connection.now + 1  # whoever drives must not rest
+            assert connection.due() <= connection.now + 1  # the driver must not rest
         assert [future.result() for future in futures] == [0, 0]
         assert not connection.parts
 
@@ -37,7 +37,7 @@ def test_records_gathered_behind_a_fenced_batch_are_refused_with_it(penstock_cli
     put = LocalChannel.put
 
     def fence(channel, message, payload):
-        fenced = Failure(message.request, Fenced.code, "somebody else") if type(message) is Produced else message
+        fenced = Failure(message.request, Fenced.code, "another producer") if type(message) is Produced else message
         return put(channel, fenced, payload)
 
     producer = penstock_client.producer("t", name="p")

@@ -169,7 +169,7 @@ def test_ranges_beyond_what_is_there_are_refused_with_what_there_is(client, topi
     with pytest.raises(UnknownPartition, match="no partition 2"):
         client.range(topic, 2, 0, 0)
     with pytest.raises(UnknownTopic):
-        client.range("nobody-made-this", 0, 0, 0)
+        client.range("never-created", 0, 0, 0)
 
 
 def test_arguments_that_cannot_be_are_refused(client, topic):
@@ -331,7 +331,7 @@ def test_two_questions_are_out_while_the_application_is_busy(unix, topic, values
         assert [piece.part.times_sent for piece in reading._pieces] == [1, 1]
         batches.close()
         assert not reading._pieces
-        assert not client._connection._asked, "nobody waits for what was asked ahead"
+        assert not client._connection._asked, "requests ahead are dropped"
 
 
 def test_a_client_that_was_closed_reads_no_range(client, topic):

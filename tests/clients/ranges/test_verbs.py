@@ -42,7 +42,7 @@ def test_ends_of_several_topics_come_in_one_call(client, filled):
 
 def test_what_is_known_is_waited_on_as_long_as_told(client, filled, url):
     if url.startswith("mem"):
-        pytest.skip("a test's broker in memory is told the time, and nobody does meanwhile")
+        pytest.skip("a test's broker in memory is told the time, and the test does not tell it meanwhile")
     known = client.ends([filled])
     begun = time.monotonic()
     assert client.ends([filled], known=known, wait=0.05) == known
@@ -88,8 +88,8 @@ def test_a_topic_made_again_is_another_one(client, filled):
 
 
 def test_topics_that_are_none_are_refused(client, topic):
-    with pytest.raises(UnknownTopic, match="nobody-made-this"):
-        client.ends(["nobody-made-this"])
+    with pytest.raises(UnknownTopic, match="never-created"):
+        client.ends(["never-created"])
     with pytest.raises(InvalidArgument, match="not a list in which each is a str"):
         client.ends("text")
     with pytest.raises(InvalidArgument, match="32 hexadecimal"):

@@ -412,7 +412,7 @@ async def test_of_quick_tasks_more_are_leased_than_run_at_once() -> None:
 
 @on_a_loop
 async def test_a_runner_that_is_stopped_waits_for_no_broker(tmp_path: Path) -> None:
-    alone = Tasks(f"unix://{tmp_path}/nobody.sock", timeout=600)
+    alone = Tasks(f"unix://{tmp_path}/absent.sock", timeout=600)
     alone.task(queue="q")(print)
     runner = Runner(alone)
     runner.stop()

@@ -1,4 +1,4 @@
-"""Threads run calls, a bounded number at once, and hold up nobody's end."""
+"""Threads run calls, a bounded number at once, and do not delay the end of the process."""
 
 from __future__ import annotations
 

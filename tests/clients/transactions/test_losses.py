@@ -76,7 +76,7 @@ def test_a_commit_whose_broker_dies_under_it_is_done_once(own, epochs):
             transaction.stages()
             killing = threading.Thread(target=own.kill_broker)
             killing.start()
-            assert transaction.commit() is True, "whoever asked again was the one that decided"
+            assert transaction.commit() is True, "the repeated request was the one that decided"
             killing.join(60)
             assert client.transaction_epoch("load") == epoch
         wanted = sorted(b"%d-%s" % (epoch, value) for epoch in range(epochs) for value in MANY)
@@ -155,7 +155,7 @@ def test_a_block_whose_commit_nobody_heard_of_says_so_and_can_be_repeated(pensto
             producer.send(b"x")
         with pytest.raises(Closed):
             producer.send(b"late")
-        assert transaction.commit() is True  # nobody else has its name
+        assert transaction.commit() is True  # no other transaction has its name
     assert transaction.closed
 
 

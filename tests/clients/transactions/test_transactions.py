@@ -329,7 +329,7 @@ def test_transactions_keep_their_order_in_each_partition(client, topic):
     assert read(client, topic) == [MANY[:200]]
 
 
-def test_the_log_of_transactions_is_nobodys_topic(client, topics):
+def test_the_log_of_transactions_is_no_topic_of_clients(client, topics):
     with client.transaction(topics[0], 1) as transaction:
         transaction.producer(topics[0]).send(b"x")
     assert not [found.name for found in client.topics() if found.name.startswith("__")]

@@ -205,7 +205,7 @@ def test_no_task_is_handed_out_of_a_lease_that_ran_out_while_the_broker_was_away
 def test_no_task_is_handed_out_of_a_lease_that_ran_out_while_this_process_was_stopped(bench):
     core = bench.worker(prefetch=1)
     (first,) = bench.fetch(core, 1)
-    bench.broker.advance(LEASE_S + 1)  # the next lease is in an answer that nobody reads meanwhile
+    bench.broker.advance(LEASE_S + 1)  # the next lease is in an answer that is not read meanwhile
     other = bench.worker()
     assert [(task.offset, task.attempt) for task in bench.fetch(other, 2)] == [(0, 2), (1, 2)]
     assert [task.offset for task in bench.fetch(core, 1)] == [2]

@@ -70,7 +70,7 @@ def test_nothing_differs_when_members_saw_all_of_it_whoever_saw_what() -> None:
     assert differences(wanted(), seen(first, second)) == []
 
 
-def test_the_order_between_partitions_is_nobodys_business() -> None:
+def test_the_order_between_partitions_does_not_matter() -> None:
     zero, one = split(log())
     assert differences(wanted(), seen(one + zero)) == []
 

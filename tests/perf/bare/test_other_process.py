@@ -14,7 +14,7 @@ def test_a_peer_says_where_it_listens_and_ends_with_the_block():
     with socket_path() as path, peer("unix_drain", path, "0") as other:
         assert other.said == path
         assert other.process.poll() is None
-        other.process.kill()  # nobody connects
+        other.process.kill()  # it never connects
     assert other.process.returncode is not None
 
 

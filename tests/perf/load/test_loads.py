@@ -61,7 +61,7 @@ def test_the_histograms_of_runs_are_kept_by_kind_beside_the_results(address, tmp
 
 def test_an_agent_that_cannot_connect_is_an_error_and_not_a_wait(address, capfd):
     with pytest.raises(RuntimeError, match="ended early"):
-        loads.ping_pong(f"{address}-nobody", Load(100, 0.1))
+        loads.ping_pong(f"{address}-absent", Load(100, 0.1))
     assert "FileNotFoundError" in capfd.readouterr().err
 
 

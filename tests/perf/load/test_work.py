@@ -15,7 +15,7 @@ from perf.systems.queue import One, Queue, Work
 
 
 class Kept(Queue):
-    """Finishes what is put in when somebody looks; `loses` of them never."""
+    """Finishes what is put in at the next look; `loses` of them never."""
 
     name = "kept"
     durabilities = frozenset({"durable"})

@@ -1,4 +1,4 @@
-"""Values between a callback and whoever waits for them."""
+"""Values between a callback and a waiting coroutine."""
 
 from __future__ import annotations
 

@@ -56,10 +56,10 @@ def test_a_queue_says_what_it_is(queue):
 
 
 def test_a_worker_that_cannot_connect_is_an_error_and_not_a_wait(tmp_path):
-    nobody = systems.queue_named("beanstalkd")
-    if reason := nobody.absent():
+    beanstalkd = systems.queue_named("beanstalkd")
+    if reason := beanstalkd.absent():
         pytest.skip(reason)
-    with pytest.raises(RuntimeError, match="did not start"), nobody.workers(f"{tmp_path}/nowhere", "q", 1, 1):
+    with pytest.raises(RuntimeError, match="did not start"), beanstalkd.workers(f"{tmp_path}/nowhere", "q", 1, 1):
         pass
 
 

@@ -154,8 +154,8 @@ def test_a_topic_that_is_not_there_is_named(spark: SparkSession, url: str) -> No
 
 
 def test_a_broker_that_does_not_answer_is_named_with_how_long_was_waited(spark: SparkSession, tmp_path: Any) -> None:
-    said = refusal(spark, numbered(spark, 1), url=f"unix://{tmp_path}/nobody.sock", topic="flights", timeout="500ms")
-    assert f"no broker answered at unix://{tmp_path}/nobody.sock within 0.5 s" in said
+    said = refusal(spark, numbered(spark, 1), url=f"unix://{tmp_path}/absent.sock", topic="flights", timeout="500ms")
+    assert f"no broker answered at unix://{tmp_path}/absent.sock within 0.5 s" in said
 
 
 @pytest.mark.parametrize(

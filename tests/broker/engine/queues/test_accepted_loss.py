@@ -1,4 +1,4 @@
-"""What somebody gave up stops no queue group any more; what nobody gave up does, and is never guessed."""
+"""Accepted losses stop no queue group; other damage does, and is never guessed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue groups on a full disk: finished work is written, and nobody is given a record that is not there."""
+"""Queue groups on a full disk: finished work is written, and no lease has a record that is not in the log."""
 
 from __future__ import annotations
 
@@ -81,4 +81,4 @@ def test_who_waits_in_line_is_told_at_once_that_what_they_settled_could_not_be_w
     log.append = append
     rig.produce(topic, [b"b"])
     assert len(rig.answers(request)) == 1
-    assert rig.lease(topic, most=9).runs == [(1, 1, 1)], "nobody holds what came later"
+    assert rig.lease(topic, most=9).runs == [(1, 1, 1)], "later records are not leased"

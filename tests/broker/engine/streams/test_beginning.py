@@ -1,4 +1,4 @@
-"""Beginning a group: whoever asks first decides, in all partitions or, as far as anybody is told, in none."""
+"""Beginning a group: the first request decides, for all partitions or visibly for none."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_the_term_before_an_offset_is_checked():
         (9, 1, 5),  # far beyond
         (3, 2, 3),  # a term that the record before does not have
         (7, 2, 6),
-        (3, 9, 3),  # a term nobody has any more
+        (3, 9, 3),  # a term of the past
     ],
 )
 def test_a_position_that_was_lost_is_answered_with_the_valid_end(offset: int, term: int, valid: int):

@@ -23,7 +23,7 @@ def readable(rig: Rig, topic: bytes) -> list[Partition]:
 
 
 def reading(rig: Rig, topic: bytes) -> int:
-    """How many partitions of a topic somebody reads."""
+    """How many partitions of a topic have a reader."""
     return sum(bool(partition.readers) for partition in readable(rig, topic))
 
 

@@ -55,7 +55,7 @@ def test_only_the_very_stages_of_the_last_epoch_are_its_own():
     assert table.is_last("a", 1, own[::-1])
     assert not any(table.is_last(*each) for each in [("a", 1, own[:1]), ("a", 0, own), ("b", 1, own), ("a", 1, [])])
     decided(table, "a", 2, 11, stages=0)
-    assert not table.is_last("a", 2, []), "nobody can be told from anybody by nothing"
+    assert not table.is_last("a", 2, []), "without stages, requests cannot be told apart"
 
 
 def test_an_epoch_without_stages_is_finished_when_it_is_decided():

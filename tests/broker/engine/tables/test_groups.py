@@ -433,8 +433,8 @@ def test_a_deleted_group_is_forgotten_for_good():
 
 def test_an_unknown_group_is_named():
     rig, topic = filled()
-    assert failure(rig.ask(m.ResetGroup, topic, "nobody", -1, [])) == "unknown_group"
-    assert failure(rig.ask(m.DeleteGroup, topic, "nobody")) == "unknown_group"
+    assert failure(rig.ask(m.ResetGroup, topic, "unknown", -1, [])) == "unknown_group"
+    assert failure(rig.ask(m.DeleteGroup, topic, "unknown")) == "unknown_group"
 
 
 def test_an_abandoned_group_expires_by_a_logged_effect_and_one_with_members_does_not():

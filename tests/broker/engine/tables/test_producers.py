@@ -24,7 +24,7 @@ def table(*batches: tuple[int, int], epoch: int = 0) -> ProducerTable:
     [
         ([], 0, 0, 5, None),  # the first batch of a new producer
         ([], 9, 0, 5, None),  # whatever its epoch
-        ([], 0, 5, 5, UnknownProducer),  # in the middle, and nobody knows it
+        ([], 0, 5, 5, UnknownProducer),  # in the middle of an unknown producer
         ([(0, 5)], 0, 5, 1, None),  # the next one
         ([(0, 5)], 0, 6, 1, SequenceGap),  # something is missing
         ([(0, 5)], 0, 0, 5, 100),  # exactly the same again
@@ -33,7 +33,7 @@ def table(*batches: tuple[int, int], epoch: int = 0) -> ProducerTable:
         ([(0, 5), (5, 5)], 0, 0, 5, 100),  # an older one
         ([(0, 5), (5, 5)], 0, 5, 5, 105),
         ([(0, 5), (5, 5)], 0, 0, 10, SequenceGap),  # two batches resent as one
-        ([(0, 5)], 1, 5, 1, UnknownProducer),  # an epoch nobody opened
+        ([(0, 5)], 1, 5, 1, UnknownProducer),  # an epoch that was never opened
     ],
 )
 def test_a_batch_is_next_or_a_duplicate_or_refused(known, epoch, first, count, expected):

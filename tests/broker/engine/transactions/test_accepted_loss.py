@@ -1,4 +1,4 @@
-"""Staged records that are damaged: a line stops there, and goes on behind what somebody gave up."""
+"""Staged records that are damaged: a line stops there, and goes on behind accepted losses."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_who_decided_an_epoch_is_told_so_whenever_it_asks_again(restarted: bool 
         assert commit(rig, "etl", epoch, *others) == m.TransactionCommitted(rig._request, 5, True)
     assert everything(rig, a, b) == [[b"1"], [], [b"2", b"3"]]
     commit(rig, "etl", 6)
-    assert commit(rig, "etl", 5, *stages).repeated, "nobody knows any more"
+    assert commit(rig, "etl", 5, *stages).repeated, "the stages of earlier epochs are forgotten"
 
 
 def test_a_resend_while_it_is_under_way_is_answered_with_it():
@@ -289,7 +289,7 @@ def test_on_a_topic_that_is_written_it_is_finished_only_when_the_records_are_dur
     assert len(home(rig, "etl").committed.transactions.unfinished()) == 1
     log.sync = sync
     rig.pass_time(5)
-    assert len(home(rig, "etl").committed.transactions.unfinished()) == 1, "nobody has synced it"
+    assert len(home(rig, "etl").committed.transactions.unfinished()) == 1, "it is not synced"
     log.sync()
     rig.pass_time(5)
     assert len(home(rig, "etl").committed.transactions.unfinished()) == 0

@@ -104,7 +104,7 @@ def in_time(story: Story) -> Story:
 
 
 def opened_again(story: Story) -> Story:
-    """Somebody starts the broker again."""
+    """Start the broker again."""
     again = Story(story.files, DURABLE, seed=2)
     again.rig.turn(8)
     return again

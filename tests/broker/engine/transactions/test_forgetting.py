@@ -1,4 +1,4 @@
-"""Forgetting: stages nobody commits, names nobody comes back to, and what is never forgotten."""
+"""Forgetting: abandoned stages, old names, and what is never forgotten."""
 
 from __future__ import annotations
 

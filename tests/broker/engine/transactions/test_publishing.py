@@ -120,14 +120,14 @@ def test_only_a_few_partitions_are_at_work_at_once_and_all_have_their_turn(monke
         rig.turn(1)
         ends = [partition(rig, topic, number).end for number in range(count)]
         most = max(most, sum(end > was for end, was in zip(ends, before, strict=True)))
-        assert max(ends) - min(ends) <= 4, "nobody is left behind"
+        assert max(ends) - min(ends) <= 4, "no partition is left behind"
         before = ends
     assert most <= publishing.AT_ONCE
     assert all(rig.read(topic, number) == values(6) for number in range(count))
 
 
 def test_of_what_is_large_one_portion_is_appended_in_a_turn(monkeypatch: pytest.MonkeyPatch):
-    """So that nobody waits for more, and the disk has the one while the next is read."""
+    """So that others wait for one portion at most, and the disk has one while the next is read."""
     monkeypatch.setattr(publishing, "PORTION_BYTES", 1)
     rig = Rig()
     topic = rig.topic(partitions=publishing.AT_ONCE)
@@ -266,7 +266,7 @@ def test_on_a_poisoned_partition_it_is_published_at_the_next_start():
     rig.turn()
     answer = answer_to(rig, request)
     assert (code(answer), "is decided" in answer.message) == ("poisoned", True)
-    assert code(commit(rig, "etl", 1, *stages)) == "poisoned", "nobody is left waiting"
+    assert code(commit(rig, "etl", 1, *stages)) == "poisoned", "no waiter is left"
     assert (state(rig, "etl"), "I/O error" in rig.node.stats()["stages.stuck_because"]) == ((1, False), True)
     partition(rig, a).log.sync()
     rig.turn()

@@ -1,4 +1,4 @@
-"""Staging through a node: answered when durable, seen by nobody, harmless to repeat; and published as what was sent."""
+"""Staging through a node: answered when durable, invisible, idempotent; and published as what was sent."""
 
 from __future__ import annotations
 

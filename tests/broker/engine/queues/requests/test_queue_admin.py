@@ -144,9 +144,9 @@ def test_a_name_is_a_stream_group_or_a_queue_group(rig: Rig, topic: bytes):
         ((m.SetQueue, "g", {"leese_s": 1}), "invalid_settings"),
         ((m.SetQueue, "a b", {}), "invalid_request"),
         ((m.SetQueue, "h", {}, -7), "invalid_request"),
-        ((m.PauseQueue, "nobody", 0), "unknown_group"),
+        ((m.PauseQueue, "unknown", 0), "unknown_group"),
         ((m.PauseQueue, "g", -1), "invalid_request"),
-        ((m.DeleteQueue, "nobody"), "unknown_group"),
+        ((m.DeleteQueue, "unknown"), "unknown_group"),
     ],
 )
 def test_what_cannot_be_is_refused_and_changes_nothing(

@@ -136,7 +136,7 @@ def test_a_refused_settle_does_not_touch_the_others(rig: Rig, topic: bytes):
     assert all(each.message.count("\n") == 0 and len(each.message) > 20 for each in refused)
     assert rig.queue(topic).in_flight == 1
     assert rig.queue(topic, "other").in_flight == 5
-    assert codes(rig.settle(topic, m.Settle(0, other, ACK), group="nobody")) == [(0, "unknown_group")]
+    assert codes(rig.settle(topic, m.Settle(0, other, ACK), group="unknown")) == [(0, "unknown_group")]
 
 
 def test_a_token_of_another_group_is_not_taken(rig: Rig, topic: bytes):
@@ -192,7 +192,7 @@ def test_progress_is_kept_of_what_is_held(rig: Rig, topic: bytes):
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        (("nobody", [(0, 1)]), "unknown_group"),
+        (("unknown", [(0, 1)]), "unknown_group"),
         (("g", [(7, 1)]), "unknown_partition"),
         (("g", [(0, 1)], 13 * 3_600_000), "invalid_request"),
         (("g", [(0, 1)], 0, [(0, 0, b"x" * 5000)]), "invalid_request"),

@@ -1,4 +1,4 @@
-"""Whoever has a task's id learns what became of it, and may cancel it."""
+"""By its id, a task can be looked up, waited for and cancelled."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_long_stretch_of_repetitions_is_passed_in_one_step():
 
 
 @pytest.mark.parametrize("how", ["delayed", "urgent", "plain"])
-def test_what_is_nobodys_work_is_passed_over_once_and_the_place_is_logged(how: str):
+def test_void_and_cancelled_records_are_passed_over_once_and_the_place_is_logged(how: str):
     """A key that is replaced again and again before it is due, and workers that ask all the time."""
     rig = Rig()
     topic = rig.topic(dedup="replace" if how == "delayed" else "drop", dedup_window_s=3600)
