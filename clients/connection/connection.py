@@ -6,8 +6,8 @@ bytes again, join again), because only it knows which requests are idempotent.
 
 Contract: nothing here waits. `turn` takes what has arrived and keeps going what is due; `due` says when it
 must be called next at the latest. Callbacks of applications are only collected here, in `finished`, and
-outcomes that somebody may wait for in `ended`, to which what is closed belongs: whoever drives runs the ones without
-the lock and wakes who waits.
+outcomes that threads may wait for in `ended`, closed objects among them: the driver runs the former without the lock
+and wakes the waiters.
 """
 
 from __future__ import annotations

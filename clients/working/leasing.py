@@ -145,7 +145,7 @@ class Leasing:
                 break
             try:
                 yield Pause(max(min(deadline, self._ask_at or deadline), now + BACKOFF_MIN_S))
-            except GeneratorExit:  # cancelled, or Ctrl-C: tasks are not to come where nobody asks for them
+            except GeneratorExit:  # cancelled, or Ctrl-C: the requests must not lease tasks for a call that is over
                 self._recall([question for question in self._asked if not question.credit])
                 raise
             core.check_open()

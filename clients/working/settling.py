@@ -169,7 +169,7 @@ class Settling:
             self._end(gathering, error)
 
     def give_up(self, error: Error) -> None:
-        """It will not be known here what became of the rest: nobody says it again, and nobody waits for it."""
+        """End all outcomes that are not acknowledged: they are not resent, and their futures raise `error`."""
         self.take()
         for gathering in list(self._out):
             self._end(gathering, error)

@@ -172,7 +172,7 @@ def test_what_is_closed_leaves_no_request_at_the_broker(penstock_broker, topic):
         worker = client.worker(topic, group="g", prefetch=3)
         assert worker.fetch(wait=0) == []
         worker.close()
-        client.producer(topic).send(b"for somebody else")
+        client.producer(topic).send(b"for another worker")
         assert client.queue(topic, "g").ready == 1
         client.delete_queue(topic, "g")
 

@@ -85,7 +85,7 @@ class Lines:
         self.parked.add(demand)
 
     def leave(self, demand: Demand) -> None:
-        """A request gets an answer, or nobody waits for it any more."""
+        """A request is answered, or its peer is gone."""
         self.parked.remove(demand)
         del self._by_topic[demand.topic][demand.message.group].demands[demand.number]
 

@@ -77,7 +77,7 @@ class Queues:
             watching.watch_all(partition)
 
     def before_flush(self, dirty: Iterable[Overlay[Any]], time_us: int) -> None:
-        """These have proposals to append: whoever waits for what they bring gets it in the same write."""
+        """Lease the records about to be appended to waiting requests, in the same write."""
         if not self.lines.parked:
             return
         for overlay in dirty:

@@ -81,7 +81,7 @@ def configure(
 
 
 def _give_up(partition: Partition, queue: Queue) -> None:
-    """The limit of attempts may be lower now: what has had so many waits for nothing."""
+    """Dead-letter retrying records that have reached a lowered limit of attempts."""
     most = queue.settings.max_attempts
     tried = sorted([(at, each.attempt) for at, each in queue.waiting.items() if each.attempt >= most])
     if tried:
@@ -132,7 +132,7 @@ def lease(
 
 
 def _move_on(partition: Partition, queue: Queue, source: RecordSource, choice: Choice, now_us: int) -> None:
-    """Nothing to lease, but much that is nobody's work: log how far that goes, and look at it no more."""
+    """Log the frontier behind many void or cancelled records, so that the next lease does not scan them again."""
     far = source.first - queue.frontier >= PASSED_MAX
     if (far or (choice.cursors and now_us - queue.last_us >= PASSED_AGAIN_US)) and not choice.held:
         effect = fx.FrontierMoved(queue.group, max(queue.frontier, source.first), choice.cursors)
@@ -166,7 +166,7 @@ def release(partition: Partition, group: str, token: int, ranges: Sequence[Range
 
 
 def bury(partition: Partition, group: str, token: int, first: int, end: int, reason: str) -> None:
-    """Leased records from `first` on and below `end` cannot be read: nobody can work on them."""
+    """Dead-letter leased records from `first` on and below `end` that cannot be read."""
     queue = find(partition, group)
     lease = None if queue is None else queue.leases.get(token)
     left = [] if lease is None else lease.among([(first, end - first)])
@@ -227,7 +227,7 @@ def extend(
 
 
 def settle(partition: Partition, group: str, settle: Settle, now_us: int, chance: Chance) -> None:
-    """Say what became of leased records; what was settled before changes nothing.
+    """Settle leased records; records settled before stay as they are.
 
     Raises Unavailable, Poisoned, UnknownGroup, LeaseLost, UnknownLease, InvalidRequest.
     """

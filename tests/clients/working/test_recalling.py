@@ -1,4 +1,4 @@
-"""Requests for leases that nobody waits for any more: recalled, so that no task comes where nobody works on it."""
+"""Requests for leases that no call waits for any more are recalled, so that they lease no task in vain."""
 
 from __future__ import annotations
 

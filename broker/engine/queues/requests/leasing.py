@@ -151,7 +151,7 @@ class LeaseRequests:
             yield topic.readable[index % count]
 
     def _try(self, demand: Demand, partition: Partition, now_us: int) -> bool:
-        """Lease from a partition if it has something. Whoever gets something waits for its commit."""
+        """Lease from a partition if it has something. The request then waits for its commit."""
         message = demand.message
         queue = find(partition, message.group)
         if queue is None or not serves(partition) or verbs.is_dry(partition, queue):
@@ -199,7 +199,7 @@ class LeaseRequests:
             self._watching.watch(partition, demand.message.group)
 
     def offer(self, partition: Partition, now_us: int) -> None:
-        """There may be something to lease: give it to who waits."""
+        """Lease new records to waiting requests."""
         granted = 0
         for line in self._lines.at(partition):
             for demand in list(line.demands.values()):
@@ -226,7 +226,7 @@ class LeaseRequests:
         return self._lines.parked.next_s
 
     def _wait_no_more(self, demand: Demand) -> None:
-        """What came with a request has failed: whoever stands in line is told so now, and not with their records."""
+        """Settles of a waiting request failed: answer it with the error now, not later with its records."""
         if demand in self._lines.parked:
             self._lines.leave(demand)
             demand.gather.ready()
@@ -339,7 +339,7 @@ class LeaseRequests:
             self._lines.leave(demand)
 
     def topic_deleted(self, topic: Topic, error: Error) -> None:
-        """Fail who waits for records of a topic that is gone."""
+        """Fail the requests that wait for records of a deleted topic."""
         for demand in self._lines.drop(topic):
             self._port.reply(demand.peer, failure(demand.message.request, error))
         for partition in topic.readable:
@@ -349,7 +349,7 @@ class LeaseRequests:
             self._watching.forget(partition)
 
     def leave(self, topic: Topic, group: str) -> None:
-        """A group is about to be deleted. Raises GroupActive while somebody waits for its records."""
+        """A group is about to be deleted. Raises GroupActive while a request waits for its records."""
         self._lines.close(topic, group)
         for partition in topic.readable:
             self._schedulers.leave(partition, group)
