@@ -120,7 +120,7 @@ class ReadableLog:
     def place_of(self, seq: int) -> int:
         """Index in `names` of the segment that holds, or will hold, `seq`."""
         names = self.names
-        if seq >= names[-1].base_seq:  # whoever follows a log
+        if seq >= names[-1].base_seq:  # a reader that follows the end of the log
             return len(names) - 1
         return max(bisect_right(names, seq, key=lambda name: name.base_seq) - 1, 0)
 

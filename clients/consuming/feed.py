@@ -6,7 +6,7 @@ reason as often as it is called. For damage the caller says `pass_over` when the
 Contract: a batch comes out once, and only while its partition is ours under the same epoch. What is dropped
 instead is given back to the credit. Nothing good is lost around what is not: what comes before it came out before,
 damage and what retention took are passed over alone, a batch of a codec that is not installed waits until it is. A
-batch of a kind that this version does not know ends the reading, because nobody may skip it.
+batch of a kind that this version does not know ends the reading, because it must not be skipped.
 """
 
 from __future__ import annotations

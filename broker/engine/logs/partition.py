@@ -175,7 +175,7 @@ class Partition:
         return self.overlay.unshelved
 
     def next_token(self) -> int:
-        """A number that nobody else gave out; see Overlay.next_token."""
+        """A unique number; see Overlay.next_token."""
         return self.overlay.next_token()
 
     def check_writable(self) -> None:
