@@ -8,7 +8,7 @@ says `durable`; each process writes words of its own.
 Contract:
 - Without a keeper (not yet started, or dead) every append is synced inline. A sync that the keeper began and
   never answered is answered by the broker's own descriptors, which were open before the bytes were written
-  and therefore are told of every failed write-back: nothing is taken on the word of a successor.
+  and therefore are told of every failed write-back: a later keeper's sync proves nothing about them.
 - Before a new keeper gets a segment, everything in it is durable: its descriptors are never asked about older bytes.
 - A poison word of the row's generation poisons the log here, at the latest when it is written next. Results of another
   generation are ignored.

@@ -50,7 +50,7 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
         url: unix:///path, ipc:///path or tcp://host:port of a broker, file:///directory (embedded), or mem://name
             (shared in this process).
         timeout: default of all verbs: seconds to wait for the broker.
-        name: of this client, for people who look at the broker.
+        name: of this client, for people.
         delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),
             "mapped" (read the broker's files directly), or "auto": mapped where the broker runs on this machine and
             lets us, else push, and control when that does not get through. Over unix://, "push" means control. An

@@ -42,6 +42,6 @@ class Task(TaskRecord, frozen=True, eq=False, gc=False):
         core.run(core.extend(self, lease))
 
     def progress(self, value: bytes) -> None:
-        """Store how far it is, for those who ask for the task. Extends the lease, too."""
+        """Store the progress of the task, which `client.task` shows. Extends the lease, too."""
         core = self._lease.core
         core.run(core.extend(self, None, progress=value))

@@ -2,8 +2,8 @@
 
 Idea: Spark runs many short tasks in few Python processes, which it forks and uses again, so what costs a round trip
 or more is kept here. A forked process finds a client of its parent's and leaves it alone: the connection is not its.
-Contract: no thread and no socket before the first question. A client goes on after the broker was away; who asks
-waits for it up to the timeout.
+Contract: no thread and no socket before the first question. A client goes on after the broker was away; calls
+wait for it up to the timeout.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ PLAIN = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",  # the Python side costs by the batch
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),  # below that Spark measures headers at each row
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # what everybody but Spark reads
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the type that other readers expect
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
 }

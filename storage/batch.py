@@ -314,8 +314,8 @@ def parse(buffer: Buffer, position: int = 0, *, available: int | None = None) ->
     """Parse the batch at `position`, checking header, checksum and bounds, not the columns.
 
     Args:
-        available: how many bytes there are from `position` on, when `buffer` holds fewer of them: for those who
-            only ask which batch it is. Its columns may then be cut off; HEADER_BYTES_MAX bytes are always enough.
+        available: how many bytes there are from `position` on, when `buffer` holds fewer of them: for callers
+            that only identify the batch. Its columns may then be cut off; HEADER_BYTES_MAX bytes are always enough.
 
     Raises InvalidBatch when no batch stands there, BadChecksum when its header is damaged, NewerFormat when
     it was written by a later version.

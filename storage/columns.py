@@ -62,7 +62,7 @@ class Pieces(msgspec.Struct, frozen=True, gc=False):
 
 
 def lengths(values: Sequence[bytes]) -> Lengths:
-    """Bytes of each value: one pass over the values, for all who want to know. Raises InvalidBatch."""
+    """Bytes of each value: one pass over the values, shared by all callers. Raises InvalidBatch."""
     try:
         if len(values) <= FEW:
             return list(map(len, values))

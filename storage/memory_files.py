@@ -1,7 +1,7 @@
 """Files that live in this process's memory: what `mem://` and most tests run on.
 
 Idea: the same verbs as `Files` over a table of path to content. A file that is unlinked or renamed lives on
-for those who have it open, as on a disk.
+for its open handles, as on a disk.
 
 Contract: behaves as `Files` does on success; never runs out of anything by itself, and `sync` has nothing to do.
 Must not know: what a segment, a batch or a mark is.

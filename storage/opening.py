@@ -5,7 +5,7 @@ batches it keeps and records that in a mark, so recovery after a crash at any po
 
 Contract: the decisions are recovery.py's. Nothing is ever cut in place: cutting is left to the first append,
 which starts a segment of a new generation. Raises Poisoned when what is kept cannot be synced.
-Must not know: who holds the lock, what the batches mean.
+Must not know: the holder of the lock, the meaning of batches.
 """
 
 from __future__ import annotations

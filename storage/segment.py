@@ -33,7 +33,7 @@ NEWEST_BYTES_MAX = 4096
 
 
 class SegmentRef(msgspec.Struct, frozen=True, gc=False):
-    """A segment's identity for those who sync or unlink it. `path` is the segment file."""
+    """A segment's identity for syncing or unlinking it. `path` is the segment file."""
 
     path: str
     base_seq: int

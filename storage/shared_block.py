@@ -1,6 +1,6 @@
 """A named block of memory that processes share: POSIX shared memory, or a file where there is none.
 
-Contract: all space is reserved before anybody maps it (a full /dev/shm is an error, never a SIGBUS);
+Contract: all space is reserved before a process maps it (a full /dev/shm is an error, never a SIGBUS);
 permissions are what was asked, whatever the umask is. Descriptors are the caller's to close.
 
 Must not know: what the block holds.

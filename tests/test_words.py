@@ -20,7 +20,7 @@ from support.sources import ROOT, Source, shipped, walk_files
 # Where a name means what it means in transport/messages: the wire, what clients return, and the tables of the engine.
 SHARED = ("penstock.transport.", "penstock.clients.descriptions", "penstock.clients.queues.descriptions")
 SHARED_ENDS = ("messages", ".wire")
-UNNAMED_ACTOR = re.compile(r"\b(?:(?:no|some)body|who(?:m|ever))\b", re.IGNORECASE)
+UNNAMED_ACTOR = re.compile(r"\b(?:(?:no|some|any|every)body|who(?:m|ever))\b", re.IGNORECASE)
 OWN_WORLDS = ("penstock.demo", "penstock.cli", "penstock.spark.examples")  # programs, with their own vocabulary
 
 

@@ -1,8 +1,8 @@
 """penstock transport: the wire.
 
 `messages` and `codec` say what travels, the sessions what it means (all pure). `sockets` finds
-what carries it: ZeroMQ over ipc and tcp, or plain Unix sockets. They are not re-exported: who needs none should not
-load any.
+what carries it: ZeroMQ over ipc and tcp, or plain Unix sockets. They are not re-exported, so that programs without
+sockets do not load them.
 """
 
 from .codec import VERSION, decode_answer, decode_request, encode, frames

@@ -62,7 +62,7 @@ def frames(message: messages.Message, payload: Buffer = b"") -> list[Buffer]:
 
 
 def check_request(message: messages.Message) -> None:
-    """Raise ProtocolError, which names the field, for what the other side would not take from anybody."""
+    """Raise ProtocolError, which names the field, for a message that every receiver would refuse."""
     try:
         _requests.decode(_encoder.encode(message))
     except (*_BAD_BYTES, TypeError, OverflowError) as error:

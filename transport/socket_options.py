@@ -35,7 +35,7 @@ COMMON = {
 
 BINDING = {
     "BACKLOG": 1024,  # a restarted broker is met by all its clients at once
-    # Fail closed: once a socket names a ZAP domain, a missing handler refuses everybody. Without a domain
+    # Fail closed: once a socket names a ZAP domain, a missing handler refuses all peers. Without a domain
     # (NULL mechanism, as here) libzmq asks no handler at all, so plain connections are not affected.
     "ZAP_ENFORCE_DOMAIN": 1,
 }

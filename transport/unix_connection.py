@@ -4,7 +4,7 @@ Idea: what the kernel does not take waits in a queue, as it is, and leaves with 
 call brings what is there, up to the end of a large message and some way into the next.
 
 Contract: `Lost` is raised once the other side has ended; then `close` is all that is left to do. What was put must not
-change before it has left. Must not know: who the other side is, and what messages mean.
+change before it has left. Must not know: the identity of the peer, the meaning of messages.
 """
 
 from __future__ import annotations

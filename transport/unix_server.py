@@ -4,8 +4,8 @@ Idea: all connections are behind one epoll descriptor, so the poller watches one
 is sent in one turn leaves together.
 
 Contract: the calls of zmq_sockets.ServerSocket; nothing here waits. `refresh` looks, `receive` hands out what was
-found. Everything is bounded: connections, the silence of new ones, what waits for a peer that does not read; who
-crosses a bound is cut off and counted. What a peer sent before it left is handed out until an answer to it fails.
+found. Everything is bounded: connections, the silence of new ones, what waits for a peer that does not read. A peer
+that crosses a bound is cut off and counted. What a peer sent before it left is handed out until an answer to it fails.
 Knows no messages.
 """
 

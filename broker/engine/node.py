@@ -183,7 +183,7 @@ class Node:
             self._sessions.deliver()
 
     def _settle(self) -> None:
-        """Apply what is committed, answer for it, and tell those who wait for the end to move."""
+        """Apply what is committed, answer for it, and notify waiters of moved ends."""
         agenda = self._log_agenda
         for overlay in list(agenda.unsettled):
             history = overlay.history

@@ -5,7 +5,7 @@ when the batch's header agrees), and to write the mark into the first page. The 
 does not hold the newest one, read anew each time, since the broker writes marks as well when it syncs inline.
 
 Contract: both descriptors live from `open` to `close`.
-Must not know: boards, rounds, who else has the files open.
+Must not know: boards, rounds, other holders of the files.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ async def connect(
         url: unix:///path, ipc:///path or tcp://host:port of a broker, file:///directory (embedded), or mem://name
             (shared in this process).
         timeout: default of all verbs: seconds to wait for the broker.
-        name: of this client, for people who look at the broker.
+        name: of this client, for people.
         delivery: how consumers get their records: "push" (own endpoint), "control" (the same connection),
             "mapped" (read the broker's files directly), or "auto": mapped where the broker runs on this machine and
             lets us, else push, and control when that does not get through. Over unix://, "push" means control. An

@@ -46,7 +46,7 @@ class AsyncDriver:
         self._loop = asyncio.get_running_loop()
         self._waiters: set[asyncio.Future[None]] = set()  # for anything that arrives
         self._expected: dict[object, list[asyncio.Future[None]]] = {}  # for one outcome
-        self._told = connection.turns  # who waits was told of these
+        self._told = connection.turns  # waiters were woken after these turns
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = FOREVER  # on the clock of the connection
         self.nudged = False  # the loop turns soon
@@ -146,7 +146,7 @@ class AsyncDriver:
                 await asyncio.wait([sleeping])
 
     def _threads(self) -> ThreadPoolExecutor:
-        """For who sleeps: the loop's own are few, and the application's."""
+        """Threads for sleepers: the loop's own pool is small, and belongs to the application."""
         if self._sleepers is None:
             self._sleepers = ThreadPoolExecutor(SLEEPERS_MAX, "penstock-sleeper")
         return self._sleepers
@@ -157,7 +157,7 @@ class AsyncDriver:
             return
         self._arrived()
         self._run_callbacks()
-        if not self._waiters:  # who waits and was told arms when it waits again, or ends
+        if not self._waiters:  # a waiter that was woken arms the timer when it waits again, or ends
             self._arm()
 
     def _arrived(self) -> bool:
@@ -181,7 +181,7 @@ class AsyncDriver:
         self._run_callbacks()
 
     def _tell_ended(self) -> None:
-        """Wake who waits for what has ended; everybody, when the broker and we cannot talk."""
+        """Wake the waiters of ended outcomes; all waiters if the broker refused the client."""
         ended, self.connection.ended = self.connection.ended, []
         if self.connection.refused is not None:
             self._tell_all()
@@ -212,7 +212,7 @@ class AsyncDriver:
             self._timer = self._loop.call_later(max(due - now, 0.0), self._tick)
 
     def _tick(self) -> None:
-        """The time has come: turn, and have all who wait look at their deadlines."""
+        """The time has come: turn, and have all waiters check their deadlines."""
         self._timer, self._timer_at = None, FOREVER
         if not self.closed:
             self.connection.channel.look_again()

@@ -41,6 +41,6 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
         await core.run(core.extend(self, lease))
 
     async def progress(self, value: bytes) -> None:
-        """Store how far it is, for those who ask for the task. Extends the lease, too."""
+        """Store the progress of the task, which `client.task` shows. Extends the lease, too."""
         core = self._lease.core
         await core.run(core.extend(self, None, progress=value))

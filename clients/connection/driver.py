@@ -134,7 +134,7 @@ class Driver:
             self._run_callbacks()
 
     def _tell_ended(self) -> None:
-        """Wake who waits for what has ended, and a leader; everybody, when the broker and we cannot talk."""
+        """Wake the leader and the waiters of ended outcomes; all waiters if the broker refused the client."""
         ended, self.connection.ended = self.connection.ended, []
         if self._leader:
             self.connection.channel.wake()

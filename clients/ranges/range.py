@@ -116,7 +116,7 @@ class RangeCore:
         self._partition = self._part_of(topic)
 
     def more(self) -> Steps[list[Batch]]:
-        """The next batches; none at the end of the range. After an error there is nothing more to be had."""
+        """The next batches; none at the end of the range. After an error there are no more."""
         while self._position < self.wanted.end:
             try:
                 if self._reading is None:

@@ -1,6 +1,6 @@
-"""How many calls may run at once: places that are taken and given back.
+"""Limits the calls that run at once: slots that are taken and given back.
 
-Contract: for one event loop. Closing wakes everybody who waits for a place.
+Contract: for one event loop. Closing wakes all waiters.
 """
 
 from __future__ import annotations

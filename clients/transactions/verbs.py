@@ -1,6 +1,6 @@
 """The verbs of transactions, written once as steps: commit stages, drop stages, ask what was committed.
 
-Contract: all of them are safe to repeat, so a lost connection or a restarted broker is no concern of who calls.
+Contract: all of them are safe to repeat, so callers need not handle a lost connection or a restarted broker.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What rate each system sustains in an open loop, and its latency at 10, 50, 80 and 90 % of that.
 
-Everybody is offered shares of their own rate: at one rate for all, those that are slower would only show how a queue
+Each system is offered shares of its own rate: at one rate for all, those that are slower would only show how a queue
 grows. The rate of each system is searched for once, at the level `written`, and its shares follow from it. A search
 takes half a minute, so the short run has penstock's own shares only.
 """
@@ -93,7 +93,7 @@ def _shares(lab: Lab, found: Found, ours: System) -> Iterator[Latency]:
 
 
 def _shares_beside(lab: Lab, found: Found, ours: System, beside: list[System]) -> Iterator[Curve]:
-    """Everybody once, each at shares of their own rate."""
+    """Each system once, at shares of its own rate."""
     runs = loads.Runs(lab)
 
     def measure(system: System) -> Callable[[float], float]:

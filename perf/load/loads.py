@@ -146,7 +146,7 @@ def _agent(role: str, plan: Plan) -> Iterator[Agent]:
 
 
 def _dismiss(process: subprocess.Popen[str]) -> None:
-    """Let it close its connections; after an overload that may take longer than anybody wants to wait."""
+    """Let it close its connections; after an overload that may take too long to wait for."""
     assert process.stdin
     with process.stdin:
         pass

@@ -1,7 +1,7 @@
 """queuefka, the Go log whose table this one repeats: built from the module proxy, driven by queuefka/main.go.
 
 Its own table was made with records of 20 bytes on a machine of 2008, flushed when the program ended. Here it flushes
-once per batch like everybody else, and at `durable` its segment files are synced by name: it has no sync of its own.
+once per batch like the other stores, and at `durable` its segment files are synced by name: it has no sync of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """RabbitMQ, quorum queue: rabbitmq-server of Debian (3.10), pika, over TCP.
 
 Durability: `durable` only. A quorum queue of one member confirms a message when its write-ahead log has it, and that
-log calls fdatasync once for all that came meanwhile before anybody is told (`wal_sync_method`, datasync by default).
+log calls fdatasync once for all that came meanwhile before any client is told (`wal_sync_method`, datasync by default).
 
 How it is driven: SelectConnection with our own calls of its loop. BlockingConnection waits for each confirm before the
 next message (a twentieth of the rate) and, without confirms, writes to the socket for each. So:

@@ -88,7 +88,7 @@ def absence(program: str, *packages: str) -> str:
 
 
 def find_program(name: str) -> str | None:
-    """Servers of Debian live in sbin, which is not on everybody's path."""
+    """Servers of Debian live in sbin, which is not on every user's path."""
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin")
 
 

@@ -12,7 +12,7 @@ from ...clients import Stage
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """`rows` were sent: all of them staged under the stages named, or for anybody to read when there are none.
+    """`rows` were sent: all of them staged under the stages named, or readable at once when there are none.
 
     `repeated`: the epoch was committed before this task began, which therefore staged nothing.
     """

@@ -44,7 +44,7 @@ class StagedWriter(DataSourceArrowWriter):
         return stage(client, self._options, self._layout, iterator, self._epoch)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Let everybody read what was staged."""
+        """Publish the staged records."""
         commit(self._options, written(messages), self._epoch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -77,7 +77,7 @@ class StagedStreamWriter(DataSourceStreamArrowWriter):
         return stage(client, self._options, self._layout, iterator, epoch)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Let everybody read what was staged for this micro-batch."""
+        """Publish the records staged for this micro-batch."""
         found = written(messages)
         if found:
             commit(self._options, found, Epoch(found[0].transaction, batchId))

@@ -28,10 +28,10 @@ input()
 def test_a_jvm_that_is_ended_is_gone_with_its_workers_and_may_be_followed_by_another(driver: Run):
     started = driver(PROGRAM)
     assert [started.hear(), started.hear(), started.hear()] == ["True", "[]", "3"]
-    everybody = jvm.descendants(started.process.pid)
-    assert any(is_java(pid) for pid in everybody)
+    processes = jvm.descendants(started.process.pid)
+    assert any(is_java(pid) for pid in processes)
     started.kill()
-    assert [pid for pid in everybody if Path(f"/proc/{pid}/exe").exists()] == []
+    assert [pid for pid in processes if Path(f"/proc/{pid}/exe").exists()] == []
 
 
 def is_java(pid: int) -> bool:

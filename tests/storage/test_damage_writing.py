@@ -137,7 +137,7 @@ def test_a_lost_last_segment_is_refused_and_goes_on_when_accepted() -> None:
 
 
 def test_damage_upon_damage_is_survived_by_every_party() -> None:
-    """500 logs, several damages each: nothing wrong is read, everybody ends, repair leaves a log in order."""
+    """500 logs, several damages each: nothing wrong is read, every reader ends, repair leaves a log in order."""
     chance = random.Random(11)
     built = build(shape=[(2, 0, 1), (3, 1), (1, 1)], unmarked=1)
     add_snapshots(built, 2, 4)

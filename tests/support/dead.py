@@ -1,4 +1,4 @@
-"""Records that are dead, without anybody who worked on them: the effects alone, in the log of a real node."""
+"""Dead letters without workers: the effects alone, in the log of a real node."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class Inode:
         self.versions.clear()
 
     def fail(self) -> None:
-        """A sync failed: clean in memory, anybody's guess on the disk."""
+        """A sync failed: clean in memory, unknown on the disk."""
         for place in self.dirty_pages():
             known = self.doubt.get(place, [])
             self.doubt[place] = [*known, *(_page(each, place) for each in [self.certain, *self.versions])]

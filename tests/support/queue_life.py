@@ -2,7 +2,7 @@
 
 Idea: each step is a random request, right or wrong. The model says what becomes of it; after each step both are
 compared. While `hold` is on, nothing is synced, so nothing may be answered, and a crash may lose the end of each
-partition's log from any flush on: there is a copy of its files and of the model for each. Everybody who waits for
+partition's log from any flush on: there is a copy of its files and of the model for each. Every request that waits for
 records has a worker's name of their own, which tells whose a lease is.
 
 `Life(seed).run(steps)` raises with the seed and the steps so far in its message.

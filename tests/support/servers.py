@@ -36,7 +36,7 @@ def end_of(pid: int) -> Iterator[int]:
 
 
 def listening(pids: set[int] | None = None) -> set[str]:
-    """Where these processes listen, or where anybody does: paths, and addresses as the kernel writes them."""
+    """Where these processes listen, or where any process does: paths, and addresses as the kernel writes them."""
     own = None if pids is None else {inode for pid in pids for inode in _socket_inodes(pid)}
     found = {row[1]: row[9] for kind in ("tcp", "tcp6") for row in _rows(kind) if row[3] == LISTENS}
     found |= {row[7]: row[6] for row in _rows("unix") if row[3] == ACCEPTS and len(row) > 7}

@@ -142,11 +142,11 @@ class Driver:
     def kill(self) -> None:
         """End all of it at once, as a machine that fails does."""
         if self.process.poll() is None:
-            everybody = descendants(self.process.pid)
-            for pid in (self.process.pid, *everybody):
+            processes = descendants(self.process.pid)
+            for pid in (self.process.pid, *processes):
                 _kill(pid)
             self.process.wait()
-            _wait_for_end(everybody)
+            _wait_for_end(processes)
 
     def complaints(self) -> str:
         """The last of what it and the JVM wrote to standard error."""

@@ -1,4 +1,4 @@
-"""Staged batches: made, sent to a rig, and published there without anybody who decides."""
+"""Staged batches: made, sent to a rig, and published there without a decision."""
 
 from __future__ import annotations
 

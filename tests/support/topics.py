@@ -1,4 +1,4 @@
-"""What anybody can read of topics, all of it, in order."""
+"""All readable records of topics, in order."""
 
 from __future__ import annotations
 

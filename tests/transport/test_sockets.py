@@ -238,7 +238,7 @@ def test_what_a_killed_server_left_behind_is_removed(sockets, path_url, tmp_path
 
 
 def test_of_many_that_start_at_once_on_a_stale_path_one_listens(path_url):
-    """The probe, the removal and the bind are one step for everybody else."""
+    """The probe, the removal and the bind are one step for other processes."""
     for _ in range(20):
         with socket.socket(socket.AF_UNIX) as stale:
             stale.bind(path_url.partition("://")[2])

@@ -1,4 +1,4 @@
-"""The catalogue: which topics there are, as the metadata log says.
+"""The catalogue: the topics of a node, from the metadata log.
 
 Idea: a state like a partition's, over the effects TopicCreated, TopicAltered, TopicDeleted, TopicErased. The
 logs of a topic are made before TopicCreated is proposed, so a topic that is known has its files, and files
@@ -62,14 +62,14 @@ class CatalogueState:
         return name in self.names
 
     def apply(self, entry: Entry, time_us: int) -> None:
-        """What one batch says. Raises UnknownEffect for one that has no business in the metadata log."""
+        """Apply one batch. Raises UnknownEffect for an effect that does not belong into the metadata log."""
         if entry.has_records:
             raise fx.UnknownEffect("records stand in the metadata log: a newer version of penstock must open it")
         for effect in entry.effects:
             self.effect(effect, time_us)
 
     def effect(self, effect: fx.AnyEffect, time_us: int) -> None:
-        """One effect. Raises UnknownEffect for one that has no business in the metadata log."""
+        """Apply one effect. Raises UnknownEffect for one that does not belong into the metadata log."""
         match effect:
             case fx.TopicCreated(name, topic, partitions, settings, created_us):
                 self.topics[topic] = TopicEntry(name, topic, partitions, settings, created_us)

@@ -1,7 +1,7 @@
 """Lines: the requests for records that wait, by topic and group, the first come first.
 
-Contract: a request stands in one line until it leaves. Memory: one entry per waiting request, up to a limit. Looks at
-no record and answers no one.
+Contract: a request stands in one line until it leaves. Memory: one entry per waiting request, up to a limit. Reads
+no records and sends no answers.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def _move_on(partition: Partition, queue: Queue, source: RecordSource, choice: C
 
 
 def is_dry(partition: Partition, queue: Queue) -> bool:
-    """Whether a group has certainly nothing to lease, by a glance: most who ask find what came before taken."""
+    """Whether a group has certainly nothing to lease, by a cheap check: most requests find earlier records taken."""
     untouched = partition.predicted_end - queue.frontier
     return untouched <= 0 and not (queue.waiting or queue.held or partition.committed.shelves)
 

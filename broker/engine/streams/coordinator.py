@@ -71,7 +71,7 @@ class Claim:
         self.partition = partition
         self.session = session
         self.phase = Phase.PENDING
-        self.promised = session.member  # who has it next once it is asked back, else its session's
+        self.promised = session.member  # its next owner while it is revoked, else its session's member
         self.epoch = 0
         self.deadline_s = 0.0
 

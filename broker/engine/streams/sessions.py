@@ -274,7 +274,7 @@ class Sessions:
         self._stuck.setdefault(session.way, {})[session] = None
 
     def eased(self, way: Hashable) -> None:
-        """A way may take something again: look at one of those who wait for it; the next follows when that is sent."""
+        """A way may take something again: look at one of its waiting sessions; the next follows when that is sent."""
         if self._stuck and (waiting := self._stuck.get(way)):
             self._free(next(iter(waiting)))
 

@@ -4,7 +4,7 @@ Idea: a group reads a partition through one owner at a time. Every hand-over and
 logged; a commit under an older one is refused, so a member that was away too long cannot move the cursor.
 
 Contract: `check` decides and changes nothing; the others apply what stands in the log and decide nothing.
-Who is a member, and who should own what, is not known here: see coordinator.py. Pure.
+Must not know members or assignments: see coordinator.py. Pure.
 """
 
 from __future__ import annotations

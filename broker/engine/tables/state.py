@@ -85,7 +85,7 @@ class PartitionState:
         self.ahead = False  # of what is committed: then the shelves are another's
 
     def apply(self, entry: Entry, time_us: int) -> None:
-        """What one batch says. Raises UnknownEffect for an effect that has no business in a partition."""
+        """Apply one batch. Raises UnknownEffect for an effect that does not belong into a partition."""
         place = entry.place
         if place.count:
             self._records(entry.producer_id, entry.epoch, place, time_us)
@@ -114,7 +114,7 @@ class PartitionState:
             self.stages.placed(stage_id, place.seq)
 
     def effect(self, effect: fx.AnyEffect, time_us: int) -> None:
-        """One effect. Raises UnknownEffect for one that has no business in a partition."""
+        """Apply one effect. Raises UnknownEffect for one that does not belong into a partition."""
         match effect:
             case fx.QueueEffect():
                 self.queues.apply(effect, time_us)

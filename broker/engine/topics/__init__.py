@@ -1,1 +1,1 @@
-"""Topics as requests: create, alter, delete, list; and who we are."""
+"""Topics as requests: create, alter, delete, list; and the greeting."""

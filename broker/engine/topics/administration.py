@@ -48,7 +48,7 @@ FOUND = 4
 """Steps that it takes to find an offset: a file may have to be opened."""
 
 GROWN = 4
-"""Steps that it takes to let all who use a topic know of a new partition."""
+"""Steps that it takes to tell all users of a topic of a new partition."""
 
 DESCRIBED = 2
 """Partitions that are described in one step."""

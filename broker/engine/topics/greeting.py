@@ -1,4 +1,4 @@
-"""Hello and Stats: who we are, and how much there was.
+"""Hello and Stats: the broker's identity, and its counters.
 
 Contract: the highest version both sides speak is chosen, or the connection is refused with both ranges named.
 """

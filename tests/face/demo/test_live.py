@@ -35,7 +35,7 @@ def equipped() -> None:
         pytest.skip(reason)
 
 
-@pytest.mark.timeout(300)  # a JVM, its first queries, and everybody else on the machine
+@pytest.mark.timeout(300)  # a JVM, its first queries, and other load on the machine
 def test_what_spark_makes_of_flights_that_stream_in_is_what_the_file_says(equipped):
     done = subprocess.run(DEMO, capture_output=True, timeout=290)
     assert (done.returncode, done.stderr) == (exits.OK, b"")

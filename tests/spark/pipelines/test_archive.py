@@ -17,7 +17,7 @@ from support.topics import records
 
 
 def rows(directory: Path) -> pa.Table:
-    """What anybody finds there who reads Parquet in directories."""
+    """The archive as a reader of Parquet directories finds it."""
     return ds.dataset(directory, partitioning="hive", exclude_invalid_files=False).to_table()
 
 

@@ -4,7 +4,7 @@ Idea: a few records that stay open for long would hold back whole segments. They
 end of the log; from then on they are read there. The table is two sorted arrays, so a record costs 16 bytes.
 
 Contract: changed only by what is committed, because only then the seq of a batch is known. What is not open any more
-is forgotten when the log says that its beginning moved. Must not know who has a record open. Pure.
+is forgotten when the log says that its beginning moved. Must not know which groups have a record open. Pure.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ is due right after the gap, one that the autumn has twice is due the first time;
 by real time. An interval counts from when it was set, so that one late turn does not shift the next.
 
 Contract: `check` raises InvalidRequest with one sentence; `next_us` gives a time after `after_us`, always, so nothing
-is due twice. What is computed here stands in the log: who replays it asks neither this code nor a zone's rules. Pure.
+is due twice. What is computed here stands in the log: replay needs neither this code nor a zone's rules. Pure.
 """
 
 from __future__ import annotations

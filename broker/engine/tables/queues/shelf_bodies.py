@@ -58,7 +58,7 @@ NO_SHELVES = ShelvesBody()
 
 
 def no_runs(number: int, checksum: int) -> bytes:
-    """For who has no runs."""
+    """For a state without runs."""
     raise Corrupt(f"the snapshot names run {number}, which is not there")
 
 

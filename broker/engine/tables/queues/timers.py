@@ -30,7 +30,7 @@ Place = tuple[int, int]
 NO_OFFSETS = np.zeros(0, np.int64)
 
 NOTHING: Place = (0, -1)
-"""The cursor of who took nothing yet."""
+"""The cursor of a group that took nothing yet."""
 
 
 class TimerRun(Struct, frozen=True, gc=False, eq=False):

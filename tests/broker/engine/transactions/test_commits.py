@@ -1,4 +1,4 @@
-"""What a start finds: decisions are sealed before anybody is heard, and what was begun is ended."""
+"""Opening a node: decided stages are sealed before the first request, and unfinished commits go on."""
 
 from __future__ import annotations
 
