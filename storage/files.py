@@ -232,6 +232,14 @@ class Files:
         finally:
             file.close()
 
+    def sync(self, path: str) -> None:
+        """Make the content of a file durable that is not open here. Raises FileNotFoundError, OSError."""
+        file = self.open(path, write=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
     def rewrite(self, path: str, content: Buffer) -> None:
         """Give a small file this content, durably; made when missing. Raises StorageFull, OSError.
 

@@ -31,6 +31,16 @@ def log_id_of(files: Files, directory: str, names: list[SegmentName]) -> bytes:
     return uuid.uuid4().bytes
 
 
+def stated(files: Files, path: str) -> SegmentName | None:
+    """The name that a segment's own header gives it; None when that does not verify."""
+    file = files.open(path)
+    try:
+        header = layout.decode_segment_header(file.pread(DATA_START, 0))
+    finally:
+        file.close()
+    return None if header is None else SegmentName(header.base_seq, header.generation)
+
+
 def start_of(files: Files, directory: str, name: SegmentName, log_id: bytes, last: IndexRow | None) -> LogEnd | None:
     """Where a segment begins, or None if unknown; `last` is the row of the batch before it, if known."""
     if name.base_seq == 1:

@@ -96,10 +96,6 @@ def finish_snapshot(files: Files, directory: str, seq: int, log_id: bytes, numbe
     runs.sync(files, directory, numbers)
     path = f"{directory}/{snapshots.file_name(seq)}.new"
     if files.exists(path):
-        file = files.open(path, write=True)
-        try:
-            file.sync()
-        finally:
-            file.close()
+        files.sync(path)
         return snapshots.commit(files, directory, seq, log_id)
     return snapshots.second_newest_seq(files, directory, log_id)

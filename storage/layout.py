@@ -378,6 +378,11 @@ def spare_name(unique: str) -> str:
     return f"{SPARE_PREFIX}{unique}"
 
 
+def makes_void(name: SegmentName, older: Iterable[SegmentName]) -> bool:
+    """Whether a segment of this name says that any of these are void."""
+    return any(each.generation < name.generation and each.base_seq >= name.base_seq for each in older)
+
+
 def live_segments(names: Iterable[str]) -> tuple[list[SegmentName], list[SegmentName]]:
     """The segments that make up the log in order of seq, and those a newer generation has made void.
 

@@ -19,7 +19,7 @@ from .cutting import begin_generation, remove_void
 from .errors import Corrupt, InvalidBatch, InvalidTopic, Poisoned
 from .files import File, Files
 from .index import row_of
-from .layout import INDEX_ROW_STRUCT, SegmentName, live_segments
+from .layout import INDEX_ROW_STRUCT, SegmentName, live_segments, makes_void
 from .recovery import Begin, Damage, LogEnd, RecoveryPlan, before, begin, follows, walk
 from .scan import look, owner, survey
 from .segment import Page, Segment, SegmentRef, read_page, reference
@@ -80,7 +80,7 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> FoundLog:
         _look_further(files, path, found, durable)
     found.in_place = begun.how is RecoveryPlan.CONTINUE and not found.damage
     pages.get(0)  # it says at which offset the log begins
-    found.unreadable = pages.unreadable()
+    found.unreadable = pages.unreadable([place for place, name in enumerate(names) if makes_void(name, void)])
     return found
 
 
@@ -158,12 +158,16 @@ class _Pages:
                 self._read[place] = Page(None, None, page.size)
                 self._bad.append(place)
 
-    def unreadable(self) -> list[str]:
-        """Segments, of those looked at, that neither header nor mark nor first batch says anything about."""
+    def unreadable(self, cutting: list[int]) -> list[str]:
+        """Segments, of those looked at, that neither header nor mark nor first batch says anything about.
+
+        And of those at `cutting`, which make others void, each whose own header does not say so.
+        """
+        unproven = {place for place in cutting if self.get(place) and place in self._bad}
         lost = (
             place
             for place, page in sorted(self._read.items())
-            if page.header is None or (page.mark is None and page.size < layout.DATA_START)
+            if page.header is None or (page.mark is None and page.size < layout.DATA_START) or place in unproven
         )
         return [reference(self._path, self._names[place]).path for place in lost]
 

@@ -26,7 +26,7 @@ from .index import row_of
 from .layout import INDEX_ROW_STRUCT, IndexRow, SegmentName
 from .recovery import NOTHING, LogEnd, before
 from .scan import Bad, Good, scan
-from .segment import reference
+from .segment import SegmentRef, reference
 from .verify import Progress, Report, verify
 
 SET_ASIDE = ".lost"
@@ -64,6 +64,7 @@ def repair(
     with _locked(files, directory):
         found = verify(files, directory, progress=progress)
         repairs = _Repairs(files, directory, found, dry_run)
+        repairs.set_copies_aside()
         if accept_loss:
             repairs.restore()
             repairs.give_up(now_us)
@@ -125,6 +126,31 @@ class _Repairs:
         """Verify again; the last report if nothing was done."""
         return last if self._dry_run or not self.actions else verify(self._files, self._directory)
 
+    def set_copies_aside(self) -> None:
+        """A segment that says itself that it is one of an older generation, which is there too, makes nothing void."""
+        files, directory = self._files, self._directory
+        names, void = layout.live_segments(files.listdir(directory))
+        done = len(self.actions)
+        for name in names:
+            ref = reference(directory, name)
+            original = first_page.stated(files, ref.path) if ref.path in self._unreadable else None
+            if original is not None and original in void and original.base_seq == name.base_seq:
+                path = reference(directory, original).path
+                self._do(f"set {ref.path} aside, a copy of {path}", partial(self._set_aside, ref))
+        if len(self.actions) > done:
+            self._look_anew()
+
+    def _set_aside(self, ref: SegmentRef) -> None:
+        """Its index, which nothing needs, is rebuilt when it comes back."""
+        self._rename(ref.path)
+        if self._files.exists(ref.index_path):
+            self._files.unlink(ref.index_path)
+
+    def _look_anew(self) -> None:
+        if not self._dry_run:
+            self._report = self.look_again(self._report)
+            self._look_for_end()
+
     def restore(self) -> None:
         """Give segments that say nothing any more a first page again: no writer opens the log without.
 
@@ -133,7 +159,7 @@ class _Repairs:
         files, directory = self._files, self._directory
         if not self._unreadable:
             return
-        names, _ = layout.live_segments(files.listdir(directory))
+        names, void = layout.live_segments(files.listdir(directory))
         found = _collect(files, directory)
         log_id = self._end.log_id if self._end else found.log_id or first_page.log_id_of(files, directory, names)
         for place, name in enumerate(names):
@@ -144,6 +170,8 @@ class _Repairs:
             last = found.rows.get(names[place - 1], {}).get(name.base_seq - 1) if place else None
             start = first_page.start_of(files, directory, name, log_id, last)
             if start is not None:
+                for each in (reference(directory, each) for each in void if layout.makes_void(name, [each])):
+                    self._do(f"set {each.path} aside, which {path} makes void", partial(self._set_aside, each))
                 self._do(
                     f"write the first page of {path} anew, which begins at offset {start.offset}",
                     partial(first_page.write, files, directory, name, log_id, start, before),
@@ -152,9 +180,7 @@ class _Repairs:
                 self._do(f"set {path} aside as {path}{SET_ASIDE}", partial(self._rename, path))
             else:
                 raise Corrupt(f"nothing says at which offset {path} begins: restore it from a copy", path=path)
-        if not self._dry_run:
-            self._report = self.look_again(self._report)
-            self._look_for_end()
+        self._look_anew()
 
     def _rename(self, path: str) -> None:
         self._files.rename(path, f"{path}{SET_ASIDE}")
@@ -168,9 +194,7 @@ class _Repairs:
         self._do(
             f"give up what {self._directory} held behind batch {found.end.seq}", lambda: self._end_at(found, now_us)
         )
-        if not self._dry_run:
-            self._report = self.look_again(self._report)
-            self._look_for_end()
+        self._look_anew()
 
     def _end_at(self, found: opening.FoundLog, now_us: int) -> None:
         files, directory, last = self._files, self._directory, found.end.seq
@@ -213,6 +237,7 @@ class _Repairs:
     def rebuild(self) -> None:
         """Write indexes and segment headers anew from the batches."""
         headers = {bad.file for bad in self._report.damage if bad.position == 0 and bad.first_seq == bad.next_seq}
+        headers -= {*self._unreadable}  # with it, one that makes others void would be believed
         wrong = {each.file: each.index for each in self._report.segments if each.index != "ok"}
         if not headers and not wrong:
             return

@@ -81,11 +81,7 @@ def sync(files: Files, directory: str, numbers: Iterable[int]) -> None:
     for number in numbers:
         path = f"{directory}/{file_name(number)}"
         if files.exists(path):
-            file = files.open(path, write=True)
-            try:
-                file.sync()
-            finally:
-                file.close()
+            files.sync(path)
 
 
 class RunFiles:

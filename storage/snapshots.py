@@ -154,19 +154,15 @@ def commit(files: Files, directory: str, seq: int, log_id: bytes = ANY_LOG) -> i
     second = _newest_below(files, directory, seq, log_id)
     for other in files.listdir(directory):
         found = seq_of(other.removesuffix(_NEW))
-        if found is not None and other not in (name, file_name(second)):
+        is_begun = found is not None and found > seq and other.endswith(_NEW)  # one that is taken meanwhile
+        if found is not None and other not in (name, file_name(second)) and not is_begun:
             files.unlink(f"{directory}/{other}")
     return second
 
 
 def save(files: Files, directory: str, seq: int, term: int, body: bytes, log_id: bytes = ANY_LOG) -> int:
     """Write, sync and commit a snapshot; returns what `commit` does. Raises StorageFull, OSError (sync failed)."""
-    path = prepare(files, directory, seq, term, body, log_id)
-    file = files.open(path, write=True)
-    try:
-        file.sync()
-    finally:
-        file.close()
+    files.sync(prepare(files, directory, seq, term, body, log_id))
     return commit(files, directory, seq, log_id)
 
 

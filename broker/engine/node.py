@@ -268,6 +268,7 @@ class Node:
             **self._queues.mover.stats(),
             **self._transactions.stats(),
             "schedules.fired": self._scheduling.fired,
+            "snapshots.failed": self._upkeep.failed_snapshots,
             "sessions.open": len(self._sessions.by_id),
             "sessions.expired": self._sessions.expired,
             "clock.ignored_us": max(self._time.away_us, 0),

@@ -8,6 +8,7 @@ import pytest
 from penstock.storage import layout
 from penstock.storage.batch import encode
 from penstock.storage.errors import Corrupt
+from penstock.storage.layout import SegmentName
 from penstock.storage.log import LogWriter
 from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
@@ -130,3 +131,47 @@ def test_a_log_whose_first_or_newest_segment_is_another_logs_is_refused_until_it
     assert log.log_id == LOG_ID
     log.append([encode([b"more"])], TIME * 2)
     log.close()
+
+
+def copied_under_the_next_generation(which: int, header: bytes | None = None) -> Built:
+    """`header`: bytes that stand where the copy had its first page."""
+    built = build(shape=SHAPE)
+    name = built.names[which]
+    data = content(built.files, built.segment_path(which))
+    copy = SegmentName(name.base_seq, name.generation + 1).segment_file
+    put(built.files, f"/log/{copy}", data if header is None else header + data[len(header) :])
+    return built
+
+
+@pytest.mark.parametrize("which", range(len(SHAPE)))
+def test_a_copy_under_the_next_generation_makes_nothing_void(which: int) -> None:
+    built = copied_under_the_next_generation(which)
+    before = built.files.listdir("/log")
+    order = Sole(Promises("/log/promises", built.files))
+    with pytest.raises(Corrupt, match=r"-00000002.segment cannot be read any more; .*penstock log repair"):
+        LogWriter.open("/log", files=built.files, order=order)
+    assert set(before) - set(built.files.listdir("/log")) == set()
+    done = repair(built.files, "/log", now_us=TIME)
+    assert done.after.clean
+    (action,) = done.actions
+    assert "a copy of" in action
+    records, errors = read_around(built.files, built)
+    assert (records, errors) == (built.values, [])
+    log = LogWriter.open("/log", files=built.files, order=order)
+    (appended,) = log.append([encode([b"more"])], TIME * 2)
+    assert appended.base_offset == built.end.offset
+    log.close()
+
+
+def test_what_a_segment_without_its_header_makes_void_is_set_aside_and_named() -> None:
+    built = copied_under_the_next_generation(1, bytes(layout.DATA_START))
+    order = Sole(Promises("/log/promises", built.files))
+    with pytest.raises(Corrupt, match="cannot be read any more"):
+        LogWriter.open("/log", files=built.files, order=order)
+    assert not [action for action in repair(built.files, "/log", now_us=TIME).actions if "header" in action]
+    done = repair(built.files, "/log", now_us=TIME, accept_loss=True)
+    assert done.after.ok
+    aside = {action.split()[1] for action in done.actions if action.startswith("set ")}
+    assert aside == {built.segment_path(which) for which in (1, 2, 3)}
+    assert {f"{path.rpartition('/')[2]}.lost" for path in aside} <= set(built.files.listdir("/log"))
+    LogWriter.open("/log", files=built.files, order=order).close()

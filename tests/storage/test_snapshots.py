@@ -169,6 +169,14 @@ def test_an_unfinished_one_is_not_seen_and_is_swept_by_the_next(place: tuple[Fil
     assert sorted(files.listdir(directory)) == [snapshots.file_name(9), snapshots.file_name(12)]
 
 
+def test_a_newer_one_that_is_being_synced_meanwhile_is_left(place: tuple[Files, str]) -> None:
+    files, directory = place
+    snapshots.prepare(files, directory, 5, 1, b"five")
+    snapshots.prepare(files, directory, 9, 1, b"nine")
+    assert [snapshots.commit(files, directory, seq) for seq in (5, 9)] == [0, 5]
+    assert load_newest(files, directory) == Snapshot(9, 1, b"nine")
+
+
 def test_foreign_files_are_left_alone(place: tuple[Files, str]) -> None:
     files, directory = place
     names = ["snapshot-5", "snapshot-x0000000000000000005", "snapshots", "00000000000000000001-00000001.segment"]

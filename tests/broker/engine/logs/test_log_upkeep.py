@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from penstock.broker.engine.logs.log_upkeep import LogUpkeep
 from penstock.broker.engine.ports import NodeConfig
+from penstock.broker.engine.tables import effects as fx
+from penstock.storage.errors import StorageFull
+from penstock.transport import messages as m
 from support.engine import Rig
+from support.staging import STAGE, partition_of, stage
 
 
 def upkeep_of(rig: Rig, **config: Any) -> tuple[LogUpkeep, Any]:
@@ -61,3 +67,42 @@ def test_what_was_taken_of_a_log_that_is_closed_meanwhile_is_forgotten():
     rig.node._registry.close(rig.node._registry.partitions[history])
     upkeep.save_all()
     assert not upkeep.is_saving(history)
+
+
+def test_a_snapshot_that_cannot_be_saved_is_counted(monkeypatch: pytest.MonkeyPatch):
+    rig = Rig(snapshot_batches=1)
+    monkeypatch.setattr(rig.store, "save_snapshot", raising(StorageFull("no space")))
+    rig.produce(rig.topic(), [b"x"])
+    assert rig.ask(m.Stats).values["snapshots.failed"] > 0
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_staged_batches_are_needed_until_their_publication_is_durable():
+    rig = Rig()
+    topic = rig.topic(commit="written")
+    partition = partition_of(rig, topic)
+    upkeep, _ = upkeep_of(rig)
+    nothing_staged = partition.committed.stages.first_seq
+    stage(rig, topic, [b"staged"])
+    partition.log.sync()
+    staged_at = partition.seq
+    assert partition.committed.stages.first_seq == upkeep.needed_staged(partition) == staged_at
+    rig.store.hold = True
+    partition.propose(fx.StagesDropped([STAGE]))
+    rig.turn()
+    assert (partition.committed.stages.first_seq, partition.log.durable) == (nothing_staged, staged_at)
+    assert [upkeep.needed_staged(partition) for _ in range(2)] == [0, 0], "a power cut may take that back"
+    partition.log.sync()
+    rig.produce(topic, [b"x"])
+    assert partition.log.durable < partition.seq
+    assert upkeep.needed_staged(partition) == nothing_staged
+    stage(rig, topic, [b"later"], stage=STAGE + 1)
+    assert upkeep.needed_staged(partition) == 0, "what came since is looked at when it is durable"
+    partition.log.sync()
+    assert upkeep.needed_staged(partition) == partition.seq
