@@ -76,7 +76,6 @@ class Watermarks:
 
     def __init__(self, board: Board, jobs: KeeperJobs) -> None:
         self.progress_s = 0.0  # when the keeper last had nothing to do or did something
-        self.inline_syncs = 0
         self._board = board
         self._jobs = jobs
         self._link: KeeperLink | None = None
@@ -327,7 +326,6 @@ class Watermarks:
     def _sync_inline(self, held: TrackedLog, *, even_lazy: bool = False, mark: bool = True) -> None:
         """Sync with the broker's own descriptors and publish. A failure poisons the log and the row."""
         if held.unsynced and (even_lazy or not held.lazy):
-            self.inline_syncs += 1
             held.publish()  # if we die in the sync, this is what says that it may have failed
             try:
                 held.log.sync(mark=mark)

@@ -168,6 +168,24 @@ def test_every_package_and_door_of_the_tree_is_in_the_wheel():
     assert {source.module for source in sources if "." not in source.module} - {"penstock"} == set(wheel["py-modules"])
 
 
+def folders_without_sources(root: Path) -> list[str]:
+    """Folders of tests below `root` that no folder of sources has the name of."""
+    folders = {path.parent.relative_to(root / "tests") for path in (root / "tests").rglob("test_*.py")} - {Path()}
+    stands_for = {str(each): root / str(each).replace("face", "penstock", 1) for each in folders}
+    return sorted(name for name, sources in stands_for.items() if not any(sources.glob("*.py")))
+
+
+def test_every_folder_of_tests_stands_for_a_folder_of_sources(tmp_path):
+    assert folders_without_sources(ROOT) == []
+    for name in ("storage/log.py", "penstock/cli/a.py", "tests/storage/test_log.py", "tests/face/cli/test_a.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert folders_without_sources(tmp_path) == []
+    (tmp_path / "tests/storage/parts").mkdir()
+    (tmp_path / "tests/storage/parts/test_log.py").touch()
+    assert folders_without_sources(tmp_path) == ["storage/parts"]
+
+
 def _is_ours(folder: Path) -> bool:
     hidden = folder.name.startswith(".") or folder.name.endswith("egg-info") or folder.name in ("build", "dist")
     return not hidden and any(folder.rglob("*.py"))

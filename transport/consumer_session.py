@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from .credit import CreditWindow
 from .errors import DeliveryGap
-from .messages import Assigned, Assignment, Credit, Deliver, Evicted, Joined, Position, Release
+from .messages import Assigned, Assignment, Credit, Deliver, Joined, Position, Release
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -73,7 +73,6 @@ class ConsumerSession:
     def __init__(self, joined: Joined, *, window_bytes: int, window_records: int) -> None:
         self.session = joined.session
         self.partitions: dict[int, PartitionView] = {}
-        self.ended: Evicted | None = None
         self.dropped = 0  # deliveries that were stale or repeated
         self.changes = 0  # how often the partitions that may be read, or their epochs, became others
         self.revoked: list[int] = []
@@ -97,15 +96,6 @@ class ConsumerSession:
                 self.partitions[partition].revoked = True
         self._changed()
         return self._retry_early()
-
-    def evicted(self, message: Evicted) -> bool:
-        """Whether this session is over; nothing of it is current any more."""
-        if message.session != self.session:
-            return False
-        self.ended = message
-        self.partitions.clear()
-        self._changed()
-        return True
 
     def release(self, partitions: Iterable[int]) -> Release:
         """Give partitions back: the message to send. What is still queued of them is stale from now on."""

@@ -48,7 +48,6 @@ class ConsumerCore:
         self.options = options
         self.closed = False
         self.life = SessionLife(connection, topic, options, self)
-        self.fenced = 0  # automatic commits that came too late: another member reads their records again
         self._feed = Feed(self.life)
         self._unavailable = UnavailablePartitions(connection, topic, is_closed)
         self._handout: Handout | None = None
@@ -374,9 +373,7 @@ class ConsumerCore:
         def committed(answer: Answer) -> None:
             self._committing = None
             if isinstance(answer, Done):
-                session.committed(positions)
-            else:
-                self.fenced += 1
+                session.committed(positions)  # else it came too late: another member reads these records again
 
         question = Question(self.connection, self._commit_of(session, positions), committed)
         self.connection.post(question)

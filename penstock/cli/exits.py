@@ -40,7 +40,7 @@ _BY_CODE = {
         "no_archive",
     ),
     UNAVAILABLE: ("unavailable", "timed_out", "no_broker", "board_unavailable"),
-    DAMAGED: ("corrupt", "bad_checksum", "poisoned", "differences"),
+    DAMAGED: ("corrupt", "bad_checksum", "poisoned"),
     IN_USE: ("already_open", "address_in_use", "group_active", "topic_exists", "target_in_use"),
     FULL: ("storage_full", "limit_reached"),
 }

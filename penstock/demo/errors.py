@@ -21,9 +21,3 @@ class RoleFailed(DemoError):
     """A process of the demo ended before it was done; the message carries what it said."""
 
     code = "role_failed"
-
-
-class Differences(DemoError):
-    """What came out of the broker is not what the file holds; the message says what differs."""
-
-    code = "differences"

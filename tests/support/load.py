@@ -187,7 +187,7 @@ class Consumer:
             self._handle(session, session.assigned(answer))
             if session.revoked:
                 self._send(session.release(session.revoked))
-        elif isinstance(answer, m.Evicted) and session.evicted(answer):
+        elif isinstance(answer, m.Evicted) and answer.session == session.session:
             self._forget()
         elif isinstance(answer, m.Done):
             session.committed(self._commits.pop(answer.request, []))

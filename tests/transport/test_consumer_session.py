@@ -6,7 +6,7 @@ import pytest
 from penstock.transport.consumer_session import REMOVED, ConsumerSession
 from penstock.transport.credit import CreditWindow
 from penstock.transport.errors import DeliveryGap
-from penstock.transport.messages import Assigned, Assignment, Credit, Deliver, Evicted, Joined, Position
+from penstock.transport.messages import Assigned, Assignment, Credit, Deliver, Joined, Position
 
 SESSION = 77
 
@@ -154,17 +154,6 @@ def test_commits_of_an_older_epoch_say_nothing_about_the_newer():
     consumer.assigned(Assigned(SESSION, [Assignment(0, 6, 15, 1)], []))
     consumer.committed(positions)
     assert consumer.to_commit() == [Position(0, 15, 6)]
-
-
-def test_an_evicted_session_has_nothing_left():
-    consumer = session()
-    (ready,) = consumer.receive(deliver(1, 10, 20), b"")
-    assert not consumer.evicted(Evicted(78, "session_expired", "other"))
-    assert consumer.evicted(Evicted(SESSION, "session_expired", "silence"))
-    assert not consumer.is_current(ready)
-    assert consumer.to_commit() == []
-    assert consumer.ended is not None
-    assert consumer.ended.code == "session_expired"
 
 
 def test_a_mapped_member_reads_by_itself_through_the_same_positions():

@@ -12,18 +12,17 @@ from collections import OrderedDict
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from ....storage.errors import Corrupt, Error
 from ....storage.projection import project
 from ....transport.messages import Fetch, Fetched
 from ..logs.partition import Partition
 from ..logs.topics import Topics
-from ..ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port, Work
-from ..turns.parked import Parked
-from ..turns.replies import failure
+from ..ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port
+from ..turns.awaiting import AwaitingRequests
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from ....storage.errors import Error
     from ....storage.reader import Chunk, Cursor
     from ..turns.portions import Portions
 
@@ -67,12 +66,9 @@ class Fetching:
         self._topics = topics
         self._port = port
         self._config = config
-        self._wakes = wakes
         self._numbers = count(1)
         self._continuations: OrderedDict[tuple[Peer, Partition], Continuation] = OrderedDict()
-        self._parked = Parked[WaitingFetch]("fetches")
-        self._by_partition: dict[Partition, dict[Peer, dict[int, WaitingFetch]]] = {}
-        self._telling: dict[tuple[Partition, Peer], bool] = {}  # and whether the end moved since
+        self._awaiting = AwaitingRequests[WaitingFetch]("fetches", port, wakes, self._answer, looks=1)
 
     def fetch(self, peer: Peer, message: Fetch, payload: Payload, now: Now) -> None:
         """Answer, or wait. Raises Diverged, OutOfBounds, LimitReached."""
@@ -83,80 +79,48 @@ class Fetching:
         wait_s = min(message.wait_ms / 1000, self._config.wait_max_s)
         waiting = WaitingFetch(peer, message, partition, now.monotonic_s + wait_s, next(self._numbers))
         waiting.cursor = cursor
-        if not self._try(waiting) and not (message.wait_ms == 0 and not waiting.cold and self._empty(waiting)):
-            self._parked.check(peer)
-            self._parked.add(waiting)
-            self._by_partition.setdefault(partition, {}).setdefault(peer, {})[waiting.number] = waiting
+        if self._awaiting.attempt(waiting):
+            return
+        if message.wait_ms or waiting.cold:
+            self._awaiting.parked.check(peer)
+            self._awaiting.add(waiting)
+        else:
+            self._empty(waiting)
 
     def end_moved(self, partition: Partition) -> None:
-        """There are new records: answer the fetches that wait for them, connections in turn."""
-        for peer in self._by_partition.get(partition, ()):
-            if (partition, peer) not in self._telling:
-                self._wakes.add(peer, self._tell(partition, peer))
-            self._telling[partition, peer] = True
-
-    def _tell(self, partition: Partition, peer: Peer) -> Work:
-        """Answer what one connection waits for in one partition, until the end stands still."""
-        while self._telling[partition, peer]:
-            self._telling[partition, peer] = False
-            for waiting in list(self._by_partition.get(partition, {}).get(peer, {}).values()):
-                if waiting in self._parked and not waiting.cold and self._try(waiting):
-                    self._forget(waiting)
-                yield
-        del self._telling[partition, peer]
+        """There are new records: answer the fetches that wait for them."""
+        self._awaiting.more(partition)
 
     def warmed(self, waiting: Hashable) -> None:
         """Pages are in memory now."""
-        if isinstance(waiting, WaitingFetch) and waiting.cold:
-            waiting.cold = False
-            if waiting in self._parked and self._try(waiting):
-                self._forget(waiting)
+        if isinstance(waiting, WaitingFetch):
+            self._awaiting.warmed(waiting)
 
     def tick(self, now: Now) -> float | None:
         """Answer those whose time is up. Returns the next deadline."""
-        for waiting in self._parked.due(now.monotonic_s):
+        for waiting in self._awaiting.parked.due(now.monotonic_s):
             # One that waits for pages is answered when they are there: the data exists.
             if not waiting.cold:
-                self._forget(waiting)
+                self._awaiting.forget(waiting)
                 self._empty(waiting)
-        return self._parked.next_s
+        return self._awaiting.parked.next_s
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
         for key in [key for key in self._continuations if key[0] == peer]:
             del self._continuations[key]
-        for key in [key for key in self._telling if key[1] == peer]:
-            del self._telling[key]
-        for waiting in self._parked.of(peer):
-            self._forget(waiting)
+        self._awaiting.disconnect(peer)
 
     def topic_deleted(self, partition: Partition, error: Error) -> None:
         """Fail the fetches that wait for records of a deleted partition."""
         for key in [key for key in self._continuations if key[1] is partition]:
             del self._continuations[key]
-        for of_peer in list(self._by_partition.get(partition, {}).values()):
-            for waiting in list(of_peer.values()):
-                self._forget(waiting)
-                self._port.reply(waiting.peer, failure(waiting.message.request, error))
+        self._awaiting.close(partition, error)
 
     @property
     def waiting(self) -> int:
         """How many wait."""
-        return len(self._parked)
-
-    def _try(self, waiting: WaitingFetch) -> bool:
-        try:
-            return self._answer(waiting)
-        except Error as error:
-            return self._fail(waiting, error)
-        except OSError as error:
-            return self._fail(waiting, Corrupt(f"{waiting.partition!r} cannot be read: {error}"))
-
-    def _fail(self, waiting: WaitingFetch, error: Error) -> bool:
-        if isinstance(error, Corrupt):
-            waiting.partition.damaged = True
-        self._port.reply(waiting.peer, failure(waiting.message.request, error))
-        return True
+        return len(self._awaiting.parked)
 
     def _answer(self, waiting: WaitingFetch) -> bool:
         message, partition = waiting.message, waiting.partition
@@ -193,17 +157,6 @@ class Fetching:
             return None
         return known.cursor if message.offset >= partition.first else None
 
-    def _empty(self, waiting: WaitingFetch) -> bool:
+    def _empty(self, waiting: WaitingFetch) -> None:
         message, partition = waiting.message, waiting.partition
         self._port.reply(waiting.peer, Fetched(message.request, message.offset, partition.first, partition.end))
-        return True
-
-    def _forget(self, waiting: WaitingFetch) -> None:
-        self._parked.remove(waiting)
-        of_partition = self._by_partition[waiting.partition]
-        entries = of_partition[waiting.peer]
-        del entries[waiting.number]
-        if not entries:
-            del of_partition[waiting.peer]
-        if not of_partition:
-            del self._by_partition[waiting.partition]

@@ -123,6 +123,7 @@ def test_a_snapshot_that_does_not_fit_does_no_harm():
     rig.store.save_snapshot = full
     for number in range(6):
         assert rig.produce(topic, [b"%d" % number]).offset == number
+    assert rig.node.stats()["snapshots.failed"] > 0
     rig.restart()
     assert len(rig.read(topic)) == 6
 

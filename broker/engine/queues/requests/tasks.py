@@ -14,17 +14,17 @@ from itertools import chain, count, repeat
 from typing import TYPE_CHECKING
 
 from .....storage.batch import Kind
-from .....storage.errors import Corrupt, Error, OutOfBounds
+from .....storage.errors import Error, OutOfBounds
 from .....storage.finals import Final, Outcome
 from .....transport.queue_messages import AskTask, CancelTask, TaskState
 from ....errors import TaskForgotten, UnknownTask
-from ...ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port, Work
+from ...ports import COLD, Handlers, NodeConfig, Now, Payload, Peer, Port
 from ...tables import effects as fx
 from ...tables.entry import entry_of
 from ...tables.queues.keys import UNKNOWN, hash_of
 from ...tables.queues.status import CANCELLED, COMPLETED, DISCARDED, FINAL, PENDING, RecordStatus, standing, stands_for
-from ...turns.parked import Parked
-from ...turns.replies import Gather, failure
+from ...turns.awaiting import AwaitingRequests
+from ...turns.replies import Gather
 from ..choosing.keyed import looks_at_keys
 from ..topic_queues import check_serves, committed, proposed
 from .why import Facts, key_of, why
@@ -99,10 +99,7 @@ class TaskRequests:
         self._lines = lines
         self._watching = watching
         self._numbers = count(1)
-        self._wakes = wakes
-        self._parked = Parked[TaskQuestion]("questions after tasks")
-        self._by_partition: dict[Partition, dict[Peer, dict[int, TaskQuestion]]] = {}
-        self._telling: dict[tuple[Partition, Peer], bool] = {}  # and whether more is committed since
+        self._awaiting = AwaitingRequests[TaskQuestion]("questions after tasks", port, wakes, self._answer, LOOKS)
 
     # -- requests -----------------------------------------------------------------------------------
 
@@ -111,7 +108,7 @@ class TaskRequests:
         question = self._question(peer, message)
         self._time.read(now)
         if message.wait_ms:
-            self._parked.check(peer)
+            self._awaiting.parked.check(peer)
         question.waits = message.wait_ms > 0
         question.deadline_s = now.monotonic_s + min(message.wait_ms / 1000, self._config.wait_max_s)
         self._begin(question)
@@ -124,10 +121,7 @@ class TaskRequests:
         queue, now_us = proposed(partition, group), self._time.read(now)
         offset = self._offset(question, queue)
 
-        def refuse(error: Error) -> None:
-            self._fail(question, error)
-
-        gather = Gather(lambda: self._begin(question), refuse)
+        gather = Gather(lambda: self._begin(question), lambda error: self._awaiting.fail(question, error))
         found = standing(queue, partition.proposed.shelves, offset, now_us)
         if found.state not in FINAL and not found.cancelling:
             partition.propose(fx.TasksCancelled(group, [offset]))
@@ -147,36 +141,12 @@ class TaskRequests:
 
     def _begin(self, question: TaskQuestion) -> None:
         """Answer, or let it wait."""
-        if not self._try(question):
-            self._parked.add(question)
-            self._by_partition.setdefault(question.partition, {}).setdefault(question.peer, {})[question.number] = (
-                question
-            )
+        if not self._awaiting.attempt(question):
+            self._awaiting.add(question)
 
     def advanced(self, partition: Partition) -> None:
-        """More is committed: answer what that made final, connections in turn."""
-        for peer in self._by_partition.get(partition, ()):
-            if (partition, peer) not in self._telling:
-                self._wakes.add(peer, self._tell(partition, peer))
-            self._telling[partition, peer] = True
-
-    def _tell(self, partition: Partition, peer: Peer) -> Work:
-        """Answer what is final of what one connection waits for in one partition, until nothing more is committed."""
-        while self._telling[partition, peer]:
-            self._telling[partition, peer] = False
-            questions = list(self._by_partition.get(partition, {}).get(peer, {}).values())
-            for looks, question in enumerate(questions, 1):
-                answered = question in self._parked and not question.cold and self._look(question)
-                if answered or looks % LOOKS == 0:
-                    yield
-        del self._telling[partition, peer]
-
-    def _look(self, question: TaskQuestion) -> bool:
-        """Answer it if the record has come to its end."""
-        if self._still_leased(question) or not self._try(question):
-            return False
-        self._forget(question)
-        return True
+        """More is committed: answer what that made final."""
+        self._awaiting.more(partition)
 
     def _still_leased(self, question: TaskQuestion) -> bool:
         """Whether the lease of before still holds the record: the usual case, and cheap to see."""
@@ -189,66 +159,34 @@ class TaskRequests:
 
     def warmed(self, question: TaskQuestion) -> None:
         """Pages are in memory now."""
-        if question.cold and question in self._parked:
-            question.cold = False
-            if self._try(question):
-                self._forget(question)
+        self._awaiting.warmed(question)
 
     def tick(self, now: Now) -> float | None:
         """Answer those whose time is up. Returns the next deadline."""
-        for question in self._parked.due(now.monotonic_s):
+        for question in self._awaiting.parked.due(now.monotonic_s):
             question.waits = False
-            if not question.cold and self._try(question):
-                self._forget(question)
-        return self._parked.next_s
+            if not question.cold and self._awaiting.attempt(question):
+                self._awaiting.forget(question)
+        return self._awaiting.parked.next_s
 
     @property
     def waiting(self) -> int:
         """How many wait."""
-        return len(self._parked)
+        return len(self._awaiting.parked)
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
-        for key in [key for key in self._telling if key[1] == peer]:
-            del self._telling[key]
-        for question in self._parked.of(peer):
-            self._forget(question)
+        self._awaiting.disconnect(peer)
 
     def topic_deleted(self, partition: Partition, error: Error) -> None:
         """Fail the questions about a partition that is gone."""
-        for of_peer in list(self._by_partition.get(partition, {}).values()):
-            for question in list(of_peer.values()):
-                self._forget(question)
-                self._fail(question, error)
-
-    def _forget(self, question: TaskQuestion) -> None:
-        self._parked.remove(question)
-        of_partition = self._by_partition[question.partition]
-        known = of_partition[question.peer]
-        del known[question.number]
-        if not known:
-            del of_partition[question.peer]
-        if not of_partition:
-            del self._by_partition[question.partition]
+        self._awaiting.close(partition, error)
 
     # -- the answer ---------------------------------------------------------------------------------
 
-    def _try(self, question: TaskQuestion) -> bool:
-        """Whether it was answered."""
-        try:
-            return self._answer(question)
-        except Error as error:
-            return self._fail(question, error)
-        except OSError as error:
-            return self._fail(question, Corrupt(f"{question.partition!r} cannot be read: {error}"))
-
-    def _fail(self, question: TaskQuestion, error: Error) -> bool:
-        if isinstance(error, Corrupt):
-            question.partition.damaged = True
-        self._port.reply(question.peer, failure(question.message.request, error))
-        return True
-
     def _answer(self, question: TaskQuestion) -> bool:
+        if question.waits and self._still_leased(question):
+            return False
         partition, now_us = question.partition, self._time.last_us
         queue = committed(partition, question.message.group)
         offset = self._offset(question, queue)
