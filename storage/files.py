@@ -16,6 +16,7 @@ import errno
 import mmap
 import os
 import shutil
+import stat
 import struct
 from collections.abc import Sequence
 from functools import cache
@@ -39,6 +40,7 @@ _FULL = {
 _NO_FILES = {
     errno.ELOOP: "is a symbolic link, and files of a log are not: remove it",
     errno.EISDIR: "is a directory where a file belongs: move it away",
+    errno.ENXIO: "is a socket, a pipe or a device where a file belongs: move it away",
 }
 _NO_BUFFERS = 1024
 """Most buffers one pwritev takes (IOV_MAX)."""
@@ -220,9 +222,15 @@ class Files:
     def _descriptor(self, path: str, flags: int) -> int:
         links = 0 if flags & os.O_DIRECTORY else os.O_NOFOLLOW
         try:
-            return os.open(path, flags | links | os.O_CLOEXEC, 0o600)
+            # Without O_NONBLOCK, a pipe would wait for a writer.
+            descriptor = os.open(path, flags | links | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         except OSError as error:
             raise full_or(_named(error, path), path, "open") from error
+        kind = os.fstat(descriptor).st_mode
+        if links and not stat.S_ISREG(kind):
+            os.close(descriptor)
+            raise _named(OSError(errno.EISDIR if stat.S_ISDIR(kind) else errno.ENXIO, ""), path)
+        return descriptor
 
     def read(self, path: str) -> bytes:
         """All of a small file. Raises FileNotFoundError, OSError."""
@@ -303,6 +311,13 @@ class Files:
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
+
+    def is_file(self, path: str) -> bool:
+        """Whether a file is there, and no directory, link or socket of that name."""
+        try:
+            return stat.S_ISREG(os.lstat(path).st_mode)
+        except FileNotFoundError:
+            return False
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""

@@ -56,7 +56,7 @@ _STRUCT = struct.Struct("<QII16s16sqQ")
 FINALS_BYTES = 64
 assert FINALS.itemsize == _STRUCT.size == FINALS_BYTES
 
-_PREFIX = "finals-"
+PREFIX = "finals-"
 _WORD = np.dtype("<i8")
 
 
@@ -238,12 +238,13 @@ class FinalFiles:
             file.close()
 
     def _path(self, group: str, first: int | None = None) -> str:
-        name = f"{self._directory}/{_PREFIX}{xxh3_128_hexdigest(group.encode())}"
+        name = f"{self._directory}/{PREFIX}{xxh3_128_hexdigest(group.encode())}"
         return name if first is None else f"{name}-{first:020d}"
 
     def _names(self, group: str) -> list[str]:
         prefix = self._path(group).rpartition("/")[2] + "-"
-        return [name for name in self._files.listdir(self._directory) if name.startswith(prefix)]
+        listed = self._files.listdir(self._directory)
+        return [name for name in listed if name.startswith(prefix) and name.removeprefix(prefix).isdecimal()]
 
 
 def _first_of(name: str) -> int:

@@ -152,6 +152,9 @@ class MemoryFiles(Files):
     def exists(self, path: str) -> bool:
         return path in self.contents or path in self.directories
 
+    def is_file(self, path: str) -> bool:
+        return path in self.contents
+
     def sync_dir(self, path: str) -> None:
         return None
 

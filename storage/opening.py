@@ -321,7 +321,8 @@ def _sweep(files: Files, path: str, found: FoundLog) -> None:
     stale = [file for name in found.void for file in (name.segment_file, name.index_file)]
     present = set(files.listdir(path))
     known = {name.index_file for name in found.names}
-    stale += [name for name in present if name.startswith(layout.SPARE_PREFIX)]
+    spares = (name for name in present if name.startswith(layout.SPARE_PREFIX))
+    stale += [name for name in spares if files.is_file(f"{path}/{name}")]
     stale += [name for name in present if layout.parse_index_name(name) is not None and name not in known]
     if found.void:
         files.sync_dir(path)  # the newer generation's name must not be lost after the older one's

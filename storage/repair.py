@@ -18,8 +18,8 @@ from functools import partial
 
 import msgspec
 
-from . import cutting, first_page, layout, lock, opening, segment, snapshots
-from .accepted import Accepted, read_accepted, write_accepted
+from . import cutting, finals, first_page, layout, lock, opening, runs, segment, snapshots
+from .accepted import FILE_NAME, Accepted, read_accepted, write_accepted
 from .errors import Corrupt
 from .files import Files
 from .index import row_of
@@ -62,8 +62,10 @@ def repair(
         Corrupt: nothing says any more where the log begins.
     """
     with _locked(files, directory):
+        moved = [] if dry_run else _set_strangers_aside(files, directory)
         found = verify(files, directory, progress=progress)
         repairs = _Repairs(files, directory, found, dry_run)
+        repairs.actions += moved
         repairs.set_copies_aside()
         if accept_loss:
             repairs.restore()
@@ -87,6 +89,32 @@ def _locked(files: Files, directory: str) -> Iterator[None]:
         yield
     finally:
         held.release()
+
+
+def _set_strangers_aside(files: Files, directory: str) -> list[str]:
+    """Move away what has the name of a file that can be made again, or done without, and is none. Says what it did."""
+    said: list[str] = []
+    for name in sorted(filter(_is_spareable, files.listdir(directory))):
+        path = f"{directory}/{name}"
+        if not files.is_file(path):
+            files.rename(path, f"{path}{SET_ASIDE}")
+            said.append(f"set {path} aside as {path}{SET_ASIDE}: a directory, a link or a socket where a file belongs")
+    if said:
+        files.sync_dir(directory)
+    return said
+
+
+def _is_spareable(name: str) -> bool:
+    """Whether a log goes on without the file of this name: what an index, a snapshot or finals said is found again."""
+    base = name.removesuffix(".new")
+    return (
+        layout.parse_index_name(name) is not None
+        or snapshots.seq_of(base) is not None
+        or runs.number_of(name) is not None
+        or (name.startswith(finals.PREFIX) and not name.endswith(SET_ASIDE))
+        or base == FILE_NAME
+        or name == f"{layout.POISON}.new"
+    )
 
 
 class _Repairs:

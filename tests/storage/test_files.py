@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import socket
 import stat
 from functools import partial
 
@@ -170,6 +172,19 @@ def test_a_directory_in_place_of_a_file_is_named_with_the_way_out(tmp_path) -> N
     rewrite = partial(files.rewrite, content=b"ours")
     for use in (files.read, files.try_lock, partial(files.open, write=True), files.unlink, rewrite):
         with pytest.raises(IsADirectoryError, match=r"is a directory where a file belongs: move it away.*/index'$"):
+            use(path)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_what_else_stands_in_place_of_a_file_is_named_and_keeps_no_caller_waiting(tmp_path, kind: str) -> None:
+    files, path = Files(), str(tmp_path / "index")
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        with socket.socket(socket.AF_UNIX) as bound, contextlib.chdir(tmp_path):
+            bound.bind("index")
+    for use in (files.read, files.try_lock, files.open, partial(files.open, write=True)):
+        with pytest.raises(OSError, match=r"a pipe or a device where a file belongs: move it away.*index'$"):
             use(path)
 
 

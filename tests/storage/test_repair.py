@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+from pathlib import Path
+
 import pytest
-from penstock.storage import layout, lock
+from penstock.storage import layout, lock, snapshots
 from penstock.storage.batch import encode
 from penstock.storage.errors import AlreadyOpen, Corrupt
+from penstock.storage.files import Files
 from penstock.storage.log import LogWriter
 from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
@@ -14,6 +19,7 @@ from penstock.storage.scan import Good, scan
 from penstock.storage.verify import verify
 from support.logs import LOG_ID, Built, add_snapshots, build, content, put
 
+FINALS = "finals-" + "0" * 32 + "-" + "0" * 20
 NOW = 1_800_000_000_000_000
 
 
@@ -238,3 +244,47 @@ def test_a_log_that_somebody_writes_is_not_repaired() -> None:
 def test_a_missing_directory_is_an_error() -> None:
     with pytest.raises(FileNotFoundError, match="no log in /nowhere"):
         repair(build().files, "/nowhere", now_us=NOW)
+
+
+@pytest.mark.parametrize("kind", ["directory", "link", "socket"])
+@pytest.mark.parametrize(
+    "name", ["00000000000000000001-00000001.index", "accepted", snapshots.file_name(2), "poison.new", FINALS]
+)
+def test_what_is_no_file_and_can_be_done_without_is_set_aside(tmp_path: Path, name: str, kind: str) -> None:
+    directory = f"{tmp_path}/log"
+    built = build(Files(), directory, shape=[(2, 0, 1)])
+    place = tmp_path / "log" / name
+    place.unlink(missing_ok=True)
+    if kind == "directory":
+        (place / "inside").mkdir(parents=True)
+    elif kind == "link":
+        place.symlink_to(tmp_path / "elsewhere")
+    else:
+        with socket.socket(socket.AF_UNIX) as bound, contextlib.chdir(place.parent):
+            bound.bind(name)
+    done = repair(built.files, directory, now_us=NOW)
+    assert f"set {place} aside as {place}.lost: a directory, a link or a socket where a file belongs" in done.actions
+    assert done.after.clean
+    assert f"{name}.lost" in built.files.listdir(directory)
+    order = Sole(Promises(f"{directory}/promises", built.files))
+    LogWriter.open(directory, files=built.files, order=order).close()
+    assert repair(built.files, directory, now_us=NOW).actions == []
+
+
+def test_a_spare_that_is_no_file_stands_in_no_way(tmp_path: Path) -> None:
+    directory = f"{tmp_path}/log"
+    built = build(Files(), directory, shape=[(2, 0, 1)])
+    (tmp_path / "log" / "spare-x").mkdir()
+    LogWriter.open(directory, files=built.files, order=Sole(Promises(f"{directory}/promises", built.files))).close()
+    assert repair(built.files, directory, now_us=NOW).after.clean
+
+
+def test_a_segment_that_is_no_file_is_left_to_people(tmp_path: Path) -> None:
+    directory = f"{tmp_path}/log"
+    built = build(Files(), directory, shape=[(2, 0, 1)])
+    place = Path(built.segment_path())
+    place.unlink()
+    place.mkdir()
+    with pytest.raises(OSError, match="a directory where a file belongs: move it away"):
+        repair(built.files, directory, now_us=NOW)
+    assert place.is_dir()
