@@ -153,6 +153,10 @@ class LogWriter(LogTail):
         """
         return appending.append_stamped(self, batches)
 
+    def end_term(self) -> None:
+        """Another leader stamps from here on: its first batch has a higher term than all before."""
+        self.ready = self.in_term = False
+
     def cut(self, seq: int) -> None:
         """Take back every batch behind `seq`, durably; the log goes on from there in a new generation.
 

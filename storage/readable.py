@@ -83,6 +83,11 @@ class ReadableLog:
             self.refresh()
         return seq
 
+    def hear_of_cuts(self) -> None:
+        """Segments of a generation that is over have rows of batches that are void."""
+        if self._limit is not None:
+            self.limit()
+
     def _verified_end(self) -> int:
         if self._end < 0 or self.refresh() or self._has_more(self._end):
             found = find_end(self._files, self.path)

@@ -42,10 +42,12 @@ class LogReader(ReadableLog):
 
         Not `whole`: but for staged ones.
         """
+        self.hear_of_cuts()
         return self._despite_removal(lambda: self._cursor_at_end(self.end_offset_at(seq), seq, whole=whole))
 
     def cursor_at(self, seq: int) -> Cursor:
         """A cursor whose next batch is `seq`, of any kind, whatever became of the one before. Raises Corrupt."""
+        self.hear_of_cuts()
         segment = self.segment_of(seq)
         row = self.row(seq) if seq >= segment.name.base_seq else None
         if row is None:

@@ -162,6 +162,20 @@ def test_a_sole_writer_has_another_term_after_a_cut() -> None:
     assert log.term == log.next_term == term + 1
 
 
+def test_a_place_by_number_is_found_where_a_cut_put_other_batches() -> None:
+    for look in (LogReader.cursor_at, lambda reader, seq: reader.cursor_after(seq - 1)):
+        log = sole()
+        log.append([encode([b"x"]), encode([b"x"]), encode([b"x"])], 1)
+        reader = log.reader()
+        assert reader.row(3) is not None
+        log.cut(1)
+        log.append([encode([b"other"] * 3), encode([b"y"])], 1)
+        log.sync()
+        chunk = look(reader, 3).next(1 << 16, 3)
+        assert chunk is not None
+        assert [batch.values() for batch in chunk.batches] == [[b"y"]]
+
+
 def test_a_reader_of_what_was_taken_back_is_told_and_others_go_on() -> None:
     log, batches = followed()
     board = Board.private(1, slots=0)

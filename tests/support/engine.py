@@ -170,6 +170,14 @@ class Rig:
         self.node = self._open()
         self.turn()
 
+    def resign(self) -> None:
+        """Drop the office and open another over the same open logs; every connection is lost with the old one."""
+        peers = {peer for peer, _, _ in self.port.sent} | {"c"}
+        self.node.resign(self.now)
+        for peer in peers:
+            self.node.disconnect(peer)
+        assert not self.port.open, f"sessions left {self.port.open} open at the port"
+
     def send(self, message: Any, payload: bytes = b"", *, peer: Hashable = "c") -> None:
         """Only receive."""
         self.node.receive(peer, message, payload, self.now)

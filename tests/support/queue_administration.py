@@ -102,7 +102,7 @@ class Administration(Requests):
             request = self.rig.next_request()
             self.send(m.RedriveDead(request, self.topic, name, [(partition, offset) for offset in chosen]))
             for offset in chosen:
-                shelf.redrive(name, offset, self.rig.node._time.last_us)
+                shelf.redrive(name, offset, self.rig.node._office.time.last_us)
             self.note(f"{name} {partition} {chosen}")
             self.expect(request, lambda answer, _: self._check_count(answer, len(chosen)))
 

@@ -2,8 +2,9 @@
 
 Idea: each step is a random request, right or wrong. The model says what becomes of it; after each step both are
 compared. While `hold` is on, nothing is synced, so nothing may be answered, and a crash may lose the end of each
-partition's log from any flush on: there is a copy of its files and of the model for each. Every request that waits for
-records has a worker's name of their own, which tells whose a lease is.
+partition's log from any flush on: there is a copy of its files and of the model for each. `resign` drops the
+office of the leader in the middle of a request, cuts some logs, and opens another. Every request that waits for
+records has a worker's name of its own, which tells whose a lease is.
 
 `Life(seed).run(steps)` raises with the seed and the steps so far in its message.
 """
@@ -29,6 +30,7 @@ class Moment(NamedTuple):
 
     files: dict[str, bytes]
     shelf: Shelf
+    written: int  # its last batch
 
 
 class Life(Administration):
@@ -78,7 +80,7 @@ class Life(Administration):
         """Turn the loop; take over what the engine chose; compare everything; see what was answered."""
         self.rig.turn(2)
         for partition in range(PARTITIONS):
-            self.shelves[partition].expire(self.rig.node._time.last_us)
+            self.shelves[partition].expire(self.rig.node._office.time.last_us)
             self._adopt(partition)
             found = differences(self.shelves[partition], self.partition_at(partition).proposed.queues)
             assert not found, f"partition {partition}: " + "; ".join(found)
@@ -173,7 +175,7 @@ class Life(Administration):
                 group = shelf.groups.get(demand.message.group)
                 if group is not None:
                     end = self.partition_at(partition).committed.end
-                    found = self._possible(shelf, group, end, self.rig.node._time.last_us)
+                    found = self._possible(shelf, group, end, self.rig.node._office.time.last_us)
                     assert not found, f"{worker} waits though {found} of partition {partition} could go"
 
     def _possible(self, shelf: Shelf, group: Group, end: int, now_us: int) -> list[int]:
@@ -245,7 +247,39 @@ class Life(Administration):
             prefix = self.rig.store.directory(self.topic, partition) + "/"
             contents = self.rig.store.files.contents
             files = {path: bytes(content.data) for path, content in contents.items() if path.startswith(prefix)}
-            self.moments[partition].append(Moment(files, shelf.copy()))
+            self.moments[partition].append(Moment(files, shelf.copy(), self.partition_at(partition).log.written))
+
+    def resign(self) -> None:
+        """Another leader takes over: what was asked last is not written yet, and some logs lose what is not durable."""
+        models = [shelf.copy() for shelf in self.shelves]
+        command = self.dice.choice([Life.produce, Life.lease, Life.ack_and_lease, Life.settle, Life.extend, None])
+        if command is not None:
+            self.note(command.__name__)
+            command(self)
+        self.shelves = models
+        for partition, moments in enumerate(self.moments if self.holding else []):
+            self._maybe_cut(partition, moments)
+        self.rig.resign()
+        self._forget_clients()
+
+    def _maybe_cut(self, partition: int, moments: list[Moment]) -> None:
+        """The new leader's log is shorter, as of one of the moments since the last sync."""
+        if self.dice.random() < 0.5:
+            return
+        number = self.dice.randrange(len(moments))
+        self.note(f"cut {partition}: {number + 1} of {len(moments)}")
+        self.partition_at(partition).history.cut(moments[number].written)
+        self.shelves[partition] = moments[number].shelf.copy()
+        moments.clear()  # the cut is durable
+
+    def _forget_clients(self) -> None:
+        """All connections are lost: no client waits for an answer."""
+        self.expected.clear()
+        self.demands.clear()
+        self.rig.port.sent.clear()
+        for shelf in self.shelves:
+            for group in shelf.groups.values():
+                group.grants.clear()
 
     def _is_of_partition(self, path: str) -> bool:
         return path.startswith(f"data/topics/{self.topic.hex()}/")
@@ -255,14 +289,8 @@ class Life(Administration):
         if clean:
             self.rig.node.close(self.rig.now)
             self._answers()
-        self.expected.clear()
-        self.demands.clear()
-        self.rig.port.sent.clear()
         self.rig.restart(clean=False)
-        self.rig.port.sent.clear()
-        for shelf in self.shelves:
-            for group in shelf.groups.values():
-                group.grants.clear()
+        self._forget_clients()
 
     # -- the end ------------------------------------------------------------------------------------
 
@@ -324,6 +352,7 @@ COMMANDS: list[Callable[[Life], None]] = [
     *[Life.pass_time] * 4,
     Life.clock_jumps,
     Life.restart,
+    *[Life.resign] * 2,
     Life.hold,
     *[Life.sync] * 2,
     Life.lose_power,

@@ -67,7 +67,7 @@ class Requests:
 
     def now_us(self, partition: int) -> int:
         """Log time there."""
-        return max(self.rig.node._time.last_us, self.partition_at(partition).proposed.time_us)
+        return max(self.rig.node._office.time.last_us, self.partition_at(partition).proposed.time_us)
 
     def send(self, message: Any, payload: bytes = b"", peer: str = "c") -> int:
         self.rig.send(message, payload, peer=peer)
@@ -87,7 +87,7 @@ class Requests:
             not_before=[record.not_before_us for record in records],
         )
         for record in records:  # a time that has come already is no delay
-            record.not_before_us *= record.not_before_us > self.rig.node._time.read(self.rig.now)
+            record.not_before_us *= record.not_before_us > self.rig.node._office.time.read(self.rig.now)
         shelf = self.shelves[partition]
         first = len(shelf.records)
         shelf.produce(records)

@@ -4,6 +4,7 @@ Idea: each step is a random request or misfortune; a few turns are made, and ans
 that is ever sent is different, so what can be read says which requests were decided. When all is at rest: each commit
 is there to its last record or not at all, no epoch twice, nothing twice, in the order of stages and of epochs; what
 was answered is so; what was refused is not. `lose_power` builds a disk from what was synced and some of what was not.
+`resign` drops the office of the leader wherever it stands, cuts some logs, and opens another.
 
 `Life(seed).run(steps)` raises with the seed and the steps so far in its message.
 """
@@ -305,6 +306,33 @@ class Life:
         self.note(how)
         self._reopen(how)
 
+    def resign(self) -> None:
+        """Another leader takes over; a node with a poisoned log is opened anew instead."""
+        if any(log.poisoned for log in self.rig.node.logs):
+            self._reopen("all")
+            return
+        if self.rig.store.hold:
+            self._cut_some()
+        self.rig.resign()
+        self.expected.clear()
+        self.rig.port.sent.clear()
+        self._give_up()
+
+    def _cut_some(self) -> None:
+        """The new leader's logs are shorter: some lose what is neither durable nor committed."""
+        for history in self.rig.node._registry.histories():
+            log = history.log
+            least = max(log.safe, log.committed)
+            if least < log.written and self.dice.random() < 0.5:
+                seq = self.dice.randint(least, log.written)
+                self.note(f"cut {log.path} to {seq}")
+                history.cut(seq)
+
+    def _give_up(self) -> None:
+        """Clients whose connection is lost do not go on with what was not answered."""
+        for staging in self.stagings.values():
+            staging.broken = staging.broken or staging.answered < len(staging.sent)
+
     def _reopen(self, how: str) -> None:
         disk = Disk(self.files)
         for operation in self.files.journal:
@@ -312,8 +340,7 @@ class Life:
         now = self.rig.now
         self._open(RecordingFiles(disk.image(self.dice, how), sorted(self.files.directories)))
         self.rig.now = now
-        for staging in self.stagings.values():
-            staging.broken = staging.broken or staging.answered < len(staging.sent)
+        self._give_up()
 
     # -- at rest ------------------------------------------------------------------------------------
 
@@ -383,5 +410,5 @@ COMMANDS: list[Callable[[Life], None]] = [
     *[Life.stage] * 10, *[Life.stage_late] * 2, *[Life.commit] * 8, *[Life.commit_again] * 3, Life.drop,
     *[Life.produce] * 2, Life.ask,
     Life.hold, *[Life.sync] * 3, Life.pass_time, Life.fill, *[Life.empty] * 3, Life.cool, *[Life.warm] * 3,
-    Life.restart, Life.lose_power, Life.fail_sync,
+    Life.restart, *[Life.resign] * 2, Life.lose_power, Life.fail_sync,
 ]  # fmt: skip

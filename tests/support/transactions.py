@@ -66,7 +66,7 @@ def partition(rig: Rig, topic: bytes, number: int = 0) -> Partition:
 
 
 def transactions(rig: Rig) -> Transactions:
-    return rig.node._transactions
+    return rig.node._office.transactions
 
 
 def open_stages(rig: Rig) -> int:

@@ -3,14 +3,15 @@
 Idea: an entry of the log is applied when it is committed, one after the other, on every replica. What is in the log
 and not yet committed is in flight.
 
-Contract: `committed` is what the log adds up to, up to the last entry that was applied. Memory: one entry per batch in
-flight. Must not know what effects mean, nor what is proposed: see overlay.py.
+Contract: `committed` is what the log adds up to, up to the last entry that was applied. `on_applied` is told of each
+entry when it is applied, before any waiter hears of it. Memory: one entry per batch in flight. Must not know what
+effects mean, nor what is proposed: see overlay.py.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class History(Generic[S]):
         self.damaged = False  # something that was durable cannot be read: effects may be missing
         self.snapshot_seq = committed.seq  # of the last one taken or loaded
         self.since_snapshot_bytes = 0
+        self.on_applied: Callable[[Entry], None] | None = None
 
     def apply(self, entry: Entry) -> None:
         """Apply one entry that is committed, the next one."""
@@ -65,7 +67,15 @@ class History(Generic[S]):
         while in_flight and in_flight[0].place.seq <= committed_seq:
             entry = in_flight.popleft()
             self.apply(entry)
+            if self.on_applied is not None:
+                self.on_applied(entry)
             yield entry
+
+    def cut(self, seq: int) -> None:
+        """Take back what is in the log behind `seq`. Raises what `LogWriter.cut` does."""
+        self.log.cut(seq)
+        while self.in_flight and self.in_flight[-1].place.seq > seq:
+            self.in_flight.pop()
 
     def snapshot(self) -> tuple[int, int, bytes]:
         """Seq, term and body of a snapshot of what is committed."""

@@ -1,9 +1,11 @@
 """The registry: every log of a node, open, with what it adds up to.
 
 Idea: opening replays the catalogue, then each partition it names; a partition that cannot be opened keeps its
-place and its reason. New logs are made here, and old ones closed and given to the store to erase.
+place and its reason. From then on what the catalogue says is done when it is applied, in any role: logs that were
+prepared become partitions, settings change, logs are closed and given to the store to erase. A watcher is told.
 
-Contract: files are removed only for topics whose tombstone is committed. Must not know peers or messages.
+Contract: files are removed only for topics whose tombstone is committed, or that never were committed. Must not know
+peers, messages, or what is proposed.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ....storage.errors import Corrupt, Error, Poisoned, StorageError
-from ...errors import Unavailable, UnknownTopic
+from ...errors import Unavailable
 from ..ports import Store
 from ..tables import effects as fx
 from ..tables import settings as topic_settings
@@ -26,40 +28,66 @@ from .agenda import LogAgenda
 from .catalogue import CatalogueState
 from .finals import Finals
 from .history import History
-from .overlay import Overlay
 from .partition import Partition
 from .replay import replay
 from .topics import Topic, Topics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ....storage.log import LogWriter
+    from ..tables.entry import Entry
 
 CENSUS = 64
 """Partitions or topics that are counted in one step."""
 
 
+class TopicWatcher(Protocol):
+    """Whatever uses topics and partitions, told what the catalogue has decided about them."""
+
+    def topic_grown(self, topic: Topic, partitions: list[Partition]) -> None:
+        """There are more partitions to read."""
+        ...
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """The tombstone is committed: end all use. The topic is closed and erased next."""
+        ...
+
+    def topic_erased(self, topic_id: bytes) -> None:
+        """The files of a deleted topic are gone, which the catalogue does not say yet."""
+        ...
+
+    def partition_closing(self, partition: Partition) -> None:
+        """Its log is closed next."""
+        ...
+
+
 class LogRegistry:
     """All logs of a node."""
 
-    def __init__(self, store: Store, agenda: LogAgenda) -> None:
-        """Open and replay the metadata log and every partition it names. Raises Corrupt without the former."""
+    def __init__(self, store: Store, agenda: LogAgenda, watcher: TopicWatcher) -> None:
+        """Open and replay the metadata log and every partition it names; `watcher` hears of what comes after that.
+
+        Raises Corrupt without the metadata log.
+        """
         self.store = store
         self.topics = Topics()
         self.partitions: dict[History[Any], Partition] = {}
+        self.erased: dict[bytes, None] = {}  # deleted topics without files, which the catalogue still has tombstones of
         self._agenda = agenda
+        self._watcher = watcher
         self._told_end: dict[Partition, int] = {}
+        self._prepared: dict[tuple[bytes, int], Partition] = {}  # by topic and number: not in the catalogue yet
         self.catalogue = self._open_catalogue()
-        for topic_id in list(self.catalogue.history.committed.tombstones):
+        for topic_id in list(self.catalogue.committed.tombstones):
             self._erase(topic_id)
-        for entry in sorted(self.catalogue.history.committed.topics.values(), key=lambda each: each.name):
-            topic = Topic(entry.name, entry.topic, topic_settings.parse(entry.settings))
-            for number in range(entry.partitions):
-                topic.add(self._open(topic, number))
-            self.topics.add(topic)
+        for entry in sorted(self.catalogue.committed.topics.values(), key=lambda each: each.name):
+            self._add(entry.name, entry.topic, entry.partitions, entry.settings)
+        self.catalogue.on_applied = self._obey
 
-    def _open_catalogue(self) -> Overlay[CatalogueState]:
+    def _open_catalogue(self) -> History[CatalogueState]:
         try:
-            return Overlay(replay(self.store.metadata(), CatalogueState, self.store), self._has_work)
+            return replay(self.store.metadata(), CatalogueState, self.store)
         except (Corrupt, OSError) as error:
             reason = _named(error).message
             raise Corrupt(
@@ -68,7 +96,7 @@ class LogRegistry:
 
     def histories(self) -> Iterator[History[Any]]:
         """The catalogue's, then every partition's."""
-        yield self.catalogue.history
+        yield self.catalogue
         yield from self.partitions
 
     def logs(self) -> Iterator[LogWriter]:
@@ -80,48 +108,52 @@ class LogRegistry:
         return partition.history in self.partitions
 
     def create(self, topic: Topic, number: int, settings: TopicSettings) -> Partition:
-        """Make and open the log of a new partition. Raises StorageFull, Unavailable."""
+        """Make and open the log of a new partition, which counts when the catalogue has it.
+
+        Raises StorageFull, Unavailable.
+        """
         try:
             log = self.store.create(topic.id, number, settings)
         except FileExistsError:
             log = self._left_over(topic, number, settings)
         except OSError as error:
             raise StorageError(f"partition {number} of topic {topic.name} cannot be made: {error}") from error
-        return self._admit(topic, number, settings, log)
+        partition = self._prepared[topic.id, number] = self._admit(topic, number, settings, log)
+        return partition
 
-    def configure(self, topic: Topic, settings: TopicSettings) -> None:
-        """The topic has new settings."""
-        topic.settings = settings
-        for partition in topic.readable:
-            partition.settings = settings
-            self.store.configure(partition.log, settings)
+    def withdraw(self, topic_id: bytes, numbers: Iterable[int]) -> None:
+        """Close what was prepared and will not be in the catalogue; remove the files of a topic that never was."""
+        for number in numbers:
+            partition = self._prepared.pop((topic_id, number), None)
+            if partition is not None:
+                self.close(partition, keep=False)
+        if topic_id not in self.topics.by_id and not any(prepared == topic_id for prepared, _ in self._prepared):
+            self._remove(topic_id)
+
+    def withdraw_unproposed(self) -> None:
+        """Who prepared logs is gone: of those stays what the entries of the catalogue that are in flight name."""
+        counts: Counter[bytes] = Counter()
+        for entry in self.catalogue.in_flight:
+            for effect in entry.effects:
+                if isinstance(effect, (fx.TopicCreated, fx.TopicAltered)):
+                    counts[effect.topic] = max(counts[effect.topic], effect.partitions)
+        for topic_id, number in list(self._prepared):
+            if number >= counts[topic_id]:
+                self.withdraw(topic_id, [number])
 
     def close(self, partition: Partition, *, keep: bool = True) -> None:
         """Close a partition's log and forget it. Not to `keep` it: nothing is synced any more."""
-        overlay, history = partition.overlay, partition.history
+        history = partition.history
         del self.partitions[history]
         self._told_end.pop(partition, None)
-        self._agenda.dirty.pop(overlay, None)
-        self._agenda.unsettled.pop(overlay, None)
         self._agenda.grown.pop(history, None)
-        idle = overlay.idle
-        overlay.end(UnknownTopic(f"{partition!r} was closed before this was committed"))
+        idle = not history.in_flight
+        self._watcher.partition_closing(partition)
         partition.close(clean=idle and keep)
-
-    def discard(self, topic: Topic) -> None:
-        """Remove what was made for a topic that was never committed."""
-        for partition in topic.readable:
-            self.close(partition, keep=False)
-        self.store.delete(topic.id)
-
-    def erase(self, topic: Topic) -> None:
-        """Remove the files of a topic whose tombstone is committed."""
-        for partition in topic.readable:
-            self.close(partition, keep=False)
-        self._erase(topic.id)
 
     def applied(self, history: History[Any]) -> None:
         """More of a log is applied: do what its state says about the log itself."""
+        self._agenda.advanced[history] = self._agenda.grown[history] = None
         partition = self.partitions.get(history)
         if partition is not None:
             partition.applied()
@@ -149,7 +181,7 @@ class LogRegistry:
             with suppress(StorageError):  # poisoned now, or no room for its mark: it recovers when it is opened
                 self.close(partition)
         with suppress(StorageError):
-            self.catalogue.log.close(self.catalogue.idle)
+            self.catalogue.log.close(not self.catalogue.in_flight)
 
     def unavailable(self) -> dict[str, str]:
         """Why partitions could not be opened, by topic and number."""
@@ -165,8 +197,10 @@ class LogRegistry:
     def census(self) -> Generator[int | None, None, dict[str, Any]]:
         """The same, counted in steps."""
         states: Counter[str] = Counter()
+        in_flight = len(self.catalogue.in_flight)
         for looks, partition in enumerate(list(self.partitions.values()), 1):
             states[partition.state] += 1
+            in_flight += len(partition.history.in_flight)
             if looks % CENSUS == 0:
                 yield
         unavailable: dict[str, str] = {}
@@ -180,8 +214,76 @@ class LogRegistry:
             "partitions.poisoned": states["poisoned"],
             "partitions.damaged": states["damaged"] + len(unavailable),
             **{f"partitions.unavailable.{place}": reason for place, reason in unavailable.items()},
-            "batches.in_flight": sum(len(overlay.history.in_flight) for overlay in self._agenda.unsettled),
+            "batches.in_flight": in_flight,
         }
+
+    # -- what the catalogue says ----------------------------------------------------------------------
+
+    def _obey(self, entry: Entry) -> None:
+        """An entry of the catalogue is applied."""
+        for effect in entry.effects:
+            match effect:
+                case fx.TopicCreated(name, topic_id, count, settings):
+                    self._add(name, topic_id, count, settings)
+                case fx.TopicAltered(topic_id, count, settings):
+                    self._alter(topic_id, count, topic_settings.parse(settings))
+                case fx.TopicDeleted(topic_id):
+                    self._delete(topic_id)
+                case fx.TopicErased(topic_id):
+                    self.erased.pop(topic_id, None)
+
+    def _add(self, name: str, topic_id: bytes, count: int, settings: dict[str, Any]) -> None:
+        topic = Topic(name, topic_id, topic_settings.parse(settings))
+        for number in range(count):
+            topic.add(self._take(topic, number))
+        self.topics.add(topic)
+
+    def _alter(self, topic_id: bytes, count: int, settings: TopicSettings) -> None:
+        topic = self.topics.by_id.get(topic_id)
+        if topic is None:
+            return  # deleted in the meantime
+        topic.settings = settings
+        for partition in topic.readable:
+            partition.settings = settings
+            self.store.configure(partition.log, settings)
+        known = len(topic.readable)
+        for number in range(len(topic.partitions), count):
+            topic.add(self._take(topic, number))
+        if len(topic.readable) > known:
+            self._watcher.topic_grown(topic, topic.readable[known:])
+
+    def _delete(self, topic_id: bytes) -> None:
+        topic = self.topics.by_id.get(topic_id)
+        if topic is None:
+            return  # deleted twice
+        self._watcher.topic_deleted(topic)
+        self.topics.remove(topic)
+        prepared = [partition for (prepared, _), partition in self._prepared.items() if prepared == topic_id]
+        for partition in [*topic.readable, *prepared]:
+            self._prepared.pop((topic_id, partition.number), None)
+            self.close(partition, keep=False)
+        if self._erase(topic_id):
+            self._watcher.topic_erased(topic_id)
+
+    def _take(self, topic: Topic, number: int) -> Partition | Error:
+        """A partition that the catalogue has: as it was prepared, else as it is on the disk."""
+        return self._prepared.pop((topic.id, number), None) or self._open(topic, number)
+
+    def _erase(self, topic_id: bytes) -> bool:
+        """Remove the files of a topic whose tombstone is committed. Returns whether they are gone."""
+        gone = self._remove(topic_id)
+        if gone:
+            self.erased[topic_id] = None
+        return gone
+
+    def _remove(self, topic_id: bytes) -> bool:
+        try:
+            self.store.delete(topic_id)
+        except (Error, OSError):
+            return False  # a tombstone stands, and the next start tries again; what no topic names is left alone
+        return True
+
+    # -- opening --------------------------------------------------------------------------------------
 
     def _left_over(self, topic: Topic, number: int, settings: TopicSettings) -> LogWriter:
         """A log made for a partition that was then not logged. One that holds anything is not ours to reuse."""
@@ -211,24 +313,10 @@ class LogRegistry:
             queues.finals = finals
 
         history = replay(log, PartitionState, self.store, begin)
-        overlay = Overlay(history, self._has_work)
-        partition = Partition(topic.name, number, settings, overlay, finals)
+        partition = Partition(topic.name, number, settings, history, finals)
         self.partitions[history] = partition
         self._told_end[partition] = partition.end
-        if history.in_flight:
-            self._agenda.unsettled[overlay] = None
         return partition
-
-    def _erase(self, topic_id: bytes) -> None:
-        try:
-            self.store.delete(topic_id)
-        except (Error, OSError):
-            return  # the tombstone stands: the next start tries again
-        if self.catalogue.log.poisoned is None:
-            self.catalogue.propose(fx.TopicErased(topic_id))
-
-    def _has_work(self, overlay: Overlay[Any]) -> None:
-        self._agenda.dirty[overlay] = None
 
 
 def _named(error: Error | OSError) -> Error:

@@ -60,15 +60,15 @@ class Partition:
     """One partition of one topic."""
 
     def __init__(
-        self, topic: str, number: int, settings: TopicSettings, overlay: Overlay[PartitionState], finals: Finals
+        self, topic: str, number: int, settings: TopicSettings, history: History[PartitionState], finals: Finals
     ) -> None:
         self.topic = topic
         self.number = number
         self.settings = settings
-        self.overlay = overlay
-        self.history: History[PartitionState] = overlay.history
+        self.overlay: Overlay[PartitionState]  # of the office: see `lead`
+        self.history = history
         self.finals = finals
-        self.log: LogWriter = overlay.log
+        self.log: LogWriter = history.log
         self._reader: LogReader | None = None
         self._told_first = self.first
         if self._told_first:
@@ -79,6 +79,12 @@ class Partition:
 
     def __repr__(self) -> str:
         return f"partition {self.number} of topic {self.topic}"
+
+    def lead(self, overlay: Overlay[PartitionState]) -> None:
+        """An office has opened, which proposes to `overlay` from now on."""
+        self.overlay = overlay
+        self.sealed.clear()
+        self.readers.clear()
 
     # -- what stands ------------------------------------------------------------------------------
 

@@ -300,12 +300,20 @@ class Sessions:
             session.membership.leave(session)
             if not session.membership.members:
                 session.topic.memberships.pop(session.group, None)
+        self._close_way(session)
+        self._agenda.mail.pop(session, None)
+        self._agenda.ready.pop(session, None)
+
+    def drop(self) -> None:
+        """Give back what sessions opened at the port, and tell no client."""
+        for session in self.by_id.values():
+            self._close_way(session)
+
+    def _close_way(self, session: Session) -> None:
         if session.delivery == PUSH:
             self._port.close_delivery(session.id)
         elif session.delivery == MAPPED:
             self._port.close_wake(session.id)
-        self._agenda.mail.pop(session, None)
-        self._agenda.ready.pop(session, None)
 
     def evict(self, session: Session, error: Error) -> None:
         """End a session that did not ask for it, and tell it why."""

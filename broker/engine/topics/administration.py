@@ -1,7 +1,8 @@
 """Topics as requests: create, alter, delete, list, and find offsets.
 
 Idea: how a topic comes to be is in topic_maker.py. Deleting goes the other way: the tombstone is logged, then the
-topic is closed, then its files go.
+topic is closed, then its files go. What is committed is acted on by the registry (logs/log_registry.py), in any role;
+who waits here only answers.
 
 Contract: answers follow the commit. A failure before the commit leaves nothing visible. Internal topics can only be
 listed, and only by name.
@@ -9,7 +10,7 @@ listed, and only by name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ....storage.errors import Error
 from ....transport.messages import (  # fmt: skip
@@ -28,7 +29,8 @@ from ...errors import InvalidRequest, UnknownTopic
 from ..logs.catalogue import CatalogueState
 from ..logs.log_registry import LogRegistry
 from ..logs.overlay import Overlay
-from ..logs.partition import Partition, check_time
+from ..logs.overlays import Overlays
+from ..logs.partition import check_time
 from ..logs.topics import Topic, Topics
 from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Store, Work
 from ..queues.topic_queues import why_unavailable
@@ -47,30 +49,21 @@ if TYPE_CHECKING:
 FOUND = 4
 """Steps that it takes to find an offset: a file may have to be opened."""
 
-GROWN = 4
-"""Steps that it takes to tell all users of a topic of a new partition."""
-
 DESCRIBED = 2
 """Partitions that are described in one step."""
-
-
-class Users(Protocol):
-    """Users of topics: sessions and waiting fetches."""
-
-    def topic_deleted(self, topic: Topic, error: Error) -> None:
-        """The tombstone is committed: end all use."""
-        ...
-
-    def topic_grown(self, topic: Topic, partition: Partition) -> None:
-        """There is one more partition to read."""
-        ...
 
 
 class Administration:
     """Handlers of everything that concerns whole topics."""
 
     def __init__(
-        self, registry: LogRegistry, port: Port, config: NodeConfig, maker: TopicMaker, users: Users, later: Portions
+        self,
+        registry: LogRegistry,
+        overlays: Overlays,
+        port: Port,
+        config: NodeConfig,
+        maker: TopicMaker,
+        later: Portions,
     ) -> None:
         """`later` describes topics that were made or altered."""
         self.handlers: Handlers = {
@@ -79,12 +72,12 @@ class Administration:
         }  # fmt: skip
         self._registry = registry
         self._topics: Topics = registry.topics
-        self._catalogue: Overlay[CatalogueState] = registry.catalogue
+        self._overlays = overlays
+        self._catalogue: Overlay[CatalogueState] = overlays.catalogue
         self._store: Store = registry.store
         self._port = port
         self._config = config
         self._maker = maker
-        self._users = users
         self._later = later
         self._growing: set[bytes] = set()  # topics whose new partitions are being made
 
@@ -96,7 +89,7 @@ class Administration:
         yield from self._maker.make(
             message.name, message.partitions, settings, now,
             lambda topic: self._answer(peer, message.request, topic),
-            lambda error: self._refuse(peer, message.request, error, []),
+            lambda error: self._refuse(peer, message.request, error),
         )  # fmt: skip
 
     def alter(self, peer: Peer, message: AlterTopic, payload: Payload, now: Now) -> Work:
@@ -111,43 +104,41 @@ class Administration:
             raise InvalidRequest(f"topic {topic.name} has {entry.partitions} partitions and cannot shrink to {count}")
         self._maker.check_count(count)
         self._maker.check_catalogue()
-        grown = yield from self._grow(topic, entry.partitions, count, settings)
-        gather = Gather(
-            lambda: self._later.add(peer, self._altered(peer, message.request, topic, settings, grown), changes=True),
-            lambda error: self._refuse(peer, message.request, error, grown),
-        )
+        grown = range(entry.partitions, count)
+        yield from self._grow(topic, grown, settings)
+
+        def refused(error: Error) -> None:
+            self._registry.withdraw(topic.id, grown)
+            self._refuse(peer, message.request, error)
+
+        gather = Gather(lambda: self._answer(peer, message.request, topic), refused)
         self._catalogue.propose_in_order(fx.TopicAltered(topic.id, count, settings.named()), gather.one())
         gather.ready()
 
-    def _grow(
-        self, topic: Topic, known: int, count: int, settings: TopicSettings
-    ) -> Generator[int | None, None, list[Partition]]:
+    def _grow(self, topic: Topic, grown: range, settings: TopicSettings) -> Work:
         """New partitions, not logged yet. Raises InvalidRequest, UnknownTopic, and what making them raises."""
-        grown: list[Partition] = []
         if topic.id in self._growing:
             raise InvalidRequest(f"topic {topic.name} is growing already: alter it again when that is done")
         self._growing.add(topic.id)
         try:
-            for number in range(known, count):
-                grown.append(self._registry.create(topic, number, settings))
+            for number in grown:
+                self._overlays.create(topic, number, settings)
                 yield MADE
-            if count > known:
+            if grown:
                 self._topics.get(topic.id)
         except Error:
-            for partition in grown:
-                self._registry.close(partition)
+            self._registry.withdraw(topic.id, grown)
             raise
         finally:
             self._growing.discard(topic.id)
-        return grown
 
     def delete(self, peer: Peer, message: DeleteTopic, payload: Payload, now: Now) -> None:
         """Log the tombstone, then end all use, then remove the files."""
         topic = self._topics.get(message.topic)
         self._maker.check_catalogue()
         gather = Gather(
-            lambda: self._deleted(peer, message.request, topic),
-            lambda error: self._refuse(peer, message.request, error, []),
+            lambda: self._done(peer, message.request),
+            lambda error: self._refuse(peer, message.request, error),
         )
         self._catalogue.propose_in_order(fx.TopicDeleted(topic.id), gather.one())
         gather.ready()
@@ -178,29 +169,10 @@ class Administration:
 
     # -- after the commit ---------------------------------------------------------------------------
 
-    def _altered(self, peer: Peer, request: int, topic: Topic, settings: TopicSettings, grown: list[Partition]) -> Work:
-        if topic.id in self._topics.by_id:
-            self._registry.configure(topic, settings)
-        for added, partition in enumerate(grown):
-            if topic.id not in self._topics.by_id:
-                gone = UnknownTopic(f"topic {topic.name} was deleted meanwhile")
-                self._refuse(peer, request, gone, grown[added:])
-                return
-            topic.add(partition)
-            self._users.topic_grown(topic, partition)
-            yield GROWN
-        yield from self._tell(peer, request, topic)
-
-    def _deleted(self, peer: Peer, request: int, topic: Topic) -> None:
-        if topic.id in self._topics.by_id:
-            self._users.topic_deleted(topic, UnknownTopic(f"topic {topic.name} was deleted"))
-            self._topics.remove(topic)
-            self._registry.erase(topic)
+    def _done(self, peer: Peer, request: int) -> None:
         self._port.reply(peer, Done(request))
 
-    def _refuse(self, peer: Peer, request: int, error: Error, grown: list[Partition]) -> None:
-        for partition in grown:
-            self._registry.close(partition)
+    def _refuse(self, peer: Peer, request: int, error: Error) -> None:
         self._port.reply(peer, failure(request, error))
 
     # -- pieces -------------------------------------------------------------------------------------
@@ -218,11 +190,11 @@ class Administration:
         """A topic as it stands. Raises UnknownTopic."""
         partitions: list[PartitionMessage] = []
         while len(partitions) < len(topic.partitions):
+            if self._topics.by_id.get(topic.id) is not topic:
+                raise UnknownTopic(f"topic {topic.name} was deleted meanwhile")
             partitions.append(self._describe_partition(topic, len(partitions)))
             if len(partitions) % DESCRIBED == 0:
                 yield
-                if self._topics.by_id.get(topic.id) is not topic:
-                    raise UnknownTopic(f"topic {topic.name} was deleted meanwhile")
         return TopicMessage(topic.name, topic.id, topic.settings.named(), partitions)
 
     def _describe_partition(self, topic: Topic, number: int) -> PartitionMessage:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from ....storage.errors import Error
 from ...errors import InvalidRequest, LimitReached, TopicExists, Unavailable
 from ..logs.log_registry import LogRegistry
+from ..logs.overlays import Overlays
 from ..logs.topics import Topic
 from ..ports import NodeConfig, Now, Randomness
 from ..tables import effects as fx
@@ -24,8 +25,9 @@ MADE = 16
 class TopicMaker:
     """Makes the topics of a node."""
 
-    def __init__(self, registry: LogRegistry, config: NodeConfig, randomness: Randomness) -> None:
+    def __init__(self, registry: LogRegistry, overlays: Overlays, config: NodeConfig, randomness: Randomness) -> None:
         self._registry = registry
+        self._overlays = overlays
         self._config = config
         self._randomness = randomness
 
@@ -42,25 +44,21 @@ class TopicMaker:
         self.check_count(count)
         self.check_catalogue()
         self._check_name(name)
-        catalogue, topic = self._registry.catalogue, Topic(name, self._randomness(16), settings)
+        topic = Topic(name, self._randomness(16), settings)
         yield from self._make_logs(topic, count)
 
-        def stands() -> None:
-            self._registry.topics.add(topic)
-            made(topic)
-
         def failed(error: Error) -> None:
-            self._registry.discard(topic)
+            self._registry.withdraw(topic.id, range(count))
             refused(error)
 
-        gather = Gather(stands, failed)
+        gather = Gather(lambda: made(self._registry.topics.by_id[topic.id]), failed)
         effect = fx.TopicCreated(topic.name, topic.id, count, settings.named(), now.wall_us)
-        catalogue.propose_in_order(effect, gather.one())
+        self._overlays.catalogue.propose_in_order(effect, gather.one())
         gather.ready()
 
     def _check_name(self, name: str) -> None:
         """Raise TopicExists, LimitReached unless there may be a topic of this name."""
-        catalogue = self._registry.catalogue
+        catalogue = self._overlays.catalogue
         if catalogue.proposed.name_taken(name):
             raise TopicExists(f"topic {name} exists already: use it, or delete it first")
         if len(catalogue.proposed.topics) >= self._config.max_topics:
@@ -76,7 +74,7 @@ class TopicMaker:
 
     def check_catalogue(self) -> None:
         """Raise Poisoned or Unavailable unless topics can be made, altered and deleted."""
-        catalogue = self._registry.catalogue
+        catalogue = self._overlays.catalogue
         catalogue.check_writable()
         if catalogue.history.damaged:
             raise Unavailable(
@@ -87,10 +85,10 @@ class TopicMaker:
     def _make_logs(self, topic: Topic, count: int) -> Generator[int | None, None, None]:
         try:
             for number in range(count):
-                topic.add(self._registry.create(topic, number, topic.settings))
+                self._overlays.create(topic, number, topic.settings)
                 yield MADE
             self._check_name(topic.name)  # another request may have made it meanwhile
             self.check_catalogue()
         except Error:
-            self._registry.discard(topic)
+            self._registry.withdraw(topic.id, range(count))
             raise

@@ -192,10 +192,12 @@ class Commits:
 
     def _take_up(self) -> None:
         """Seal decided stages and queue them for publishing before any request; reading begins with the first tick."""
-        topic = self._home.topic
+        homes = [] if self._home.topic is None else self._home.topic.readable
+        for home in homes:
+            self._take_up_empty(home)
         found = [
             (decision.time_us, home, name, decision)
-            for home in ([] if topic is None else topic.readable)
+            for home in homes
             for name, decision in home.proposed.transactions.unfinished()
         ]
         for _, home, name, decision in sorted(found, key=lambda each: each[0]):
@@ -206,6 +208,13 @@ class Commits:
                 self._publisher.line_up(decision.stages, commit)
         if found:
             self._alarms.set(self, 0, lambda _: self._publisher.go_on())
+
+    def _take_up_empty(self, home: Partition) -> None:
+        """Epochs without stages leave nothing unfinished: they are under way until their decision is committed."""
+        decided = [effect for entry in home.history.in_flight for effect in entry.effects]
+        for effect in decided:
+            if isinstance(effect, fx.TransactionDecided) and not effect.stages:
+                home.barrier(self._sealed(home, effect.transaction, effect.epoch, ()))
 
 
 class Finishing:

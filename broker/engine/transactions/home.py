@@ -71,7 +71,7 @@ class Home:
 
     def check_whole(self) -> None:
         """Raise Unavailable when a decision may be missing: then any stage might be decided."""
-        if self._registry.catalogue.history.damaged and self.topic is None:
+        if self._registry.catalogue.damaged and self.topic is None:
             raise Unavailable(
                 "the metadata log is damaged, so whether there were transactions is not known: run penstock log repair"
             )

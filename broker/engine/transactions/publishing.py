@@ -106,7 +106,7 @@ class PublishingLine:
         """Whether something of the next stage is in the log and not yet committed."""
         stage_id, partition = self.jobs[0].key[2], self.partition
         applied, head = partition.committed.stages.get(stage_id), partition.proposed.stages.get(stage_id)
-        return head is not None and (applied is None or applied.next_sequence != head.next_sequence)
+        return head is None or applied is None or applied.next_sequence != head.next_sequence
 
 
 class Load:

@@ -112,6 +112,13 @@ class Portions:
         self._owed = max(0, -left)
         return self.open
 
+    def end(self) -> None:
+        """Do no more of anything."""
+        for jobs in self._jobs.values():
+            for job in jobs:
+                job.work.close()
+        self._jobs.clear()
+
     def drop(self, peer: Peer) -> None:
         """The peer is gone, and with it all that is not half done."""
         for job in self._jobs.pop(peer, ()):

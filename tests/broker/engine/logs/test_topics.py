@@ -160,14 +160,14 @@ def test_a_deletion_that_was_cut_short_is_finished_at_the_next_start():
     path = rig.store.directory(topic, 0)
     assert rig.store.files.exists(path)
     # The tombstone was logged; that it was carried out was not, because the node died before.
-    history = rig.node._registry.catalogue.history
+    history = rig.node._registry.catalogue
     rig.store.hold = True
     history.committed.tombstones[topic] = None
     rig.store.save_snapshot(history.log, history.committed.seq, history.committed.term, history.committed.encode())
     rig.store.hold = False
     rig.restart(clean=False)
     assert not rig.store.files.exists(path)
-    assert rig.node._registry.catalogue.history.committed.tombstones == {}
+    assert rig.node._registry.catalogue.committed.tombstones == {}
 
 
 def test_an_unknown_name_is_named():

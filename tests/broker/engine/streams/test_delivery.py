@@ -153,7 +153,7 @@ def test_sessions_that_cannot_be_sent_to_cost_nothing_until_that_changes(deliver
         rig.node.eased(each)
     rig.turn(25)
     assert all(tries[22:].count(session) == 2 for session in sessions), "what was held, and the rest"
-    assert not rig.node._sessions._stuck
+    assert not rig.node._office.sessions._stuck
 
 
 def test_a_session_that_ends_while_it_cannot_be_sent_to_leaves_nothing():
@@ -161,9 +161,9 @@ def test_a_session_that_ends_while_it_cannot_be_sent_to_leaves_nothing():
     rig.port.deliver = lambda *_: False
     first, second = (rig.join(topic).session for _ in range(2))
     rig.ask(m.Leave, first)
-    assert list(rig.node._sessions._stuck) == [second]
+    assert list(rig.node._office.sessions._stuck) == [second]
     rig.pass_time(20.0)
-    assert (rig.node._sessions._stuck, rig.node._stream_agenda.ready) == ({}, {})
+    assert (rig.node._office.sessions._stuck, rig.node._office.agenda.ready) == ({}, {})
 
 
 def test_control_delivery_uses_the_connection_it_was_asked_on():

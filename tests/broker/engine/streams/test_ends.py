@@ -176,7 +176,7 @@ def test_those_who_wait_cost_nothing_while_nothing_of_theirs_moves(monkeypatch):
     busy = rig.topic("busy")
     for number in range(500):
         ask(rig, m.Known(topic, [1]), wait_ms=30_000, peer=f"p{number}")
-    watched = rig.node._ends
+    watched = rig.node._desk.ends
     calls: list[str] = []
     for name in ("_found", "_answer", "_stand", "_leave"):
         monkeypatch.setattr(watched, name, lambda *_, name=name: calls.append(name))
@@ -193,6 +193,6 @@ def test_deadlines_of_answered_questions_do_not_pile_up():
         request = ask(rig, m.Known(topic, [number + 1]), wait_ms=60_000)
         rig.produce(topic, [b"x"])
         assert ends(rig, request) is not None
-    assert len(rig.node._ends._parked._due) <= SLACK + 4
-    assert rig.node._ends.waiting == 1
-    assert list(rig.node._ends._by_topic) == ["u"]
+    assert len(rig.node._desk.ends._parked._due) <= SLACK + 4
+    assert rig.node._desk.ends.waiting == 1
+    assert list(rig.node._desk.ends._by_topic) == ["u"]

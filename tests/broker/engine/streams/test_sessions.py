@@ -86,8 +86,8 @@ def test_a_stray_session_ends_in_time_and_leaves_nothing():
     rig.node.disconnect("crowd")
     rig.ask(m.Leave, one)
     rig.pass_time(61.0)
-    sessions = rig.node._sessions
-    assert (sessions.by_id, sessions._by_peer, sessions._stuck, rig.node._stream_agenda.ready) == ({}, {}, {}, {})
+    sessions = rig.node._office.sessions
+    assert (sessions.by_id, sessions._by_peer, sessions._stuck, rig.node._office.agenda.ready) == ({}, {}, {}, {})
     assert isinstance(rig.ask(m.Ping, other), m.Failure)
 
 
@@ -125,4 +125,4 @@ def test_a_crowd_is_told_in_portions_and_those_who_left_meanwhile_are_passed_by(
     rig.send(m.Leave(rig.next_request(), sessions[-1]))
     rig.turn(20)
     assert rig.port.wakes == sessions[:-1]
-    assert not rig.node._sessions._telling
+    assert not rig.node._office.sessions._telling

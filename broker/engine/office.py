@@ -1,0 +1,249 @@
+"""The leader's office: everything that decides what will stand in the logs, and what only a leader remembers.
+
+Idea: an office is opened over logs that are open, and builds all it knows from what they hold, batches in flight
+included: proposals, waiters, sessions, claims, leases' alarms, transactions under way. Losing the lead is dropping it.
+Then nothing that was queued is appended, no waiter hears of anything, since what became of its proposal is not known
+here, and what was asked of the port is given back. The next office has higher terms and an incarnation of its own.
+
+Contract: no log is poisoned when an office is opened over logs that another one wrote: what stands in such a log is
+known when it is opened anew. To its clients a dropped office is a lost connection. Must not know sockets, files, clocks
+or threads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...storage.errors import Error
+from ..errors import UnknownTopic
+from .housekeeping import Housekeeping
+from .logs.clock import LogTime
+from .logs.overlays import Overlays
+from .office_port import OfficePort
+from .ports import Handlers, Now
+from .queues.service import Queues
+from .queues.upkeep.scheduling import Scheduling
+from .streams.agenda import Agenda
+from .streams.beginning import Beginning
+from .streams.delivery import Stream
+from .streams.grouping import Grouping
+from .streams.joining import Joining
+from .streams.producing import Producing
+from .streams.sessions import EXPIRY_CHECK_S, Sessions
+from .tables import effects as fx
+from .topics.administration import Administration
+from .topics.topic_maker import TopicMaker
+from .transactions.service import Transactions
+from .turns.marks import take
+from .turns.portions import Portions
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from ...storage.log import LogWriter
+    from .logs.log_registry import LogRegistry
+    from .logs.log_upkeep import LogUpkeep
+    from .logs.partition import Partition
+    from .logs.topics import Topic
+    from .ports import NodeConfig, Peer, Port, Randomness, Work
+
+GROWN = 4
+"""Steps that it takes to tell all users of a topic of a new partition."""
+
+
+class Office:
+    """One office, from its opening until it is dropped."""
+
+    def __init__(
+        self, registry: LogRegistry, upkeep: LogUpkeep, port: Port, config: NodeConfig, randomness: Randomness, now: Now
+    ) -> None:
+        """Go on from what the logs hold."""
+        self.incarnation = int.from_bytes(randomness(8), "little") or 1
+        first_session = int.from_bytes(randomness(6), "little") << 14
+        self.time = LogTime(now, config.clock_jump_s)
+        for log in registry.logs():
+            self.time.reach(log.last_time_us)
+        self.wakes = Portions()
+        self.agenda = Agenda()
+        self._port = own = OfficePort(port)
+        self._registry = registry
+        self._overlays = Overlays(registry)
+        for topic in registry.topics.by_id.values():
+            topic.memberships.clear()
+        self.sessions = Sessions(own, self.agenda, first_session, config.max_sessions, self.wakes)
+        topics, time = registry.topics, self.time
+        self._producing = Producing(topics, port, config, time, randomness)
+        self.queues = Queues(registry, own, config, time, randomness, self.wakes)
+        self.scheduling = Scheduling(registry, port, config, time)
+        maker = TopicMaker(registry, self._overlays, config, randomness)
+        self.transactions = Transactions(registry, own, config, time, self.queues.alarms, maker)
+        self.housekeeping = Housekeeping(registry, upkeep, self.queues, self.transactions, config, time, now)
+        self.handlers: Handlers = {
+            **self.queues.handlers,
+            **self._producing.handlers,
+            **Joining(topics, self.sessions, self.agenda, port, config).handlers,
+            **Grouping(topics, self.sessions, port).handlers,
+            **Beginning(topics, port).handlers,
+            **Administration(registry, self._overlays, port, config, maker, self.wakes).handlers,
+            **self.scheduling.handlers,
+            **self.transactions.handlers,
+        }
+        for topic_id in registry.erased:
+            self.topic_erased(topic_id)
+
+    def drop(self) -> None:
+        """The lead is lost: give back what the port lent, and tell no waiter anything."""
+        self.sessions.drop()
+
+    def end(self) -> None:
+        """The node is being closed in good order: tell those who wait, and end every session."""
+        self.transactions.end()
+        for session in list(self.sessions.by_id.values()):
+            self.sessions.end(session)
+
+    # -- what a turn does -----------------------------------------------------------------------------
+
+    def flush(self, now: Now) -> list[LogWriter]:
+        """Append everything proposed since the last flush, once per partition. Returns the logs appended to."""
+        dirty = self._overlays.dirty
+        if not dirty:
+            return []
+        time_us = self.time.read(now)
+        self.queues.before_flush(list(dirty), time_us)
+        return self._overlays.flush(time_us)
+
+    def advance(self) -> bool:
+        """Answer for what is committed. Returns whether there may be something new."""
+        unsettled = self._overlays.unsettled
+        if not unsettled:
+            return False
+        for overlay in list(unsettled):
+            history = overlay.history
+            if overlay.advance():
+                self._registry.applied(history)
+                self.queues.advanced(history)
+            if not history.in_flight:
+                unsettled.pop(overlay, None)  # the catalogue's may have closed it: its topic is deleted
+        return True
+
+    def end_moved(self, partition: Partition) -> None:
+        """There are new records."""
+        self.queues.end_moved(partition)
+        self.sessions.end_moved(partition)
+
+    def tell(self, now: Now) -> None:
+        """Hand over partitions, and send what sessions have coming."""
+        agenda, port = self.agenda, self._port
+        if self.wakes.open:
+            self.wakes.work()
+        if agenda.memberships:
+            for membership in take(agenda.memberships):
+                membership.rebalance(now.monotonic_s)
+        if agenda.mail:
+            for session in take(agenda.mail):
+                session.send_news(port)
+        if agenda.ready:
+            self.sessions.deliver()
+
+    def tick(self, now: Now) -> float:
+        """Do what is due. Returns in how many seconds that is needed again."""
+        if self.sessions.expire(now):
+            self._hand_over(now)
+        wait = min(self.housekeeping.tick(now) - now.monotonic_s, self.queues.tick(now))
+        due_s = self.scheduling.tick(now)
+        if due_s is not None:
+            wait = min(wait, due_s - now.monotonic_s)
+        if self.sessions.by_id:
+            wait = min(wait, EXPIRY_CHECK_S)
+        return wait
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is something to do in the next turn."""
+        agenda = self.agenda
+        return bool(self.wakes.open or self._overlays.dirty or agenda.mail or agenda.memberships or agenda.ready)
+
+    def _hand_over(self, now: Now) -> None:
+        """Take what was asked back and is overdue; claim again what could not be claimed."""
+        for membership in {session.membership: None for session in self.sessions.by_id.values()}:
+            if membership is not None:
+                membership.take_overdue(now.monotonic_s)
+                if membership.stuck:
+                    self.agenda.memberships[membership] = None
+
+    # -- what the driver tells ------------------------------------------------------------------------
+
+    def warmed(self, token: Hashable) -> bool:
+        """Pages are in memory; whether something here waited for them."""
+        if not self._port.was_cold(token):
+            return False
+        if isinstance(token, Stream):
+            token.warmed()
+            session = self.sessions.by_id.get(token.outlet.session)
+            if session is not None:
+                session.wake()
+        elif not self.queues.warmed(token):
+            self.transactions.warmed(token)
+        return True
+
+    def disconnect(self, peer: Peer) -> None:
+        """Drop what a peer waits for."""
+        self.wakes.drop(peer)
+        self.queues.disconnect(peer)
+        self.sessions.disconnect(peer)
+
+    def stats(self) -> dict[str, Any]:
+        """Numbers for people."""
+        producing = self._producing
+        return {
+            "produce.batches": producing.batches,
+            "produce.records": producing.records,
+            "produce.bytes": producing.bytes,
+            "lease.waiting": len(self.queues.lines.parked),
+            "tasks.waiting": self.queues.tasks.waiting,
+            **self.queues.mover.stats(),
+            **self.transactions.stats(),
+            "schedules.fired": self.scheduling.fired,
+            "sessions.open": len(self.sessions.by_id),
+            "sessions.expired": self.sessions.expired,
+            "clock.ignored_us": max(self.time.away_us, 0),
+            "clock.ahead_us": max(-self.time.away_us, 0),
+            "clock.jumps": self.time.jumps,
+        }
+
+    # -- what the registry tells ----------------------------------------------------------------------
+
+    def topic_grown(self, topic: Topic, partitions: list[Partition]) -> None:
+        """There are more partitions: assign them in every group."""
+        self.wakes.add(topic, self._grow(topic, partitions), changes=True)
+
+    def _grow(self, topic: Topic, partitions: list[Partition]) -> Work:
+        for partition in partitions:
+            if not self._registry.holds(partition):
+                return  # the topic was deleted in the meantime
+            self.queues.admin.topic_grown(topic, partition)
+            for membership in topic.memberships.values():
+                self.agenda.memberships[membership] = None
+            for session in self.sessions.by_id.values():
+                if session.topic is topic and session.membership is None:
+                    session.give(partition, 1, partition.first)
+            yield GROWN
+
+    def topic_deleted(self, topic: Topic, error: Error) -> None:
+        """A topic is about to go: end what still uses it."""
+        for session in [s for s in self.sessions.by_id.values() if s.topic is topic]:
+            self.sessions.evict(session, error)
+        for partition in topic.readable:
+            self.scheduling.forget(partition)
+        self.queues.topic_deleted(topic, error)
+        self.transactions.topic_deleted(topic)
+
+    def topic_erased(self, topic_id: bytes) -> None:
+        """The files of a deleted topic are gone: log it."""
+        catalogue = self._overlays.catalogue
+        if catalogue.log.poisoned is None:
+            catalogue.propose(fx.TopicErased(topic_id))
+
+    def partition_closing(self, partition: Partition) -> None:
+        """The log of a partition is about to be closed."""
+        self._overlays.end(partition, UnknownTopic(f"{partition!r} was closed before this was committed"))
