@@ -18,7 +18,7 @@ from typing import Any
 
 from ..storage.record import Record
 from ..transport.messages import Stage
-from .arguments.checking import checked, checks
+from .arguments.checking import check_name, checked, checks
 from .arguments.quantities import Duration, Size, Start, seconds, size_bytes
 from .connection.delivery import Delivery
 from .connection.driver import Driver
@@ -37,6 +37,7 @@ from .ranges.client import RangeClient
 from .transactions.staging_core import StagingCore, begin
 from .transactions.staging_producer import StagedFuture
 from .transactions.verbs import TransactionVerbs, checked_epoch, checked_name, checked_stages
+from .unpicklable import unpicklable
 from .verbs import Verbs
 from .worker import Worker
 from .working.options import worker_options
@@ -69,6 +70,7 @@ def connect(url: str, *, timeout: Duration = 30.0, name: str | None = None, deli
 
 
 @checks
+@unpicklable("its `url`, and connect to that where it is needed")
 class Client(QueueClient, RangeClient):
     """One connection to one broker. Made by `connect`."""
 
@@ -104,6 +106,8 @@ class Client(QueueClient, RangeClient):
         """
         self._driver.check_open()
         window = size_bytes(window_bytes, "window_bytes")
+        if name:
+            check_name("name", name)
         found = self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
         core = ProducerCore(
             self._driver, found, name=name or "", window_bytes=window, codec=codec, now_us=wall_us, future=Future

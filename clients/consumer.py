@@ -20,12 +20,14 @@ from .consuming.columnar import Columns, Format, converter
 from .consuming.core import ConsumerCore
 from .consuming.iterating import each_batch, each_record
 from .consuming.lags import lag, lags
+from .unpicklable import unpicklable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 @checks
+@unpicklable("the URL, the topic and the group, and make a consumer where it is needed")
 class Consumer:
     """Reads one topic. Iterating waits for new records for ever; `fetch` returns what is there."""
 

@@ -9,7 +9,7 @@ from ..storage.errors import Error, InvalidArgument
 
 __all__ = [
     "ClientError", "InvalidArgument", "MappedUnavailable", "NoGroup", "NotAssigned", "TaskCancelled", "TaskFailed",
-    "TimedOut",
+    "TimedOut", "Unpicklable",
 ]  # fmt: skip
 
 
@@ -42,6 +42,12 @@ class MappedUnavailable(ClientError):
     """Mapped delivery was asked for, but the broker's files cannot be read from here."""
 
     code = "mapped_unavailable"
+
+
+class Unpicklable(ClientError, TypeError):
+    """Bound to a connection of this process, so it cannot be pickled or copied; the message says what to pass on."""
+
+    code = "unpicklable"
 
 
 class TaskFailed(ClientError):

@@ -28,9 +28,11 @@ from .producing.core import SentBatch
 from .producing.sending import Sending
 from .transactions.staging_core import StagingCore, TransactionCore, begin
 from .transactions.staging_producer import StagedFuture
+from .unpicklable import unpicklable
 
 
 @checks
+@unpicklable("the URL and the topic, and make a producer where it is needed")
 class Producer(Sending):
     """Sends records to one topic. Leaving its `with` block flushes."""
 
@@ -109,8 +111,8 @@ class Producer(Sending):
                 timestamp: event times, as timestamps or as microseconds UTC
                 partition: where to, instead of by key; null goes by key
 
-                of which all but `value` may be missing. Others are left out, so that what `batches("arrow")` gives is
-                taken as it is: `offset` and `topic` say where a record was, and the broker gives it a new place.
+                of which all but `value` may be missing; others are refused. Only `offset` and `topic` are left out,
+                so that what `batches("arrow")` gives is taken as it is: the broker gives each record a new place.
             keys: one per record (None for none).
             partition: all to this one, instead of by key.
             delay, at, priority: of all of them, as in `send`.
@@ -195,6 +197,7 @@ class Producer(Sending):
 
 
 @checks
+@unpicklable("its `stages()`, which are values, and commit them with `Client.commit_stages`")
 class Staging:
     """Records that no reader sees until their stages are committed, here or in another process.
 

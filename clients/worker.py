@@ -15,6 +15,7 @@ from .arguments.checking import checks
 from .arguments.quantities import Duration, seconds
 from .connection.driver import Driver
 from .task import Task
+from .unpicklable import unpicklable
 from .working.core import WorkerCore
 from .working.iterating import each_task
 from .working.leases import SettleFuture
@@ -22,6 +23,7 @@ from .working.options import WorkerOptions
 
 
 @checks
+@unpicklable("the URL, the topic and the group, and make a worker where it is needed")
 class Worker:
     """Works off one topic's records. Iterating waits for ever; leaving its `with` block gives the rest back."""
 

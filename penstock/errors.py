@@ -47,6 +47,7 @@ from .clients.errors import (
     TaskCancelled,
     TaskFailed,
     TimedOut,
+    Unpicklable,
 )
 from .config import InvalidConfig
 from .spark.errors import (
@@ -170,6 +171,7 @@ __all__ = [
     "TaskCancelled",
     "TaskFailed",
     "TimedOut",
+    "Unpicklable",
     # Spark
     "DataLoss",
     "InvalidColumns",

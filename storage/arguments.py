@@ -22,7 +22,7 @@ INT_MAX = (1 << 63) - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def size_bytes(value: int | str, name: str = "size", least: int = 0, most: int | None = None) -> int:
+def size_bytes(value: int | str, name: str = "size", least: int = 0, most: int = INT_MAX) -> int:
     """Bytes of `value`; `name` is for the error."""
     try:
         if isinstance(value, bool) or not isinstance(value, (int, str)):
@@ -32,8 +32,8 @@ def size_bytes(value: int | str, name: str = "size", least: int = 0, most: int |
         raise InvalidArgument(f"{name}: {error}") from None
     if found < least:
         raise InvalidArgument(f"{name}={value!r} is below {least}")
-    if most is not None and found > most:
-        raise InvalidArgument(f"{name}={value!r} is over {most}")
+    if found > most:
+        raise InvalidArgument(f"{name}={value!r} is over {most} bytes")
     return found
 
 

@@ -115,8 +115,8 @@ def join(parts: list[Buffer], size: int) -> bytearray:
 
 
 def not_bytes(error: TypeError) -> InvalidBatch:
-    """The error for records that have no bytes."""
-    return InvalidBatch(f"records must be bytes ({error}); text needs .encode()")
+    """The error for values or keys that are no bytes."""
+    return InvalidBatch(f"values and keys of records must be bytes ({error}); text needs .encode()")
 
 
 def not_single_bytes() -> InvalidBatch:

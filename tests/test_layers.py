@@ -49,7 +49,17 @@ ORDER = {
         *("streams", "topics", "transactions", "housekeeping", "desk", "office_port", "office", "node", ""),
     ],
     "penstock.clients": [
-        *("errors", "arguments", "descriptions", "reading", "connection", "channels", "embedded", "opening"),
+        *(
+            "errors",
+            "unpicklable",
+            "arguments",
+            "descriptions",
+            "reading",
+            "connection",
+            "channels",
+            "embedded",
+            "opening",
+        ),
         *("queues", "producing", "consuming", "working", "ranges", "transactions", "verbs"),
         *("producer", "consumer", "task", "worker", "client", "by_hand", "aio", "tasks", "testing", ""),
     ],

@@ -41,6 +41,7 @@ _answers: msgspec.msgpack.Decoder[messages.Answer] = msgspec.msgpack.Decoder(mes
 
 _KINDS: dict[object, type[messages.Message]] = {kind.__struct_config__.tag: kind for kind in get_args(messages.Request)}
 _BEGINNING_BYTES = 5 + 9 + 9
+_LENGTH = re.compile(r"of length <= (\d+)")
 _TOO_MANY = re.compile(r"of length <= (\d+) - at `\$\[(\d+)\](.*)`")
 
 # What msgspec raises on bytes: its own errors, text that is not UTF-8 (a ValueError), and junk nested deeper
@@ -67,6 +68,9 @@ def check_request(message: messages.Message) -> None:
         _requests.decode(_encoder.encode(message))
     except (*_BAD_BYTES, TypeError, OverflowError) as error:
         reason, _, place = str(error).partition(" - at ")
+        limit = _LENGTH.search(reason)
+        if limit is not None:
+            reason = f"over {limit[1]} entries, which is the limit of one request"
         raise ProtocolError(f"{_field(message, place)}{reason}") from None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...storage.record import Record
 from ...transport.messages import Stage
-from ..arguments.checking import checked, checks
+from ..arguments.checking import check_name, checked, checks
 from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes
 from ..connection.delivery import Delivery
 from ..connection.opened import Opened
@@ -24,6 +24,7 @@ from ..opening import open_connection
 from ..producing.core import ProducerCore
 from ..transactions.staging_core import StagingCore, begin
 from ..transactions.verbs import TransactionVerbs, checked_epoch, checked_name, checked_stages
+from ..unpicklable import unpicklable
 from ..verbs import Verbs
 from ..working.options import worker_options
 from .consumer import AsyncConsumer
@@ -66,6 +67,7 @@ async def connect(
 
 
 @checks
+@unpicklable("its `url`, and connect to that where it is needed")
 class AsyncClient(AsyncQueueClient, AsyncRangeClient):
     """One connection to one broker. Made by `connect`."""
 
@@ -102,6 +104,8 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
         """
         self._driver.check_open()
         window = size_bytes(window_bytes, "window_bytes")
+        if name:
+            check_name("name", name)
         found = await self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
         core = ProducerCore(
             self._driver, found, name=name or "", window_bytes=window, codec=codec, now_us=wall_us, future=AsyncFuture

@@ -16,6 +16,7 @@ from ..connection.steps import FOREVER
 from ..consuming.columnar import Columns, Format, converter
 from ..consuming.core import ConsumerCore
 from ..consuming.lags import lag, lags
+from ..unpicklable import unpicklable
 from .driver import AsyncDriver
 from .iterating import each_batch, each_record
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 @checks
+@unpicklable("the URL, the topic and the group, and make a consumer where it is needed")
 class AsyncConsumer:
     """Reads one topic. Iterating waits for new records for ever; `fetch` returns what is there."""
 

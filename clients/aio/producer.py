@@ -19,6 +19,7 @@ from ..producing.arrow_data import ArrowData
 from ..producing.bulk import pieces
 from ..producing.core import SentBatch
 from ..transactions.staging_core import StagingCore, TransactionCore, begin
+from ..unpicklable import unpicklable
 from .driver import AsyncDriver
 from .futures import AsyncStagedFuture
 from .opening import opens
@@ -26,6 +27,7 @@ from .sending import AsyncSending, in_breaths
 
 
 @checks
+@unpicklable("the URL and the topic, and make a producer where it is needed")
 class AsyncProducer(AsyncSending):
     """Sends records to one topic. Leaving its `async with` block flushes."""
 
@@ -104,8 +106,8 @@ class AsyncProducer(AsyncSending):
                 timestamp: event times, as timestamps or as microseconds UTC
                 partition: where to, instead of by key; null goes by key
 
-                of which all but `value` may be missing. Others are left out, so that what `batches("arrow")` gives is
-                taken as it is: `offset` and `topic` say where a record was, and the broker gives it a new place.
+                of which all but `value` may be missing; others are refused. Only `offset` and `topic` are left out,
+                so that what `batches("arrow")` gives is taken as it is: the broker gives each record a new place.
             keys: one per record (None for none).
             partition: all to this one, instead of by key.
             delay, at, priority: of all of them, as in `send`.
@@ -190,6 +192,7 @@ class AsyncProducer(AsyncSending):
 
 
 @checks
+@unpicklable("its `stages()`, which are values, and commit them with `AsyncClient.commit_stages`")
 class AsyncStaging:
     """Records that no reader sees until their stages are committed, here or in another process.
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 from ...transport.queue_messages import Verb
 from ..arguments.checking import checks
 from ..arguments.quantities import Duration
+from ..unpicklable import unpicklable
 from ..working.record import TaskRecord
 
 
 @checks
+@unpicklable("its `id` or its `value`: only its worker settles it")
 class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
     """One record to be worked off, with its number of the attempt, counted from 1."""
 

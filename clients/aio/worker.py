@@ -11,6 +11,7 @@ from ...transport.messages import Topic
 from ...transport.queue_messages import Verb
 from ..arguments.checking import checks
 from ..arguments.quantities import Duration, seconds
+from ..unpicklable import unpicklable
 from ..working.core import WorkerCore
 from ..working.options import WorkerOptions
 from .driver import AsyncDriver
@@ -20,6 +21,7 @@ from .task import AsyncTask
 
 
 @checks
+@unpicklable("the URL, the topic and the group, and make a worker where it is needed")
 class AsyncWorker:
     """Works off one topic's records. Iterating waits for ever; leaving its `async with` block gives the rest back."""
 

@@ -25,6 +25,7 @@ from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from ...storage.arguments import INT_MAX, one_of
+from ...transport.names import RULE, is_name, shown
 from ..errors import InvalidArgument
 from .quantities import Duration, Size, event_time, microseconds, seconds, size_bytes
 
@@ -234,6 +235,12 @@ def _row(checks_: Sequence[Callable[[str, Any], object]]) -> Check:
             check(f"{name}[{number}]", each)
 
     return Check(f"a tuple of {len(checks_)}", (tuple, list), judge)
+
+
+def check_name(name: str, value: str) -> None:
+    """Raise InvalidArgument unless `value` may name a group, a worker or a producer."""
+    if not is_name(value):
+        raise InvalidArgument(f"{name}={shown(value)} is not allowed as a name: {RULE}")
 
 
 # -- what values have to be -------------------------------------------------------------------------------

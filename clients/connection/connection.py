@@ -12,6 +12,7 @@ and wakes the waiters.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
@@ -44,11 +45,16 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 
+log = logging.getLogger("penstock.clients")
+
 GREETING_PATIENCE_S = 5.0
 """A greeting without an answer is sent again after so long."""
 
 LOOK_PERIOD_S = 1.0
 """How often askers whose answers are out are told so."""
+
+SILENT_S = 1.0
+"""A client that waits longer than this for its broker says so in the log."""
 
 AWAY_S = 2 * LOOK_PERIOD_S
 """A process that did not look for this long was stopped, not just busy."""
@@ -363,10 +369,14 @@ class Connection:
         return self.clock() + (self.timeout if timeout is None else timeout)
 
     def ready(self, deadline: float) -> Steps[Welcome]:
-        """Wait for the broker's greeting."""
+        """Wait for the broker's greeting, and say so where that takes long."""
+        aloud_at = self.clock() + SILENT_S
         while self.welcome is None or not self._ready:
             self.check(deadline, "connecting")
-            yield Pause(deadline)
+            if self.clock() >= aloud_at:
+                aloud_at = FOREVER
+                log.warning("waiting for the broker at %s, for up to %g s: %s", self.url, self.timeout, self.state)
+            yield Pause(min(deadline, aloud_at))
         return self.welcome
 
     def find_topic(self, name: str, deadline: float) -> Steps[Topic]:

@@ -9,6 +9,7 @@ two calls of the application, after its records are committed if commits are aut
 
 from __future__ import annotations
 
+import reprlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -492,4 +493,5 @@ def _seek_to(session: int, partition: int, offset: int, request: int) -> SeekTo:
 
 
 def _not_assigned(partitions: list[int], session: ConsumerSession) -> str:
-    return f"partitions {partitions} are not assigned to this consumer, which reads {sorted(session.partitions)}"
+    wanted, read = reprlib.repr(partitions), sorted(session.partitions)
+    return f"partitions {wanted} are not assigned to this consumer, which reads {read}"

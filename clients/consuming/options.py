@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...storage.arguments import whole
+from ..arguments.checking import check_name
 from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes, some_seconds, start_time
 from ..connection.connection import Connection
 from ..connection.delivery import Delivery, delivery_ways
@@ -33,6 +34,9 @@ def consumer_options(
     verify: bool,
 ) -> ConsumerOptions:
     """Check and complete the arguments of `consumer`; `may_map`: its shell has a thread that may sleep in `fetch`."""
+    for argument, value in (("group", group), ("member", member)):
+        if value:
+            check_name(argument, value)
     if auto_commit is not None and not group:
         raise InvalidArgument("auto_commit needs a group: a consumer that reads alone has no cursor to commit")
     if positions and group:

@@ -40,7 +40,13 @@ SAMPLE = 256
 """Keys that tell whether keys repeat: then each different one of a block is looked at once, not each."""
 
 EXTRAS = ("key", "headers", "timestamp", "partition")
-"""Columns beside `value` that a table may have; others are left out, among them where its rows were read."""
+"""Columns beside `value` that a table may have."""
+
+PLACES = ("offset", "topic")
+"""Columns that say where rows were read: left out, because they get new places."""
+
+PANDAS_INDEX = "__index_level_"
+"""How columns begin that pandas makes of the index of a frame, for example of one that was filtered."""
 
 
 def arrow_pieces(given: Any, keys: Any, shape: Shape, partition: int | None) -> Iterator[Piece]:
@@ -70,6 +76,13 @@ def _table(given: Any, keys: Any) -> pa.Table:
         given = pa.table(given if hasattr(given, "columns") else {"value": given})
     if "value" not in given.column_names:
         raise InvalidArgument(f'a table to send needs a column "value"; this one has {given.column_names}')
+    known = ("value", *EXTRAS, *PLACES)
+    unknown = [name for name in given.column_names if name not in known and not name.startswith(PANDAS_INDEX)]
+    if unknown:
+        raise InvalidArgument(
+            f"a table to send has columns {', '.join(map(repr, unknown))}, which no record has: name them value, "
+            f"{', '.join(EXTRAS)}, or leave them out ({' and '.join(PLACES)} are passed over)"
+        )
     given = given.select(["value", *(name for name in EXTRAS if name in given.column_names)])
     if keys is None:
         return given

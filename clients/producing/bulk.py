@@ -36,7 +36,7 @@ COUNT_MAX = 1 << 16
 def pieces(values: Any, keys: Any, shape: Shape, partition: int | None) -> Iterator[Piece]:
     """Cut `values` with their `keys`: an iterable of bytes, whatever of Arrow has columns, an iterable of such."""
     if isinstance(values, (bytes, bytearray, memoryview, str)):
-        raise InvalidArgument("send_many takes many records; one record goes through send")
+        raise InvalidArgument(f"values={reprlib.repr(values)} is one record: send_many takes many, and send one")
     if is_arrow(values) and not hasattr(values, "read_next_batch"):
         return arrow_pieces(values, keys, shape, partition)
     first, values = _peeked(_iterable("values", values))
@@ -122,7 +122,7 @@ def _blocks(values: Iterable[bytes], wanted: int) -> Iterator[tuple[Sequence[byt
         try:
             size = sum(map(len, block))
         except TypeError:
-            raise InvalidBatch("records must be bytes; something without a length is among them") from None
+            raise InvalidBatch("values must be bytes; something without a length is among them") from None
         count = min(max(wanted * len(block) // max(size, len(block)), 1), COUNT_MAX)
         yield from _halved(block, size, wanted)
 

@@ -389,4 +389,4 @@ def _codec(name: str) -> Codec:
 def _as_bytes(value: Any) -> bytes:
     if isinstance(value, (bytearray, memoryview, bytes)):
         return bytes(value)
-    raise InvalidBatch(f"a record must be bytes, not {type(value).__name__}; text needs .encode()")
+    raise InvalidBatch(f"the value of a record must be bytes, not {type(value).__name__}; text needs .encode()")

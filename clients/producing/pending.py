@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from ...storage.errors import Error
+from ..unpicklable import unpicklable
 
 if TYPE_CHECKING:
     from ..connection.connection import Connection
@@ -94,6 +95,7 @@ class Pending:
             raise self.error
 
 
+@unpicklable("its `result()`")
 class Future(msgspec.Struct, eq=False, gc=False):
     """The offset of a record that was sent without waiting.
 

@@ -16,15 +16,17 @@ Contract: threads may share an app. After a fork the child connects anew.
 from __future__ import annotations
 
 import inspect
+import reprlib
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from ...transport.url import parse
-from ..arguments.checking import checked, checks
+from ..arguments.checking import check_name, checked, checks
 from ..arguments.quantities import Duration, seconds
 from ..client import Client
 from ..errors import InvalidArgument
 from ..queues.descriptions import Schedule
+from ..unpicklable import unpicklable
 from .encoding import Encoding
 from .function import AsyncTaskFunction, BaseFunction, Options, TaskFunction, home
 from .link import Link
@@ -54,6 +56,7 @@ class Decorate(Protocol):
 
 
 @checks
+@unpicklable("the name of its module, and import it from there")
 class Tasks:
     """The task functions of an application, and the way to their queues."""
 
@@ -85,6 +88,7 @@ class Tasks:
         Raises: InvalidUrl, InvalidArgument.
         """
         parse(url)
+        check_name("group", group)
         self.url = url
         self.group = group
         self.encoding: Encoding = encoding
@@ -151,6 +155,7 @@ class Tasks:
         options = Options(queue=queue, timeout_s=timeout_s, key=key, dedup=dedup, priority=priority, process=process)
 
         def decorate(function: Callable[..., Any]) -> BaseFunction[..., Any]:
+            _check_function(function)
             is_async = inspect.iscoroutinefunction(function)
             if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
                 raise InvalidArgument(
@@ -217,6 +222,14 @@ def _kept(keep: Keep | None) -> dict[str, Any]:
     if keep is None:
         return {}
     return {"keep_finished_s": None if keep == "forever" else seconds(keep, "keep")}
+
+
+def _check_function(function: Any) -> None:
+    """A task is a call of something that has a name, and gives back what can be sent."""
+    if inspect.isclass(function):
+        raise InvalidArgument(f"{function.__qualname__} is a class: make a task of a function that uses one")
+    if not callable(function) or not hasattr(function, "__qualname__"):
+        raise InvalidArgument(f"{reprlib.repr(function)} is not a function with a name of its own, as a def has one")
 
 
 def _check_process(function: Callable[..., Any], *, is_async: bool) -> None:

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
@@ -32,6 +32,12 @@ from ..queues.descriptions import Schedule
 from .arguments import Arguments
 from .jobs import AsyncJob, Job, JobApp
 from .message import ENCODING_HEADER, NAME_HEADER, Message
+
+ELSEWHERE = {
+    "delay": ": to have a worker call it, use .send(...)",
+    "apply_async": ": to have a worker call it, use .send(...), .send_in(...) or .send_at(...)",
+}
+"""What other task queues call these verbs."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -142,6 +148,16 @@ class BaseFunction(Generic[P, R]):
         if isinstance(found, bytes):
             return found
         raise InvalidArgument(f"the {what} of {self.name} is {found!r}: it is to be text or bytes")
+
+    def __reduce__(self) -> str:
+        """Pickled by name, as functions are: it is imported where it is used. A copy is the function itself."""
+        return self.function.__qualname__
+
+    if not TYPE_CHECKING:  # to a type checker nothing is here that is not written down
+
+        def __getattr__(self, name: str) -> Any:
+            instead = ELSEWHERE.get(name, "")
+            raise AttributeError(f"a {type(self).__name__} has no {name!r}{instead}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<task function {self.name}, queue {self.queue}>"

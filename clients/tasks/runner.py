@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.tasks")
 
-SILENT_S = 0.5
-"""A broker that does not answer for so long at the start is said to be waited for."""
-
 WAIT_S = 1.0
 """How long a request for tasks is out at most."""
 
@@ -115,10 +112,7 @@ class Runner:
         async with AsyncExitStack() as closing:
             opening = asyncio.create_task(self._open(closing))
             stopped = asyncio.create_task(self._stopping.wait())
-            either, first = (opening, stopped), asyncio.FIRST_COMPLETED
-            if not (await asyncio.wait(either, timeout=SILENT_S, return_when=first))[0]:
-                log.warning("waiting for the broker at %s, for up to %g s", self._app.url, self._app.timeout_s)
-                await asyncio.wait(either, return_when=first)
+            await asyncio.wait((opening, stopped), return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
             if opening.done():
                 workers = opening.result()

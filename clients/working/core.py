@@ -167,7 +167,9 @@ class WorkerCore:
     ) -> Steps[None]:
         """Settle tasks and wait until that is committed. Raises LeaseLost."""
         self.enter()
-        if isinstance(tasks, Sequence) and not tasks:
+        if not isinstance(tasks, Sequence) or isinstance(tasks, (str, bytes)):
+            raise _no_tasks(tasks)
+        if not tasks:
             return
         future = self._gather(tasks, verb, delay_milliseconds(delay), _checked_reason(reason), _checked_result(result))
         self.settling.send()
@@ -353,7 +355,11 @@ def _by_lease(tasks: Sequence[TaskRecord]) -> list[tuple[Held, list[int]]]:
     try:
         return [(lease, list(map(_offset, group))) for lease, group in groupby(tasks, key=_lease)]
     except (TypeError, AttributeError):
-        raise InvalidArgument(f"{reprlib.repr(tasks)} is not a list of tasks: give those that fetch returned") from None
+        raise _no_tasks(tasks) from None
+
+
+def _no_tasks(tasks: Any) -> InvalidArgument:
+    return InvalidArgument(f"tasks={reprlib.repr(tasks)} is not a list of tasks: give those that fetch returned")
 
 
 def _checked_reason(reason: str) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...storage.errors import Error
 from ...transport.queue_messages import Settle, Verb
 from ..connection.steps import Steps
+from ..unpicklable import unpicklable
 
 if TYPE_CHECKING:
     from ...transport.messages import Topic
@@ -90,6 +91,7 @@ class Held:
         return self.partition, self.token
 
 
+@unpicklable("what `exception()` says")
 class SettleFuture:
     """What becomes of tasks that were settled without waiting."""
 

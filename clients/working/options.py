@@ -5,15 +5,21 @@ Contract: what cannot be raises InvalidArgument before anything is sent.
 
 from __future__ import annotations
 
+import reprlib
+
 import msgspec
 
 from ...transport.queue_messages import BY_GROUP
+from ..arguments.checking import check_name
 from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes, some_seconds, start_time
 from ..connection.naming import made_up_name
 from ..errors import InvalidArgument
 
 PREFETCH_MAX = 64
 """Leases that may be asked for ahead of the application."""
+
+NAME_CHARS_MAX = 200
+"""Of a worker's name, which people read and no broker compares."""
 
 RECORDS_MAX = 100_000
 """Tasks that one lease may hold."""
@@ -48,8 +54,9 @@ def worker_options(
     max_processing: Duration,
 ) -> WorkerOptions:
     """Check and complete the arguments of `worker`."""
-    if not group:
-        raise InvalidArgument(f"group={group!r} is no name of a queue group: a worker needs one")
+    check_name("group", group)
+    if name is not None and len(name) > NAME_CHARS_MAX:
+        raise InvalidArgument(f"name={reprlib.repr(name)} has {len(name)} characters: {NAME_CHARS_MAX} at most")
     if not 0 <= prefetch <= PREFETCH_MAX:
         raise InvalidArgument(f"prefetch={prefetch!r} is not a number of leases from 0 to {PREFETCH_MAX}")
     if not 0 < lease_records <= RECORDS_MAX:

@@ -96,7 +96,7 @@ def load(place: str) -> Tasks:
     for part in name.split("."):
         if not hasattr(found, part):
             apps = [f"{module}:{known}" for known, value in vars(loaded).items() if isinstance(value, Tasks)]
-            there = f"its apps are {', '.join(apps)}" if apps else "and it has no penstock.Tasks at all"
+            there = f"its apps are {', '.join(apps)}" if apps else "there is no penstock.Tasks in it"
             raise click.UsageError(f"module {module} has no {name!r}: {there}")
         found = getattr(found, part)
     if not isinstance(found, Tasks):

@@ -268,7 +268,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(client, topic, call, says
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ({"group": ""}, "group='' is no name of a queue group"),
+        ({"group": ""}, "group='' is not allowed as a name"),
         ({"group": "jobs", "name": 7}, "name=7 is not a str"),
         ({"group": "jobs", "prefetch": 65}, "prefetch=65 is not a number of leases from 0 to 64"),
         ({"group": "jobs", "lease_records": 0}, "lease_records=0 is not a number of tasks"),

@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import inspect
 import math
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
@@ -38,7 +39,7 @@ WRONG = {
     "datetime": [*NO_MOMENT, 5],
     "Duration": NO_TIME,
     "Keep": NO_TIME,
-    "Size": [-1, "5 XB", 1.5, [1], THING, True],
+    "Size": [-1, "5 XB", 1.5, [1], THING, True, 10**30],
     "Start": [*NO_MOMENT, 5, "earlist"],
     "Start | Mapping[int, int]": [*NO_MOMENT, 5, "earlist", {0: "x"}, {0: -1}, {"0": 1}],
     "int | datetime | Literal['earliest', 'latest']": [*NO_MOMENT, -1, True, 1 << 64, "earlist"],
@@ -176,6 +177,8 @@ def wrong_values(verb: Any, parameter: inspect.Parameter) -> list[Any]:
     wrong = [*WRONG[said]]
     if parameter.name == "reason":  # of an exception, say: what has no UTF-8 in it is replaced
         wrong = [value for value in wrong if value != "\ud800"]
+    if parameter.name in ("group", "member"):
+        wrong += ["\0", ".x", "x" * 201]
     if parameter.name == "max_processing":
         wrong.append(0)
     if parameter.default is not None and "None" not in str(parameter.annotation):
@@ -183,8 +186,8 @@ def wrong_values(verb: Any, parameter: inspect.Parameter) -> list[Any]:
     return wrong
 
 
-def calls(bench: Bench) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    """Each verb with one argument wrong, and the others right."""
+def calls(bench: Bench) -> Iterator[tuple[str, Any, dict[str, Any], str]]:
+    """Each verb with one argument wrong, and the others right; which one."""
     good = {**GOOD, "tasks": [bench.task._inner if bench.runner else bench.task], "message": bench.message}
     good["task"] = good["tasks"][0]
     for name, verb in bench.verbs():
@@ -194,21 +197,31 @@ def calls(bench: Bench) -> Iterator[tuple[str, Any, dict[str, Any]]]:
         for parameter in parameters.values():
             for value in wrong_values(verb, parameter):
                 key = "some_setting" if parameter.kind is parameter.VAR_KEYWORD else parameter.name
-                yield name, verb, {**needed, key: value}
+                yield name, verb, {**needed, key: value}, key
 
 
-def test_every_wrong_argument_is_refused_with_an_error_of_ours(bench: Bench) -> None:
+def is_named(argument: str, message: str) -> bool:
+    """Whether a message says which argument it is about."""
+    return re.search(rf"\b{argument.removesuffix('s')}s?\b", message) is not None
+
+
+def test_every_wrong_argument_is_refused_with_an_error_of_ours_that_names_it(bench: Bench) -> None:
     seen, broken = 0, []
-    for name, verb, arguments in calls(bench):
+    for name, verb, arguments, wrong in calls(bench):
         seen += 1
         try:
             found = bench.call(verb, **arguments)
         except penstock.Error as error:
-            if isinstance(error, TimeoutError):
-                broken.append(f"{name}({arguments}): {error!r}")
+            if isinstance(error, TimeoutError) or not is_named(wrong, error.message) or "Expected" in error.message:
+                broken.append(f"{name}({arguments}): {wrong}: {error!r}")
         except Exception as error:
             broken.append(f"{name}({arguments}): {error!r}")
         else:
             broken.append(f"{name}({arguments}) took it, and gave {found!r}")
     assert not broken, "\n".join(broken)
     assert seen > 500
+
+
+def test_more_than_one_request_takes_is_refused_with_the_limit(bench: Bench) -> None:
+    with pytest.raises(penstock.errors.InvalidArgument, match="positions: over 16384 entries"):
+        bench.call(bench.client.reset_group, topic="t", name="n", to=dict.fromkeys(range(20_000), 0))

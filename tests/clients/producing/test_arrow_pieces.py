@@ -71,7 +71,7 @@ def table(count, seed=1, size=10):
             ),
             "timestamp": pa.array([rng.choice([None, EVENT_US + number]) for number in range(count)], pa.int64()),
             "partition": pa.array([rng.choice([None, None, 0, 3]) for _ in range(count)], pa.int32()),
-            "unknown": pa.array(range(count)),
+            "offset": pa.array(range(count)),
         }
     )
 
@@ -191,6 +191,11 @@ def test_whether_keys_repeat_is_seen_in_a_sample(monkeypatch):
     ("columns", "error", "says"),
     [
         ({"key": [b"x"]}, InvalidArgument, 'needs a column "value"'),
+        (
+            {"value": [b"x"], "keys": [b"k"], "offset": [7]},
+            InvalidArgument,
+            r"'keys', which no record has: name them value, key, headers, timestamp, partition, or .* \(offset and",
+        ),
         ({"value": [1]}, InvalidBatch, "column 'value' has type int64"),
         ({"value": [None, b"x"]}, InvalidBatch, "1 of 2 values are null"),
         ({"value": [b"x"], "key": [1]}, InvalidBatch, "column 'key' has type int64"),
@@ -221,3 +226,8 @@ def test_keys_cannot_stand_beside_a_stream():
 )
 def test_nothing_gives_nothing(given):
     assert list(pieces(given, None, SHAPE, None)) == []
+
+
+def test_the_index_of_a_frame_of_pandas_is_passed_over():
+    rows = pa.table({"value": [b"x"], "__index_level_0__": [3]})
+    assert [piece.count for piece in pieces(rows, None, SHAPE, None)] == [1]

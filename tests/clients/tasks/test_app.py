@@ -155,3 +155,27 @@ def test_an_address_that_cannot_be_is_refused_when_the_app_is_made(url: str):
 def test_an_encoding_that_nobody_has_is_refused():
     with pytest.raises(InvalidArgument, match="encoding='pickle' is none of 'json', 'msgpack'"):
         Tasks("mem://nowhere", encoding="pickle")  # pyright: ignore[reportArgumentType]
+
+
+class Job:
+    """What is made of a class is no result that can be sent."""
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [(Job, "Job is a class: make a task of a function"), (5, "5 is not a function"), ("f", "'f' is not a function")],
+)
+def test_only_a_function_becomes_a_task(what: object, says: str) -> None:
+    for decorate in (Tasks("mem://none").task, Tasks("mem://none").task()):
+        with pytest.raises(InvalidArgument, match=says):
+            decorate(what)
+
+
+def test_verbs_of_other_task_queues_name_ours() -> None:
+    function = Tasks("mem://none").task(name="f")(lambda: None)
+    with pytest.raises(AttributeError, match=r"a TaskFunction has no 'delay': .* use \.send\(\.\.\.\)$"):
+        function.delay(1)
+    with pytest.raises(AttributeError, match=r"has no 'apply_async': .* \.send_in\(\.\.\.\)"):
+        function.apply_async()
+    with pytest.raises(AttributeError, match=r"a TaskFunction has no 'dealy'$"):
+        function.dealy()

@@ -359,3 +359,9 @@ def test_an_error_of_the_next_call_does_not_cost_the_tasks_that_came_with_it(ben
         bench.run(core.ack_and_fetch(early, 2, bench.connection.clock()))
     again = bench.fetch(core, 2)
     assert [(task.offset, task.attempt) for task in again] == [(0, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("tasks", [{}, "", b"", set(), 5, None, [None]])
+def test_what_is_no_list_of_tasks_is_refused(bench, tasks):
+    with pytest.raises(InvalidArgument, match=r"^tasks=.* is not a list of tasks: give those that fetch returned"):
+        bench.run(bench.worker().settle_now(tasks, Verb.NACK))

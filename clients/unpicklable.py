@@ -1,0 +1,32 @@
+"""What is bound to this process cannot be pickled, nor copied: it says so, and what to pass on instead.
+
+Contract: pickling and deep copies raise Unpicklable, which is the TypeError that Python raises for locks and sockets.
+Pure: knows nothing of what it refuses to pickle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+from .errors import Unpicklable
+
+K = TypeVar("K", bound=type)
+
+
+def unpicklable(instead: str) -> Callable[[K], K]:
+    """Have a class, and those below it, refuse to be pickled. `instead` completes "pass on ..."."""
+
+    def refuse(thing: Any, protocol: int = 0) -> NoReturn:
+        name = type(thing).__name__
+        article = "an" if name[0] in "AEIOU" else "a"
+        raise Unpicklable(
+            f"{article} {name} is bound to a connection of this process, and is neither pickled nor copied: "
+            f"pass on {instead}"
+        )
+
+    def decorated(kind: K) -> K:
+        kind.__reduce_ex__ = refuse
+        return kind
+
+    return decorated
