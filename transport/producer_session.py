@@ -12,7 +12,8 @@ is kept: a failure that a retry can help sends that batch and all later ones aga
 for the gap; that refusal may even arrive first). Any other failure breaks the session: what followed it
 cannot be appended any more.
 
-Contract: batches settle in the order they were added, each exactly once. In flight are at most
+Contract: batches settle in the order they were added, each exactly once. They stand in `settled` until the caller takes
+them off, and `lost` works out anew what an interrupt left half done: no outcome is lost with one. In flight are at most
 `window_batches`, and `window_bytes` (one batch may be larger than that when it is alone).
 Pure: makes no batches and no requests, knows no clock: when to retry is the caller's business.
 """
@@ -32,6 +33,7 @@ from .batch_states import (
     AFTER_SENT,
     AFTER_SETTLED,
     ANSWERED,
+    APPENDED,
     HELD,
     REFUSED,
     WAITING,
@@ -50,6 +52,8 @@ WINDOW_BATCHES_MAX = 64
 GAPS = frozenset({"sequence_gap", "unknown_producer"})
 """Failures whose meaning depends on the batches before: a broker that never got the first one does not know the
 producer, which happens when the others are sent over a new connection that was not noticed yet."""
+
+FINAL = frozenset({APPENDED, REFUSED})
 
 TARGET_BYTES = 256 << 10
 """Size at which records are worth a batch while others are in flight; with none in flight, any size is."""
@@ -93,6 +97,8 @@ class ProducerSession:
         self.broken: Failure | None = None
         self.bytes_in_flight = 0
         self.in_flight: deque[InFlight] = deque()
+        self.settled: deque[InFlight] = deque()
+        """What the caller has to tell of, and takes off then."""
         self.unsent = 0
         self._window_bytes = window_bytes
         self._window_batches = window_batches
@@ -149,15 +155,7 @@ class ProducerSession:
         if batch is None:
             return []
         batch.state, batch.produced = AFTER_PRODUCED[batch.state], answer
-        settled: list[InFlight] = []
-        in_flight = self.in_flight
-        while in_flight and in_flight[0].state is ANSWERED:
-            first = in_flight.popleft()
-            first.state = AFTER_SETTLED[first.state]
-            self.bytes_in_flight -= len(first.batch)
-            del self._by_request[first.request]
-            settled.append(first)
-        return settled
+        return self._settle_answered()
 
     def failed(self, failure: Failure) -> list[InFlight]:
         """The broker's no. With `retry` the batch and all after it wait to be sent again, without it they end here."""
@@ -175,8 +173,17 @@ class ProducerSession:
         return []
 
     def lost(self) -> None:
-        """The connection was lost, or the broker started anew: all in flight wait to be sent again."""
-        self._send_again_from(0)
+        """The connection was lost, the broker started anew, or a call was interrupted: all in flight is sent again."""
+        for batch in self.in_flight:
+            if batch.state not in FINAL:
+                batch.state = AFTER_RETRY[batch.state]
+            if batch.state is WAITING:
+                batch.request = 0
+        self.in_flight = deque(batch for batch in self.in_flight if batch.state not in FINAL)
+        self._by_request = {batch.request: batch for batch in self.in_flight if batch.request}
+        self.unsent = len(self.in_flight) - len(self._by_request)
+        self.bytes_in_flight = sum(len(batch.batch) for batch in self.in_flight)
+        self._settle_answered()
 
     def abandon(self, failure: Failure) -> list[InFlight]:
         """Give up on everything in flight (a time-out, a close). It may or may not have been appended."""
@@ -187,6 +194,20 @@ class ProducerSession:
         assert not self.in_flight, "batches of the old producer are still in flight"
         self.producer_id, self.epoch, self.next_sequence = producer_id, epoch, next_sequence
         self.broken = None
+
+    def _settle_answered(self) -> list[InFlight]:
+        """Settle what is answered, up to the first that is not."""
+        settled: list[InFlight] = []
+        in_flight = self.in_flight
+        while in_flight and in_flight[0].state is ANSWERED:
+            first = in_flight[0]
+            self.settled.append(first)  # before it leaves: Ctrl-C may come with the return of any call
+            first.state = AFTER_SETTLED[first.state]
+            in_flight.popleft()
+            self.bytes_in_flight -= len(first.batch)
+            self._by_request.pop(first.request, None)
+            settled.append(first)
+        return settled
 
     def _send_again_from(self, index: int) -> None:
         for batch in list(self.in_flight)[index:]:
@@ -201,15 +222,15 @@ class ProducerSession:
 
     def _break(self, failure: Failure, index: int) -> list[InFlight]:
         self.broken = failure
-        settled: list[InFlight] = []
-        while len(self.in_flight) > index:
-            batch = self.in_flight.pop()
-            self._drop(batch)
-            batch.state = AFTER_BROKEN[batch.state]
-            if batch.state is REFUSED:
+        settled = list(self.in_flight)[index:]
+        for batch in settled:
+            state = AFTER_BROKEN[batch.state]
+            if state is REFUSED:
                 batch.failure = failure
-            settled.append(batch)
-        settled.reverse()
+            self.settled.append(batch)
+            batch.state = state
+        while len(self.in_flight) > index:
+            self._drop(self.in_flight.pop())
         return settled
 
     def _drop(self, batch: InFlight) -> None:

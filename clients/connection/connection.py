@@ -64,7 +64,7 @@ class Asker(Protocol):
     """A waiter for an answer."""
 
     def answered(self, answer: Answer) -> None:
-        """The answer to a request that was registered for it; it is no longer registered."""
+        """The answer to a request that was registered for it, and is until this returns."""
         ...
 
     def lost(self) -> None:
@@ -130,7 +130,8 @@ class Question:
             raise InvalidArgument(error.message) from None
 
     def answered(self, answer: Answer) -> None:
-        self.answer = answer
+        if self.answer is None:
+            self.answer = answer
         self._connection.ended.append(self)
         if self._then is not None:
             self._then(answer)
@@ -172,6 +173,7 @@ class Connection:
         self._greet_again = 0.0  # at the first turn
         self._look_at = 0.0
         self._asked: dict[int, Asker] = {}
+        self._lost: dict[Asker, None] = {}  # have yet to hear that their answers may be lost
         self._unsent: OrderedDict[Question, None] = OrderedDict()
 
     # -- sending --------------------------------------------------------------------------------------
@@ -192,18 +194,21 @@ class Connection:
         """Send a question as soon as possible. Raises InvalidArgument for an invalid one."""
         if not question.times_sent:
             question.check()
-        if self._unsent or not question.send():
-            self._unsent[question] = None
+        self._unsent[question] = None  # first: Ctrl-C may come with the return of any call
+        if len(self._unsent) == 1 and question.send():
+            self._unsent.pop(question, None)
 
     def forget(self, question: Question) -> None:
         """Drop a question, asked or not."""
         self._asked.pop(question.request, None)
         self._unsent.pop(question, None)
+        self._lost.pop(question, None)
 
     def forget_asker(self, asker: Asker) -> None:
         """Drop all requests of an asker that is over."""
         for request in [request for request, known in self._asked.items() if known is asker]:
             del self._asked[request]
+        self._lost.pop(asker, None)
 
     # -- turning --------------------------------------------------------------------------------------
 
@@ -227,8 +232,8 @@ class Connection:
                 self._greet()
             if now >= self._look_at:
                 self._look(now)
-            while self._unsent and next(iter(self._unsent)).send():
-                self._unsent.popitem(last=False)
+            while self._unsent and (first := next(iter(self._unsent))).send():
+                self._unsent.pop(first, None)
             if self.parts:
                 for part in list(self.parts):
                     part.turn(now)
@@ -290,10 +295,11 @@ class Connection:
         if request == self._greeting:
             self._greeting_answered(message)
             return
-        asker = self._asked.pop(request, None)
+        asker = self._asked.get(request)
         if asker is not None:
             self.payload = payload
             asker.answered(message)
+            self._asked.pop(request, None)  # last: an answer that Ctrl-C took away is asked for again
 
     payload: Buffer = b""
     """What came with the answer that is being told; only good inside `answered`."""
@@ -317,13 +323,16 @@ class Connection:
             self.refused = ProtocolError(f"{self.url} answered a greeting with {type(message).__name__}")
             return
         again, self.welcome, self._ready, self.refused = self.welcome is not None, message, True, None
-        asked, self._asked = list(dict.fromkeys(self._asked.values())), {}
+        self._lost.update(dict.fromkeys(self._asked.values()))
+        self._asked = {}
         if again:
             self.sessions.clear()
             for part in list(self.parts):
                 part.restored()
-        for asker in asked:
+        while self._lost:  # each until it was told: Ctrl-C may come with the return of any call
+            asker = next(iter(self._lost))
             asker.lost()
+            self._lost.pop(asker, None)
 
     # -- asking and waiting -----------------------------------------------------------------------------
 
@@ -334,7 +343,11 @@ class Connection:
 
     def wait_for(self, question: Question, kind: type[A], *, deadline: float, what: str) -> Steps[A]:
         """Post a question and wait for its answer, which is of `kind` or a Failure."""
-        self.post(question)
+        try:
+            self.post(question)
+        except BaseException:
+            question.cancel()
+            raise
         return (yield from self.answer_to(question, kind, deadline=deadline, what=what))
 
     def answer_to(self, question: Question, kind: type[A], *, deadline: float, what: str) -> Steps[A]:

@@ -73,6 +73,9 @@ class Driver:
                     self._pause(next(steps))
             except StopIteration as done:
                 return done.value
+            except (KeyboardInterrupt, SystemExit):  # what it left half done goes on, whatever the application calls
+                self.need_pump()
+                raise
             finally:
                 steps.close()
                 self.tell()

@@ -233,6 +233,9 @@ class ConsumerCore:
                 return None
             self._feed.pass_over(error)
             raise
+        except BaseException:  # Ctrl-C: what the feed has let go of already comes again in another session
+            self.life.rejoin()
+            raise
 
     def _pause(self, deadline: float) -> Pause:
         self.life.touched = self.connection.clock()

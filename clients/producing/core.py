@@ -136,11 +136,15 @@ class ProducerCore:
                     if column is not None:
                         del column[index:]
                 raise
-        gather.values.append(value)
-        gather.size = size = gather.size + size + OVERHEAD_BYTES
-        if size >= sender.trigger:
-            self._ship(sender)
-        return self._future(gather, index)
+        try:
+            gather.values.append(value)
+            gather.size = size = gather.size + size + OVERHEAD_BYTES
+            if size >= sender.trigger:
+                self._ship(sender)
+            return self._future(gather, index)
+        except BaseException:  # Ctrl-C: a record that is in goes out with the others
+            sender.try_soon()
+            raise
 
     def send(
         self,
@@ -338,11 +342,10 @@ class ProducerCore:
 
     def abandon(self) -> None:
         """Stop for good at once: what is not settled may or may not have been appended."""
-        self.closed = True
+        failure = Failure(0, Closed.code, f"the producer of topic {self.topic.name} was closed before it was known")
         for sender in self.senders:
-            sender.abandon(
-                Failure(0, Closed.code, f"the producer of topic {self.topic.name} was closed before it was known")
-            )
+            sender.abandon(failure)
+        self.closed = True  # last: a close that is interrupted can be repeated
 
     def _check(self, sender: PartitionSender, deadline: float) -> None:
         """Raise when waiting for a sender is over."""

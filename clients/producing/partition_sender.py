@@ -69,6 +69,7 @@ class PartitionSender:
         self._opening: Question | None = None
         self._backoff_s = 0.0
         self._retry_at = 0.0
+        self._soon = False  # an interrupt left something
         self._progress_at = 0.0
         if not core.name:
             self.session = core.new_session()
@@ -82,8 +83,9 @@ class PartitionSender:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing gathered, nothing in flight."""
-        return not self.gather.values and not (self.session is not None and self.session.in_flight)
+        """Nothing gathered, nothing in flight, nothing to tell of."""
+        session = self.session
+        return not self.gather.values and (session is None or not (session.in_flight or session.settled))
 
     @property
     def expects_answers(self) -> bool:
@@ -104,6 +106,9 @@ class PartitionSender:
 
     def ship(self) -> None:
         """Make a batch of what is gathered, if there is room for it. Refuses it once the sender has ended."""
+        session = self.session
+        if session is not None and session.settled:  # an interrupt came before it was told
+            self._tell_settled(session)
         gathered = self.gather
         if not gathered.values:
             return
@@ -139,6 +144,7 @@ class PartitionSender:
         except BaseException:  # Ctrl-C before the session had them: they are gathered as before
             if session.next_sequence == first and not gathered.settled:
                 self.gather = gathered
+            self.try_soon()
             raise
 
     def add(self, batch: Buffer, count: int, pending: Pending) -> None:
@@ -161,7 +167,7 @@ class PartitionSender:
             self.trigger = LOOK_BYTES
             self._push(session)
         except BaseException:  # Ctrl-C: it may be on its way, and its records are not to wait for the next ones
-            self._try_later()
+            self.try_soon()
             raise
 
     def _push(self, session: ProducerSession) -> None:
@@ -175,14 +181,19 @@ class PartitionSender:
                     if not connection.send(message, batch.batch, asker=self):
                         break
                     session.sent(batch, message.request)
-            except BaseException:  # Ctrl-C: it may be on its way, and its records are not to wait for the next ones
-                self._try_later()
+            except BaseException:  # Ctrl-C: as in `add`
+                self.try_soon()
                 raise
         if session.unsent:
             self._try_later()
 
     def _try_later(self) -> None:
         """Have `turn` called until there is nothing to try."""
+        self._connection.parts[self] = None
+
+    def try_soon(self) -> None:
+        """A call was interrupted: have the next turn send what it left, whatever that was to wait for."""
+        self._soon = True
         self._connection.parts[self] = None
 
     def _refuse_gathered(self, error: Error) -> None:
@@ -203,7 +214,8 @@ class PartitionSender:
         self._progress_at = self._connection.now
         if isinstance(answer, Produced):
             self.trouble, self._backoff_s = None, 0.0
-            self._settle(session.produced(answer))
+            session.produced(answer)
+            self._tell_settled(session)
         else:
             assert isinstance(answer, Failure), f"a batch was answered with {type(answer).__name__}"
             self._failed(session, answer)
@@ -219,18 +231,27 @@ class PartitionSender:
             self._retry_at = self._connection.clock() + self._backoff_s
         elif failure.code == "fenced":
             self.ended = raised(failure)
-        self._settle(session.failed(failure))
+        session.failed(failure)
+        self._tell_settled(session)
         if session.unsent:
             self._try_later()
 
-    def _settle(self, settled: list[InFlight]) -> None:
-        for batch in settled:
-            pending: Pending = batch.handle
-            if batch.produced is not None:
-                pending.settle(batch.produced.offset, batch.produced.time_us, None, dict(batch.produced.repeats))
-            else:
-                assert batch.failure is not None, "a batch settles one way or the other"
-                pending.settle(-1, 0, self.refusal(batch.failure))
+    def _tell_settled(self, session: ProducerSession) -> None:
+        """Settle the records of what the session has settled. Each is taken off once its records are told."""
+        settled = session.settled
+        while settled:
+            self._tell(settled[0])
+            settled.popleft()
+
+    def _tell(self, batch: InFlight) -> None:
+        pending: Pending = batch.handle
+        if pending.settled:
+            return  # an interrupt came before it was taken off
+        if batch.produced is not None:
+            pending.settle(batch.produced.offset, batch.produced.time_us, None, dict(batch.produced.repeats))
+        else:
+            assert batch.failure is not None, "a batch settles one way or the other"
+            pending.settle(-1, 0, self.refusal(batch.failure))
 
     def refusal(self, failure: Failure) -> Error:
         """What senders are told of a batch that the broker refused."""
@@ -238,10 +259,13 @@ class PartitionSender:
 
     def lost(self) -> None:
         """The connection is another one: the broker may not have got what is in flight."""
-        if self.session is not None:
-            self.session.lost()
+        session = self.session
+        if session is not None:
+            self.try_soon()  # first: Ctrl-C may come with the return of any call
+            session.lost()
+            self._tell_settled(session)
             self._progress_at = self._connection.clock()
-            self._push(self.session)
+            self._push(session)
 
     def unanswered(self, now: float) -> None:
         """See Asker."""
@@ -253,12 +277,18 @@ class PartitionSender:
         """Send what could not be sent before. See Part."""
         session = self.session
         if session is not None:
+            self._tell_settled(session)
             self._push(session)
+        if self._soon:
+            self.ship()
+            self._soon = False
         if session is None or not session.unsent:
-            del self._connection.parts[self]
+            self._connection.parts.pop(self, None)
 
     def due(self) -> float:
         """When `turn` has something to do: the next try, or what the channel takes by then. See Part."""
+        if self._soon:
+            return 0.0
         return self._retry_at or self._connection.now + LOOK_PERIOD_S
 
     def restored(self) -> None:
@@ -270,7 +300,8 @@ class PartitionSender:
         if self._opening is not None:
             self._opening.cancel()
         if self.session is not None:
-            self._settle(self.session.abandon(failure))
+            self.session.abandon(failure)
+            self._tell_settled(self.session)
         self._connection.parts.pop(self, None)
         self._refuse_gathered(self.refusal(failure))
 

@@ -77,7 +77,7 @@ class Pending:
 
         `repeats`: by number of a record here, the offset of the task that it repeats.
         """
-        self.offset, self.time_us, self.error, self.settled = offset, time_us, error, True
+        self.offset, self.time_us, self.error = offset, time_us, error
         self.values, self.keys, self.headers, self.times = [], None, None, None
         self.queued, self.repeats = None, repeats
         connection = self.owner.connection
@@ -85,8 +85,8 @@ class Pending:
         if error is not None:
             self.owner.failed.append(self)
         if self.callbacks is not None:
-            connection.finished += self.callbacks
-            self.callbacks = None
+            connection.finished, self.callbacks = connection.finished + self.callbacks, None
+        self.settled = True  # last: it is told again when Ctrl-C came with the return of a call before
 
     def raise_error(self) -> None:
         """Raise the error, if there is one."""

@@ -54,6 +54,9 @@ class Sending(Routing):
             if core.closed:
                 core.check_open()
             future = core.append(value, key, headers, timestamp, partition, task)
+        except (KeyboardInterrupt, SystemExit):
+            self._driver.need_pump()
+            raise
         finally:
             lock.release()
         if core.connection.finished:

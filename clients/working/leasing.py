@@ -242,6 +242,7 @@ class Leasing:
             self.core.settling.unsendable(question.settles, error)
             raise
         except BaseException:  # Ctrl-C: it may be on its way or not
+            question.cancel()
             self.forget(question)
             self.core.settling.say_again()
             raise

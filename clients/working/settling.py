@@ -121,7 +121,11 @@ class Settling:
     def send(self) -> None:
         """Send what was gathered."""
         if self._gathered:
-            self._ask(self.take())
+            try:
+                self._ask(self.take())
+            except BaseException:  # Ctrl-C: it may be on its way or not
+                self.say_again()
+                raise
 
     def _ask(self, gatherings: list[Gathering]) -> None:
         def answered(answer: Answer) -> None:
@@ -139,9 +143,6 @@ class Settling:
             )
         except Error as error:
             self.unsendable(gatherings, error)
-        except BaseException:  # Ctrl-C: it may be on its way or not
-            self.say_again()
-            raise
 
     # -- answers --------------------------------------------------------------------------------------
 
@@ -205,8 +206,12 @@ class Settling:
         """Send what has waited long enough."""
         if now >= self._again_at:
             again, self._again, self._again_at = [each for each in self._again if each in self._out], [], FOREVER
-            for at in range(0, len(again), GATHER_MAX):
-                self._ask(again[at : at + GATHER_MAX])
+            try:
+                for at in range(0, len(again), GATHER_MAX):
+                    self._ask(again[at : at + GATHER_MAX])
+            except BaseException:  # Ctrl-C
+                self.say_again()
+                raise
         if now >= self._send_at:
             self.send()
 

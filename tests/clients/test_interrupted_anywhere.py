@@ -1,0 +1,174 @@
+"""Ctrl-C at any moment of a verb: nothing acknowledged is lost, nothing is doubled, no wait is left without an end.
+
+Python looks for signals where a function begins and where a call returns: these are the moments that are tried, each
+with a client of its own. `make soak` tries all of them, else each of a stride.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from penstock.clients import connect
+from penstock.clients.testing import MemoryBroker
+from support.interrupts import InterruptAt
+
+CLIENTS = tuple(
+    f"clients/{place}"
+    for place in ("client.py", "consumer.py", "producer.py", "task.py", "worker.py", "connection/", "consuming/",
+                  "producing/", "working/", "verbs.py")
+)  # fmt: skip
+INSIDE = (*CLIENTS, "transport/producer_session.py", "transport/consumer_session.py")
+
+BEFORE = [b"before %d" % number for number in range(3)]
+STRIDE = 7
+"""Moments from one that is tried to the next; a prime, so that repeated steps are met in different places."""
+
+
+class Life:
+    """A client with a producer and a reader of each kind, and what it was told."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.client = connect(broker.url, timeout=20.0)
+        self.client.create_topic("t")
+        self.producer = self.client.producer("t")
+        self.sure: list[bytes] = [*BEFORE]
+        self.tried: list[bytes] = []
+        self.futures: list[Any] = []
+        self.producer.send_many(BEFORE)
+
+    def send(self) -> None:
+        self.tried.append(b"sent")
+        self.producer.send(b"sent")
+        self.sure.append(self.tried.pop())
+
+    def send_many(self) -> None:
+        self.tried += [b"one", b"two"]
+        self.producer.send_many([b"one", b"two"])
+        self.sure += self.tried
+        self.tried = []
+
+    def gather_and_flush(self) -> None:
+        for value in (b"first", b"second", b"third"):
+            self.tried.append(value)
+            self.futures.append((value, self.producer.send_nowait(value, key=b"k")))
+        self.producer.flush()
+
+    def result(self) -> None:
+        self.tried.append(b"asked")
+        self.futures.append((b"asked", self.producer.send_nowait(b"asked")))
+        self.futures[-1][1].result()
+
+    def check_log(self) -> None:
+        """Every record that is known to stand is there once, in its place, and no other twice."""
+        self.producer.flush()
+        for value, future in self.futures:
+            assert future.done(), f"{value} is not known after a flush"
+            assert self.client.read("t", 0, future.result(), max_records=1)[0].value == value
+            self.sure.append(value)
+            self.tried.remove(value)
+        last = self.producer.send(b"after", timeout=5)
+        found = [record.value for record in self.client.read("t", 0, 0)]
+        assert found[last] == b"after"
+        there = Counter(found) - Counter([*self.sure, b"after"])
+        assert not Counter([*self.sure, b"after"]) - Counter(found), "a record that was acknowledged is lost"
+        assert there <= Counter(self.tried), "a record stands twice"
+
+
+def moments(soak: bool, nth: int = 1) -> Any:
+    """A first moment, then each that is tried, until the verb is over before it comes."""
+    state = {"came": True}
+    while state["came"]:
+        yield nth, state
+        nth += 1 if soak else STRIDE
+
+
+@pytest.fixture
+def all_of_them(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--soak"))
+
+
+def interrupted(verb: Callable[[], object], nth: int) -> bool:
+    with InterruptAt(nth, inside=INSIDE) as interrupt:
+        try:
+            verb()
+        except KeyboardInterrupt:
+            assert interrupt.came
+    return interrupt.came
+
+
+@pytest.mark.parametrize("verb", ["send", "send_many", "gather_and_flush", "result"])
+def test_sending(verb: str, all_of_them: bool) -> None:
+    for nth, state in moments(all_of_them):
+        with MemoryBroker() as broker:
+            life = Life(broker)
+            state["came"] = interrupted(getattr(life, verb), nth)
+            try:
+                life.check_log()
+                life.client.close()
+            except BaseException as error:
+                error.add_note(f"{verb} was interrupted at moment {nth}")
+                raise
+    assert nth > 30
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_fetching_and_committing(group: str | None, all_of_them: bool) -> None:
+    for nth, state in moments(all_of_them):
+        with MemoryBroker() as broker:
+            life = Life(broker)
+            consumer = life.client.consumer("t", group=group)
+            taken: list[bytes] = []
+
+            def verb(consumer: Any = consumer, taken: list[bytes] = taken) -> None:
+                taken += [record.value for record in consumer.fetch(2, wait=5)]
+                if group:
+                    consumer.commit()
+
+            try:
+                state["came"] = interrupted(verb, nth)
+                while len(found := consumer.fetch(10, wait=2.0 if len(taken) < len(BEFORE) else 0)):
+                    taken += [record.value for record in found]
+                if group:
+                    consumer.commit()
+                    assert life.client.group("t", group).partitions[0].cursor == len(BEFORE)
+                assert Counter(taken) <= Counter(BEFORE), "a record came twice"
+                assert taken[-1:] == BEFORE[-1:]
+                assert BEFORE[-len(taken) :] == taken, "what an interrupted fetch took is all that is missing"
+                life.check_log()
+                consumer.close()
+                life.client.close()
+            except BaseException as error:
+                error.add_note(f"interrupted at moment {nth}; taken: {taken}")
+                raise
+    assert nth > 30
+
+
+def test_working(all_of_them: bool) -> None:
+    for nth, state in moments(all_of_them):
+        with MemoryBroker() as broker:
+            life = Life(broker)
+            worker = life.client.worker("t", group="g")
+            acked: list[bytes] = []
+
+            def verb(worker: Any = worker, acked: list[bytes] = acked) -> None:
+                for task in worker.fetch(2, wait=5):
+                    task.ack()
+                    acked.append(task.value)
+
+            try:
+                state["came"] = interrupted(verb, nth)
+                worker.flush()
+                worker.close()
+                left = life.client.worker("t", group="g")
+                again = left.fetch(10, wait=0.2)
+                assert not {task.value for task in again} & set(acked), "an acked task came back"
+                left.ack(again)
+                life.check_log()
+                life.client.close()
+            except BaseException as error:
+                error.add_note(f"interrupted at moment {nth}; acked: {acked}")
+                raise
+    assert nth > 30
