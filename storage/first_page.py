@@ -60,7 +60,7 @@ def write(files: Files, directory: str, name: SegmentName, log_id: bytes, start:
         file.allocate(DATA_START)
         file.pwritev([bytes(DATA_START)], 0)
         file.pwritev([layout.encode_segment_header(start.header(log_id, name.generation))], 0)
-        found = _last(files, directory, name, log_id, before)
+        found = last_of(files, directory, name, log_id, before)
         if found is not None:
             seq, row = found
             segment.write_mark(file, layout.mark_from_row(log_id, layout.word(name.generation, seq), row))
@@ -69,9 +69,9 @@ def write(files: Files, directory: str, name: SegmentName, log_id: bytes, start:
         file.close()
 
 
-def _last(files: Files, directory: str, name: SegmentName, log_id: bytes, before: int) -> tuple[int, IndexRow] | None:
+def last_of(files: Files, directory: str, name: SegmentName, log_id: bytes, before: int) -> tuple[int, IndexRow] | None:
     """Seq and row of the last batch that is or was in the segment."""
-    reader = SegmentReader(files, directory, name, mapped=False)
+    reader = SegmentReader(files, directory, name, log_id, mapped=False)
     try:
         good = [found for found in reader.found() if found[0] < before]
     finally:

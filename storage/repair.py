@@ -198,10 +198,12 @@ class _Repairs:
             last = found.rows.get(names[place - 1], {}).get(name.base_seq - 1) if place else None
             start = first_page.start_of(files, directory, name, log_id, last)
             if start is not None:
+                known = place + 1 < len(names) or first_page.last_of(files, directory, name, log_id, before)
+                again = "" if known else ": nothing says how many records it held, so their offsets are given out again"
                 for each in (reference(directory, each) for each in void if layout.makes_void(name, [each])):
                     self._do(f"set {each.path} aside, which {path} makes void", partial(self._set_aside, each))
                 self._do(
-                    f"write the first page of {path} anew, which begins at offset {start.offset}",
+                    f"write the first page of {path} anew, which begins at offset {start.offset}{again}",
                     partial(first_page.write, files, directory, name, log_id, start, before),
                 )
             elif len(self._unreadable) < len(names):

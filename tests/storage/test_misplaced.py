@@ -125,6 +125,7 @@ def test_a_log_whose_first_or_newest_segment_is_another_logs_is_refused_until_it
     done = repair(built.files, "/log", now_us=TIME, accept_loss=True)
     assert done.after.ok
     assert [action for action in done.actions if "first page" in action or "aside" in action] == done.actions[:1]
+    assert ("so their offsets are given out again" in done.actions[0]) == (which == 3)
     records, _ = read_around(built.files, built)
     assert set(records) == left_by(built, {which})
     log = LogWriter.open("/log", files=built.files, order=order)
