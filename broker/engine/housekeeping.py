@@ -66,10 +66,9 @@ class Housekeeping:
         self._grown: dict[Partition, None] = {}  # faster than passes come
 
     def advanced(self, history: History[Any]) -> None:
-        """More of a log is committed."""
-        if not self._upkeep.snapshot_if_due(history) and history.since_snapshot_bytes >= BYTES_BETWEEN:
+        """More of a log is committed, for which no snapshot was due."""
+        if history.since_snapshot_bytes >= BYTES_BETWEEN:
             self._hold_to_limit(history)
-        self._upkeep.save(history)
 
     def _hold_to_limit(self, history: History[Any]) -> None:
         """Look at a log that grows fast: its limit is a promise about the disk, however far passes are apart."""
@@ -176,14 +175,17 @@ class Housekeeping:
         below = log.expired(partition.seq)
         if not below:
             return log.durable < partition.seq  # batches that are not durable may still be lost
-        carrier = self._queues.carrier
-        bound, staged = carrier.bound(partition), self._upkeep.needed_staged(partition) - 1
-        if self._upkeep.unlink(partition, min(bound, staged)):
+        if self._upkeep.unlink(partition):
             return True
+        carrier = self._queues.carrier
+        staged, carried = partition.committed.stages.first_seq - 1, carrier.bound(partition)
+        needed = self._upkeep.needed(partition) - 1
         if staged < partition.seq and not log.expired(staged):
             return True  # it is published or dropped some day: nothing has to be done for that here
-        elif bound < partition.seq and not log.expired(bound):
+        elif carried < partition.seq and not log.expired(carried):
             carrier.carry_again(partition, log.segments()[0].last_seq)
+        elif needed < partition.seq and not log.expired(needed):
+            return True  # what holds it is over, and that is not durable yet
         elif partition.seq > partition.history.snapshot_seq:
             self._upkeep.snapshot(partition.history)
         elif partition.idle:

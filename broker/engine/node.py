@@ -157,7 +157,8 @@ class Node:
         """
         if self._agenda.grown:
             for history in take(self._agenda.grown):
-                self._office.housekeeping.advanced(history)
+                if not self._upkeep.advanced(history):
+                    self._office.housekeeping.advanced(history)
         due_s, wait = self._desk.tick(now), self._office.tick(now)
         if self._portions.work() or self._desk.wakes.open or self._office.is_busy:
             return 0.0

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from ....storage.errors import Error
+from ..tables.queues.unfinished import unfinished
 from .filing import Filing
 
 if TYPE_CHECKING:
     from ..ports import NodeConfig
+    from ..tables.state import PartitionState
     from .history import History
     from .log_registry import LogRegistry
     from .partition import Partition
@@ -30,17 +32,18 @@ class LogUpkeep:
         self._config = config
         self._filing = Filing(registry.store)
         self._pending: dict[History[Any], tuple[int, int, bytes]] = {}  # snapshots that are not saved yet
-        self._staged: WeakKeyDictionary[Partition, tuple[int, int]] = WeakKeyDictionary()  # see needed_staged
+        self._needed: WeakKeyDictionary[Partition, tuple[int, int]] = WeakKeyDictionary()  # see needed
         self.failed_snapshots = 0
 
-    def snapshot_if_due(self, history: History[Any]) -> bool:
+    def advanced(self, history: History[Any]) -> bool:
         """More of a log is committed: file a part, take a snapshot after so much. Returns whether that was due."""
         self._filing.step(history)
         config, grown = self._config, history.committed.seq - history.snapshot_seq
-        if grown < config.snapshot_batches and history.since_snapshot_bytes < config.snapshot_bytes:
-            return False
-        self.snapshot(history)
-        return True
+        is_due = grown >= config.snapshot_batches or history.since_snapshot_bytes >= config.snapshot_bytes
+        if is_due:
+            self.snapshot(history)
+        self.save(history)
+        return is_due
 
     def snapshot(self, history: History[Any]) -> None:
         """Take a snapshot now; it is saved once what it covers is durable. An older one still waiting is kept.
@@ -85,24 +88,34 @@ class LogUpkeep:
             else:
                 del self._pending[history]
 
-    def unlink(self, partition: Partition, bound: int) -> bool:
-        """Give the store the segments that may go, of batches up to `bound`. Returns whether there were any."""
+    def unlink(self, partition: Partition) -> bool:
+        """Give the store the segments that may go. Returns whether there were any."""
         log, store = partition.log, self._registry.store
-        gone = log.expired(min(store.covered(log), bound))
+        gone = log.expired(min(store.covered(log), self.needed(partition) - 1))
         if gone:
             store.retire(log, gone)
         return bool(gone)
 
-    def needed_staged(self, partition: Partition) -> int:
-        """The first staged batch that may still be published, also after a power cut; 0 when it is not known yet.
+    def needed(self, partition: Partition) -> int:
+        """The first batch that reads something besides what the log has from its first offset on; 0 when not known yet.
 
-        Where a commit does not wait for the disk, what is published may be lost, and counts when it is durable.
+        It counts as committed, and where a commit does not wait for the disk as durable: a power cut may take back what
+        published a stage, or finished a record that was carried.
         """
-        log, now = partition.log, partition.committed.stages.first_seq
+        log, now = partition.log, _needed(partition.committed)
         if log.durable >= partition.seq:
             return now
-        seq, before = self._staged.get(partition, (0, 0))
+        seq, before = self._needed.get(partition, (0, 0))
         if log.durable < seq:
             return 0
-        self._staged[partition] = (partition.seq, now)
+        self._needed[partition] = (partition.seq, now)
         return min(before, now)
+
+
+def _needed(state: PartitionState) -> int:
+    """The first batch that a stage, or an open record that was carried, stands in."""
+    first = state.stages.first_seq
+    if not state.kept:
+        return first
+    _, seqs = state.kept.standing(unfinished(state))
+    return min(first, int(seqs.min())) if len(seqs) else first

@@ -41,7 +41,7 @@ def test_a_snapshot_is_due_after_so_many_batches_or_bytes():
     ):
         upkeep, history = upkeep_of(rig, **config)
         history.snapshot_seq, history.since_snapshot_bytes = 0, 500
-        assert upkeep.snapshot_if_due(history) is is_due
+        assert upkeep.advanced(history) is is_due
         assert history.snapshot_seq == (2 if is_due else 0)
 
 
@@ -92,17 +92,17 @@ def test_staged_batches_are_needed_until_their_publication_is_durable():
     stage(rig, topic, [b"staged"])
     partition.log.sync()
     staged_at = partition.seq
-    assert partition.committed.stages.first_seq == upkeep.needed_staged(partition) == staged_at
+    assert partition.committed.stages.first_seq == upkeep.needed(partition) == staged_at
     rig.store.hold = True
     partition.propose(fx.StagesDropped([STAGE]))
     rig.turn()
     assert (partition.committed.stages.first_seq, partition.log.durable) == (nothing_staged, staged_at)
-    assert [upkeep.needed_staged(partition) for _ in range(2)] == [0, 0], "a power cut may take that back"
+    assert [upkeep.needed(partition) for _ in range(2)] == [0, 0], "a power cut may take that back"
     partition.log.sync()
     rig.produce(topic, [b"x"])
     assert partition.log.durable < partition.seq
-    assert upkeep.needed_staged(partition) == nothing_staged
+    assert upkeep.needed(partition) == nothing_staged
     stage(rig, topic, [b"later"], stage=STAGE + 1)
-    assert upkeep.needed_staged(partition) == 0, "what came since is looked at when it is durable"
+    assert upkeep.needed(partition) == 0, "what came since is looked at when it is durable"
     partition.log.sync()
-    assert upkeep.needed_staged(partition) == partition.seq
+    assert upkeep.needed(partition) == partition.seq

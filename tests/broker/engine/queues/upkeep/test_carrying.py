@@ -343,3 +343,31 @@ def test_a_topic_that_is_deleted_while_its_records_are_carried_ends_well():
         rig.node.warmed(token)
     rig.pass_time(10)
     assert rig.ask(m.ListTopics, []).topics == []
+
+
+def test_a_kept_record_stays_until_it_is_certain_that_it_is_finished():
+    rig, topic = filled(lease_s=36000.0)
+    leased = rig.ask(q.Lease, topic, "g", "w", 30)
+    rig.settle(topic, m.Settle(0, leased.token, q.Verb.ACK, [(0, 4), (5, 25)]))
+    rig.pass_time(100)
+    assert list(kept(rig, topic)) == [4]
+    rig.port.cold = []  # it is not carried again
+    fill(rig, topic, 30)
+    finish_all(rig, topic)
+    rig.pass_time(60)
+    partition = opened(rig, topic)
+    for _ in range(2):
+        rig.produce(topic, [b"more"])
+        rig.node._upkeep.snapshot(partition.history)
+    log = partition.log
+    assert log.expired(rig.store.covered(log)), "nothing but the kept record holds these segments"
+    before = segments(rig, topic)
+    rig.store.hold = True
+    rig.send(m.SettleTasks(rig.next_request(), topic, "g", [m.Settle(0, leased.token, q.Verb.ACK)]))
+    rig.pass_time(10)
+    assert segments(rig, topic) == before, "a power cut could take the settle back"
+    rig.store.hold = False
+    rig.port.cold = None
+    rig.sync()
+    rig.pass_time(30)
+    assert segments(rig, topic) == 1
