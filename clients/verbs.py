@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..broker.errors import TopicExists, UnknownGroup, UnknownTopic
+from ..storage.accepted import passed
 from ..storage.batch import Batch, batches
-from ..storage.errors import Corrupt, MissingCodec, NewerFormat
+from ..storage.errors import AcceptedLoss, Corrupt, MissingCodec, NewerFormat
 from ..storage.record import Record
 from ..transport.messages import (
     AlterTopic,
@@ -128,6 +129,9 @@ class Verbs:
                 )
                 for batch in _readable(question.batches, offset, answer.next_offset):
                     taken += checked_records(batch, offset, partition, name)
+            except AcceptedLoss as loss:
+                offset = passed(loss)
+                continue
             except (Corrupt, MissingCodec, NewerFormat):
                 if taken:
                     break  # a call that begins behind these meets it

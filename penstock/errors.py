@@ -64,6 +64,7 @@ from .spark.errors import (
     UnknownQuery,
 )
 from .storage.errors import (
+    AcceptedLoss,
     AlreadyOpen,
     BadChecksum,
     BatchTooLarge,
@@ -101,6 +102,7 @@ from .transport.errors import (
 
 __all__ = [
     # the log and its files
+    "AcceptedLoss",
     "AlreadyOpen",
     "BadChecksum",
     "BatchTooLarge",

@@ -1,7 +1,8 @@
 """Accepted losses: damaged ranges that an operator gave up, and that block nothing any more.
 
 Idea: `repair --accept-loss` writes one line per damaged range to the file `accepted` of a log. An
-accepted range stays unreadable and stays in every report, but no longer counts as unresolved damage.
+accepted range stays unreadable and stays in every report, but no longer counts as unresolved damage: readers pass it,
+and warn.
 
 Contract: a range is accepted as a whole: damage that grew since is damage again. A line that cannot be read
 accepts nothing.
@@ -11,13 +12,17 @@ Must not know: how damage is found.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from .errors import AcceptedLoss
 from .files import Files
+
+log = logging.getLogger("penstock.storage")
 
 FILE_NAME = "accepted"
 
@@ -63,6 +68,22 @@ def _within(bad: Range, given_up: Accepted) -> bool:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
+
+
+def covers(accepted: Iterable[Accepted], offset: int, next_offset: int) -> bool:
+    """Whether all records [offset, next_offset) were given up, in one range or several."""
+    known = sorted((each.offset, each.next_offset) for each in accepted if each.next_offset is not None)
+    for first, behind in known:
+        if first <= offset < behind:
+            offset = behind
+    return offset >= next_offset
+
+
+def passed(error: AcceptedLoss) -> int:
+    """Warn of records that a reader passes over. Returns the offset where it goes on."""
+    assert error.next_offset is not None, "a loss is accepted with its end"
+    log.warning("%s", error.message)
+    return error.next_offset
 
 
 def read_accepted(files: Files, directory: str) -> list[Accepted]:

@@ -11,9 +11,9 @@ Readers skip staged batches: a cursor passes them by, many at once where the ind
 columns of a large one. Only replay and publishing use a cursor that hands them out (`whole`).
 
 Contract: every batch handed out has its header, seq and chain verified; the decoder verifies
-columns. Damage is raised as Corrupt with the offset where good records go on, unless it took no record and the cursor
-is for records: then the cursor passes it, and the reader reports it. A cut that took back batches already read raises
-Diverged. After an error the cursor stays where it was, or behind staged batches.
+columns. Damage is raised as Corrupt with the offset where good records go on (AcceptedLoss where it was given up),
+unless it took no record and the cursor is for records: then the cursor passes it, and the reader reports it. A cut that
+took back batches already read raises Diverged. After an error the cursor stays where it was, or behind staged batches.
 Must not know: how far may be read, and why.
 """
 
@@ -260,6 +260,7 @@ class Cursor:
         """The batches of `data` that follow the cursor; of staged ones that are passed by the header is enough."""
         found: list[Batch] = []
         seq, checksum, position, view = self.seq, self._checksum, 0, memoryview(data)
+        doubtful = seq < self._reader.given_up_to and not self.whole
         while seq <= last and position < len(view):
             try:
                 batch = parse(view, position, available=_ENDLESS)
@@ -271,11 +272,21 @@ class Cursor:
             if self.whole or batch.kind != _STAGED:
                 if position > len(view) or (found and position > max_bytes):
                     break
-            if len(found) == CHUNK_BATCHES:
+            if len(found) == CHUNK_BATCHES or (doubtful and self._is_lost(batch)):
                 break
             found.append(batch)
             seq, checksum = seq + 1, batch.header_checksum
         return found
+
+    def _is_lost(self, batch: Batch) -> bool:
+        """Whether the loss of a batch was accepted, and it cannot be read: its header says nothing of its columns."""
+        if batch.kind != Kind.RECORDS or not self._reader.is_given_up(batch.base_offset, batch.end_offset):
+            return False
+        try:
+            batch.check()
+        except InvalidBatch:
+            return True
+        return False
 
     def _begins(self, batch: Batch) -> bool:
         """Whether a batch that nothing was read before belongs to this log; the chain says so of all others."""
@@ -322,10 +333,11 @@ class Cursor:
     def _corrupt(self, segment: SegmentReader, beyond: Beyond | None) -> Corrupt:
         reason = "the batch does not follow the one before it"
         try:
-            segment.batch(self.position)
+            segment.batch(self.position).check()
         except InvalidBatch as error:
             reason = error.message
-        return corrupt(segment.ref.path, self.position, reason, None if beyond is None else beyond.offset)
+        following = None if beyond is None else beyond.offset
+        return self._reader.corrupt(segment.ref.path, self.position, reason, self.offset, following)
 
     def _advance(self, data: Buffer, batches: list[Batch]) -> Chunk | None:
         """Go behind these batches; None when all of them were staged, and are passed by."""
@@ -345,7 +357,7 @@ class Cursor:
     def _move_behind(self, last: Batch, position: int) -> None:
         self.seq, self.position, self._checksum = last.seq + 1, position, last.header_checksum
         self.offset = max(end_offset_of(last), self.offset)
-        if self._reader.mapped:
+        if self._reader.mapped and self.seq >= self._reader.given_up_to:
             self._ahead = word(self._reader.generation, self.seq)
 
     def _pass_more(self, last_seq: int, offset: int, cached: bool) -> None:
@@ -380,10 +392,3 @@ class Cursor:
 def _joined(batches: list[Batch]) -> Buffer:
     """Batches that stood apart, back to back; one by itself is not copied."""
     return batches[0].buffer if len(batches) == 1 else b"".join([batch.buffer for batch in batches])
-
-
-def corrupt(path: str, position: int, reason: str, following: int | None) -> Corrupt:
-    """The error of a reader that met damage."""
-    way_out = "no good record follows" if following is None else f"good records go on at offset {following}"
-    message = f"{path} is damaged at {position}: {reason}; {way_out}"
-    return Corrupt(message, path=path, position=position, next_offset=following)

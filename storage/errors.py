@@ -119,6 +119,12 @@ class BadChecksum(Corrupt, InvalidBatch):
     code = "bad_checksum"
 
 
+class AcceptedLoss(Corrupt):
+    """Damaged records that an operator gave up: readers go on at `next_offset`, with a warning."""
+
+    code = "accepted_loss"
+
+
 class AlreadyOpen(StorageError):
     """Another writer holds the log or the data directory."""
 

@@ -17,9 +17,10 @@ from itertools import chain
 from operator import length_hint
 from typing import Any, TypeVar
 
+from .accepted import passed
 from .batch import Batch, Kind
-from .cursor import Chunk, Cursor, corrupt
-from .errors import BadChecksum, Corrupt, InvalidBatch, NewerFormat
+from .cursor import Chunk, Cursor
+from .errors import AcceptedLoss, BadChecksum, Corrupt, InvalidBatch, NewerFormat
 from .reader import LogReader
 from .record import Record, record_runs
 
@@ -58,11 +59,15 @@ class Playback:
         return end - length_hint(given)
 
     def seek(self, offset: int, reader: LogReader | None = None) -> Cursor:
-        """Go to `offset`. Raises OutOfBounds, Corrupt."""
-        with self._reading:
-            cursor = (reader or self._reader).cursor(offset)
-        self._at = offset, _NOTHING_GIVEN
-        return cursor
+        """Go to `offset`, or behind it where its loss was accepted. Raises OutOfBounds, Corrupt."""
+        while True:
+            try:
+                with self._reading:
+                    cursor = (reader or self._reader).cursor(offset)
+                self._at = offset, _NOTHING_GIVEN
+                return cursor
+            except AcceptedLoss as loss:
+                offset = passed(loss)
 
     def items(self, decode: Runs[Item]) -> Iterator[Item]:
         """What `decode(batch, start)` makes of every batch from the position to the end."""
@@ -94,9 +99,16 @@ class Playback:
 
     def _batches(self, reader: LogReader | None = None) -> Iterator[tuple[Batch, int]]:
         """Checked batches of records, from the position to the end, each with the first offset wanted of it."""
-        start = self.position
-        cursor = self.seek(start, reader)
-        while (chunk := self._next(cursor)) is not None:
+        cursor = self.seek(self.position, reader)
+        while True:
+            start = cursor.offset
+            try:
+                chunk = self._next(cursor)
+            except AcceptedLoss as loss:
+                cursor = self.seek(passed(loss), reader)
+                continue
+            if chunk is None:
+                return
             for batch in chunk.batches:
                 if batch.kind == Kind.RECORDS and batch.end_offset > start:
                     self._check(batch)
@@ -119,7 +131,7 @@ class Playback:
         with self._reading:
             place = self._reader.cursor(batch.base_offset)
             path = self._reader.segment_of(batch.seq).ref.path
-        found = corrupt(path, place.position, error.message, batch.end_offset)
+            found = self._reader.corrupt(path, place.position, error.message, batch.base_offset, batch.end_offset)
         if isinstance(error, BadChecksum):
             return BadChecksum(found.message, path=path, position=place.position, next_offset=batch.end_offset)
         return found

@@ -13,7 +13,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from . import layout
-from .errors import Corrupt, InvalidBatch, InvalidTopic, OutOfBounds
+from .accepted import covers, read_accepted
+from .errors import AcceptedLoss, Corrupt, InvalidBatch, InvalidTopic, OutOfBounds
 from .files import Files
 from .layout import DATA_START, SEQ_LIMIT, SegmentName
 from .opening import find_end
@@ -59,6 +60,9 @@ class ReadableLog:
         """That of the last limit."""
         self.met_damage = False
         """Whether some cursor passed damage that took no record."""
+        self._given_up = read_accepted(files, path)
+        self.given_up_to = max((each.next_seq or 0 for each in self._given_up), default=0)
+        """Batches from this seq on are not among those whose loss was accepted."""
         self._end: int = -1
         self.names: list[SegmentName] = []
         self.refresh()
@@ -175,6 +179,19 @@ class ReadableLog:
     def last_seq(self, place: int, limit: int) -> int:
         """The last readable seq of the segment at `place`."""
         return min(limit, self.names[place + 1].base_seq - 1) if place + 1 < len(self.names) else limit
+
+    def is_given_up(self, offset: int, next_offset: int) -> bool:
+        """Whether the loss of these records was accepted."""
+        return covers(self._given_up, offset, next_offset)
+
+    def corrupt(self, path: str, position: int, reason: str, offset: int, following: int | None) -> Corrupt:
+        """The error of a reader that met damage at `offset`; good records go on at `following`, if any do."""
+        way_out = "no good record follows" if following is None else f"good records go on at offset {following}"
+        given_up = following is not None and following > offset and self.is_given_up(offset, following)
+        accepted = f"records {offset} to {(following or 0) - 1} are lost, which was accepted; " if given_up else ""
+        message = f"{path} is damaged at {position}: {reason}; {accepted}{way_out}"
+        kind = AcceptedLoss if given_up else Corrupt
+        return kind(message, path=path, position=position, next_offset=following)
 
     # -- bounds -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from . import index, layout
-from .cursor import Chunk, Cursor, NotCached, corrupt
+from .cursor import Chunk, Cursor, NotCached
 from .errors import Corrupt, OutOfBounds
 from .layout import DATA_START, SEQ_LIMIT
 from .readable import ReadableLog
@@ -102,7 +102,8 @@ class LogReader(ReadableLog):
             position = row.end_position
         if following is None:
             following = self.base_offset(place + 1) if place + 1 < len(self.names) else self.known_end(limit)
-        return corrupt(segment.ref.path, position, f"offset {offset} is in a damaged place", following)
+        reason = f"offset {offset} is in a damaged place"
+        return self.corrupt(segment.ref.path, position, reason, offset, following)
 
     def offset_at(self, time_us: int) -> int:
         """The first offset appended at `time_us` (microseconds UTC) or later; the end offset when there is none."""

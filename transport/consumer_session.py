@@ -44,6 +44,7 @@ class Delivery(Struct, frozen=True, eq=False):
     payload: Buffer
     records: int  # charged to the credit, 0 when no credit is involved
     missing: str = ""  # why there are none: what is wrong with these records, or that retention removed them
+    accepted: bool = False  # what is wrong with them was accepted
 
 
 class PartitionView(Struct):
@@ -142,9 +143,12 @@ class ConsumerSession:
         self._credit.received(len(payload), message.records)
         return self._sort(message, payload)
 
-    def take(self, view: PartitionView, offset: int, next_offset: int, payload: Buffer, missing: str = "") -> Delivery:
+    def take(
+        self, view: PartitionView, offset: int, next_offset: int, payload: Buffer, missing: str = "",
+        accepted: bool = False,
+    ) -> Delivery:  # fmt: skip
         """What a mapped member read by itself: from `offset`, which is `fetched` or follows it. No credit."""
-        taken = Delivery(view.partition, view.epoch, offset, next_offset, payload, 0, missing)
+        taken = Delivery(view.partition, view.epoch, offset, next_offset, payload, 0, missing, accepted)
         view.fetched = next_offset
         if next_offset > view.end:
             view.end = next_offset
@@ -168,7 +172,7 @@ class ConsumerSession:
         found = [Delivery(view.partition, view.epoch, offset, message.next_offset, payload, message.records)]
         if offset > before:
             reason = message.damage or REMOVED
-            found.insert(0, Delivery(view.partition, view.epoch, before, offset, b"", 0, reason))
+            found.insert(0, Delivery(view.partition, view.epoch, before, offset, b"", 0, reason, message.accepted))
         return found
 
     def _retry_early(self) -> list[Delivery]:

@@ -346,6 +346,7 @@ class Deliver(Message, tag=37, frozen=True):
     end: Count  # committed end when sent, for lag
     records: Count  # charged to the credit
     damage: str = ""  # why records before `offset` did not come: what is wrong with them
+    accepted: bool = False  # their loss was accepted
 
 
 class SeekTo(Message, tag=38, frozen=True):

@@ -1,7 +1,8 @@
 """The feed: turns deliveries and mapped segments into batches the application may receive.
 
 Idea: a batch leaves the feed once it is decoded. One that cannot be decoded stays in front, and `next` raises the
-reason as often as it is called. For damage the caller says `pass_over` when the application hears of it.
+reason as often as it is called. For damage the caller says `pass_over` when the application hears of it; a loss that
+was accepted is passed with a warning.
 
 Contract: a batch comes out once, and only while its partition is ours under the same epoch. What is dropped
 instead is given back to the credit. Nothing good is lost around what is not: what comes before it came out before,
@@ -15,8 +16,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
+from ...storage.accepted import passed
 from ...storage.batch import Batch, batches
-from ...storage.errors import Corrupt, Error, InvalidBatch, OutOfBounds
+from ...storage.errors import AcceptedLoss, Corrupt, Error, InvalidBatch, OutOfBounds
 from ...transport.consumer_session import REMOVED, ConsumerSession, Delivery
 from ..errors import MappedUnavailable
 from ..reading.readable import damaged, missing, readable, removed
@@ -69,6 +71,9 @@ class Feed:
                 left.popleft()
                 self._finish_if_done(session, delivery)
                 return found
+            elif isinstance(self._error, AcceptedLoss):
+                passed(self._error)
+                self.pass_over(self._error)
             elif self._error is not None:
                 raise self._error
             else:
@@ -113,7 +118,8 @@ class Feed:
         self._batches = deque(kept)
         if delivery.missing:
             where = delivery.offset, delivery.next_offset, delivery.partition, self._life.topic.name
-            self._error = removed(*where) if delivery.missing == REMOVED else missing(*where, delivery.missing)
+            kind = AcceptedLoss if delivery.accepted else Corrupt
+            self._error = removed(*where) if delivery.missing == REMOVED else missing(*where, delivery.missing, kind)
         return True
 
     def _read(self, mapped: MappedSource, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:

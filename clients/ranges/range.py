@@ -5,7 +5,7 @@ broker's machine the batches are those of the mapped segments; else they are fet
 
 Contract: every record of the range is in exactly one batch handed out; the first and the last batch may contain
 records outside it. Batches stay valid as long as they are referenced. If the topic was replaced, or records are gone,
-lost or damaged, the range ends with an error.
+lost or damaged, the range ends with an error; it goes on behind damage that was accepted, with a warning.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from msgspec import Struct
 
 from ...broker.errors import UnknownPartition, UnknownTopic
 from ...storage import units
+from ...storage.accepted import passed
 from ...storage.batch import Batch, ColumnId, Origin
-from ...storage.errors import Corrupt, InvalidTopic, OutOfBounds
+from ...storage.errors import AcceptedLoss, Corrupt, InvalidTopic, OutOfBounds
 from ...storage.projection import with_validity
 from ..arguments.checking import some_of
 from ..connection.steps import Steps
@@ -128,6 +129,12 @@ class RangeCore:
                     yield from self._look()
                     raise
                 self._ways = self._ways[1:]
+                continue
+            except AcceptedLoss as loss:
+                if loss.next_offset is None or loss.next_offset <= self._position:
+                    raise
+                self.close()
+                self._position = passed(loss)
                 continue
             except (OutOfBounds, InvalidTopic):  # of a topic that is gone, or of what retention took
                 yield from self._look()

@@ -23,7 +23,7 @@ import msgspec
 
 from ...storage.batch import Batch
 from ...storage.board import Board, boot_id
-from ...storage.errors import Corrupt, Error, OutOfBounds
+from ...storage.errors import AcceptedLoss, Corrupt, Error, OutOfBounds
 from ...storage.files import Files
 from ...storage.layout import log_number
 from ...storage.reader import Cursor, LogReader
@@ -169,7 +169,8 @@ class MappedSource:
         known = self._followed.get(view.partition)
         if known is not None:
             known.epoch = AGAIN
-        return session.take(view, view.fetched, damage.next_offset, b"", damage.message), []
+        accepted = isinstance(damage, AcceptedLoss)
+        return session.take(view, view.fetched, damage.next_offset, b"", damage.message, accepted), []
 
     def _follow(self, view: PartitionView) -> Followed:
         """Begin to read a partition where its view stands, or behind what retention took. Raises Corrupt."""

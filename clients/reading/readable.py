@@ -79,9 +79,11 @@ def removed(offset: int, next_offset: int, partition: int, topic: str) -> OutOfB
     return error
 
 
-def missing(offset: int, next_offset: int, partition: int, topic: str, reason: str) -> Corrupt:
-    """What is raised for records that did not come, because damage hides them."""
-    return Corrupt(_sentence(offset, next_offset, partition, topic, reason), next_offset=next_offset)
+def missing(
+    offset: int, next_offset: int, partition: int, topic: str, reason: str, kind: type[Corrupt] = Corrupt
+) -> Corrupt:
+    """The error for records that did not come, because damage hides them."""
+    return kind(_sentence(offset, next_offset, partition, topic, reason), next_offset=next_offset)
 
 
 def _sentence(offset: int, next_offset: int, partition: int, topic: str, reason: str) -> str:

@@ -69,7 +69,7 @@ def verify(paths: tuple[Path, ...], output: Output) -> int:
 
 @command.command(short_help="Put right what can be put right.")
 @_PATHS
-@click.option("--accept-loss", is_flag=True, help="Go on without what is damaged: those records are lost for good.")
+@click.option("--accept-loss", is_flag=True, help="Give up damaged records for good: readers warn and pass them.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @with_output
 def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Output) -> int:
@@ -89,7 +89,7 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
             where = {"path": log.path, **log.topic_fields}
             output.json({**msgspec.to_builtins(done), **where, "ok": done.after.ok, "dry_run": dry_run})
         else:
-            _tell(output, log.title, done, dry_run)
+            _tell(output, log.title, done, accept_loss=accept_loss, dry_run=dry_run)
     return exits.OK if whole else exits.DAMAGED
 
 
@@ -110,11 +110,13 @@ def dump(paths: tuple[Path, ...], with_records: bool, start: int) -> None:
     stdout.flush()
 
 
-def _tell(output: Output, name: str, done: Repaired, dry_run: bool) -> None:
+def _tell(output: Output, name: str, done: Repaired, *, accept_loss: bool, dry_run: bool) -> None:
     for action in done.actions:
         output.console.print(f"{name}: {'would ' if dry_run else ''}{action}", markup=False, soft_wrap=True)
     if not done.actions:
         output.console.print(f"{name}: nothing to repair", markup=False)
+    if accept_loss and dry_run:
+        return  # the actions say what would be accepted
     for bad in done.after.unaccepted:
         sentence = f"{name}: still damaged: {_lost(bad)}; --accept-loss goes on without"
         output.console.print(sentence, markup=False, soft_wrap=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from ....storage.batch import Kind, encode, of_kind, parse, with_effects
-from ....storage.errors import BatchTooLarge, Corrupt, Diverged, Error, InvalidBatch, OutOfBounds
+from ....storage.errors import AcceptedLoss, BatchTooLarge, Corrupt, Diverged, Error, InvalidBatch, OutOfBounds
 from ...errors import Fenced, InvalidRequest, LimitReached, Unavailable
 from ..tables import effects as fx
 from ..tables.dedup import Keys, judge
@@ -470,9 +470,13 @@ class Partition:
         """A cursor over the log from the batch that holds `offset`."""
         return self.reader.cursor(offset)
 
+    def met(self, damage: Corrupt) -> None:
+        """Say from now on that this partition is damaged, unless the loss was accepted."""
+        self.damaged = self.damaged or not isinstance(damage, AcceptedLoss)
+
     def around(self, damage: Corrupt, position: int) -> int | None:
         """Where reading goes on after damage at `position`; None when nothing behind it can be read."""
-        self.damaged = True
+        self.met(damage)
         beyond = damage.next_offset
         return beyond if beyond is not None and beyond > position else None
 

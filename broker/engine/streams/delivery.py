@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....storage.errors import Corrupt, OutOfBounds, StorageError
+from ....storage.errors import AcceptedLoss, Corrupt, OutOfBounds, StorageError
 from ....transport.messages import Deliver
 from ..ports import COLD, Payload, Port
 
@@ -30,7 +30,10 @@ TURN = 16
 class Stream:
     """One partition being read by one session, from `position` on."""
 
-    __slots__ = ("cold", "cursor", "damage", "epoch", "outlet", "partition", "position", "revoked", "stopped", "told")
+    __slots__ = (
+        "accepted", "cold", "cursor", "damage", "epoch", "outlet", "partition", "position", "revoked", "stopped",
+        "told",
+    )  # fmt: skip
 
     def __init__(self, outlet: Outlet, partition: Partition, epoch: int, position: int) -> None:
         self.outlet = outlet
@@ -43,11 +46,13 @@ class Stream:
         self.revoked = False  # to be released: nothing more is sent
         self.stopped = False  # nothing readable follows
         self.damage = ""  # what is wrong with the records before `position`, until the reader is told
+        self.accepted = False  # all of that was given up
 
     def move(self, epoch: int, position: int) -> None:
         """Go on elsewhere, under a new epoch."""
         self.epoch, self.position, self.told = epoch, position, position
-        self.cursor, self.cold, self.stopped, self.damage = None, False, False, ""
+        self.cursor, self.cold, self.stopped = None, False, False
+        self.damage, self.accepted = "", False
 
     def warmed(self) -> None:
         """The pages it waited for are in memory."""
@@ -99,6 +104,7 @@ class Stream:
         if beyond is None:
             self.stopped = True
         else:
+            self.accepted = isinstance(damage, AcceptedLoss) and (self.accepted or not self.damage)
             self.position, self.damage = beyond, damage.message
 
 
@@ -188,9 +194,9 @@ class Outlet:
                     ready[number] = None  # the others come first
                 message = Deliver(
                     self.session, self.number + 1, number, stream.epoch, offset, position, end, position - offset,
-                    stream.damage,
+                    stream.damage, stream.accepted,
                 )  # fmt: skip
-                stream.damage, stream.told = "", position
+                stream.damage, stream.accepted, stream.told = "", False, position
                 return message, payload
         return None
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Awaited(Protocol):
     """A partition."""
 
-    damaged: bool
+    def met(self, damage: Corrupt) -> None:
+        """Say that it is damaged."""
 
 
 class AwaitingRequest(Protocol):
@@ -84,7 +85,7 @@ class AwaitingRequests(Generic[A]):
     def fail(self, request: A, error: Error) -> None:
         """Answer with an error."""
         if isinstance(error, Corrupt):
-            request.partition.damaged = True
+            request.partition.met(error)
         self._port.reply(request.peer, failure(request.message.request, error))
 
     def more(self, partition: Awaited) -> None:
