@@ -88,7 +88,7 @@ class Broker:
         self._room = room
         self._told_refused = 0
         self._tell_refused_s = 0.0
-        self._intake = Intake(node, port, servers, time.monotonic)
+        self._intake = Intake(node, port, servers, time.monotonic, time.thread_time)
         self._on_ready = {
             supervisor.fd: self._on_supervisor, signals: self._on_signal, warmer.fd: self._on_warm,
             port.fd: self._on_eased,
@@ -123,13 +123,21 @@ class Broker:
                 intake.take(member, at)
         self._settle(at)
         self._port.send_answers()  # before work that no client waits for
-        wait = self._node.tick(at)
+        wait = self._tick(at)
         if wait <= 0.0:
             self._settle(at)
-            wait = self._node.tick(at)
+            wait = self._tick(at)
         self._port.send_answers()
         wait = min(wait, self._watermarks.after_answers(at.monotonic_s) - at.monotonic_s)
         return self._patience(wait, at)
+
+    def _tick(self, at: Now) -> float:
+        """Do what is due, and a portion of what takes long."""
+        begun_s = time.monotonic()
+        wait = self._node.tick(at)
+        if steps := self._node.worked():
+            self._intake.worked(steps, time.monotonic() - begun_s)
+        return wait
 
     def _settle(self, at: Now) -> None:
         """Append proposals, start their syncs, answer committed requests."""
@@ -143,6 +151,9 @@ class Broker:
     def _patience(self, wait: float, at: Now) -> float:
         if self._room.refused != self._told_refused and at.monotonic_s >= self._tell_refused_s:
             self._tell_refused(at)
+        resume_s = self._intake.end()
+        if resume_s is not None:
+            wait = min(wait, max(0.0, resume_s - time.monotonic()))
         link = self._link
         if link is not None and link.unsent:
             link.flush()

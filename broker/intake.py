@@ -12,22 +12,20 @@ that asks for too much at once gets a Failure. Must not know what messages mean.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..transport import codec
 from ..transport.errors import ProtocolError, TooMuchAsked
 from ..transport.messages import Failure
+from .overdrafts import SHARE_S, Overdrafts
 from .port import SocketPeer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..transport.sockets import Server
     from .engine import Node, Now
     from .port import SocketPort
-
-SHARE_S = 0.00025
-"""Of one turn, for each connection that has something: some ten small requests, or one large batch."""
 
 ALONE_S = 0.002
 """Of one turn, for the only connection that was heard for CALM_S."""
@@ -40,14 +38,24 @@ TURN_S = 0.005
 TURN_MESSAGES = 256
 """Messages taken from one socket in one turn."""
 
+TICK_S = 1e-9
+"""What the clock tells apart: no turn is shorter."""
+
 TELL_HOSTILE_S = 1.0
 """Between two lines about peers that were cut off: a hostile one must not fill the log."""
 
 
 class Intake:
-    """See the module. `clock` tells how long a turn has taken so far."""
+    """See the module. `clock` tells how long a turn has taken so far, `processor` how much of it the thread ran."""
 
-    def __init__(self, node: Node, port: SocketPort, servers: Sequence[Server], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        port: SocketPort,
+        servers: Sequence[Server],
+        clock: Callable[[], float],
+        processor: Callable[[], float],
+    ) -> None:
         self.hostile = 0
         """Messages that were none."""
         self.messages = 0
@@ -60,6 +68,10 @@ class Intake:
         self._port = port
         self._servers = servers
         self._clock = clock
+        self._processor = processor
+        self._overdrafts = Overdrafts[SocketPeer]()
+        self._over_s: dict[SocketPeer, float] = {}
+        self._begun_s = 0.0
         self._tell_at_s = 0.0
         self._last: SocketPeer | None = None
         self._crowded_s = 0.0  # when another connection than the last one was heard
@@ -68,15 +80,44 @@ class Intake:
         """Another turn."""
         self.messages = self.bytes = 0
         self.exhausted = False
+        self._over_s.clear()
+        self._begun_s = self._clock()
 
     def take(self, server: Server, at: Now) -> None:
         """Hand over what one socket has, as far as fairness allows."""
         number = self._port.asking = self._servers.index(server)
         for identity in server.lost():
+            self._overdrafts.forget(SocketPeer(number, identity))
             self._node.disconnect(SocketPeer(number, identity))
         for identity in server.eased():
             self._node.eased(SocketPeer(number, identity))
-        started, spent_s = self._clock(), dict[SocketPeer, float]()
+        started, ran = self._clock(), self._processor()
+        spent_s = self._hear(server, number, at, started)
+        # What others did on this processor meanwhile is no connection's overdraft.
+        ran_share = min(1.0, (self._processor() - ran) / max(self._clock() - started, TICK_S))
+        for peer, each_s in spent_s.items():
+            self._over_s[peer] = max(0.0, each_s * ran_share - SHARE_S)
+
+    def worked(self, steps: Mapping[Any, int], took_s: float) -> None:
+        """The node has worked on what connections had asked for before."""
+        step_s = took_s / max(1, sum(steps.values()))
+        for peer, count in steps.items():
+            self._over_s[peer] = self._over_s.get(peer, 0.0) + count * step_s
+
+    def end(self) -> float | None:
+        """The turn is over: see who sits out, and who is heard again. Returns when to look next."""
+        held, resumed = self._overdrafts.settle(self._over_s, self._begun_s, self._clock())
+        for peer in held:
+            self._servers[peer.server].hold(peer.identity)
+            self._node.rest(peer)
+        for peer in resumed:
+            self._servers[peer.server].resume(peer.identity)
+            self._node.resume(peer)
+        return self._overdrafts.next_s()
+
+    def _hear(self, server: Server, number: int, at: Now, started: float) -> dict[SocketPeer, float]:
+        """Returns what each connection took of the turn."""
+        spent_s = dict[SocketPeer, float]()
         before_s, is_spent = started, False
         for taken in range(TURN_MESSAGES):
             if taken and (is_spent or before_s - started >= self._share_s(len(spent_s), started)):
@@ -84,7 +125,7 @@ class Intake:
             # Receiving in vain costs an exception; after a single message, the usual turn, it pays to ask before.
             received = server.receive() if taken != 1 or server.readable else None
             if received is None:
-                return
+                return spent_s
             peer = SocketPeer(number, received[0])
             if peer != self._last:
                 self._last, self._crowded_s = peer, started
@@ -96,6 +137,7 @@ class Intake:
             is_spent = known_s is not None and len(spent_s) > 1 and spent_s[peer] >= SHARE_S
             before_s = now_s
         self.exhausted = True
+        return spent_s
 
     def _share_s(self, connections: int, now_s: float) -> float:
         """How long a turn may take messages of so many connections."""

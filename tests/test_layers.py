@@ -39,7 +39,7 @@ BELOW = {
 ORDER = {
     "penstock.broker": [
         *("errors", "system", "config", "cold_reads", "control", "frugal_files", "packets", "poller", "wakes"),
-        *("keeper", "children", "supervisor", "watermarks", "engine", "store", "port", "intake"),
+        *("keeper", "children", "supervisor", "watermarks", "engine", "store", "port", "overdrafts", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],
     "penstock.broker.engine": [

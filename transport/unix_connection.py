@@ -59,6 +59,8 @@ class UnixConnection:
         self.unsent = 0  # bytes that wait for the other side to read
         self.stalled = False  # the last flush left some of them
         self.heeded = True  # more is read from it
+        self.held = False  # nothing of it is handed out
+        self.watched = 0  # the events that a poller looks for
         self.inbox: deque[list[Buffer]] = deque()
         """Messages that were read and not handed out."""
         self._socket = raw

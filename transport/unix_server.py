@@ -24,7 +24,7 @@ from .errors import AddressInUse, CannotListen, ProtocolError
 from .room import DescriptorRoom
 from .sent import Sent
 from .socket_options import BINDING, COMMON, MESSAGE_BYTES_MAX
-from .unix_connection import READ_BYTES, READING, Lost, UnixConnection
+from .unix_connection import READ_BYTES, Lost, UnixConnection
 from .url import listen_url
 
 if TYPE_CHECKING:
@@ -118,10 +118,18 @@ class UnixServer:
             if event & select.EPOLLOUT:
                 self._dirty[peer] = None
             if event & ~select.EPOLLOUT:
-                self._ready[peer] = None
+                self._found(peer)
         self.flush()
         if self._silent or self._accept_at != _FOREVER:
             self._expire(self._clock())
+
+    def _found(self, peer: int) -> None:
+        """There is something to read from a peer, or its end."""
+        connection = self._peers[peer]
+        if connection.held:
+            self._heed(connection, False)
+        else:
+            self._ready[peer] = None
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTS_MAX):
@@ -147,7 +155,7 @@ class UnixServer:
         self._peers[peer] = connection
         self._numbers[connection.fd] = peer
         self._silent[peer] = self._clock() + SILENCE_S
-        self._epoll.register(connection.fd, READING)
+        self._watch(connection)
 
     def _expire(self, now: float) -> None:
         if now >= self._accept_at:
@@ -198,7 +206,33 @@ class UnixServer:
     def _heed(self, connection: UnixConnection, heeded: bool) -> None:
         """Read from a peer, or not: one that does not read its answers is asked for no more requests."""
         connection.heeded = heeded
-        self._epoll.modify(connection.fd, connection.events)
+        self._watch(connection)
+
+    def _watch(self, connection: UnixConnection) -> None:
+        """Watch it for what concerns it. One without events is not watched: its end would be told again and again."""
+        before, connection.watched = connection.watched, connection.events
+        if not before:
+            self._epoll.register(connection.fd, connection.watched)
+        elif connection.watched:
+            self._epoll.modify(connection.fd, connection.watched)
+        else:
+            self._epoll.unregister(connection.fd)
+
+    def hold(self, peer: int) -> None:
+        """Hand out nothing of a peer, and read no more of it than was read, until `resume`."""
+        connection = self._peers.get(peer)
+        if connection is not None:
+            connection.held = True
+            self._ready.pop(peer, None)
+
+    def resume(self, peer: int) -> None:
+        """Hand out what a peer says again."""
+        connection = self._peers.get(peer)
+        if connection is not None:
+            connection.held = False
+            self._ready[peer] = None
+            if not connection.heeded:
+                self._heed(connection, True)
 
     def lost(self) -> list[int]:
         """Peers whose connection has ended since the last call."""
@@ -255,11 +289,11 @@ class UnixServer:
         if peer in self._held and connection.unsent <= BEHIND_BYTES:
             self._held.remove(peer)
             self._eased.append(peer)
-        if not connection.heeded and connection.unsent <= BEHIND_BYTES:
+        if not connection.heeded and not connection.held and connection.unsent <= BEHIND_BYTES:
             self._ready[peer] = None
             self._heed(connection, True)
         elif connection.stalled != stalled:
-            self._epoll.modify(connection.fd, connection.events)
+            self._watch(connection)
 
     # -- the end of a connection ------------------------------------------------------------------
 
@@ -285,7 +319,8 @@ class UnixServer:
         self._dirty.pop(peer, None)
         self._held.discard(peer)
         del self._numbers[connection.fd]
-        self._epoll.unregister(connection.fd)
+        if connection.watched:
+            self._epoll.unregister(connection.fd)
         connection.close()
         self._room.give_back()
         self._lost.append(peer)

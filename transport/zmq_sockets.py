@@ -23,6 +23,7 @@ from . import connections, ipc_paths
 from .errors import AddressInUse, CannotListen, InvalidUrl
 from .room import PUSH_DESCRIPTORS, DescriptorRoom
 from .sent import Sent
+from .set_aside import SetAside
 from .socket_options import BINDING, CLIENT, COMMON, MESSAGE_BYTES_MAX, PULL, PUSH, SERVER, SOCKETS_MAX
 from .url import Url, connect_url, listen_url
 
@@ -265,6 +266,9 @@ class ServerSocket(_Listening):
     def __init__(self, context: Context, raw: zmq.Socket[bytes]) -> None:
         super().__init__(context, raw)
         self._last: tuple[bytes, zmq.Frame] | None = None
+        self._aside: SetAside[tuple[bytes, list[Buffer], zmq.Frame]] = SetAside()
+        self.hold, self.resume = self._aside.hold, self._aside.resume
+        self._is_aside_next = False
         self._full: dict[bytes, None] = {}
         self._muted: dict[bytes, None] = {}
         self._room = context.room
@@ -307,17 +311,32 @@ class ServerSocket(_Listening):
             if url.scheme == "ipc":
                 ipc_paths.sweep(url.path)
 
+    @property
+    def readable(self) -> bool:
+        """Whether `receive` would return something, or set it aside."""
+        return self._aside.ready or super().readable
+
     def receive(self) -> tuple[bytes, list[Buffer]] | None:
-        """The next message and its peer; None when none waits."""
-        while True:
+        """The next message and its peer; None when none waits. What was set aside and what comes take turns."""
+        self._is_aside_next = not self._is_aside_next
+        message = (self._is_aside_next and self._aside.take()) or self._next() or self._aside.take()
+        if message is None:
+            return None
+        peer, frames, first = message
+        self._last = peer, first
+        return peer, frames
+
+    def _next(self) -> tuple[bytes, list[Buffer], zmq.Frame] | None:
+        message = None
+        while message is None:
             try:
                 peer = self.raw.recv(_NOBLOCK)
             except zmq.Again:
                 return None
-            found, first = self._receive_rest()
+            frames, first = self._receive_rest()
             if peer not in self._muted:
-                self._last = peer, first
-                return peer, found
+                message = self._aside.instead(peer, (peer, frames, first), sum(map(len, frames)))
+        return message
 
     def send(self, peer: bytes, frames: Sequence[Buffer]) -> Sent:
         """Send to one peer. A peer that stays FULL though it was waited for does not read: cut it off."""
@@ -355,6 +374,7 @@ class ServerSocket(_Listening):
         while len(self._muted) >= MUTED_MAX:
             del self._muted[next(iter(self._muted))]
         self._muted[peer] = None
+        self._aside.drop(peer)
         try:
             address = str(frame.get("Peer-Address"))
             connections.shut_down(int(frame.get(zmq.SRCFD)), self.endpoints)

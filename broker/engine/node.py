@@ -81,7 +81,9 @@ class Node:
     def _open_office(self, now: Now) -> None:
         port, config = self._port, self._config
         self._portions = Portions()
-        self._office = office = Office(self._registry, self._upkeep, port, config, self._randomness, now)
+        self._office = office = Office(
+            self._registry, self._upkeep, port, config, self._randomness, self._portions, now
+        )
         self._handlers: Handlers = {
             **self._desk.handlers,
             **office.handlers,
@@ -163,6 +165,18 @@ class Node:
         if self._portions.work() or self._desk.wakes.open or self._office.is_busy:
             return 0.0
         return max(0.0, wait if due_s is None else min(wait, due_s - now.monotonic_s))
+
+    def worked(self) -> dict[Peer, int]:
+        """How many steps of long work the last `tick` has done for each peer."""
+        return self._portions.worked
+
+    def rest(self, peer: Peer) -> None:
+        """Go on with no long work of a peer until `resume`; its other requests are taken as they come."""
+        self._portions.rest(peer)
+
+    def resume(self, peer: Peer) -> None:
+        """Go on with a peer's long work, at the next `tick`."""
+        self._portions.resume(peer)
 
     def warmed(self, token: Hashable) -> None:
         """Pages that `Port.read` called COLD under this token are in memory: the next `advance` reads again."""

@@ -55,9 +55,16 @@ class Office:
     """One office, from its opening until it is dropped."""
 
     def __init__(
-        self, registry: LogRegistry, upkeep: LogUpkeep, port: Port, config: NodeConfig, randomness: Randomness, now: Now
+        self,
+        registry: LogRegistry,
+        upkeep: LogUpkeep,
+        port: Port,
+        config: NodeConfig,
+        randomness: Randomness,
+        portions: Portions,
+        now: Now,
     ) -> None:
-        """Go on from what the logs hold."""
+        """Go on from what the logs hold. `portions` is where long work of connections is done."""
         self.incarnation = int.from_bytes(randomness(8), "little") or 1
         first_session = int.from_bytes(randomness(6), "little") << 14
         self.time = LogTime(now, config.clock_jump_s)
@@ -84,7 +91,7 @@ class Office:
             **Joining(topics, self.sessions, self.agenda, port, config).handlers,
             **Grouping(topics, self.sessions, port).handlers,
             **Beginning(topics, port).handlers,
-            **Administration(registry, self._overlays, port, config, maker, self.wakes).handlers,
+            **Administration(registry, self._overlays, port, config, maker, portions).handlers,
             **self.scheduling.handlers,
             **self.transactions.handlers,
         }

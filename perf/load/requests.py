@@ -41,11 +41,14 @@ class Subjects:
 
 def most(on: Subjects) -> dict[type, list[m.Request]]:
     """By type, as much as one may ask for."""
-    wide, narrow, work, every = on.wide, on.narrow, on.work, range(on.partitions)
+    return _most_of_streams(on) | _most_of_queues(on) | _most_of_transactions(on)
+
+
+def _most_of_streams(on: Subjects) -> dict[type, list[m.Request]]:
+    """Topics, records, groups, and what is measured."""
+    wide, narrow, every = on.wide, on.narrow, range(on.partitions)
     many = [(0, number) for number in range(LIST_MAX)]
     positions = [m.Position(number, 0, 0) for number in every]
-    settles = [m.Settle(0, on.token, 3, [(number, 1)]) for number in range(SETTLES_MAX)]
-    stages = [m.Stage(narrow, 0, number, 1) for number in range(STAGES_MAX)]
     return {
         m.Hello: [m.Hello(1, 1, 1, "x" * 1000)],
         m.Ping: [m.Ping(1), m.Ping(1, on.session)],
@@ -76,6 +79,23 @@ def most(on: Subjects) -> dict[type, list[m.Request]]:
         m.ResetGroup: [m.ResetGroup(1, wide, "c", 1, []), m.ResetGroup(1, wide, "c", 1, many)],
         m.DeleteGroup: [m.DeleteGroup(1, wide, "no")],
         m.Stats: [m.Stats(1)],
+        m.AskEnds: [
+            m.AskEnds(1, [m.Known(wide)]), m.AskEnds(1, [m.Known(wide, [0] * on.partitions)], PATIENT),
+            m.AskEnds(1, [m.Known(number.to_bytes(16, "big")) for number in range(LIST_MAX)]),
+        ],
+        m.Measure: [
+            m.Measure(1, wide, [m.Span(0, 0, 0)] * LIST_MAX, 0), m.Measure(1, narrow, [m.Span(0, 0, 3000)], 0),
+        ],
+        m.BeginGroup: [m.BeginGroup(1, wide, "fresh", [(number, 0) for number in every])],
+    }  # fmt: skip
+
+
+def _most_of_queues(on: Subjects) -> dict[type, list[m.Request]]:
+    """Queues, tasks and schedules."""
+    wide, narrow, work = on.wide, on.narrow, on.work
+    many = [(0, number) for number in range(LIST_MAX)]
+    settles = [m.Settle(0, on.token, 3, [(number, 1)]) for number in range(SETTLES_MAX)]
+    return {
         m.Lease: [
             m.Lease(1, work, "q", "w", 1000), m.Lease(1, work, "q", "w", 1, settles=settles),
             m.Lease(1, wide, "q", "w", 1, wait_ms=PATIENT),
@@ -99,17 +119,15 @@ def most(on: Subjects) -> dict[type, list[m.Request]]:
         m.SetSchedule: [m.SetSchedule(1, narrow, "s", "every 3600s", "", b"v")],
         m.DeleteSchedule: [m.DeleteSchedule(1, narrow, "no")],
         m.ListSchedules: [m.ListSchedules(1)],
+    }  # fmt: skip
+
+
+def _most_of_transactions(on: Subjects) -> dict[type, list[m.Request]]:
+    stages = [m.Stage(on.narrow, 0, number, 1) for number in range(STAGES_MAX)]
+    return {
         m.CommitTransaction: [m.CommitTransaction(1, "tx", 1, stages)],
         m.DropStages: [m.DropStages(1, stages)],
         m.AskTransaction: [m.AskTransaction(1, "tx")],
-        m.AskEnds: [
-            m.AskEnds(1, [m.Known(wide)]), m.AskEnds(1, [m.Known(wide, [0] * on.partitions)], PATIENT),
-            m.AskEnds(1, [m.Known(number.to_bytes(16, "big")) for number in range(LIST_MAX)]),
-        ],
-        m.Measure: [
-            m.Measure(1, wide, [m.Span(0, 0, 0)] * LIST_MAX, 0), m.Measure(1, narrow, [m.Span(0, 0, 3000)], 0),
-        ],
-        m.BeginGroup: [m.BeginGroup(1, wide, "fresh", [(number, 0) for number in every])],
     }  # fmt: skip
 
 

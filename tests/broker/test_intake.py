@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 from penstock.broker.engine import Now
-from penstock.broker.intake import ALONE_S, CALM_S, SHARE_S, TURN_MESSAGES, TURN_S, Intake
+from penstock.broker.intake import ALONE_S, CALM_S, TURN_MESSAGES, TURN_S, Intake
+from penstock.broker.overdrafts import ACTIVE_S, MULTIPLE, SHARE_S
 from penstock.broker.port import SocketPeer
 from penstock.transport import codec
 from penstock.transport import messages as m
@@ -33,7 +34,11 @@ class Parts:
         self.now_s = 0.0
         self.steps_s: dict[Any, float] = {}
         any_self = cast("Any", self)
-        self.intake = Intake(any_self, any_self, [any_self], lambda: self.now_s)
+        self.held: list[int] = []
+        self.resting: list[SocketPeer] = []
+        self.resumed: list[Any] = []
+        self.idle_s = 0.0
+        self.intake = Intake(any_self, any_self, [any_self], lambda: self.now_s, lambda: self.now_s - self.idle_s)
 
     @property
     def readable(self) -> bool:
@@ -57,6 +62,15 @@ class Parts:
             self.taken.append(message[0])
             return None
         return self.waiting.popleft() if self.waiting else None
+
+    def hold(self, identity: int) -> None:
+        self.held.append(identity)
+
+    def rest(self, peer: SocketPeer) -> None:
+        self.resting.append(peer)
+
+    def resume(self, which: Any) -> None:
+        self.resumed.append(which)
 
     def disconnect(self, peer: SocketPeer) -> None:
         self.left.append(peer)
@@ -122,3 +136,55 @@ def test_what_asks_for_too_much_is_answered_and_nonsense_cut_off():
     assert (failure.request, failure.code) == (5, "too_much_asked")
     assert (parts.cut, parts.intake.hostile, parts.left) == (1, 1, [SocketPeer(0, 7)])
     assert parts.told == [SocketPeer(0, 8)]
+
+
+def test_one_that_uses_more_than_its_share_sits_out_with_all_that_it_asked_for():
+    parts = Parts(2, 1)
+    parts.steps_s[1] = 4 * SHARE_S
+    parts.turn()
+    assert parts.intake.end() == pytest.approx(parts.now_s + MULTIPLE * 3 * SHARE_S)
+    assert (parts.held, parts.resting, parts.resumed) == ([1], [SocketPeer(0, 1)], [])
+    parts.now_s += ACTIVE_S + SHARE_S
+    parts.intake.begin()
+    assert parts.intake.end() is None
+    assert parts.resumed == [1, SocketPeer(0, 1)]
+
+
+def test_time_in_which_the_broker_did_not_run_is_no_overdraft():
+    parts = Parts(2, 1)
+    parts.steps_s[1], parts.idle_s = 4 * SHARE_S, 0.0
+    receive = parts.receive
+
+    def interrupted(*message: Any) -> Any:
+        found = receive(*message)
+        if message:
+            parts.idle_s += 4 * SHARE_S - SHARE_S / 2 if message[0].identity == 1 else 0.0
+        return found
+
+    parts.receive = interrupted  # pyright: ignore[reportAttributeAccessIssue]
+    parts.turn()
+    assert parts.intake.end() is None
+    assert parts.held == []
+
+
+def test_long_work_counts_for_those_who_asked_for_it_by_its_steps():
+    parts = Parts(1)
+    parts.turn()
+    parts.intake.worked({SocketPeer(0, 2): 3, SocketPeer(0, 3): 1}, 4 * SHARE_S)
+    assert parts.intake.end() is not None
+    assert parts.held == [2, 3]
+    parts.now_s += 0.1
+    parts.turn()
+    parts.intake.end()
+    assert parts.resumed == [2, SocketPeer(0, 2), 3, SocketPeer(0, 3)]
+
+
+def test_one_that_is_lost_is_forgotten():
+    parts = Parts(2, 1)
+    parts.steps_s[1] = 4 * SHARE_S
+    parts.turn()
+    assert parts.intake.end() is not None
+    parts.gone = [1]
+    parts.turn()
+    assert parts.intake.end() is None
+    assert parts.resumed == []

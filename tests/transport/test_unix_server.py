@@ -381,3 +381,64 @@ def test_a_peer_is_known_by_its_process(server):
             server.refresh()
         assert server.cut_off() == f"process {process.pid} of user {os.getuid()}"
         assert server.cut == {"nonsense": 1}
+
+
+def test_nothing_of_a_held_peer_is_handed_out_until_it_is_resumed(server):
+    held, other = dial(server), dial(server)
+    server.refresh()
+    said(held, b"one", b"two", b"three")
+    server.refresh()
+    assert server.receive() == (1, [b"one"])
+    server.hold(1)
+    said(held, b"four")
+    said(other, b"other")
+    assert received(server) == [(2, [b"other"])]
+    assert not server.readable
+    assert not select.select([server.fd], [], [], 0)[0], "its bytes would be told again and again"
+    server.resume(1)
+    assert server.readable
+    assert received(server) + received(server) == [(1, [b"two"]), (1, [b"three"]), (1, [b"four"])]
+    said(held, b"five")
+    assert received(server) == [(1, [b"five"])]
+    for client in (held, other):
+        client.close()
+
+
+def test_a_held_peer_that_leaves_wakes_nobody_and_is_lost_when_it_is_resumed(server):
+    held = dial(server)
+    server.refresh()
+    said(held, b"one", b"two")
+    server.refresh()
+    assert server.receive() == (1, [b"one"])
+    server.hold(1)
+    held.close()
+    assert received(server) == []
+    assert not select.select([server.fd], [], [], 0)[0]
+    assert server.lost() == []
+    server.resume(1)
+    assert received(server) == [(1, [b"two"])]
+    assert received(server) == []
+    assert server.lost() == [1]
+    server.hold(1)
+    server.resume(1)
+    assert not server.readable
+
+
+def test_a_held_peer_is_sent_to_and_stays_held_when_it_has_read(server):
+    held = dial(server)
+    server.refresh()
+    said(held, b"one")
+    server.refresh()
+    assert server.receive() == (1, [b"one"])
+    server.hold(1)
+    while not server.is_behind(1):
+        assert server.send(1, [b"x" * (64 << 10)])
+    said(held, b"two")
+    server.refresh()
+    while server.is_behind(1):
+        held.recv(1 << 20)
+        server.refresh()
+    assert received(server) == []
+    server.resume(1)
+    assert received(server) == [(1, [b"two"])]
+    held.close()

@@ -231,3 +231,25 @@ def test_a_connection_broken_off_in_the_middle_of_an_answer_leaves_no_rest_of_it
     until_connected(client, 2)
     assert client.receive() is None
     exchange(server, client, [b"ask again"])
+
+
+def test_what_comes_from_a_held_peer_is_set_aside_until_it_is_resumed(context, server):
+    held, other = connected(context, server), connected(context, server)
+    peer = exchange(server, held, [b"hello"])
+    server.hold(peer)
+    for text in (b"one", b"two"):
+        assert held.send([text])
+    wait_for(server)
+    assert server.receive() is None
+    other_peer = exchange(server, other, [b"heard"])
+    assert other_peer != peer
+    server.resume(peer)
+    assert server.readable
+    found = []
+    while len(found) < 2:
+        if (message := server.receive()) is None:
+            wait_for(server)
+        else:
+            found.append(message)
+    assert found == [(peer, [b"one"]), (peer, [b"two"])]
+    assert not server.readable

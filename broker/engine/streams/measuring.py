@@ -26,7 +26,7 @@ SLICE = 16
 """Pieces found, segments looked into, or spans checked, in one step."""
 
 Part = tuple[int, tuple[int, int] | None]
-"""A piece of the span numbered so; None when none ended in a segment, which took as long to see."""
+"""A piece of the span numbered so. None behind each span and where none ended in a segment: it took as long to see."""
 
 
 class Measuring:
@@ -86,3 +86,4 @@ def _cut(spans: list[tuple[Partition, Span]], piece_bytes: int) -> Iterator[Part
     for number, (partition, span) in enumerate(spans):
         for piece in pieces(partition.reader, span.offset, span.end, piece_bytes, limits[number]):
             yield number, piece
+        yield number, None

@@ -27,9 +27,6 @@ STEPS = 4
 JOBS_MAX = 256
 """Requests of one connection that are begun or wait to be."""
 
-_GONE = object()
-"""In the place of all peers that are gone."""
-
 Refuse = Callable[[Error], None]
 Done = TypeVar("Done")
 Each = TypeVar("Each")
@@ -65,7 +62,10 @@ class Portions:
 
     def __init__(self) -> None:
         self._jobs: dict[Peer, deque[PortionedJob]] = {}
+        self._resting: dict[Peer, deque[PortionedJob]] = {}
         self._owed = 0  # steps that a portion took too many
+        self.worked: dict[Peer, int] = {}
+        """The steps of the last portion, by peer."""
 
     @property
     def open(self) -> bool:
@@ -77,7 +77,7 @@ class Portions:
 
         What `changes` something and was begun is brought to its end though the peer goes away.
         """
-        job, jobs = PortionedJob(work, refuse, changes=changes), self._jobs.get(peer)
+        job, jobs = PortionedJob(work, refuse, changes=changes), self._resting.get(peer, self._jobs.get(peer))
         if jobs is None:
             left = STEPS
             while left > 0:
@@ -95,14 +95,16 @@ class Portions:
 
     def add(self, peer: Peer, work: Work, *, changes: bool = False) -> None:
         """Do it later, in turn. It raises nothing, and counts as begun."""
-        self._jobs.setdefault(peer, deque()).append(PortionedJob(work, _never, changes=changes, begun=True))
+        jobs = self._resting[peer] if peer in self._resting else self._jobs.setdefault(peer, deque())
+        jobs.append(PortionedJob(work, _never, changes=changes, begun=True))
 
     def work(self) -> bool:
         """Do a portion. Returns whether there is more to do."""
-        left = STEPS - self._owed
+        left, self.worked = STEPS - self._owed, {}
         while left > 0 and self._jobs:
             peer, jobs = next(iter(self._jobs.items()))
             steps = jobs[0].step()  # which may add more for the same peer
+            self.worked[peer] = self.worked.get(peer, 0) + (steps or 1)
             if not steps:
                 jobs.popleft()
             del self._jobs[peer]
@@ -114,18 +116,32 @@ class Portions:
 
     def end(self) -> None:
         """Do no more of anything."""
-        for jobs in self._jobs.values():
+        for jobs in (*self._jobs.values(), *self._resting.values()):
             for job in jobs:
                 job.work.close()
         self._jobs.clear()
+        self._resting.clear()
+
+    def rest(self, peer: Peer) -> None:
+        """Go on with nothing of a peer until `resume`."""
+        self._resting.setdefault(peer, self._jobs.pop(peer, deque()))
+
+    def resume(self, peer: Peer) -> None:
+        """Go on with what a peer wants."""
+        jobs = self._resting.pop(peer, None)
+        if jobs:
+            self._jobs[peer] = jobs
 
     def drop(self, peer: Peer) -> None:
         """The peer is gone, and with it all that is not half done."""
-        for job in self._jobs.pop(peer, ()):
-            if job.changes and job.begun:
-                self._jobs.setdefault(_GONE, deque()).append(job)
-            else:
+        self.resume(peer)
+        jobs = self._jobs.pop(peer, ())
+        kept = deque(job for job in jobs if job.changes and job.begun)
+        for job in jobs:
+            if not (job.changes and job.begun):
                 job.work.close()
+        if kept:
+            self._jobs[peer] = kept
 
 
 def spread(over: Iterable[Each], gather: Gather, propose: Callable[[Each], None]) -> Work:

@@ -101,3 +101,16 @@ def test_records_that_come_meanwhile_are_not_counted(monkeypatch):
         rig.produce(topic, [b"more"])
     rig.turn(10)
     assert [end for end, _ in rig.answers(request)[0].pieces[0]] == [1, 2, 3, 4, 5]
+
+
+def test_spans_without_records_are_looked_at_in_slices_too(monkeypatch):
+    monkeypatch.setattr(measuring, "SLICE", 1)
+    rig, topic = filled(3)
+    long, short = rig.next_request(), rig.next_request()
+    rig.send(m.Measure(long, topic, [m.Span(0, 0, 0)] * 30, 0), peer="a")
+    rig.turn(7)  # while the spans are checked
+    rig.send(m.Measure(short, topic, [m.Span(0, 0, 3)], 0), peer="b")
+    rig.turn(4)
+    assert (rig.answers(long), len(rig.answers(short))) == ([], 1)
+    rig.turn(10)
+    assert rig.answers(long)[0].pieces == [[]] * 30

@@ -93,3 +93,48 @@ def test_a_connection_has_a_limit_and_what_was_begun_and_changes_something_outli
     portions.drop("a")
     end(portions)
     assert done == [0] * (STEPS + 1)
+
+
+@pytest.mark.parametrize("begin", [True, False])
+def test_nothing_of_a_connection_that_rests_is_worked_on_until_it_is_resumed(begin: bool):
+    portions, done = Portions(), list[str]()
+    portions.add("a", counting(done, "a1", 2))
+    portions.rest("a")
+    portions.rest("a")
+    if begin:
+        portions.begin("a", counting(done, "a2", 1), never, changes=False)
+    else:
+        portions.add("a", counting(done, "a2", 1))
+    portions.add("b", counting(done, "b", 1))
+    end(portions)
+    assert done == ["b"]
+    assert not portions.open
+    portions.resume("a")
+    portions.resume("a")
+    end(portions)
+    assert done == ["b", "a1", "a1", "a2"]
+
+
+def test_one_that_rests_has_the_same_limit_and_leaves_the_same_behind():
+    portions, done = Portions(), list[Any]()
+    portions.rest("a")
+    for number in range(JOBS_MAX):
+        portions.begin("a", counting(done, number, 1), never, changes=True)
+    with pytest.raises(LimitReached):
+        portions.begin("a", counting(done, "more", 1), never, changes=True)
+    portions.resume("a")
+    portions.work()
+    portions.rest("a")
+    portions.drop("a")
+    end(portions)
+    assert done == [0, 1], "each step was the end of one or its only step"
+
+
+def test_it_says_how_many_steps_the_last_portion_took_for_each():
+    portions, done = Portions(), list[str]()
+    portions.add("a", counting(done, "a", STEPS - 2))
+    portions.add("b", counting(done, "b", 0))
+    portions.work()
+    assert portions.worked == {"a": STEPS - 1, "b": 1}
+    portions.work()
+    assert portions.worked == {}
