@@ -55,8 +55,8 @@ _own = ctypes.c_uint32(0)  # a word without sleepers
 
 def _fence_by_lock() -> None:
     """On x86-64 each locked instruction is a fence, and an uncontended lock is two of them."""
-    _lock.acquire()
-    _lock.release()
+    with _lock:  # as one step: Ctrl-C between two calls would leave it taken
+        pass
 
 
 def _fence_by_call() -> None:

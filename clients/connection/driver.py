@@ -17,7 +17,8 @@ import threading
 import weakref
 from collections.abc import Callable
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...storage import forks
 from ...storage.errors import Closed
@@ -48,7 +49,7 @@ class Driver:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.lock = threading.RLock()
+        self.lock: Any = threading.RLock()
         self.closed = False
         self._turned = threading.Condition(self.lock)
         self._leader = False
@@ -204,7 +205,11 @@ class Driver:
             arrived = self._wait(timeout * 1000)
         finally:
             self._leader = False
-            self.lock.acquire()
+            try:
+                self.lock.acquire()
+            except BaseException:
+                self._take_lock()
+                raise
         if self.closed:
             return
         if not arrived and timeout >= WAIT_MAX_S:
@@ -225,10 +230,8 @@ class Driver:
         asleep.acquire()
         self._expected.setdefault(outcome, []).append(asleep)
         try:
-            self.lock.release()
-            asleep.acquire(timeout=max(timeout, 0.0))
+            self._unlocked(lambda: asleep.acquire(timeout=max(timeout, 0.0)))
         finally:
-            self.lock.acquire()
             left = [each for each in self._expected.pop(outcome, ()) if each is not asleep]
             if left:
                 self._expected[outcome] = left
@@ -240,10 +243,8 @@ class Driver:
         timeout = min(max(until - self.connection.clock(), 0.0), WAIT_MAX_S)
         self._sleepers.append(sleeper)
         try:
-            self.lock.release()
-            sleeper.sleep(timeout)
+            self._unlocked(lambda: sleeper.sleep(timeout))
         finally:
-            self.lock.acquire()
             self._sleepers.remove(sleeper)
         if self.closed:
             self.check_open()
@@ -254,7 +255,16 @@ class Driver:
             self.lock.release()
             wait()
         finally:
-            self.lock.acquire()
+            try:
+                self.lock.acquire()
+            except BaseException:
+                self._take_lock()
+                raise
+
+    def _take_lock(self) -> None:
+        """Take the lock where `acquire` was interrupted: that ends a wait for it."""
+        if not self.lock._is_owned():
+            self.lock._acquire_restore((1, get_ident()))
 
     def _run_callbacks(self) -> None:
         """Callbacks may call anything of the client, so they run as if the application called by itself."""

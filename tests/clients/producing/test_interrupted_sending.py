@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.interrupts import InterruptAt
+from support.locks import is_free
 
 INSIDE = ("clients/producing", "transport/producer_session.py", "storage/batch")
 
@@ -53,3 +54,19 @@ def test_a_record_that_is_interrupted_on_its_way_in_spoils_no_other(penstock_cli
     found = [record.value for record in client.read("t", 0, 0, max_records=10_000)]
     assert [value for value in found if value != b"half"] == sure
     assert nth > 5
+
+
+def test_sending_without_waiting_gives_the_lock_back_at_any_moment(penstock_client) -> None:
+    client = penstock_client
+    client.create_topic("t", partitions=1)
+    producer = client.producer("t")
+    nth, came = 1, True
+    while came:
+        with InterruptAt(nth, inside=("clients/producing/sending.py",)) as interrupt:
+            try:
+                producer.send_nowait(b"value")
+            except KeyboardInterrupt:
+                assert interrupt.came
+        assert is_free(producer._driver.lock), f"interrupted at moment {nth}"
+        came, nth = interrupt.came, nth + 1
+    assert nth > 3
