@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .logs.log_upkeep import LogUpkeep
     from .logs.topics import Topic
     from .queues.service import Queues
+    from .queues.topic_queues import StreamGroups
     from .transactions.service import Transactions
 
 
@@ -48,6 +49,7 @@ class Housekeeping:
         upkeep: LogUpkeep,
         queues: Queues,
         transactions: Transactions,
+        streams: StreamGroups,
         config: NodeConfig,
         time: LogTime,
         now: Now,
@@ -56,6 +58,7 @@ class Housekeeping:
         self._upkeep = upkeep
         self._queues = queues
         self._transactions = transactions
+        self._streams = streams
         self._config = config
         self._time = time
         self._next_s = now.monotonic_s + config.housekeeping_s
@@ -124,7 +127,7 @@ class Housekeeping:
         partition.forget_producers(config.max_producers, round(config.producer_expiry_s * 1e6), time_us, needed)
         oldest = time_us - round(config.group_expiry_s * 1e6)
         for state in list(partition.committed.groups.by_name.values()):
-            if state.last_us < oldest and state.group not in topic.memberships:
+            if state.last_us < oldest and state.group not in self._streams.of(topic):
                 partition.delete_group(state.group)
         self._queues.upkeep.look(topic, partition, time_us)
         self._transactions.look(partition, time_us)

@@ -19,6 +19,7 @@ from ..errors import UnknownTopic
 from .housekeeping import Housekeeping
 from .logs.clock import LogTime
 from .logs.overlays import Overlays
+from .logs.seals import Seals
 from .office_port import OfficePort
 from .ports import Handlers, Now
 from .queues.service import Queues
@@ -28,6 +29,7 @@ from .streams.beginning import Beginning
 from .streams.delivery import Stream
 from .streams.grouping import Grouping
 from .streams.joining import Joining
+from .streams.memberships import Memberships
 from .streams.producing import Producing
 from .streams.sessions import EXPIRY_CHECK_S, Sessions
 from .tables import effects as fx
@@ -75,22 +77,23 @@ class Office:
         self._port = own = OfficePort(port)
         self._registry = registry
         self._overlays = Overlays(registry)
-        for topic in registry.topics.by_id.values():
-            topic.memberships.clear()
-        self.sessions = Sessions(own, self.agenda, first_session, config.max_sessions, self.wakes)
+        self._memberships, seals = Memberships(), Seals()
+        self.sessions = Sessions(own, self.agenda, first_session, config.max_sessions, self.wakes, self._memberships)
         topics, time = registry.topics, self.time
-        self._producing = Producing(topics, port, config, time, randomness)
-        self.queues = Queues(registry, own, config, time, randomness, self.wakes)
+        self._producing = Producing(topics, port, config, time, randomness, seals)
+        self.queues = Queues(registry, own, config, time, randomness, self.wakes, self._memberships)
         self.scheduling = Scheduling(registry, port, config, time)
         maker = TopicMaker(registry, self._overlays, config, randomness)
-        self.transactions = Transactions(registry, own, config, time, self.queues.alarms, maker)
-        self.housekeeping = Housekeeping(registry, upkeep, self.queues, self.transactions, config, time, now)
+        self.transactions = Transactions(registry, own, config, time, self.queues.alarms, maker, seals)
+        self.housekeeping = Housekeeping(
+            registry, upkeep, self.queues, self.transactions, self._memberships, config, time, now
+        )
         self.handlers: Handlers = {
             **self.queues.handlers,
             **self._producing.handlers,
             **Joining(topics, self.sessions, self.agenda, port, config).handlers,
             **Grouping(topics, self.sessions, port).handlers,
-            **Beginning(topics, port).handlers,
+            **Beginning(topics, self._memberships, port).handlers,
             **Administration(registry, self._overlays, port, config, maker, portions).handlers,
             **self.scheduling.handlers,
             **self.transactions.handlers,
@@ -229,7 +232,7 @@ class Office:
             if not self._registry.holds(partition):
                 return  # the topic was deleted in the meantime
             self.queues.admin.topic_grown(topic, partition)
-            for membership in topic.memberships.values():
+            for membership in self._memberships.of(topic).values():
                 self.agenda.memberships[membership] = None
             for session in self.sessions.by_id.values():
                 if session.topic is topic and session.membership is None:

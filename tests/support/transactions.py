@@ -65,6 +65,11 @@ def partition(rig: Rig, topic: bytes, number: int = 0) -> Partition:
     return rig.node._registry.topics.get(topic).partition(number)
 
 
+def sealed(rig: Rig, topic: bytes) -> set[int]:
+    """The stages of a topic's first partition that are decided, or being decided."""
+    return set(transactions(rig)._commits.seals.of(partition(rig, topic)))
+
+
 def transactions(rig: Rig) -> Transactions:
     return rig.node._office.transactions
 

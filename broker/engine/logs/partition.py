@@ -9,7 +9,7 @@ Must not know peers, messages or sessions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ....storage.batch import Kind, encode, of_kind, parse, with_effects
 from ....storage.errors import AcceptedLoss, BatchTooLarge, Corrupt, Diverged, Error, InvalidBatch, OutOfBounds
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ....storage.batch import Batch
     from ....storage.log import LogWriter
     from ....storage.reader import Cursor, LogReader
-    from ..ports import Payload, Port
+    from ..ports import Payload
     from ..tables.settings import TopicSettings
     from ..tables.timetable import ScheduleBody
     from .finals import Finals
@@ -44,16 +44,6 @@ def check_time(what: str, time_us: int) -> None:
     """Raise InvalidRequest unless `find` knows what `time_us` means; `what` names the field."""
     if time_us < LATEST:
         raise InvalidRequest(f"{what} {time_us} is neither a time nor {EARLIEST} (earliest) nor {LATEST} (latest)")
-
-
-class Reader(Protocol):
-    """A listener for moves of a partition's end."""
-
-    id: int
-
-    def end_moved(self, port: Port, partition: int) -> None:
-        """There are new records in a partition that it reads."""
-        ...
 
 
 class Partition:
@@ -74,8 +64,6 @@ class Partition:
         if self._told_first:
             self.log.set_first(self._told_first)
         self.damaged = self.history.damaged or bool(self.log.damage)  # something of it cannot be read
-        self.readers: dict[int, Reader] = {}  # told when the end moves
-        self.sealed: set[int] = set()  # stages that are decided, or being decided: nothing is added to them
 
     def __repr__(self) -> str:
         return f"partition {self.number} of topic {self.topic}"
@@ -83,8 +71,6 @@ class Partition:
     def lead(self, overlay: Overlay[PartitionState]) -> None:
         """An office has opened, which proposes to `overlay` from now on."""
         self.overlay = overlay
-        self.sealed.clear()
-        self.readers.clear()
 
     # -- what stands ------------------------------------------------------------------------------
 
@@ -243,7 +229,7 @@ class Partition:
             buffer = self._beside(buffer, entry, self._judge_keys(keys))
         self.propose_records(buffer, entry, waiter)
 
-    def stage(self, batch: Batch, waiter: Waiter, limit: int) -> None:
+    def stage(self, batch: Batch, waiter: Waiter, limit: int, sealed: Collection[int]) -> None:
         """Propose a validated batch that waits for its transaction. One that was staged before waits for its original.
 
         Raises Poisoned, BatchTooLarge, InvalidBatch, SequenceGap, UnknownProducer, Fenced, Unavailable; LimitReached
@@ -252,7 +238,7 @@ class Partition:
         stage_id = batch.producer_id
         self.check_writable()
         self._check_size(batch.batch_bytes)
-        self._check_stage(batch)
+        self._check_stage(batch, sealed)
         stages = self.proposed.stages
         if not stages.judge(stage_id, batch.first_sequence, batch.record_count):
             self.barrier(waiter)
@@ -265,7 +251,7 @@ class Partition:
         place, staged = Place(batch.first_sequence, 0), Staged(batch.record_count, batch.batch_bytes)
         self.propose_records(batch.buffer, Entry(place, stage_id, staged=staged), waiter)
 
-    def _check_stage(self, batch: Batch) -> None:
+    def _check_stage(self, batch: Batch, sealed: Collection[int]) -> None:
         stage_id = batch.producer_id
         if not stage_id or batch.producer_epoch:
             raise InvalidBatch(
@@ -274,15 +260,15 @@ class Partition:
             )
         if stage_id in self.proposed.producers.by_id:
             raise InvalidBatch(f"producer {stage_id:x} sends records to {self!r}: stage under an id of its own")
-        if stage_id in self.sealed:
+        if stage_id in sealed:
             raise Fenced(f"stage {stage_id:x} of {self!r} is being committed: nothing can be added to it")
         if self.state_damaged:
             raise Unavailable(f"{self!r} is damaged and may have lost staged records: repair it first")
 
-    def drop_stages(self, stage_ids: Iterable[int], waiter: Waiter) -> None:
+    def drop_stages(self, stage_ids: Iterable[int], waiter: Waiter, sealed: Collection[int]) -> None:
         """Propose to forget those stages that are there and no transaction has. Raises Poisoned."""
         self.check_writable()
-        stages, sealed = self.proposed.stages, self.sealed
+        stages = self.proposed.stages
         dropped = [each for each in dict.fromkeys(stage_ids) if each in stages and each not in sealed]
         if dropped:
             self.propose_in_order(fx.StagesDropped(dropped), waiter)

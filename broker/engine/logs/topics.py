@@ -9,8 +9,6 @@ name; names are for people and for creating. Requests for an internal topic by i
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....storage.errors import Error
 from ...errors import Unavailable, UnknownPartition, UnknownTopic
 from ..tables.names import check_not_reserved, is_reserved
@@ -28,7 +26,6 @@ class Topic:
         self.reserved = is_reserved(name)  # internal
         self.partitions: list[Partition | Error] = []
         self.readable: list[Partition] = []
-        self.memberships: dict[str, Any] = {}  # of its groups of consumers, which are no matter of the log
 
     def add(self, partition: Partition | Error) -> None:
         """The next partition, or why it could not be opened."""

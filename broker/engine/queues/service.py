@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..logs.topics import Topic
     from ..ports import Handlers, NodeConfig, Now, Peer, Port, Randomness
     from ..turns.portions import Portions
+    from .topic_queues import StreamGroups
 
 
 class Queues:
@@ -49,6 +50,7 @@ class Queues:
         time: LogTime,
         randomness: Randomness,
         wakes: Portions,
+        streams: StreamGroups,
     ) -> None:
         """Sets the alarms of what the logs say."""
         topics = registry.topics
@@ -57,9 +59,9 @@ class Queues:
         schedulers, watching = KeySchedulers(port), Watching(registry, self.alarms, time, self.lines)
         settling = SettleRequests(topics, port, time, randomness, self.lines, watching)
         self.leasing = LeaseRequests(
-            topics, port, config, time, Answering(port), schedulers, self.lines, watching, settling
+            topics, port, config, time, Answering(port), schedulers, self.lines, watching, settling, streams
         )
-        self.admin = QueueAdmin(topics, port, time, self.leasing, watching, wakes)
+        self.admin = QueueAdmin(topics, port, time, self.leasing, watching, streams, wakes)
         self.picker = Picker(port)
         self.carrier = Carrier(registry, self.picker)
         self.mover = Mover(registry, self.picker, self.alarms, time)

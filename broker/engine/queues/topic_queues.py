@@ -5,13 +5,15 @@ Contract: looks and changes nothing; refuses with one sentence.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ....storage.errors import Error
 from ...errors import InvalidRequest, Unavailable, UnknownGroup
 from ..tables.queues.settings import QueueSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from ..logs.partition import Partition
     from ..logs.topics import Topic
     from ..tables.queues.queue import Queue
@@ -99,10 +101,18 @@ def check_length(topic: Topic, group: str, lease_ms: int) -> None:
         )
 
 
-def check_no_stream(topic: Topic, group: str) -> None:
+class StreamGroups(Protocol):
+    """The groups of consumers that have members."""
+
+    def of(self, topic: Topic) -> Container[str]:
+        """Their names on a topic."""
+        ...
+
+
+def check_no_stream(streams: StreamGroups, topic: Topic, group: str) -> None:
     """Raise InvalidRequest when a name is taken by a group of consumers."""
     known = (partition.proposed.groups.by_name for partition in topic.readable)
-    if group in topic.memberships or any(group in names for names in known):
+    if group in streams.of(topic) or any(group in names for names in known):
         raise InvalidRequest(f"{group} of topic {topic.name} is a stream group: choose another name for a queue")
 
 

@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from ..logs.partition import Partition
     from ..logs.topics import Topic, Topics
     from ..ports import Handlers, Now, Payload, Peer, Port, Work
+    from .memberships import Memberships
 
 
 class Beginning:
     """Handler of BeginGroup."""
 
-    def __init__(self, topics: Topics, port: Port) -> None:
+    def __init__(self, topics: Topics, memberships: Memberships, port: Port) -> None:
         self.handlers: Handlers = {BeginGroup: self.begin}
         self._topics = topics
+        self._memberships = memberships
         self._port = port
 
     def begin(self, peer: Peer, message: BeginGroup, payload: Payload, now: Now) -> Work:
@@ -48,7 +50,7 @@ class Beginning:
         if start.has_begun:
             start.answer()
             return
-        check_idle(topic, message.group)
+        check_idle(self._memberships, topic, message.group)
         for partition, offset in wanted:
             partition.check_cursor(offset)
         yield from start.others()

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from ..logs.partition import Partition
+    from .memberships import Memberships
+
 
 FOUND = 4
 """Steps that it takes to find an offset: a file may have to be opened."""
@@ -65,7 +67,7 @@ class Grouping:
                     yield
         else:
             check_name("group", message.group)
-            check_idle(topic, message.group)
+            check_idle(self._sessions.memberships, topic, message.group)
             check_no_queue(topic, message.group)
         wanted: dict[int, int] = {}
         for looks, position in enumerate(message.positions, 1):
@@ -79,9 +81,9 @@ class Grouping:
         topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
         found: list[Group] = []
         for topic in topics:
-            names = yield from group_names(topic)
+            names = yield from group_names(self._sessions.memberships, topic)
             for name in names:
-                found.append((yield from describe(topic, name, now)))
+                found.append((yield from describe(self._sessions.memberships, topic, name, now)))
             yield
         self._port.reply(peer, Groups(message.request, found))
 
@@ -99,7 +101,7 @@ class Grouping:
                 wanted[partition.number] = partition.find(message.time_us)
                 yield FOUND
                 self._topics.get(message.topic)
-        check_idle(topic, message.group)
+        check_idle(self._sessions.memberships, topic, message.group)
         yield from self._move(peer, message.request, topic, message.group, wanted)
 
     def delete(self, peer: Peer, message: DeleteGroup, payload: Payload, now: Now) -> Work:
@@ -126,24 +128,24 @@ class Grouping:
 
     def _known(self, topic_id: bytes, group: str) -> Generator[int | None, None, Topic]:
         topic = self._topics.get(topic_id)
-        names = yield from group_names(topic)
+        names = yield from group_names(self._sessions.memberships, topic)
         if group not in names:
             raise UnknownGroup(f"topic {topic.name} has no group {group!r}: list groups to see which it has")
-        check_idle(topic, group)
+        check_idle(self._sessions.memberships, topic, group)
         return topic
 
 
-def check_idle(topic: Topic, group: str) -> None:
+def check_idle(memberships: Memberships, topic: Topic, group: str) -> None:
     """Raise GroupActive while a group has members."""
-    membership = topic.memberships.get(group)
+    membership = memberships.of(topic).get(group)
     if membership is not None and membership.members:
         members = ", ".join(sorted(membership.members))
         raise GroupActive(f"group {group} of topic {topic.name} has members ({members}): stop them first")
 
 
-def group_names(topic: Topic) -> Generator[int | None, None, list[str]]:
+def group_names(memberships: Memberships, topic: Topic) -> Generator[int | None, None, list[str]]:
     """All groups of a topic, with a cursor, an owner or a member, sorted."""
-    names = set(topic.memberships)
+    names = set(memberships.of(topic))
     for looks, partition in enumerate(list(topic.readable), 1):
         names.update(partition.committed.groups.by_name)
         if looks % LOOKS == 0:
@@ -151,9 +153,9 @@ def group_names(topic: Topic) -> Generator[int | None, None, list[str]]:
     return sorted(names)
 
 
-def describe(topic: Topic, name: str, now: Now) -> Generator[int | None, None, Group]:
+def describe(memberships: Memberships, topic: Topic, name: str, now: Now) -> Generator[int | None, None, Group]:
     """One group as it stands."""
-    membership = topic.memberships.get(name)
+    membership = memberships.of(topic).get(name)
     members: list[tuple[str, int]] = []
     readers: dict[int, str] = {}
     if membership is not None:

@@ -56,7 +56,7 @@ class Joining:
         self._check_join(message)
         check_no_queue(topic, message.group)
         starts = (yield from self._starts(topic, message)) if not message.group else {}
-        membership = topic.memberships.get(message.group)
+        membership = self._sessions.memberships.of(topic).get(message.group)
         if membership is not None and message.member in membership.members:
             older = membership.members[message.member]
             assert isinstance(older, Session)
@@ -170,7 +170,7 @@ class Joining:
         elif delivery == MAPPED:
             slot = self._port.open_wake(id_)
         outlet = Outlet(id_, self._config.chunk_bytes, message.credit_bytes, message.credit_records)
-        session = Session(id_, peer, topic, outlet, self._agenda, delivery=delivery)
+        session = Session(id_, peer, topic, outlet, self._agenda, self._sessions.readers, delivery=delivery)
         session.group, session.member, session.start = message.group, message.member, message.start
         lowest, highest = self._config.session_timeout_min_s, self._config.session_timeout_max_s
         session.timeout_s = min(max(message.session_timeout_ms / 1000, lowest), highest)
@@ -180,10 +180,10 @@ class Joining:
         return session
 
     def _join_group(self, topic: Topic, session: Session) -> None:
-        membership = topic.memberships.get(session.group)
+        membership = self._sessions.memberships.of(topic).get(session.group)
         if membership is None:
             membership = Membership(session.group, topic.readable, self._agenda, self._config.handover_s)
-            topic.memberships[session.group] = membership
+            self._sessions.memberships.add(topic, membership)
         session.membership = membership
         membership.join(session)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ....storage.batch import Kind
 from ....transport.messages import OpenProducer, Produce, ProducerOpened
 from ..logs.clock import LogTime
+from ..logs.seals import Seals
 from ..logs.topics import Topics
 from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness
 from ..tables.dedup import Keys, digests
@@ -19,7 +20,9 @@ from .judging import judge
 class Producing:
     """Handlers of Produce and OpenProducer."""
 
-    def __init__(self, topics: Topics, port: Port, config: NodeConfig, time: LogTime, randomness: Randomness) -> None:
+    def __init__(
+        self, topics: Topics, port: Port, config: NodeConfig, time: LogTime, randomness: Randomness, seals: Seals
+    ) -> None:
         self.handlers: Handlers = {Produce: self.produce, OpenProducer: self.open_producer}
         self.batches = 0
         self.records = 0
@@ -29,6 +32,7 @@ class Producing:
         self._config = config
         self._time = time
         self._randomness = randomness
+        self._seals = seals
 
     def produce(self, peer: Peer, message: Produce, payload: Payload, now: Now) -> None:
         """Propose one batch."""
@@ -37,7 +41,7 @@ class Producing:
         reply = ProduceReply(self._port, peer, message.request)
         found = digests(batch)
         if batch.kind == Kind.STAGED:
-            partition.stage(batch, reply, self._config.max_stages)
+            partition.stage(batch, reply, self._config.max_stages, self._seals.of(partition))
         elif found is None:
             partition.produce(batch, reply)
         else:

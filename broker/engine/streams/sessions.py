@@ -19,6 +19,7 @@ from ....transport.messages import Answer, Assigned, Assignment, Deliver, Evicte
 from ...errors import LimitReached, SessionExpired, UnknownSession
 from ..ports import Now, Payload, Peer, Port, Work
 from .delivery import Outlet
+from .readers import Readers
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..turns.portions import Portions
     from .agenda import Agenda, Listener
     from .coordinator import Membership
+    from .memberships import Memberships
 
 PUSH, CONTROL, MAPPED = "push", "control", "mapped"
 EXPIRY_CHECK_S = 0.25
@@ -42,7 +44,9 @@ PORTION = 128
 class Session:
     """One session. `peer` is where it was last heard from."""
 
-    def __init__(self, id_: int, peer: Peer, topic: Topic, outlet: Outlet, agenda: Agenda, *, delivery: str) -> None:
+    def __init__(
+        self, id_: int, peer: Peer, topic: Topic, outlet: Outlet, agenda: Agenda, readers: Readers, *, delivery: str
+    ) -> None:
         self.id = id_
         self.peer = peer
         self.topic = topic
@@ -58,6 +62,7 @@ class Session:
         self.membership: Membership | None = None
         self.is_stray = False  # its connection has closed
         self._agenda = agenda
+        self._readers = readers
         self._given: dict[int, Assignment] = {}
         self._revoked: dict[int, None] = {}
         self._answers: list[tuple[Peer, Answer]] = []
@@ -68,7 +73,7 @@ class Session:
         """Read `partition` from now on."""
         self.outlet.open(partition, epoch, offset)
         if not self.is_stray:
-            partition.readers[self.id] = self
+            self._readers.add(partition, self)
         self._given[partition.number] = Assignment(partition.number, epoch, offset, partition.term_at(offset))
         self._revoked.pop(partition.number, None)
         self.tell()
@@ -83,7 +88,7 @@ class Session:
         """Do not read `partition` any more."""
         stream = self.outlet.close(partition)
         if stream is not None:
-            stream.partition.readers.pop(self.id, None)
+            self._readers.remove(stream.partition, self.id)
         self._given.pop(partition, None)
 
     def tell(self) -> None:
@@ -152,13 +157,13 @@ class Session:
         self.is_stray = self.outlet.blocked = True
         self._agenda.ready.pop(self, None)
         for stream in self.outlet.streams.values():
-            stream.partition.readers.pop(self.id, None)
+            self._readers.remove(stream.partition, self.id)
 
     def return_(self) -> None:
         """The client has named it again: every partition may have moved meanwhile."""
         self.is_stray = False
         for number, stream in self.outlet.streams.items():
-            stream.partition.readers[self.id] = self
+            self._readers.add(stream.partition, self)
             self.outlet.moved(number)
 
     def _send(self, port: Port, message: Deliver, payload: Payload) -> bool:
@@ -177,10 +182,14 @@ class Session:
 class Sessions:
     """All sessions of a node."""
 
-    def __init__(self, port: Port, agenda: Agenda, first_id: int, limit: int, wakes: Portions) -> None:
+    def __init__(
+        self, port: Port, agenda: Agenda, first_id: int, limit: int, wakes: Portions, memberships: Memberships
+    ) -> None:
         """`wakes` tells a crowd of readers that the end of a partition has moved, in portions."""
         self.by_id: dict[int, Session] = {}
         self.expired = 0
+        self.readers = Readers()
+        self.memberships = memberships
         self._port = port
         self._agenda = agenda
         self._next_id = first_id
@@ -234,10 +243,11 @@ class Sessions:
 
     def end_moved(self, partition: Partition) -> None:
         """There are new records in a partition: tell its readers, a crowd of them in portions."""
+        readers = self.readers.of(partition)
         if partition in self._telling:
             self._telling[partition] = True
-        elif len(partition.readers) <= CROWD:
-            for reader in list(partition.readers.values()):
+        elif len(readers) <= CROWD:
+            for reader in list(readers.values()):
                 reader.end_moved(self._port, partition.number)
         else:
             self._telling[partition] = True
@@ -246,8 +256,8 @@ class Sessions:
     def _tell(self, partition: Partition) -> Work:
         while self._telling[partition]:
             self._telling[partition] = False
-            for number, reader in enumerate(list(partition.readers.values()), 1):
-                if reader.id in partition.readers:
+            for number, reader in enumerate(list(self.readers.of(partition).values()), 1):
+                if reader.id in self.readers.of(partition):
                     reader.end_moved(self._port, partition.number)
                 if not number % CROWD:
                     yield
@@ -299,7 +309,7 @@ class Sessions:
         if session.membership is not None:
             session.membership.leave(session)
             if not session.membership.members:
-                session.topic.memberships.pop(session.group, None)
+                self.memberships.remove(session.topic, session.group)
         self._close_way(session)
         self._agenda.mail.pop(session, None)
         self._agenda.ready.pop(session, None)

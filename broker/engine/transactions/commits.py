@@ -23,6 +23,7 @@ from ..turns.replies import Gather
 
 if TYPE_CHECKING:
     from ..logs.log_registry import LogRegistry
+    from ..logs.seals import Seals
     from ..tables.decisions import StageKey
     from ..turns.alarms import Alarms
     from .home import Home
@@ -97,8 +98,9 @@ class Commit:
 class Commits:
     """Those of one node."""
 
-    def __init__(self, registry: LogRegistry, home: Home, publisher: Publisher, alarms: Alarms) -> None:
+    def __init__(self, registry: LogRegistry, home: Home, publisher: Publisher, alarms: Alarms, seals: Seals) -> None:
         """Takes up what the logs say is decided and not published. Nothing is handled before it is sealed."""
+        self.seals = seals
         self._registry = registry
         self._home = home
         self._publisher = publisher
@@ -126,7 +128,7 @@ class Commits:
         for key in stages:
             partition = self._partition(key)
             if partition is not None:
-                partition.sealed.add(key[2])
+                self.seals.add(partition, key[2])
         return commit
 
     def unseal(self, keys: Sequence[StageKey]) -> None:
@@ -134,7 +136,7 @@ class Commits:
         for key in keys:
             partition = self._partition(key)
             if partition is not None:
-                partition.sealed.discard(key[2])
+                self.seals.remove(partition, key[2])
 
     def _partition(self, key: StageKey) -> Partition | None:
         topic = self._registry.topics.by_id.get(key[0])

@@ -129,7 +129,10 @@ class Committing:
         for partition in dropped:
             partition.check_writable()
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
-        yield from spread(dropped.items(), gather, lambda each: each[0].drop_stages(each[1], gather.one()))
+        seals = self._commits.seals
+        yield from spread(
+            dropped.items(), gather, lambda each: each[0].drop_stages(each[1], gather.one(), seals.of(each[0]))
+        )
 
     # -- deciding -----------------------------------------------------------------------------------
 
@@ -205,7 +208,7 @@ class Committing:
                 f"stage {stage.stage:x} of {partition!r} is not there: it was dropped, expired after "
                 f"{self._config.stage_expiry_s} s, or never came; begin the transaction again"
             )
-        if stage.stage in partition.sealed or there.published:
+        if stage.stage in self._commits.seals.of(partition) or there.published:
             raise StageLost(
                 f"stage {stage.stage:x} of {partition!r} belongs to another epoch, which is decided already"
             )

@@ -71,11 +71,11 @@ class Forgetting:
         except Unavailable:
             return
         old = [each.stage for each in partition.committed.stages if each.last_us + self._stage_us <= time_us]
-        head, sealed = partition.proposed.stages, partition.sealed
+        head, sealed = partition.proposed.stages, self._commits.seals.of(partition)
         gone = [stage for stage in old if stage in head and stage not in sealed][:PORTION]
         if gone:
             self.dropped += len(gone)
-            partition.drop_stages(gone, Unheeded())
+            partition.drop_stages(gone, Unheeded(), sealed)
 
     def _outlived(self, home: Partition, time_us: int) -> list[str]:
         """Names that are due, as committed, where times are certain, and not decided anew or forgotten since."""

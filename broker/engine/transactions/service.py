@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..logs.clock import LogTime
     from ..logs.log_registry import LogRegistry
     from ..logs.partition import Partition
+    from ..logs.seals import Seals
     from ..logs.topics import Topic
     from ..ports import Handlers, NodeConfig, Port
     from ..topics.topic_maker import TopicMaker
@@ -30,14 +31,21 @@ class Transactions:
     """Everything about transactions in one node."""
 
     def __init__(
-        self, registry: LogRegistry, port: Port, config: NodeConfig, time: LogTime, alarms: Alarms, maker: TopicMaker
+        self,
+        registry: LogRegistry,
+        port: Port,
+        config: NodeConfig,
+        time: LogTime,
+        alarms: Alarms,
+        maker: TopicMaker,
+        seals: Seals,
     ) -> None:
         """Seals the stages that the logs say are decided."""
         self._registry = registry
         self._reader = StageReader(port)
         self._publisher = Publisher(registry, self._reader, alarms, time)
         home = Home(registry, maker, config)
-        self._commits = Commits(registry, home, self._publisher, alarms)
+        self._commits = Commits(registry, home, self._publisher, alarms, seals)
         self._forgetting = Forgetting(config, time, home, self._commits)
         self._committing = Committing(registry, port, config, time, alarms, home, self._commits, self._forgetting)
         self.handlers: Handlers = self._committing.handlers

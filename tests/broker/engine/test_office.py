@@ -10,7 +10,7 @@ from penstock.storage.errors import Poisoned
 from penstock.transport import messages as m
 from support.engine import Rig
 from support.staging import partition_of, staged
-from support.transactions import answer_to, commit, home, put, send_commit, state
+from support.transactions import answer_to, commit, home, put, sealed, send_commit, state
 
 
 def directories(rig: Rig) -> set[str]:
@@ -232,3 +232,23 @@ def test_a_token_of_an_office_is_above_all_that_earlier_ones_gave():
     assert tokens == sorted(set(tokens))
     assert rig.settle(topic, m.Settle(0, lost, 0))[0].code == "lease_lost"
     assert rig.settle(topic, *(m.Settle(0, token, 0) for token in tokens if token != lost)) == []
+
+
+def test_a_stage_is_open_again_when_its_decision_is_cut():
+    rig = Rig()
+    topic = rig.topic()
+    commit(rig, "etl", 0)
+    stage = put(rig, topic, 1, b"1")
+    rig.store.hold = True
+    send_commit(rig, "etl", 1, stage)
+    rig.turn()
+    rig.resign()
+    assert sealed(rig, topic) == {1}, "its decision is in flight"
+    history = home(rig, "etl").history
+    history.cut(history.log.durable)
+    rig.resign()
+    rig.store.hold = False
+    assert sealed(rig, topic) == set()
+    assert isinstance(rig.ask(m.Produce, topic, 0, payload=staged([b"2"], 1, 1)), m.Produced)
+    assert commit(rig, "etl", 2, m.Stage(topic, 0, 1, 2)) == m.TransactionCommitted(rig._request, 2, False)
+    assert rig.read(topic) == [b"1", b"2"]

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from ..choosing.answering import Answering
     from ..choosing.key_scheduler import KeySchedulers
     from ..lines import Line, Lines
+    from ..topic_queues import StreamGroups
     from ..wakeups import Watching
     from .settling import SettleRequests
+
 
 RECORDS_MAX = 100_000
 """Most records of one lease."""
@@ -66,6 +68,7 @@ class LeaseRequests:
         lines: Lines,
         watching: Watching,
         settling: SettleRequests,
+        streams: StreamGroups,
     ) -> None:
         self.handlers: Handlers = {Lease: self.lease}
         self._topics = topics
@@ -78,6 +81,7 @@ class LeaseRequests:
         self._lines = lines
         self._watching = watching
         self._settling = settling
+        self._streams = streams
         self._more: dict[Partition, None] = {}  # has more to lease than one portion gave
 
     # -- a request ----------------------------------------------------------------------------------
@@ -134,7 +138,7 @@ class LeaseRequests:
         """Create the group on every partition now: created later, it would begin later."""
         if line.prepared == len(topic.readable):
             return
-        check_no_stream(topic, message.group)
+        check_no_stream(self._streams, topic, message.group)
         settings = queue_settings(topic, message.group)
         for partition in serving(topic):
             if find(partition, message.group) is None:

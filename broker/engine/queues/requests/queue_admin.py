@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ...logs.topics import Topic, Topics
     from ...ports import Handlers, Now, Payload, Peer, Port, Work
     from ...turns.portions import Portions
+    from ..topic_queues import StreamGroups
     from ..wakeups import Watching
     from .leasing import LeaseRequests
 
@@ -37,7 +38,14 @@ class QueueAdmin:
     """Handlers of what concerns a queue group as a whole."""
 
     def __init__(
-        self, topics: Topics, port: Port, time: LogTime, leasing: LeaseRequests, watching: Watching, later: Portions
+        self,
+        topics: Topics,
+        port: Port,
+        time: LogTime,
+        leasing: LeaseRequests,
+        watching: Watching,
+        streams: StreamGroups,
+        later: Portions,
     ) -> None:
         """`later` describes groups that were set."""
         self.handlers: Handlers = {
@@ -48,6 +56,7 @@ class QueueAdmin:
         self._time = time
         self._leasing = leasing
         self._watching = watching
+        self._streams = streams
         self._later = later
 
     def set(self, peer: Peer, message: SetQueue, payload: Payload, now: Now) -> Work:
@@ -55,7 +64,7 @@ class QueueAdmin:
         topic, group = self._topics.get(message.topic), message.group
         check_name("group", group)
         check_time("start", message.start)
-        check_no_stream(topic, group)
+        check_no_stream(self._streams, topic, group)
         settings = altered(queue_settings(topic, group), message.settings)
         _check_dead_topic(topic, group, settings.dead_topic)
         for partition in topic.readable:

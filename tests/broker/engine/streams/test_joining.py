@@ -24,7 +24,7 @@ def readable(rig: Rig, topic: bytes) -> list[Partition]:
 
 def reading(rig: Rig, topic: bytes) -> int:
     """How many partitions of a topic have a reader."""
-    return sum(bool(partition.readers) for partition in readable(rig, topic))
+    return sum(bool(rig.node._office.sessions.readers.of(partition)) for partition in readable(rig, topic))
 
 
 def begun(rig: Rig, topic: bytes) -> int:
@@ -61,7 +61,7 @@ def test_one_whose_topic_is_deleted_while_it_joins_is_told_once_and_leaves_no_re
     (failure,) = rig.answers(request)
     assert isinstance(failure, m.Failure)
     assert failure.code == "unknown_topic"
-    assert not any(partition.readers for partition in partitions)
+    assert not any(rig.node._office.sessions.readers.of(partition) for partition in partitions)
 
 
 def test_one_whose_connection_closes_while_it_joins_reads_nothing_until_it_is_named_again():

@@ -44,7 +44,8 @@ def test_nothing_is_read_or_tried_for_sessions_of_a_closed_connection_until_each
     for number in range(4):
         rig.produce(topic, [b"v"], number % 2)
     assert (rig.port.reads, [message for message in tried if isinstance(message, m.Deliver)]) == (reads, [])
-    assert all(not partition.readers for partition in rig.node._registry.topics.get(topic).readable)
+    readers = rig.node._office.sessions.readers
+    assert not any(readers.of(partition) for partition in rig.node._registry.topics.get(topic).readable)
     rig.node.disconnect("crowd")
     rig.send(m.Ping(rig.next_request(), sessions[1]), peer="new")
     rig.turn()

@@ -7,7 +7,7 @@ from penstock.broker.engine.transactions import publishing
 from penstock.transport import messages as m
 from support.engine import MemoryPort, Rig
 from support.staging import stage
-from support.transactions import answer_to, code, commit, home, open_stages, partition, put, send_commit, state
+from support.transactions import answer_to, code, commit, home, open_stages, partition, put, sealed, send_commit, state
 
 
 def decided(rig: Rig, topic: bytes, *values: bytes) -> m.Stage:
@@ -156,10 +156,10 @@ def test_nothing_stays_sealed_once_the_log_says_that_an_epoch_is_finished():
     only = put(rig, topic, 1, b"1", b"2")
     send_commit(rig, "etl", 1, only)
     rig.pass_time(0.1, step=0.01)
-    assert partition(rig, topic).sealed == {1}
+    assert sealed(rig, topic) == {1}
     rig.sync()
     rig.pass_time(2.0)
-    assert (len(home(rig, "etl").committed.transactions.unfinished()), partition(rig, topic).sealed) == (
+    assert (len(home(rig, "etl").committed.transactions.unfinished()), sealed(rig, topic)) == (
         0,
         set(),
     )

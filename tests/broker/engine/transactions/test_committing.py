@@ -10,7 +10,19 @@ from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
 from support.engine import Rig
 from support.staging import stage, staged
-from support.transactions import TXN, answer_to, code, commit, home, open_stages, partition, put, send_commit, state
+from support.transactions import (
+    TXN,
+    answer_to,
+    code,
+    commit,
+    home,
+    open_stages,
+    partition,
+    put,
+    sealed,
+    send_commit,
+    state,
+)
 
 
 def two_topics(**config: Any) -> tuple[Rig, bytes, bytes]:
@@ -236,7 +248,7 @@ def test_a_decision_that_does_not_fit_on_the_disk_is_none_and_can_be_made_later(
     rig.turn()
     assert [code(answer_to(rig, request)) for request in requests[:2]] == ["storage_full"] * 2
     assert answer_to(rig, requests[2]) == m.TransactionCommitted(requests[2], 1, True)
-    assert (state(rig, "etl"), partition(rig, a).sealed) == ((1, True), set())
+    assert (state(rig, "etl"), sealed(rig, a)) == ((1, True), set())
     log.append = append
     assert isinstance(stage(rig, a, [b"2"], 1, 1), m.Produced), "the stage is open again"
     assert commit(rig, "etl", 2, m.Stage(a, 0, 1, 2)).repeated is False

@@ -13,6 +13,7 @@ from penstock.storage.record import records as records_of
 from penstock.transport import messages as m
 from support.engine import Rig, placed
 from support.staging import STAGE, Told, partition_of, portion, publish, stage, stage_of, staged
+from support.transactions import transactions
 
 
 def failure(answer: object) -> str:
@@ -142,9 +143,10 @@ def test_nothing_is_added_to_a_stage_that_is_sealed():
     rig = Rig()
     topic = rig.topic()
     stage(rig, topic, [b"a"])
-    partition_of(rig, topic).sealed.add(STAGE)
+    seals = transactions(rig)._commits.seals
+    seals.add(partition_of(rig, topic), STAGE)
     assert failure(stage(rig, topic, [b"b"], first=1)) == "fenced"
-    partition_of(rig, topic).sealed.discard(STAGE)
+    seals.remove(partition_of(rig, topic), STAGE)
     assert isinstance(stage(rig, topic, [b"b"], first=1), m.Produced)
 
 

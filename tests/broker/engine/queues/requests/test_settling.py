@@ -229,7 +229,7 @@ def test_a_request_is_recalled_by_its_own_connection_only(rig: Rig):
 def test_many_requests_are_recalled_in_portions(rig: Rig):
     topic = rig.topic()
     waiting = [rig.ask_lease(topic) for _ in range(2 * RECALLED + 1)]
-    recall = rig.node._queues.leasing._settling.recall
+    recall = rig.node._office.queues.leasing._settling.recall
     counts = [sum(len(rig.answers(each)) for each in waiting) for _ in recall("c", waiting)]
     assert counts == [RECALLED, 2 * RECALLED]
     assert [[answer.runs for answer in rig.answers(each)] for each in waiting] == [[[]]] * len(waiting)

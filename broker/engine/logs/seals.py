@@ -1,0 +1,36 @@
+"""Stages that are decided, or being decided: nothing is added to them, and none is dropped.
+
+Contract: holds what it is given. Belongs to one office, which seals when it opens what the logs say is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .partition import Partition
+
+NONE: Set[int] = frozenset()
+
+
+class Seals:
+    """Those of all partitions."""
+
+    def __init__(self) -> None:
+        self._by_partition: dict[Partition, set[int]] = {}
+
+    def of(self, partition: Partition) -> Set[int]:
+        """The stages of a partition that are sealed."""
+        return self._by_partition.get(partition, NONE)
+
+    def add(self, partition: Partition, stage_id: int) -> None:
+        """Seal a stage."""
+        self._by_partition.setdefault(partition, set()).add(stage_id)
+
+    def remove(self, partition: Partition, stage_id: int) -> None:
+        """It is no transaction's any more."""
+        sealed = self._by_partition.get(partition, set())
+        sealed.discard(stage_id)
+        if not sealed:
+            self._by_partition.pop(partition, None)
