@@ -37,6 +37,12 @@ def url(request, penstock_broker):
 
 
 @pytest.fixture
+def client(penstock_broker):
+    with connect(penstock_broker.url, timeout=EVER_S) as client:
+        yield client
+
+
+@pytest.fixture
 def away(monkeypatch, penstock_broker) -> Callable[[], None]:
     """Call it, and the broker in memory has gone."""
 
@@ -122,8 +128,7 @@ def test_closing_ends_a_wait_in_another_thread(url, topic, verb, what):
 
 @pytest.mark.parametrize("what", ["it", "the client"])
 @pytest.mark.parametrize("verb", WAITS)
-def test_closing_ends_a_wait_while_the_broker_is_away(penstock_broker, away, topic, verb, what):
-    client = connect(penstock_broker.url, timeout=EVER_S)
+def test_closing_ends_a_wait_while_the_broker_is_away(client, away, topic, verb, what):
     client.create_topic(topic)
     opened, call = readers(client, topic)[verb]()
     waiting = Waiting(client, call)
@@ -134,8 +139,7 @@ def test_closing_ends_a_wait_while_the_broker_is_away(penstock_broker, away, top
 
 
 @pytest.mark.parametrize("ask", ["flush", "result"])
-def test_a_producer_that_gives_up_ends_what_waits_for_its_records(penstock_broker, away, topic, ask):
-    client = connect(penstock_broker.url, timeout=EVER_S)
+def test_a_producer_that_gives_up_ends_what_waits_for_its_records(client, away, topic, ask):
     client.create_topic(topic)
     producer = client.producer(topic)
     away()
@@ -149,9 +153,8 @@ def test_a_producer_that_gives_up_ends_what_waits_for_its_records(penstock_broke
 
 
 @pytest.mark.parametrize("how", ["ack", "flush", "result"])
-def test_a_worker_that_gives_up_ends_what_waits_for_its_outcomes(penstock_broker, away, topic, monkeypatch, how):
+def test_a_worker_that_gives_up_ends_what_waits_for_its_outcomes(client, away, topic, monkeypatch, how):
     monkeypatch.setattr(working, "CLOSE_PATIENCE_S", 0.0)
-    client = connect(penstock_broker.url, timeout=EVER_S)
     client.create_topic(topic)
     client.producer(topic).send(b"x")
     worker = client.worker(topic, group="g")
@@ -208,6 +211,7 @@ def test_closing_ends_a_wait_in_another_task(penstock_broker, away, topic, verb,
             away()
         await asyncio.wait_for((opened if what == "it" else client).close(), PATIENCE_S)
         (ended,) = await asyncio.wait_for(asyncio.gather(waiting, return_exceptions=True), PATIENCE_S)
+        await client.close()
         return ended
 
     ended = asyncio.run(main())
