@@ -100,6 +100,7 @@ class Client(QueueClient, RangeClient):
         """A producer for one topic.
 
         Args:
+            topic: name of the topic.
             name: claims this name: an older producer under it is fenced, and its sequence goes on.
             codec: "none", "lz4" or "zstd" instead of the topic's setting.
             window_bytes: how much may be on its way to each partition before sending waits.
@@ -133,6 +134,7 @@ class Client(QueueClient, RangeClient):
         """A consumer of one topic, which has joined when this returns.
 
         Args:
+            topic: name of the topic.
             group: share the partitions with its other members, from the group's cursor on. None reads all alone.
             member: name within the group; made up when None. Joining again under it replaces the older one.
             start: "earliest", "latest" or a datetime, for partitions without a cursor.
@@ -179,6 +181,7 @@ class Client(QueueClient, RangeClient):
         """A worker of one topic: it leases records of a queue group and settles them.
 
         Args:
+            topic: name of the topic.
             group: the queue group; created by the first worker, with default settings (see `set_queue`).
             lease: the visibility timeout: other workers get the task after it; None: the group's. The worker extends
                 leases while the application works on their tasks.
@@ -202,6 +205,11 @@ class Client(QueueClient, RangeClient):
     ) -> list[Record]:
         """Records of one partition from `offset` on, without a consumer; those before damage, when that comes first.
 
+        Args:
+            topic, partition: which partition.
+            max_records: the most that it returns.
+            wait: at most so long for the first record; 0: return what is there.
+
         Raises: OutOfBounds with the valid range; Corrupt for a damaged place, with `next_offset` behind it.
         """
         return self._driver.run(self._verbs.read(topic, partition, offset, max_records, wait))
@@ -212,8 +220,11 @@ class Client(QueueClient, RangeClient):
         """Create a topic.
 
         Args:
+            name: 1 to 200 characters out of A-Z a-z 0-9 . _ - and no dot at the start.
+            partitions: how many.
             settings: commit="durable" | "written", segment_bytes, retention_s, retention_bytes, retain_unread,
-                codec="none" | "lz4" | "zstd", max_record_bytes. Sizes like "64MB", times like "7d" or timedelta.
+                codec="none" | "lz4" | "zstd", max_record_bytes, dedup="drop" | "replace" | "extend" (what a second
+                record of a dedup key does), dedup_window_s. Sizes like "64MB", times like "7d" or timedelta.
 
         Raises: TopicExists, InvalidTopic, InvalidSettings.
         """
@@ -224,37 +235,54 @@ class Client(QueueClient, RangeClient):
         return [topic_of(found) for found in self._driver.run(self._verbs.topics([]))]
 
     def topic(self, name: str) -> Topic:
-        """One topic. Raises UnknownTopic."""
+        """The topic `name`. Raises UnknownTopic."""
         return topic_of(self._driver.run(self._verbs.topics([name]))[0])
 
     def alter_topic(self, name: str, *, partitions: int | None = None, **settings: Any) -> Topic:
-        """Change settings, or grow to `partitions`: then keys may move to other partitions."""
+        """Change the topic `name`.
+
+        Args:
+            partitions: grow to so many. From then on keys may go to other partitions than before.
+            settings: as of `create_topic`; `commit` cannot change.
+
+        Raises: UnknownTopic, InvalidSettings.
+        """
         return topic_of(self._driver.run(self._verbs.alter_topic(name, partitions or 0, settings)))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic with all its records and groups. Raises UnknownTopic."""
+        """Delete the topic `name` with all its records and groups. Raises UnknownTopic."""
         self._driver.run(self._verbs.delete_topic(name))
 
     def offsets(self, topic: str, at: Start) -> dict[int, int]:
-        """By partition, the first offset appended at or after a time, or an end ("earliest", "latest")."""
+        """By partition of `topic`, the first offset appended at or after a time, or an end.
+
+        Args:
+            at: a datetime, "earliest" or "latest".
+        """
         return self._driver.run(self._verbs.offsets(topic, at))
 
     # -- groups -----------------------------------------------------------------------------------------
 
     def groups(self, topic: str | None = None) -> list[Group]:
-        """All groups, or those of one topic."""
+        """All groups, or those of `topic`."""
         return [group_of(found) for found in self._driver.run(self._verbs.groups(topic))]
 
     def group(self, topic: str, name: str) -> Group:
-        """One group. Raises UnknownGroup."""
+        """The group `name` of `topic`. Raises UnknownGroup."""
         return group_of(self._driver.run(self._verbs.group(topic, name)))
 
     def reset_group(self, topic: str, name: str, to: Start | Mapping[int, int]) -> None:
-        """Move a group's cursors to an end, a time, or offsets by partition. Raises GroupActive when it has members."""
+        """Move the cursors of the group `name` of `topic`.
+
+        Args:
+            to: "earliest", "latest", a datetime, or offsets by partition.
+
+        Raises: GroupActive while it has members.
+        """
         self._driver.run(self._verbs.reset_group(topic, name, to))
 
     def delete_group(self, topic: str, name: str) -> None:
-        """Forget a group. Raises GroupActive while it has members."""
+        """Forget the group `name` of `topic`. Raises GroupActive while it has members."""
         self._driver.run(self._verbs.delete_group(topic, name))
 
     # -- transactions -----------------------------------------------------------------------------------
@@ -283,6 +311,7 @@ class Client(QueueClient, RangeClient):
         Args:
             id, epoch: as in `transaction`.
             stages: from all processes that staged for it; others are not published. None: an epoch without records.
+            timeout: how long to wait, the client's when None.
 
         Returns and raises: as `Transaction.commit`.
         """
@@ -292,12 +321,14 @@ class Client(QueueClient, RangeClient):
     def drop_stages(self, stages: Iterable[Stage], timeout: Duration | None = None) -> None:
         """Have the broker drop stages that will not be committed; it does so by itself an hour after the last record.
 
-        Committed stages stay, and unknown ones are no error.
+        Args:
+            stages: which. Committed ones stay, and unknown ones are no error.
+            timeout: how long to wait, the client's when None.
         """
         self._driver.run(self._transaction_verbs.drop(checked_stages(stages), self._until(timeout)))
 
     def transaction_epoch(self, id: str) -> int | None:
-        """The last epoch that was committed under a name; None when the broker knows of none."""
+        """The last epoch that was committed under the name `id`; None when the broker knows of none."""
         return self._driver.run(self._transaction_verbs.epoch(checked_name(id), self._until(None)))
 
     def _until(self, timeout: Duration | None) -> float:

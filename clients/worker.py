@@ -70,7 +70,10 @@ class Worker:
         return self._driver.run_on(core.fetch(max_records, core.connection.clock() + seconds(wait, "wait")))
 
     def ack_and_fetch(self, tasks: Sequence[Task], max_records: int = 100, wait: Duration = 1.0) -> list[Task]:
-        """Ack a batch with the request that asks for the next one.
+        """Ack `tasks` with the request that asks for the next ones.
+
+        Args:
+            max_records, wait: as in `fetch`.
 
         With `prefetch`, the next batch is mostly here already and no call waits for the commit: a refused ack of this
         call is raised by the next one, or by `flush`.
@@ -84,27 +87,30 @@ class Worker:
     # -- settling ---------------------------------------------------------------------------------------
 
     def ack(self, tasks: Sequence[Task]) -> None:
-        """They are done; waits for the commit. Raises LeaseLost when another worker has one: the others are acked."""
+        """Ack `tasks` and wait for the commit. Raises LeaseLost when another worker has one: the others are acked."""
         self._driver.run(self._core.settle_now(tasks, Verb.ACK))
 
     def ack_nowait(self, task: Task, result: bytes | None = None) -> SettleFuture:
-        """It is done, together with others, soon. Ask the future, or `flush`; closing flushes."""
+        """Ack `task` with others, soon; `result` as of `Task.ack`. Ask the future, or `flush`; closing flushes."""
         return self._driver.run_on(self._core.ack_later(task, result))
 
     def nack(self, tasks: Sequence[Task], *, delay: Duration | None = None, reason: str = "") -> None:
-        """They failed: retried after `delay` (None: the group's back-off), or dead-lettered after the last attempt."""
+        """`tasks` failed: retried after `delay` (None: the group's back-off), or dead-lettered after the last attempt.
+
+        `reason` is kept and shown.
+        """
         self._driver.run(self._core.settle_now(tasks, Verb.NACK, delay=delay, reason=reason))
 
     def reject(self, tasks: Sequence[Task], reason: str = "") -> None:
-        """They failed for good: they are dead-lettered now."""
+        """`tasks` failed for good: they are dead-lettered now, with `reason`."""
         self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
 
     def release(self, tasks: Sequence[Task]) -> None:
-        """Release them untried: another worker may have them at once, and this attempt does not count."""
+        """Release `tasks` untried: another worker may have them at once, and this attempt does not count."""
         self._driver.run(self._core.settle_now(tasks, Verb.RELEASE))
 
     def flush(self, timeout: Duration | None = None) -> None:
-        """Wait until everything settled is committed. Raises the first error not raised yet."""
+        """Wait until everything settled is committed, at most `timeout`. Raises the first error not raised yet."""
         limit = self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
         self._driver.run(self._core.flush(limit))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors
     from .clients import Client, Consumer, Producer, Stage, Staging, Task, Transaction, Worker
-    from .clients.tasks import Job, Retry, current_task
+    from .clients.tasks import CurrentTask, Job, JobStatus, Retry, current_task
     from .connecting import connect
     from .storage.embedded import Log
     from .storage.errors import Error
@@ -34,6 +34,8 @@ _HOMES = {
     "Tasks": ".tasks",
     "Retry": ".clients.tasks",
     "Job": ".clients.tasks",
+    "JobStatus": ".clients.tasks",
+    "CurrentTask": ".clients.tasks",
     "current_task": ".clients.tasks",
     "Log": ".storage.embedded",
     "Record": ".storage.record",
@@ -56,6 +58,8 @@ __all__ = [
     "Tasks",
     "Retry",
     "Job",
+    "JobStatus",
+    "CurrentTask",
     "current_task",
     # a log in this process
     "Log",

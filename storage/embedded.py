@@ -210,6 +210,7 @@ class Log:
         """Append one record, or a list of them as one batch, and wait as `commit` says. Returns the first offset.
 
         Args:
+            value: bytes of one record, or a list of them.
             key: of one record; `keys` has one or None for each of a list.
             headers: a mapping for one record; a list of mappings or None for a list.
 
@@ -241,7 +242,7 @@ class Log:
         keys: Sequence[bytes | None] | None = None,
         headers: Headers = None,
     ) -> None:
-        """Buffer one record or a list of them; arguments as for `append`. Flushes when the buffer is full."""
+        """Buffer what `append` takes: `value`, `key`, `keys`, `headers`. Flushes when the buffer is full."""
         if self._writer is None:
             self._writable()
         if value.__class__ is bytes and key is None and keys is None and headers is None:
@@ -323,7 +324,7 @@ class Log:
         return self._playback.position
 
     def read(self, offset: int, max_records: int = 1000) -> list[Record]:
-        """Committed records from `offset` on, at least one.
+        """Committed records from `offset` on, at least one, at most `max_records`.
 
         Raises EndOfLog at the end, OutOfBounds outside the log, BadChecksum or Corrupt in a damaged place.
         """
@@ -343,7 +344,10 @@ class Log:
         return ahead[:max_records]
 
     def seek(self, where: int | datetime | Literal["earliest", "latest"]) -> int:
-        """Move iteration to an offset, to the first record appended at a time or later, or to either end.
+        """Move iteration: to an offset, to the first record appended at a time or later, or to either end.
+
+        Args:
+            where: an offset, a datetime, "earliest" or "latest".
 
         Returns the offset. Raises OutOfBounds.
         """
@@ -373,6 +377,7 @@ class Log:
         """From the position to the end, a batch at a time: lists of Record or bytes, or pyarrow.RecordBatch.
 
         Args:
+            form: "records", "values" or "arrow".
             columns: of Arrow batches, any of value, key, offset, timestamp, headers; None: all of these.
         """
         if columns is not None and form != "arrow":

@@ -39,7 +39,7 @@ NO_HEADERS: Mapping[str, bytes] = _NoHeaders()
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record.
+    """One record: `value` with an optional `key`, and `headers`.
 
     `timestamp` is in microseconds UTC: the producer's event time where it gave one, the append time otherwise.
     `offset` counts from 0 within `partition` of `topic` ("" for an embedded log).

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import os
 import pkgutil
+import re
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,9 @@ import penstock
 import penstock.aio
 import penstock.errors
 import pytest
+from penstock.broker.engine.tables.queues.settings import QueueSettings
+from penstock.broker.engine.tables.settings import TopicSettings
+from penstock.clients.tasks import AsyncTaskFunction, TaskFunction
 from support.sources import ROOT
 
 GOLDEN = ROOT / "tests/golden/public_api.txt"
@@ -111,6 +115,86 @@ def test_every_public_name_is_documented(module):
         for member, found in members(name, thing) if inspect.isclass(thing) else ():
             missing += [member] if not inspect.getdoc(found) else []
     assert missing == []
+
+
+def parameters(thing: Any) -> list[str]:
+    """Names that a caller gives; those of a struct are its public fields."""
+    thing = getattr(thing, "__func__", thing)
+    if isinstance(thing, property):
+        return []
+    given = inspect.signature(thing).parameters.values()
+    return [p.name for p in given if p.name != "self" and p.name[0] != "_" and p.kind is not p.VAR_POSITIONAL]
+
+
+def names(parameter: str, text: str) -> bool:
+    """Whether help names a parameter: in backticks, or at the head of a line of its own, alone or beside others."""
+    return bool(re.search(rf"`[^`]*\b{parameter}\b[^`]*`|^ *(\w+, )*{parameter}(, \w+)*: ", text, re.MULTILINE))
+
+
+def described(name: str, thing: Any, beside: type | None = None) -> str:
+    """The docstring; where it begins with "As `other`", also that of the other, of the same class or named in full."""
+    text = inspect.getdoc(thing) or ""
+    other = re.match(r"As `([\w.]+)`", text)
+    if other is None:
+        return text
+    home, _, member = other[1].rpartition(".")
+    found = getattr(importlib.import_module(home) if home == "penstock" else getattr(penstock, home, beside), member)
+    return text + described(name, found, beside)
+
+
+def unnamed(name: str, thing: Any) -> Iterator[str]:
+    """Parameters that help does not name, of a function, or of a class, its members and what makes it."""
+    if not inspect.isclass(thing):
+        yield from (f"{name}({p})" for p in parameters(thing) if not names(p, described(name, thing)))
+        return
+    text = "\n".join(filter(None, map(inspect.getdoc, (thing, thing.__init__))))
+    if "Made by" not in text:
+        yield from (f"{name}({p})" for p in parameters(thing) if not names(p, text))
+    for member, found in members(name, thing):
+        yield from (f"{member}({p})" for p in parameters(found) if not names(p, described(member, found, thing)))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_help_names_each_parameter(module):
+    kinds = (name_and_thing for name_and_thing in objects(module) if callable(name_and_thing[1]))
+    missing = [
+        each
+        for name, thing in kinds
+        if not (inspect.isclass(thing) and issubclass(thing, Exception))
+        for each in unnamed(name, thing)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("kind", [TaskFunction, AsyncTaskFunction])
+def test_help_of_task_functions_names_each_parameter(kind):
+    missing = unnamed(kind.__name__, kind)
+    assert [each for each in missing if not each.endswith(("(args)", "(kwargs)"))] == []  # those of the function
+
+
+@pytest.mark.parametrize("client", [penstock.Client, penstock.aio.AsyncClient])
+@pytest.mark.parametrize(("verb", "settings"), [("create_topic", TopicSettings), ("set_queue", QueueSettings)])
+def test_help_names_each_setting(client, verb, settings):
+    text = inspect.getdoc(getattr(client, verb)) or ""
+    assert [name for name in settings.__struct_fields__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_a_parameter_that_help_does_not_name_is_noticed():
+    def verb(one, two, three):
+        """Do `one` thing.
+
+        three: of them.
+        """
+
+    def other(one, four):
+        """As `verb`."""
+
+    class Kind:
+        """Takes nothing."""
+
+    Kind.verb = staticmethod(verb)
+    assert list(unnamed("verb", verb)) == ["verb(two)"]
+    assert [p for p in parameters(other) if not names(p, described("other", other, Kind))] == ["four"]
 
 
 def test_every_error_is_public_and_has_a_code_of_its_own():

@@ -20,7 +20,7 @@ STAGES_MAX = 24_000
 
 
 class Stage(Struct, array_like=True, frozen=True, gc=False):
-    """All that one producer id has staged in one partition: `records` of them, numbered from 0."""
+    """All that producer id `stage` has staged in `partition` of `topic`: `records` of them, numbered from 0."""
 
     topic: TopicId
     partition: Count

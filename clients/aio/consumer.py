@@ -92,6 +92,7 @@ class AsyncConsumer:
         """Batches as they are stored: lists of records, Arrow record batches, or numpy columns.
 
         Args:
+            format: "records", "arrow" or "numpy".
             columns: of Arrow batches, any of value, key, offset, timestamp, headers (a list of structs `key` and
                 `value`, null where a record has none), topic and partition; the first five when None.
             wait: end after so many seconds without a record; None waits for ever.
@@ -104,7 +105,10 @@ class AsyncConsumer:
     # -- places -----------------------------------------------------------------------------------------
 
     async def commit(self, positions: Mapping[int, int] | None = None) -> None:
-        """Commit the group's cursor, at the topic's level: all handed out so far, or next offsets by partition.
+        """Commit the group's cursor, at the topic's level: all handed out so far, or `positions`.
+
+        Args:
+            positions: next offsets by partition.
 
         Raises: NoGroup; Fenced when a partition went to another member, who reads those records again.
         """
@@ -113,7 +117,14 @@ class AsyncConsumer:
         await self._driver.run(core.commit(positions, core.connection.deadline()))
 
     async def seek(self, to: int | datetime | Literal["earliest", "latest"], *, partition: int | None = None) -> None:
-        """Go on elsewhere: an offset (of one partition), a time, or an end (of one partition or all assigned)."""
+        """Go on elsewhere.
+
+        Args:
+            to: an offset, a datetime, "earliest" or "latest".
+            partition: of this one. None: of all assigned; an offset needs a partition where there are several.
+
+        Raises: NotAssigned for a partition that this consumer does not read.
+        """
         core = self._core
         core.check_open()
         is_time = not isinstance(to, int)

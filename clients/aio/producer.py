@@ -63,6 +63,7 @@ class AsyncProducer(AsyncSending):
         """Send one record and wait until it is committed.
 
         Args:
+            value: the record's bytes.
             key: records of one key go to one partition, in order.
             headers: names with values as bytes.
             timestamp: event time, when it is not the time of appending: a datetime, or microseconds UTC.
@@ -169,14 +170,17 @@ class AsyncProducer(AsyncSending):
                 self._sending = own
 
     async def flush(self, timeout: Duration | None = None) -> None:
-        """Wait until everything sent is committed. Raises the first error that no future was asked about."""
+        """Wait until everything sent is committed, at most `timeout` (None: the client's).
+
+        Raises the first error that no future was asked about.
+        """
         deadline = self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
         self._core.check_open()
         for core in {self._core: None, self._sending: None}:
             await self._driver.run(core.flush(deadline))
 
     async def next_sequence(self, partition: int = 0) -> int:
-        """How many records this (named) producer has sent to a partition, over all its lives."""
+        """How many records this (named) producer has sent to `partition`, over all its lives."""
         return await self._driver.run(self._core.next_sequence(partition, self._core.connection.deadline()))
 
     async def close(self) -> None:
@@ -214,7 +218,7 @@ class AsyncStaging:
         """A producer of one topic whose records are staged: `send` and futures say -1, for there is no offset yet.
 
         Args:
-            codec, window_bytes: as in `AsyncClient.producer`.
+            topic, codec, window_bytes: as in `AsyncClient.producer`.
         """
         self._core.check_open()
         window, connection = size_bytes(window_bytes, "window_bytes"), self._driver.connection
@@ -224,12 +228,15 @@ class AsyncStaging:
     async def stages(self, timeout: Duration | None = None) -> list[Stage]:
         """What was staged, for `AsyncClient.commit_stages` of any process: waits until all of it is durable.
 
+        Args:
+            timeout: how long, the client's when None.
+
         Raises the first error that no future was asked about.
         """
         return await self._driver.run(self._core.stages(self._deadline(timeout)))
 
     async def drop(self, timeout: Duration | None = None) -> None:
-        """End, and have the broker forget what was staged. Repeating it does nothing."""
+        """End, and have the broker forget what was staged, within `timeout`. Repeating it does nothing."""
         await self._driver.run(self._core.drop(self._deadline(timeout)))
 
     async def close(self) -> None:
@@ -279,6 +286,9 @@ class AsyncTransaction(AsyncStaging):
 
     async def commit(self, timeout: Duration | None = None) -> bool:
         """Publish everything that was sent, and wait until it can be read.
+
+        Args:
+            timeout: how long, the client's when None.
 
         Returns: True when it is published, also by an earlier call; False when the epoch or a later one was committed
         before with other records: then nothing of this transaction is published. Where nothing was sent, and where a

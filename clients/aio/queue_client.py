@@ -25,15 +25,15 @@ class AsyncQueueClient:
     # -- queue groups ----------------------------------------------------------------------------------------
 
     async def queues(self, topic: str | None = None) -> list[Queue]:
-        """All queue groups, or those of one topic."""
+        """All queue groups, or those of `topic`."""
         return [queue_of(found) for found in await self._driver.run(self._queue_verbs.queues(topic))]
 
     async def queue(self, topic: str, group: str) -> Queue:
-        """One queue group: its settings, and what it has to do. Raises UnknownGroup."""
+        """The queue group `group` of `topic`: its settings, and what it has to do. Raises UnknownGroup."""
         return queue_of(await self._driver.run(self._queue_verbs.queue(topic, group)))
 
     async def set_queue(self, topic: str, group: str, *, start: Start = "earliest", **settings: Any) -> Queue:
-        """Create a queue group, or change its settings.
+        """Create the queue group `group` of `topic`, or change its settings.
 
         Args:
             start: where a new one begins: "earliest", "latest" or a datetime.
@@ -46,33 +46,45 @@ class AsyncQueueClient:
         return queue_of(await self._driver.run(self._queue_verbs.set_queue(topic, group, start, settings)))
 
     async def pause_queue(self, topic: str, group: str, until: datetime | None = None) -> None:
-        """Lease nothing until then, or until `resume_queue`. Workers may settle and extend what they have."""
+        """Lease nothing of `group` on `topic` until `until`, or until `resume_queue`.
+
+        Workers may settle and extend what they have.
+        """
         await self._driver.run(self._queue_verbs.pause_queue(topic, group, until))
 
     async def resume_queue(self, topic: str, group: str) -> None:
-        """Lease again."""
+        """Lease records of `group` on `topic` again."""
         await self._driver.run(self._queue_verbs.resume_queue(topic, group))
 
     async def delete_queue(self, topic: str, group: str) -> None:
-        """Forget a queue group: leases, attempts, dead letters. The records stay."""
+        """Forget the queue group `group` of `topic`: leases, attempts, dead letters. The records stay."""
         await self._driver.run(self._queue_verbs.delete_queue(topic, group))
 
     # -- tasks -----------------------------------------------------------------------------------------------
 
     async def task(self, id: str, group: str) -> TaskInfo:
-        """What became of a task; its id is `topic-partition-offset`. Raises UnknownGroup, OutOfBounds."""
+        """What became of task `id` (`topic-partition-offset`) in `group`. Raises UnknownGroup, OutOfBounds."""
         return await self._driver.run(self._queue_verbs.task(id, group))
 
     async def wait_task(self, id: str, group: str, timeout: Duration | None = None) -> TaskInfo:
-        """Wait until it is completed, dead-lettered, discarded or cancelled. Raises TimedOut, which says its state."""
+        """Wait until task `id` of `group` is completed, dead-lettered, discarded or cancelled.
+
+        Args:
+            timeout: how long, the client's when None.
+
+        Raises: TimedOut, which says its state.
+        """
         return await self._driver.run(self._queue_verbs.wait_task(id, group, timeout))
 
     async def cancel_task(self, id: str, group: str) -> TaskInfo:
-        """Cancel it: it is not leased again. A worker that has it sees `AsyncTask.cancelled` at its next heartbeat."""
+        """Cancel task `id` of `group`: it is not leased again.
+
+        A worker that has it sees `AsyncTask.cancelled` at its next heartbeat.
+        """
         return await self._driver.run(self._queue_verbs.cancel_task(id, group))
 
     async def why(self, id: str, group: str) -> str:
-        """In a sentence, what holds a task back, or what became of it."""
+        """In a sentence, what holds task `id` back in `group`, or what became of it."""
         return (await self._driver.run(self._queue_verbs.task(id, group))).why
 
     # -- dead letters ----------------------------------------------------------------------------------------
@@ -87,10 +99,13 @@ class AsyncQueueClient:
         reason: str = "",
         max_records: int = 100,
     ) -> list[DeadTask]:
-        """The first dead-lettered tasks by partition and offset; `reason`: only those that have this in theirs.
+        """The first dead-lettered tasks of `group` on `topic`, by partition and offset.
 
         Args:
+            partition: of this one only.
             offset: where to begin in `partition`, as in going on behind the last one that was listed.
+            reason: only tasks with this in their reason.
+            max_records: the most that it returns.
         """
         return await self._driver.run(
             self._queue_verbs.dead_letters(topic, group, partition, offset, reason, max_records)
@@ -99,9 +114,11 @@ class AsyncQueueClient:
     async def redrive(
         self, topic: str, group: str, ids: Iterable[str] | None = None, *, reason: str = "", per_s: float = 0
     ) -> int:
-        """Try dead-lettered tasks again, from attempt 1: those with these ids, those with this in their reason, or all.
+        """Try dead-lettered tasks of `group` on `topic` again, from attempt 1: some, or all.
 
         Args:
+            ids: only these.
+            reason: only those with this in their reason.
             per_s: how many become ready each second; 0: at once.
 
         Returns: how many.
@@ -109,7 +126,14 @@ class AsyncQueueClient:
         return await self._driver.run(self._queue_verbs.redrive(topic, group, ids, reason, per_s))
 
     async def discard(self, topic: str, group: str, ids: Iterable[str] | None = None, *, reason: str = "") -> int:
-        """Discard dead-lettered tasks: these ids, those with this in their reason, or all. Returns the count."""
+        """Discard dead-lettered tasks of `group` on `topic`: some, or all.
+
+        Args:
+            ids: only these.
+            reason: only those with this in their reason.
+
+        Returns: how many.
+        """
         return await self._driver.run(self._queue_verbs.discard(topic, group, ids, reason))
 
     # -- schedules -------------------------------------------------------------------------------------------
@@ -126,10 +150,12 @@ class AsyncQueueClient:
         zone: str = "UTC",
         priority: int = 0,
     ) -> Schedule:
-        """Append a record at stated times, each once. One of the same name is replaced.
+        """Append a record to `topic` at stated times, each once.
 
         Args:
+            name: of the schedule; one of the same name is replaced.
             spec: five fields of cron, as in "0 6 * * mon-fri", or "every 30s".
+            value, key, headers, priority: of the record, as in `AsyncProducer.send`.
             zone: of the cron fields, like "Europe/Vienna".
 
         Raises: InvalidRequest for a spec or a zone that cannot be read.
@@ -139,9 +165,9 @@ class AsyncQueueClient:
         )
 
     async def schedules(self, topic: str | None = None) -> list[Schedule]:
-        """All schedules, or those of one topic."""
+        """All schedules, or those of `topic`."""
         return [schedule_of(found) for found in await self._driver.run(self._queue_verbs.schedules(topic))]
 
     async def delete_schedule(self, topic: str, name: str) -> None:
-        """Forget a schedule. Raises UnknownSchedule."""
+        """Forget the schedule `name` of `topic`. Raises UnknownSchedule."""
         await self._driver.run(self._queue_verbs.delete_schedule(topic, name))

@@ -42,7 +42,11 @@ class AsyncSending(Routing):
         priority: int | None = None,
         dedup: bytes | None = None,
     ) -> AsyncFuture:
-        """Send one record; suspends only while the window is full. `await` the future for the offset."""
+        """Send one record; suspends only while the window is full. `await` the future for the offset.
+
+        Args:
+            value, key, headers, timestamp, partition, delay, at, priority, dedup: as in `AsyncProducer.send`.
+        """
         core = self._sending
         task = None if delay is at is priority is dedup is None else core.as_task(delay, at, priority, dedup)
         if core.jammed is not None:

@@ -15,7 +15,10 @@ from ..working.record import TaskRecord
 @checks
 @unpicklable("its `id` or its `value`: only its worker settles it")
 class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
-    """One record to be worked off, with its number of the attempt, counted from 1."""
+    """One record to be worked off: `value`, `key`, `headers`, `offset` and `timestamp` as of a `Record`.
+
+    `attempt` counts its leases from 1.
+    """
 
     async def ack(self, result: bytes | None = None) -> None:
         """Ack it. `result` is returned when the task is asked for. Raises LeaseLost."""
@@ -23,12 +26,15 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
         await core.run(core.settle_now((self,), Verb.ACK, result=result))
 
     async def nack(self, *, delay: Duration | None = None, reason: str = "") -> None:
-        """It failed: retried after `delay` (None: the group's back-off), or dead-lettered after its last attempt."""
+        """It failed: retried after `delay` (None: the group's back-off), or dead-lettered after its last attempt.
+
+        `reason` is kept and shown.
+        """
         core = self._lease.core
         await core.run(core.settle_now((self,), Verb.NACK, delay=delay, reason=reason))
 
     async def reject(self, reason: str = "") -> None:
-        """It failed for good: it is dead-lettered now."""
+        """It failed for good: it is dead-lettered now, with `reason`."""
         core = self._lease.core
         await core.run(core.settle_now((self,), Verb.REJECT, reason=reason))
 
@@ -43,6 +49,6 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
         await core.run(core.extend(self, lease))
 
     async def progress(self, value: bytes) -> None:
-        """Store the progress of the task, which `client.task` shows. Extends the lease, too."""
+        """Store `value` as the progress of the task, which `client.task` shows. Extends the lease, too."""
         core = self._lease.core
         await core.run(core.extend(self, None, progress=value))

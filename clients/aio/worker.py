@@ -70,7 +70,10 @@ class AsyncWorker:
     async def ack_and_fetch(
         self, tasks: Sequence[AsyncTask], max_records: int = 100, wait: Duration = 1.0
     ) -> list[AsyncTask]:
-        """Ack a batch with the request that asks for the next one.
+        """Ack `tasks` with the request that asks for the next ones.
+
+        Args:
+            max_records, wait: as in `fetch`.
 
         With `prefetch`, the next batch is mostly here already and no call waits for the commit: a refused ack of this
         call is raised by the next one, or by `flush`.
@@ -84,27 +87,30 @@ class AsyncWorker:
     # -- settling ---------------------------------------------------------------------------------------
 
     async def ack(self, tasks: Sequence[AsyncTask]) -> None:
-        """They are done; waits for the commit. Raises LeaseLost when another worker has one: the others are acked."""
+        """Ack `tasks` and wait for the commit. Raises LeaseLost when another worker has one: the others are acked."""
         await self._driver.run(self._core.settle_now(tasks, Verb.ACK))
 
     async def ack_nowait(self, task: AsyncTask, result: bytes | None = None) -> AsyncSettleFuture:
-        """It is done, together with others, soon. Ask the future, or `flush`; closing flushes."""
+        """Ack `task` with others, soon; `result` as of `AsyncTask.ack`. Ask the future, or `flush`; closing flushes."""
         return await self._driver.run(self._core.ack_later(task, result))
 
     async def nack(self, tasks: Sequence[AsyncTask], *, delay: Duration | None = None, reason: str = "") -> None:
-        """They failed: retried after `delay` (None: the group's back-off), or dead-lettered after the last attempt."""
+        """`tasks` failed: retried after `delay` (None: the group's back-off), or dead-lettered after the last attempt.
+
+        `reason` is kept and shown.
+        """
         await self._driver.run(self._core.settle_now(tasks, Verb.NACK, delay=delay, reason=reason))
 
     async def reject(self, tasks: Sequence[AsyncTask], reason: str = "") -> None:
-        """They failed for good: they are dead-lettered now."""
+        """`tasks` failed for good: they are dead-lettered now, with `reason`."""
         await self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
 
     async def release(self, tasks: Sequence[AsyncTask]) -> None:
-        """Release them untried: another worker may have them at once, and this attempt does not count."""
+        """Release `tasks` untried: another worker may have them at once, and this attempt does not count."""
         await self._driver.run(self._core.settle_now(tasks, Verb.RELEASE))
 
     async def flush(self, timeout: Duration | None = None) -> None:
-        """Wait until everything settled is committed. Raises the first error not raised yet."""
+        """Wait until everything settled is committed, at most `timeout`. Raises the first error not raised yet."""
         limit = self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
         await self._driver.run(self._core.flush(limit))
 

@@ -40,6 +40,9 @@ class Sending(Routing):
     ) -> Future:
         """Send one record without waiting for its commit.
 
+        Args:
+            value, key, headers, timestamp, partition, delay, at, priority, dedup: as in `Producer.send`.
+
         Blocks while the window is full, and raises TimedOut after the client's timeout; the record was then
         not taken. Errors of its commit are raised by the future, or by `flush` if the future was not asked.
         """

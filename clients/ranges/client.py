@@ -33,6 +33,7 @@ class RangeClient:
         """Where all partitions of some topics begin and end, in one question.
 
         Args:
+            topics: their names.
             known: what an earlier call said. Then this one is about the topics with the same ids, and one that is gone
                 is looked up by its name: it may have another id now.
             wait: at most so long, while nothing differs from `known`: no end, no partition more, no topic gone.
@@ -42,13 +43,23 @@ class RangeClient:
         return self._driver.run(self._range_verbs.ends(topics, known, wait))
 
     def positions(self, topic: str, at: Start, *, id: str | None = None) -> dict[int, tuple[int, int]]:
-        """As `offsets`, with the term of the record before: (offset, term) by partition. `id`: of the very topic."""
+        """As `Client.offsets`, with the term of the record before: (offset, term) by partition.
+
+        Args:
+            topic, at: as of `Client.offsets`.
+            id: of the topic; one that was deleted and made again is UnknownTopic.
+        """
         return self._driver.run(self._range_verbs.positions(topic, at, id))
 
     def measure(
         self, topic: str, spans: Iterable[tuple[int, int, int]], piece_bytes: Size, *, id: str | None = None
     ) -> list[list[tuple[int, int]]]:
-        """Cut spans (partition, first offset, end) into pieces of about so many bytes: (end, bytes) of each.
+        """Cut spans of `topic` into pieces: (end, bytes) of each.
+
+        Args:
+            spans: (partition, first offset, end) of each.
+            piece_bytes: about how large a piece is to be.
+            id: of the topic; one that was deleted and made again is UnknownTopic.
 
         Pieces end where batches do; their bytes are those of whole batches as stored, by what the indexes say.
         """
@@ -57,7 +68,11 @@ class RangeClient:
     def begin_group(
         self, topic: str, group: str, positions: Mapping[int, int], *, id: str | None = None
     ) -> dict[int, tuple[int, int]]:
-        """Give a group its first cursors, by partition, unless it has some: the first request decides.
+        """Give `group` on `topic` its first cursors, unless it has some: the first request decides.
+
+        Args:
+            positions: offsets by partition.
+            id: of the topic; one that was deleted and made again is UnknownTopic.
 
         Returns where it stands in all partitions, as (offset, term of the record before it); where it has no cursor,
         that is the first offset. A group has begun when the lowest partition named has a cursor.
@@ -65,7 +80,14 @@ class RangeClient:
         return self._driver.run(self._range_verbs.begin_group(topic, group, positions, id))
 
     def commit_group(self, topic: str, group: str, positions: Mapping[int, int], *, id: str | None = None) -> None:
-        """Move cursors of a group without members, by partition; a new group is made. Raises GroupActive."""
+        """Move cursors of `group` on `topic`; a new group is made.
+
+        Args:
+            positions: offsets by partition.
+            id: of the topic; one that was deleted and made again is UnknownTopic.
+
+        Raises: GroupActive while it has members.
+        """
         self._driver.run(self._range_verbs.commit_group(topic, group, positions, id))
 
     def range(
@@ -84,6 +106,7 @@ class RangeClient:
         """The batches with records `start` to `end` - 1 of one partition, in order; the outer two may hold more.
 
         Args:
+            topic, partition: which partition.
             term: of the record before `start`; when it has another one by now, that is Diverged.
             columns: what is needed of value, key, headers, timestamp, offset, topic, partition, priority, not_before,
                 dedup. Batches may come without any others, and others are not verified. All but the last three are

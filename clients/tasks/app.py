@@ -135,7 +135,7 @@ class Tasks:
         process: bool = False,
         name: str | None = None,
     ) -> Any:
-        """Make a task function of a function.
+        """Make a task function of `function`; with options it returns the decorator: `@app.task(queue="mail")`.
 
         Args:
             queue: the topic its tasks go to; created when it is missing.
@@ -186,11 +186,11 @@ class Tasks:
         return self._link.client()
 
     def send(self, message: Message) -> str:
-        """Have a call committed to its queue; the task's id."""
+        """Have a call, as `message`, committed to its queue; the task's id. `TaskFunction.send` uses it."""
         return self._link.send(message)
 
     def schedule(self, message: Message, name: str, spec: str) -> Schedule:
-        """Have a call committed to its queue at stated times."""
+        """Have a call, as `message`, committed at stated times; `name`, `spec` as of `TaskFunction.schedule`."""
         return self._link.schedule(message, name, spec)
 
     @property

@@ -18,7 +18,7 @@ from .encoding import Encoding, encode
 
 
 class CurrentTask:
-    """The task that this code works on."""
+    """The task that this code works on: its `id` ("" where a function was called directly), and `attempt`, from 1."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class CurrentTask:
         return self._is_cancelled()
 
     def progress(self, value: Any) -> None:
-        """Report progress; `Job.status` shows the latest. Raises InvalidArgument if it cannot be encoded."""
+        """Report `value` as the progress, which `Job.status` shows. Raises InvalidArgument if it cannot be encoded."""
         try:
             packed = encode(self._encoding, value)
         except ValueError as error:

@@ -117,7 +117,7 @@ class BaseFunction(Generic[P, R]):
         return self.app.schedule(self.message(args, kwargs), name, spec)
 
     def job(self, id: str) -> Job[R]:
-        """A task that was sent before, by its id."""
+        """The task `id`, which was sent before, here or in another process."""
         return Job(self, id)
 
     @property
@@ -128,7 +128,7 @@ class BaseFunction(Generic[P, R]):
     def message(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], *, delay_s: float | None = None, at: datetime | None = None
     ) -> Message:
-        """A call as it goes to the queue. Raises InvalidArgument."""
+        """A call as it goes to the queue, not before `delay_s` is over or `at` is come. Raises InvalidArgument."""
         encoding = self.app.encoding
         headers = {NAME_HEADER: self.name.encode(), ENCODING_HEADER: encoding.encode()}
         value = self.arguments.pack(encoding, args, kwargs)

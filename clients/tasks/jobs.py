@@ -58,14 +58,20 @@ class JobFunction(Protocol[R]):
 
 
 class JobStatus(Struct, frozen=True):
-    """The status of a job."""
+    """The status of a job.
 
-    state: str  # pending | delayed | leased | retrying | completed | dead-lettered | discarded | cancelled
-    attempt: int  # of the latest lease, or the one that completed it; 0 before the first
-    why: str  # in a sentence, what holds it back or what became of it
-    reason: str  # of the latest failure
-    progress: Any  # what the function said last
-    time: datetime | None = None  # until when it is delayed, retrying or leased; else since when it is final
+    `state` is pending, delayed, leased, retrying, completed, dead-lettered, discarded or cancelled. `why` says in a
+    sentence what holds the job back, or what became of it. `attempt` is that of the latest lease, or of the one that
+    completed it, and 0 before the first. `reason` is that of the latest failure. `progress` is what the function
+    reported last. `time` is the moment until which the job is delayed, retrying or leased, or since which it is final.
+    """
+
+    state: str
+    attempt: int
+    why: str
+    reason: str
+    progress: Any
+    time: datetime | None = None
 
 
 class _Base(Generic[R]):
@@ -82,7 +88,7 @@ class _Base(Generic[R]):
 
 @checks
 class Job(_Base[R]):
-    """One task that was sent."""
+    """One task that was sent. Its `id` names it: `TaskFunction.job(id)` is the job again, in any process."""
 
     def result(self, timeout: Duration | None = None) -> R:
         """Wait for what the function returns, at most `timeout` (None: the app's).
