@@ -133,6 +133,11 @@ def test_fetching_and_committing(group: str | None, all_of_them: bool) -> None:
                     taken += [record.value for record in found]
                 if group:
                     consumer.commit()
+                    if life.client.group("t", group).partitions[0].cursor < len(BEFORE):
+                        # The commit that was interrupted stood, and its session was lost after the rest was taken:
+                        # whoever moved the cursor, the group goes on there, and reads that again.
+                        assert [record.value for record in consumer.fetch(10, wait=2.0)] == BEFORE[-1:]
+                        consumer.commit()
                     assert life.client.group("t", group).partitions[0].cursor == len(BEFORE)
                 assert Counter(taken) <= Counter(BEFORE), "a record came twice"
                 assert taken[-1:] == BEFORE[-1:]
