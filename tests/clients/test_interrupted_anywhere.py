@@ -135,7 +135,7 @@ def test_fetching_and_committing(group: str | None, all_of_them: bool) -> None:
                     consumer.commit()
                     if life.client.group("t", group).partitions[0].cursor < len(BEFORE):
                         # The commit that was interrupted stood, and its session was lost after the rest was taken:
-                        # whoever moved the cursor, the group goes on there, and reads that again.
+                        # whichever commit moved the cursor, the group goes on there, and reads that again.
                         assert [record.value for record in consumer.fetch(10, wait=2.0)] == BEFORE[-1:]
                         consumer.commit()
                     assert life.client.group("t", group).partitions[0].cursor == len(BEFORE)
