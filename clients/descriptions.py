@@ -72,7 +72,10 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class GroupPartition(msgspec.Struct, frozen=True):
-    """A group on one partition. `cursor` is -1 before its first commit; `lag` then counts from the first offset."""
+    """A group on one partition. `cursor` is -1 before its first commit; `lag` then counts from `first`.
+
+    `first` is the oldest offset that can be read, and `lag` counts what can be read.
+    """
 
     partition: int
     cursor: int
@@ -80,6 +83,12 @@ class GroupPartition(msgspec.Struct, frozen=True):
     lag: int
     member: str
     epoch: int
+    first: int = 0
+
+    @property
+    def removed(self) -> int:
+        """Records from the cursor on that retention removed before the group committed them."""
+        return max(self.first - self.cursor, 0) if self.cursor >= 0 else 0
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -93,8 +102,13 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int:
-        """Records the group has yet to commit, over all partitions."""
+        """Records the group has yet to commit and can read, over all partitions."""
         return sum(partition.lag for partition in self.partitions)
+
+    @property
+    def removed(self) -> int:
+        """Records that retention removed before the group committed them, over all partitions."""
+        return sum(partition.removed for partition in self.partitions)
 
 
 def topic_of(found: messages.Topic) -> Topic:
@@ -120,6 +134,6 @@ def group_of(found: messages.Group) -> Group:
         found.topic_name,
         found.group,
         [Member(name, idle_ms / 1000) for name, idle_ms in found.members],
-        [GroupPartition(p.partition, p.cursor, p.end, p.lag, p.member, p.epoch) for p in found.partitions],
+        [GroupPartition(p.partition, p.cursor, p.end, p.lag, p.member, p.epoch, p.first) for p in found.partitions],
         list(found.unavailable),
     )

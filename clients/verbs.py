@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..broker.errors import TopicExists, UnknownGroup, UnknownTopic
+from ..broker.errors import InvalidSettings, TopicExists, UnknownGroup, UnknownTopic
 from ..storage.accepted import passed
 from ..storage.batch import Batch, batches
 from ..storage.errors import AcceptedLoss, Corrupt, MissingCodec, NewerFormat
@@ -57,8 +57,11 @@ class Verbs:
 
     # -- topics -----------------------------------------------------------------------------------------
 
-    def create_topic(self, name: str, partitions: int, settings: dict[str, Any]) -> Steps[Topic]:
-        """Create a topic. When the connection was lost meanwhile, one that exists by now is ours."""
+    def create_topic(self, name: str, partitions: int, if_missing: bool, settings: dict[str, Any]) -> Steps[Topic]:
+        """Create a topic. When the connection was lost meanwhile, one that exists by now is ours.
+
+        Raises InvalidSettings for one that was there, with `if_missing`, and is other than wanted.
+        """
         given = setting_values(settings)
         what = f"creating topic {name}"
         question = Question(self.connection, lambda request: CreateTopic(request, name, partitions, given))
@@ -67,9 +70,12 @@ class Verbs:
         try:
             made = yield from self.connection.wait_for(question, Topics, deadline=deadline, what=what)
         except TopicExists:
-            if question.times_sent < 2:
+            if question.times_sent < 2 and not if_missing:
                 raise
-            return (yield from self.connection.find_topic(name, deadline))
+            found = yield from self.connection.find_topic(name, deadline)
+            if if_missing:
+                _check_same(found, partitions, given)
+            return found
         return made.topics[0]
 
     def topics(self, names: list[str]) -> Steps[list[Topic]]:
@@ -83,6 +89,8 @@ class Verbs:
     def alter_topic(self, name: str, partitions: int, settings: dict[str, Any]) -> Steps[Topic]:
         """Change settings or grow."""
         given, deadline = setting_values(settings), self._deadline()
+        if not given and not partitions:
+            raise InvalidArgument(f"nothing to change of topic {name}: give a setting, or partitions above 0")
         topic = yield from self.connection.find_topic(name, deadline)
         answer = yield from self.connection.ask(
             lambda request: AlterTopic(request, topic.topic, given, partitions),
@@ -132,9 +140,11 @@ class Verbs:
             except AcceptedLoss as loss:
                 offset = passed(loss)
                 continue
-            except (Corrupt, MissingCodec, NewerFormat):
+            except (Corrupt, MissingCodec, NewerFormat) as error:
                 if taken:
                     break  # a call that begins behind these meets it
+                if isinstance(error, Corrupt):
+                    error.topic, error.partition = name, partition
                 raise
             if answer.next_offset == offset:
                 break
@@ -222,3 +232,15 @@ def _readable(payload: bytes, offset: int, end: int) -> Iterator[Batch]:
     yield from found
     if error is not None:
         raise error
+
+
+def _check_same(topic: Topic, partitions: int, wanted: dict[str, Any]) -> None:
+    """Raise InvalidSettings unless a topic that was there is as wanted."""
+    known = {"partitions": len(topic.partitions), **topic.settings}
+    others = [
+        f"{name}={known.get(name)!r}, not {value!r}"
+        for name, value in {"partitions": partitions, **wanted}.items()
+        if known.get(name) != value
+    ]
+    if others:
+        raise InvalidSettings(f"topic {topic.name} exists with {', '.join(others)}: use it so, or alter it")

@@ -15,7 +15,7 @@ import numpy as np
 
 from . import columns
 from .arrow_headers import header_type, unpacked
-from .errors import InvalidBatch, MissingLibrary
+from .errors import InvalidArgument, InvalidBatch, MissingLibrary
 from .header import ColumnId
 
 if TYPE_CHECKING:
@@ -118,16 +118,19 @@ def binary_array(
 
 
 def column_names(given: Sequence[str], origin: Origin | None) -> tuple[str, ...]:
-    """The columns of these names of batches that come from there. Raises ValueError."""
+    """The columns of these names of batches that come from there. Raises InvalidArgument."""
     for name in given:
         if name not in _ARRAYS:
-            raise ValueError(f"{name!r} is no column in Arrow: there are {', '.join(_ARRAYS)}")
+            known = ", ".join(_ARRAYS if origin is not None else ARROW_COLUMNS)
+            raise InvalidArgument(f"{name!r} is no column in Arrow: there are {known}")
         if origin is None and name in ("topic", "partition"):
-            raise ValueError(f"these batches say no {name}: a log has none, and ranges and consumers of topics tell it")
+            raise InvalidArgument(
+                f"these batches say no {name}: a log has none, and ranges and consumers of topics tell it"
+            )
         if origin is not None and origin.columns and name in STORED and name not in origin.columns:
-            raise ValueError(f"column {name!r} was left out of the range: name it in columns= there, too")
+            raise InvalidArgument(f"column {name!r} was left out of the range: name it in columns= there, too")
     if not given:
-        raise ValueError("no columns, no records: name some, or none at all for the usual ones")
+        raise InvalidArgument("no columns, no records: name some, or none at all for the usual ones")
     return tuple(given)
 
 

@@ -28,7 +28,7 @@ from .arrow import ARROW_COLUMNS, column_names, record_batch
 from .background_sync import BackgroundSync
 from .batch import Batch, encode, joined
 from .buffer import RecordBuffer
-from .errors import AlreadyOpen, Closed, EndOfLog, InvalidArgument, InvalidTopic
+from .errors import AlreadyOpen, Closed, EndOfLog, InvalidArgument, InvalidTopic, ReadOnly
 from .extents import Extents
 from .files import Files
 from .following import BoardPublisher, Follower
@@ -138,7 +138,7 @@ class Log:
     def _open_to_write(self) -> LogReader:
         try:
             self._files.mkdir(self.path)
-        except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        except (FileExistsError, NotADirectoryError, FileNotFoundError, PermissionError) as error:
             raise InvalidTopic(f"{self.path} cannot be a log's directory: {error.strerror}") from error
         guard = lock.lock_path(self.path, self._files)
         self._lock = lock.take(guard, self._files)
@@ -301,7 +301,9 @@ class Log:
 
     def _writable(self) -> LogWriter:
         if self._writer is None:
-            raise Closed(f"{self.path} is {'open for reading only' if self.read_only else 'closed'}")
+            if self.read_only and self._closing:
+                raise ReadOnly(f"{self.path} is open for reading only: open it without read_only to append")
+            raise Closed(f"{self.path} is closed")
         return self._writer
 
     # -- reading ----------------------------------------------------------------------------------

@@ -101,16 +101,22 @@ class BatchTooLarge(InvalidBatch):
 class Corrupt(StorageError):
     """Damage at or below the mark: bytes that were durable are wrong or missing.
 
-    `path` and `position` say where; `next_offset` is where good records go on (None when unknown).
+    `path` and `position` say where, as far as the reader sees files ("" and -1 when not); `topic` and `partition` of
+    what a client reads; `next_offset` is where good records go on (None when unknown).
     """
 
     code = "corrupt"
 
-    def __init__(self, message: str, *, path: str = "", position: int = -1, next_offset: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, path: str = "", position: int = -1, next_offset: int | None = None, topic: str = "",
+        partition: int = -1,
+    ) -> None:  # fmt: skip
         super().__init__(message)
         self.path = path
         self.position = position
         self.next_offset = next_offset
+        self.topic = topic
+        self.partition = partition
 
 
 class BadChecksum(Corrupt, InvalidBatch):
@@ -172,6 +178,12 @@ class Closed(StorageError):
     """The log, client, producer or consumer was closed before this call."""
 
     code = "closed"
+
+
+class ReadOnly(StorageError):
+    """Appending to a log that was opened with `read_only`."""
+
+    code = "read_only"
 
 
 class BoardUnavailable(StorageError):

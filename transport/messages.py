@@ -410,6 +410,7 @@ class GroupPartition(Struct, array_like=True, frozen=True, gc=False):
     lag: Count
     member: str
     epoch: Count
+    first: Count = 0  # the first offset that can be read: what lies below and at the cursor or above was removed unread
 
 
 class Group(Struct, array_like=True, frozen=True, gc=False):

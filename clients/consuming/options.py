@@ -35,7 +35,7 @@ def consumer_options(
 ) -> ConsumerOptions:
     """Check and complete the arguments of `consumer`; `may_map`: its shell has a thread that may sleep in `fetch`."""
     for argument, value in (("group", group), ("member", member)):
-        if value:
+        if value is not None:
             check_name(argument, value)
     if auto_commit is not None and not group:
         raise InvalidArgument("auto_commit needs a group: a consumer that reads alone has no cursor to commit")
@@ -50,7 +50,7 @@ def consumer_options(
         delivery=ways[0],
         fallbacks=tuple(ways[1:]),
         auto_commit_s=None if auto_commit is None else seconds(auto_commit, "auto_commit"),
-        session_timeout_s=seconds(session_timeout, "session_timeout"),
+        session_timeout_s=some_seconds(session_timeout, "session_timeout"),
         max_processing_s=some_seconds(max_processing, "max_processing"),
         window_bytes=size_bytes(window_bytes, "window_bytes", 1),
         window_records=whole("window_records", window_records, 1),

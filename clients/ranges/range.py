@@ -136,6 +136,9 @@ class RangeCore:
                 self.close()
                 self._position = passed(loss)
                 continue
+            except Corrupt as damage:
+                damage.topic, damage.partition = self.wanted.topic, self.wanted.partition
+                raise
             except (OutOfBounds, InvalidTopic):  # of a topic that is gone, or of what retention took
                 yield from self._look()
                 raise

@@ -64,8 +64,9 @@ def damaged(batch: Batch, partition: int, topic: str, error: InvalidBatch) -> Co
     """What is raised for a batch that cannot be read because of `error`: it says where reading goes on."""
     kind = BadChecksum if isinstance(error, BadChecksum) else Corrupt
     return kind(
-        _sentence(batch.base_offset, batch.end_offset, partition, topic, error.message), next_offset=batch.end_offset
-    )
+        _sentence(batch.base_offset, batch.end_offset, partition, topic, error.message), next_offset=batch.end_offset,
+        topic=topic, partition=partition,
+    )  # fmt: skip
 
 
 def removed(offset: int, next_offset: int, partition: int, topic: str) -> OutOfBounds:
@@ -83,7 +84,8 @@ def missing(
     offset: int, next_offset: int, partition: int, topic: str, reason: str, kind: type[Corrupt] = Corrupt
 ) -> Corrupt:
     """The error for records that did not come, because damage hides them."""
-    return kind(_sentence(offset, next_offset, partition, topic, reason), next_offset=next_offset)
+    sentence = _sentence(offset, next_offset, partition, topic, reason)
+    return kind(sentence, next_offset=next_offset, topic=topic, partition=partition)
 
 
 def _sentence(offset: int, next_offset: int, partition: int, topic: str, reason: str) -> str:

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import inspect
 import reprlib
+import zoneinfo
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
+from ...storage.arguments import whole
 from ...transport.url import parse
 from ..arguments.checking import check_name, checked, checks
-from ..arguments.quantities import Duration, seconds
+from ..arguments.quantities import Duration, seconds, some_seconds
 from ..client import Client
 from ..errors import InvalidArgument
 from ..queues.descriptions import Schedule
@@ -96,8 +98,9 @@ class Tasks:
         self.queues: dict[str, TaskQueue] = {}
         self.timeout_s = seconds(timeout, "timeout")
         self.zone = zone
-        self._partitions = partitions
-        self._settings = {**({} if lease is None else {"lease_s": seconds(lease, "lease")}), **_kept(keep)}
+        _check_zone(zone)
+        self._partitions = whole("partitions", partitions, 1)
+        self._settings = {**({} if lease is None else {"lease_s": some_seconds(lease, "lease")}), **_kept(keep)}
         self._link = Link(self)
         self._aio: AsyncLink | None = None
 
@@ -153,6 +156,8 @@ class Tasks:
         """
         timeout_s = None if timeout is None else seconds(timeout, "timeout")
         options = Options(queue=queue, timeout_s=timeout_s, key=key, dedup=dedup, priority=priority, process=process)
+
+        check_name("queue", queue)
 
         def decorate(function: Callable[..., Any]) -> BaseFunction[..., Any]:
             _check_function(function)
@@ -217,11 +222,22 @@ class Tasks:
         return f"<Tasks of {self.url}: {', '.join(self.functions) or 'no functions'}>"
 
 
+def _check_zone(zone: str) -> None:
+    """Raise InvalidArgument for a zone that is unknown; the broker judges where this machine has no tz database."""
+    try:
+        zoneinfo.ZoneInfo(zone or "UTC")
+    except (LookupError, ValueError, OSError):
+        if zoneinfo.available_timezones():
+            raise InvalidArgument(
+                f"zone={reprlib.repr(zone)} is unknown: give a name of the tz database, as in Europe/Vienna, or UTC"
+            ) from None
+
+
 def _kept(keep: Keep | None) -> dict[str, Any]:
     """The setting of a queue that says how long it keeps what is finished; none to leave it as it is."""
     if keep is None:
         return {}
-    return {"keep_finished_s": None if keep == "forever" else seconds(keep, "keep")}
+    return {"keep_finished_s": None if keep == "forever" else some_seconds(keep, "keep")}
 
 
 def _check_function(function: Any) -> None:

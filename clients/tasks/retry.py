@@ -17,7 +17,7 @@ from ..arguments.quantities import Duration, seconds
 from ..errors import InvalidArgument
 
 
-class Retry(Struct, frozen=True, kw_only=True):
+class Retry(Struct, frozen=True):
     """Attempts and the time between them.
 
     Attempt n + 1 follows `backoff * 2 ** (n - 1)` after attempt n failed, `max_backoff` at most; a random part of up to

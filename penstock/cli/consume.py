@@ -59,11 +59,11 @@ class Wanted(Struct, frozen=True):
 @click.option(
     "--delivery", type=click.Choice(DELIVERIES), default="auto", show_default=True, help="How records travel."
 )
-@click.option("--commit/--no-commit", default=True, help="With --group: remember what was written.")
+@click.option("--commit/--no-commit", default=None, help="With --group: remember what was written.  [default: commit]")
 @with_session
 def command(
     topic: str, form: Format | None, group: str | None, start: Position, partition: int | None, count: int | None,
-    follow: bool, commit: bool, delivery: Delivery, session: Invocation,
+    follow: bool, commit: bool | None, delivery: Delivery, session: Invocation,
 ) -> int:  # fmt: skip
     """Write records of TOPIC to standard output. Damaged ones are passed over and named: exit code 5.
 
@@ -79,7 +79,10 @@ def command(
         raise click.UsageError("--group is empty: name the group, or leave it out to read alone")
     if group is not None and partition is not None:
         raise click.UsageError("--partition does not go with --group: members share the partitions")
-    wanted = Wanted(topic, group, start, partition, count, follow, commit and group is not None, delivery)
+    if commit and group is None:
+        raise click.UsageError("--commit goes with --group: without one there is no cursor to move")
+    commits = commit is not False and group is not None
+    wanted = Wanted(topic, group, start, partition, count, follow, commits, delivery)
     encode = writer(form or ("json" if session.output.as_json else "lines"))
     with session.connect() as client:
         ends = None if follow else _ends(client, wanted)

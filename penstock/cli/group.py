@@ -13,6 +13,7 @@ from .positions import POSITION
 
 if TYPE_CHECKING:
     from ..clients import Group
+    from ..clients.descriptions import GroupPartition
 
 
 @click.group
@@ -35,7 +36,7 @@ def list_(topic: str | None, session: Invocation) -> None:
     session.output.table(
         ["topic", "group", ">members", ">partitions", ">lag", "state"],
         [
-            (g.topic, g.name, len(g.members), len(g.partitions), g.lag, unavailable_text(g.unavailable) or "ok")
+            (g.topic, g.name, len(g.members), len(g.partitions), g.lag, unavailable_text(g.unavailable) or _state(g))
             for g in groups
         ],
         empty="no groups yet: penstock consume TOPIC --group NAME",
@@ -54,9 +55,12 @@ def show(topic: str, name: str, session: Invocation) -> None:
         session.output.json(_as_json(group))
         return
     session.output.table(
-        [">partition", ">cursor", ">end", ">lag", "member"],
-        [(p.partition, p.cursor if p.cursor >= 0 else None, p.end, p.lag, p.member or None) for p in group.partitions]
-        + [(number, None, None, None, "unavailable") for number in group.unavailable],
+        [">partition", ">cursor", ">end", ">lag", "member", "state"],
+        [
+            (p.partition, p.cursor if p.cursor >= 0 else None, p.end, p.lag, p.member or None, _state_of(p))
+            for p in group.partitions
+        ]
+        + [(number, *[None] * 4, "unavailable") for number in group.unavailable],
     )
     session.output.console.print()
     session.output.table(
@@ -104,7 +108,18 @@ def delete(topic: str, name: str, yes: bool, session: Invocation) -> None:
     session.output.say("deleted", f"group {name} of {topic} deleted", topic=topic, group=name)
 
 
+def _state(group: Group) -> str:
+    return f"{units.count_text(group.removed, 'record')} removed unread" if group.removed else "ok"
+
+
+def _state_of(partition: GroupPartition) -> str:
+    """Whether retention was faster than the group."""
+    if not partition.removed:
+        return "ok"
+    return f"records {partition.cursor} to {partition.first - 1} were removed unread"
+
+
 def _as_json(group: Group) -> dict[str, Any]:
     import msgspec
 
-    return {**msgspec.to_builtins(group), "lag": group.lag}
+    return {**msgspec.to_builtins(group), "lag": group.lag, "removed": group.removed}

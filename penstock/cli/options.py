@@ -97,6 +97,16 @@ class Duration(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+class SomeTime(Duration):
+    """As `Duration`, and above 0."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = super().convert(value, param, ctx)
+        if not found > 0:
+            self.fail(f"{value} is no time: give one above 0, as in 5s", param, ctx)
+        return found
+
+
 class Assignment(click.ParamType):
     """NAME=VALUE as a pair."""
 
@@ -128,6 +138,7 @@ class Rate(click.FloatRange):
 
 SIZE = Size()
 DURATION = Duration()
+SOME_TIME = SomeTime()
 RATE = Rate()
 ASSIGNMENT = Assignment()
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..storage import units
-from .options import ASSIGNMENT, DURATION, Invocation, group_option, with_session
+from .options import ASSIGNMENT, SOME_TIME, Invocation, group_option, with_session
 from .output import unavailable_text
 from .positions import MOMENT, local_time
 
 if TYPE_CHECKING:
-    from ..clients import Queue
+    from ..clients import Client, Queue
 
 
 COUNTS = (">ready", ">in flight", ">delayed", ">retrying", ">dead-lettered")
@@ -34,6 +34,7 @@ def list_(topic: str | None, session: Invocation) -> None:
     """List queues and what they hold."""
     with session.connect() as client:
         queues = sorted(client.queues(topic), key=lambda queue: (queue.topic, queue.name))
+        stuck = _stuck(client, queues)
     if session.output.as_json:
         for queue in queues:
             session.output.json(_as_json(queue))
@@ -41,7 +42,14 @@ def list_(topic: str | None, session: Invocation) -> None:
     session.output.table(
         ["topic", "group", ">depth", *COUNTS, ">oldest", "state"],
         [
-            (q.topic, q.name, q.depth, *_counts(q), _age(q.oldest), unavailable_text(q.unavailable) or _state(q))
+            (
+                q.topic,
+                q.name,
+                q.depth,
+                *_counts(q),
+                _age(q.oldest),
+                unavailable_text(q.unavailable) or _state(q, stuck),
+            )
             for q in queues
         ],
         empty="no queues yet: penstock queue set TOPIC, or a worker makes one",
@@ -56,11 +64,13 @@ def stats(topic: str, group: str, session: Invocation) -> None:
     """Show what the queue of TOPIC holds: depth, in flight, delayed, retrying, dead-lettered, age of the oldest."""
     with session.connect() as client:
         queue = client.queue(topic, group)
+        stuck = _stuck(client, [queue])
     if session.output.as_json:
         session.output.json(_as_json(queue))
         return
     settings = [(name, _setting_text(name, value)) for name, value in queue.settings.items()]
-    session.output.fields([("topic", queue.topic), ("group", queue.name), *settings])
+    state = [("state", _state(queue, stuck))] if queue.settings["dead_topic"] in stuck else []
+    session.output.fields([("topic", queue.topic), ("group", queue.name), *settings, *state])
     session.output.console.print()
     session.output.table(
         [">partition", *COUNTS, ">oldest", "state"],
@@ -100,7 +110,7 @@ def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session:
 
 @command.command(short_help="Lease nothing for a while.")
 @click.argument("topic")
-@click.option("--for", "duration", type=DURATION, help="So long, as in 10m.")
+@click.option("--for", "duration", type=SOME_TIME, help="So long, as in 10m.")
 @click.option("--until", type=MOMENT, help="Until a time like 2026-01-31T12:00.")
 @group_option
 @with_session
@@ -108,6 +118,8 @@ def pause(topic: str, duration: float | None, until: datetime | None, group: str
     """Have workers of TOPIC get nothing, until a time or until resumed. What is leased may be finished."""
     if duration is not None and until is not None:
         raise click.UsageError("--for and --until say the same: give one of them")
+    if until is not None and until <= datetime.now(UTC):
+        raise click.UsageError(f"--until {local_time(until)} is over: give a time to come, or leave it out")
     if duration is not None:
         until = datetime.now(UTC) + timedelta(seconds=duration)
     with session.connect() as client:
@@ -182,7 +194,16 @@ def _age(since: datetime | None) -> str | None:
     return units.time_text(max((datetime.now(UTC) - since).total_seconds(), 0.0))
 
 
-def _state(held: Any) -> str:
+def _stuck(client: Client, queues: list[Queue]) -> frozenset[str]:
+    """Topics that are to get copies of dead letters, and are not there."""
+    wanted = {queue.settings["dead_topic"] for queue in queues} - {""}
+    return frozenset(wanted - {topic.name for topic in client.topics()}) if wanted else frozenset()
+
+
+def _state(held: Any, stuck: frozenset[str] = frozenset()) -> str:
+    dead_topic = held.settings["dead_topic"] if stuck else ""
+    if dead_topic in stuck:
+        return f"copies of dead letters wait: topic {dead_topic} is missing"
     until = held.paused_until
     if until is None:
         return "ok"

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..storage.errors import Error
-from .options import DURATION, Invocation, with_session
+from .options import SOME_TIME, Invocation, with_session
 
 
 class UnknownCounter(Error):
@@ -18,7 +18,7 @@ class UnknownCounter(Error):
 
 
 @click.command
-@click.option("--every", type=DURATION, metavar="TIME", help="Repeat, with the change per second beside each number.")
+@click.option("--every", type=SOME_TIME, metavar="TIME", help="Repeat, with the change per second beside each number.")
 @click.argument("prefix", default="")
 @with_session
 def command(prefix: str, every: float | None, session: Invocation) -> None:

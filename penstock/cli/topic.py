@@ -53,20 +53,21 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--commit", type=click.Choice(["durable", "written"]), help="Acknowledge when synced, or when written.")
-@click.option("--if-missing", is_flag=True, help="An existing topic of this name is no error.")
+@click.option("--if-missing", is_flag=True, help="An existing topic of this name is no error, unless it differs.")
 @_settings
 @with_session
 def create(name: str, partitions: int, if_missing: bool, session: Invocation, **options: Any) -> None:
     """Create topic NAME."""
     from ..broker.errors import TopicExists
 
+    given = _given(options)
     with session.connect() as client:
         try:
-            topic = client.create_topic(name, partitions=partitions, **_given(options))
+            topic = client.create_topic(name, partitions=partitions, **given)
         except TopicExists:
             if not if_missing:
                 raise
-            topic = client.topic(name)
+            topic = client.create_topic(name, partitions=partitions, if_missing=True, **given)
             session.output.say("exists", f"topic {name} exists", topic=name, partitions=len(topic.partitions))
             return
     count = len(topic.partitions)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from penstock.broker.errors import GroupActive, InvalidSettings, TopicExists, UnknownGroup, UnknownTopic
+from penstock.broker.errors import GroupActive, InvalidRequest, InvalidSettings, TopicExists, UnknownGroup, UnknownTopic
 from penstock.clients import InvalidArgument
+from penstock.clients.descriptions import GroupPartition
 from penstock.storage.errors import Closed, InvalidTopic
 
 
@@ -56,6 +57,9 @@ def test_what_cannot_be_is_refused_with_a_reason(client, topic):
         (lambda client, topic: client.consumer(topic, group=7), "group=7 is not a str"),
         (lambda client, topic: client.consumer(topic, positions={0: "1"}), "positions[0]='1' is not an int"),
         (lambda client, topic: client.producer(topic, name=7), "name=7 is not a str"),
+        (lambda client, topic: client.consumer(topic, group=""), "group='' is not allowed as a name"),
+        (lambda client, topic: client.consumer(topic, session_timeout=0), "session_timeout=0"),
+        (lambda client, topic: client.alter_topic(topic), "nothing to change of topic "),
         (lambda client, topic: client.producer(topic, codec="gzip"), "codec='gzip' is none of 'none', 'lz4', 'zstd'"),
     ],
 )
@@ -65,6 +69,35 @@ def test_what_no_broker_would_take_is_refused_before_it_is_sent(client, topic, c
         call(client, topic)
     assert says in caught.value.message
     assert client.ping() < 30, "the client was not cut off"
+
+
+def test_a_topic_that_is_there_is_no_error_if_it_is_to_be_made_where_missing(client, topic):
+    made = client.create_topic(topic, partitions=2, retention_s="7d", if_missing=True)
+    assert client.create_topic(topic, partitions=2, retention_s="7d", if_missing=True).id == made.id
+    with pytest.raises(InvalidSettings, match=f"{topic} exists with partitions=2, not 1: use it so, or alter it"):
+        client.create_topic(topic, if_missing=True)
+    with pytest.raises(InvalidSettings, match=r"retention_s=604800.*, not 86400"):
+        client.create_topic(topic, partitions=2, retention_s="1d", if_missing=True)
+
+
+def test_sizes_that_no_broker_can_keep_name_topic_and_limit(client, topic):
+    with pytest.raises(InvalidRequest, match=f"topic {topic} with partitions=2000 is not possible: 1 to 1024"):
+        client.create_topic(topic, partitions=2000)
+    with pytest.raises(InvalidSettings, match=r"max_record_bytes=1073741824 .* max_frame_bytes="):
+        client.create_topic(topic, max_record_bytes="1GB")
+    client.create_topic(topic)
+    with pytest.raises(InvalidSettings, match="max_frame_bytes="):
+        client.alter_topic(topic, max_record_bytes="1GB")
+
+
+def test_a_group_says_where_its_partitions_begin_and_what_was_removed_before_it_was_read(client, topic):
+    client.create_topic(topic)
+    client.producer(topic).send(b"x")
+    client.commit_group(topic, "g", {0: 0})
+    (partition,) = client.group(topic, "g").partitions
+    assert (partition.first, partition.removed) == (0, 0)
+    assert GroupPartition(0, 3, 310, 10, "", 1, first=300).removed == 297
+    assert [GroupPartition(0, cursor, 310, 10, "", 1, first=300).removed for cursor in (-1, 300, 301)] == [0, 0, 0]
 
 
 def test_a_deleted_topic_that_is_made_again_is_another_one(client, topic):

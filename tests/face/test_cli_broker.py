@@ -35,6 +35,8 @@ def test_creating_twice_is_refused_unless_told_that_it_is_fine(on: Cli, topic: s
     assert found.code == exits.IN_USE
     assert found.err.startswith(f"penstock: topic {topic} exists already")
     assert on("topic", "create", topic, "--if-missing", "--json").lines[0]["event"] == "exists"
+    found = on("topic", "create", topic, "--if-missing", "--partitions", "2")
+    assert (found.code, f"topic {topic} exists with partitions=1, not 2" in found.err) == (exits.USAGE, True)
 
 
 def test_deleting_asks_first_and_a_no_changes_nothing(on: Cli, topic: str) -> None:
@@ -55,6 +57,8 @@ def test_deleting_asks_first_and_a_no_changes_nothing(on: Cli, topic: str) -> No
         (["produce", "nosuch"], exits.NOT_FOUND, "'nosuch' does not exist"),
         (["consume", "nosuch"], exits.NOT_FOUND, "'nosuch' does not exist"),
         (["group", "show", "nosuch", "g"], exits.NOT_FOUND, "'nosuch' does not exist"),
+        (["stats", "--every", "0s"], exits.USAGE, "0s is no time: give one above 0"),
+        (["consume", "nosuch", "--commit"], exits.USAGE, "--commit goes with --group"),
         (["stats", "nosuch"], exits.NOT_FOUND, "no counter's name starts with 'nosuch': they start with "),
     ],
 )

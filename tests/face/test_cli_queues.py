@@ -147,6 +147,9 @@ def test_urgent_tasks_go_first(on: Cli, queue: str) -> None:
         (["queue", "set", "{queue}", "lease_s=soon"], exits.USAGE, "lease_s=soon"),
         (["queue", "stats", "{queue}", "--group", "other"], exits.NOT_FOUND, "other"),
         (["queue", "pause", "{queue}", "--for", "1s", "--until", "2030-01-01"], exits.USAGE, "say the same"),
+        (["queue", "pause", "{queue}", "--until", "2001-01-01T00:00Z"], exits.USAGE, "is over: give a time to come"),
+        (["queue", "pause", "{queue}", "--for", "0s"], exits.USAGE, "0s is no time: give one above 0"),
+        (["queue", "set", "{queue}", "dead_topic=nosuch"], exits.USAGE, "dead_topic=nosuch names no topic: create it"),
         (["dead", "show", "{queue}-0-0"], exits.NOT_FOUND, "is not dead-lettered"),
         (["schedule", "set", "{queue}", "n", "every now", "v"], exits.USAGE, "every now"),
         (["schedule", "set", "{queue}", "n", "* * *", "v"], exits.USAGE, "* * *"),
@@ -196,6 +199,16 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(on: Cli, queue: str, w
     assert on("queue", "stats", queue, "--json").lines[0]["paused_until"]
     assert on("queue", "resume", queue).code == exits.OK
     assert len(leased(on, queue)) == 1
+
+
+def test_a_queue_whose_dead_topic_is_gone_says_so(on: Cli, queue: str) -> None:
+    on("topic", "create", f"{queue}-dead")
+    assert on("queue", "set", queue, f"dead_topic={queue}-dead").code == exits.OK
+    assert "copies of dead letters" not in on("queue", "list", "--topic", queue).text
+    on("topic", "delete", f"{queue}-dead", "--yes")
+    says = f"copies of dead letters wait: topic {queue}-dead is missing"
+    for words in (["list", "--topic", queue], ["stats", queue]):
+        assert says in on("queue", *words).text
 
 
 def test_a_deleted_queue_is_forgotten_and_its_records_stay(on: Cli, queue: str) -> None:

@@ -49,7 +49,7 @@ def test_a_batch_that_was_told_where_it_is_from_says_so():
 @pytest.mark.parametrize(
     ("origin", "names", "says"),
     [
-        (None, ["valeu"], "'valeu' is no column in Arrow: there are value, key, offset, timestamp, headers, topic"),
+        (None, ["valeu"], "'valeu' is no column in Arrow: there are value, key, offset, timestamp, headers$"),
         (None, ["priority"], "'priority' is no column in Arrow"),
         (None, [], "name some"),
         (None, ["topic"], "these batches say no topic"),

@@ -19,9 +19,12 @@ from penstock.storage.errors import (
     Closed,
     Corrupt,
     EndOfLog,
+    InvalidArgument,
     InvalidBatch,
+    InvalidTopic,
     OutOfBounds,
     Poisoned,
+    ReadOnly,
     RecordTooLarge,
     StorageFull,
 )
@@ -409,12 +412,19 @@ def test_readers_elsewhere_follow_a_writer_as_far_as_it_committed(tmp_path) -> N
         for number in range(50):
             log.append(b"%d" % number * 5000)
         assert list(reader.values()) == [b"%d" % number * 5000 for number in range(50)]
-        with pytest.raises(Closed, match="reading only"):
+        with pytest.raises(InvalidArgument, match=r"'nope' is no column in Arrow: there are value, key, .*headers$"):
+            next(reader.batches("arrow", columns=["nope"]))
+        with pytest.raises(ReadOnly, match="reading only"):
             reader.append(b"x")
         log.close()
         with Log(tmp_path / "log") as again:
             again.append(b"by the next writer")
             assert list(reader.values()) == [b"by the next writer"]
+
+
+def test_a_path_where_no_directory_can_be_made_is_named() -> None:
+    with pytest.raises(InvalidTopic, match="/proc/x cannot be a log's directory"):
+        Log("/proc/x")
 
 
 def test_a_closed_log_is_closed_and_closing_twice_is_fine(place) -> None:

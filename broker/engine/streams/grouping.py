@@ -168,7 +168,9 @@ def describe(memberships: Memberships, topic: Topic, name: str, now: Now) -> Gen
         state = partition.group(name)
         lag = state.lag(partition.first, partition.end)
         reader = readers.get(partition.number, "")
-        partitions.append(GroupPartition(partition.number, state.cursor, partition.end, lag, reader, state.epoch))
+        partitions.append(
+            GroupPartition(partition.number, state.cursor, partition.end, lag, reader, state.epoch, partition.first)
+        )
         if len(partitions) % LOOKS == 0:
             yield
     return Group(topic.id, topic.name, name, sorted(members), partitions, topic.closed)

@@ -84,7 +84,6 @@ class Administration:
     def create(self, peer: Peer, message: CreateTopic, payload: Payload, now: Now) -> Work:
         """Make the logs, then log the topic. Raises InvalidTopic, InvalidSettings, TopicExists, LimitReached."""
         check_topic_name(message.name)
-        self._maker.check_count(message.partitions)
         settings = topic_settings.parse(message.settings)
         yield from self._maker.make(
             message.name, message.partitions, settings, now,
@@ -102,7 +101,7 @@ class Administration:
         count = message.partitions or entry.partitions
         if count < entry.partitions:
             raise InvalidRequest(f"topic {topic.name} has {entry.partitions} partitions and cannot shrink to {count}")
-        self._maker.check_count(count)
+        self._maker.check_size(topic.name, count, settings)
         self._maker.check_catalogue()
         grown = range(entry.partitions, count)
         yield from self._grow(topic, grown, settings)

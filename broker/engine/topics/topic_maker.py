@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 
 from ....storage.errors import Error
-from ...errors import InvalidRequest, LimitReached, TopicExists, Unavailable
+from ...errors import InvalidRequest, InvalidSettings, LimitReached, TopicExists, Unavailable
 from ..logs.log_registry import LogRegistry
 from ..logs.overlays import Overlays
 from ..logs.topics import Topic
@@ -41,7 +41,7 @@ class TopicMaker:
         refused: Callable[[Error], None],
     ) -> Generator[int | None, None, None]:
         """Begin a topic; `made` or `refused` is called later. Raises what is known at once, TopicExists among it."""
-        self.check_count(count)
+        self.check_size(name, count, settings)
         self.check_catalogue()
         self._check_name(name)
         topic = Topic(name, self._randomness(16), settings)
@@ -66,11 +66,16 @@ class TopicMaker:
                 f"{self._config.max_topics} topics are there, which is the limit: delete some or raise it"
             )
 
-    def check_count(self, count: int) -> None:
-        """Raise InvalidRequest unless a topic may have so many partitions."""
-        limit = self._config.max_partitions
+    def check_size(self, name: str, count: int, settings: TopicSettings) -> None:
+        """Raise InvalidRequest, InvalidSettings unless a topic may have so many partitions and so large records."""
+        limit, frame = self._config.max_partitions, self._config.max_frame_bytes
         if not 1 <= count <= limit:
-            raise InvalidRequest(f"{count} partitions are not possible: 1 to {limit}")
+            raise InvalidRequest(f"topic {name} with partitions={count} is not possible: 1 to {limit}")
+        if (settings.max_record_bytes or 0) > frame:
+            raise InvalidSettings(
+                f"topic {name} with max_record_bytes={settings.max_record_bytes} is not possible: no record can be "
+                f"sent that is larger than the broker's max_frame_bytes={frame}"
+            )
 
     def check_catalogue(self) -> None:
         """Raise Poisoned or Unavailable unless topics can be made, altered and deleted."""

@@ -148,7 +148,7 @@ def test_a_cursor_below_the_first_offset_is_given_as_it_is_and_lag_counts_from_t
     first = rig.partition(topic).first
     assert first > 1
     (group,) = rig.ask(m.ListGroups, topic).groups
-    assert (group.partitions[0].cursor, group.partitions[0].lag) == (1, 30 - first)
+    assert (group.partitions[0].cursor, group.partitions[0].lag, group.partitions[0].first) == (1, 30 - first, first)
     joined = rig.join(topic, "g", "a")
     assert joined.assignments[0].offset == 1, "so that the reader can tell what it misses"
     assert rig.deliveries(joined)[0][0].offset == first

@@ -114,6 +114,8 @@ def test_how_long_what_is_finished_is_kept_is_said_by_app_and_queue():
         ({"timeout": 0}, "leaves a task no time"),
         ({"timeout": "soon"}, "timeout"),
         ({"process": True}, "cannot be found by a process"),
+        ({"queue": "a b"}, "queue='a b' is not allowed as a name"),
+        ({"keep": 0}, "keep=0"),
         ({"name": "taken"}, "there is a task function 'taken' already"),
     ],
 )
@@ -150,6 +152,12 @@ def test_a_generator_is_no_task():
 def test_an_address_that_cannot_be_is_refused_when_the_app_is_made(url: str):
     with pytest.raises(InvalidUrl, match=url):
         Tasks(url)
+
+
+@pytest.mark.parametrize("given", [{"partitions": 0}, {"lease": 0}, {"keep": 0}, {"group": ""}, {"zone": "Mars/X"}])
+def test_what_no_queue_can_be_is_refused_when_the_app_is_made(given):
+    with pytest.raises(InvalidArgument, match=next(iter(given))):
+        Tasks("mem://nowhere", **given)
 
 
 def test_an_encoding_that_nobody_has_is_refused():

@@ -66,7 +66,8 @@ class QueueAdmin:
         check_time("start", message.start)
         check_no_stream(self._streams, topic, group)
         settings = altered(queue_settings(topic, group), message.settings)
-        _check_dead_topic(topic, group, settings.dead_topic)
+        if "dead_topic" in message.settings:
+            self._check_dead_topic(topic, group, settings.dead_topic)
         for partition in topic.readable:
             check_serves(partition)
         gather = Gather(
@@ -133,16 +134,17 @@ class QueueAdmin:
         for group in sorted(names - set(partition.proposed.queues.by_name)):
             verbs.configure(partition, group, queue_settings(topic, group), -1)
 
-
-def _check_dead_topic(topic: Topic, group: str, name: str) -> None:
-    """Raise InvalidSettings, InvalidTopic unless copies of what dies may go to a topic, which need not exist yet."""
-    if not name:
-        return
-    check_topic_name(name)
-    if name == topic.name:
-        raise InvalidSettings(
-            f"queue setting dead_topic={name} is the topic that group {group} works on: name another one, or none"
-        )
+    def _check_dead_topic(self, topic: Topic, group: str, name: str) -> None:
+        """Raise InvalidSettings, InvalidTopic unless copies of what dies may go to a topic."""
+        if not name:
+            return
+        check_topic_name(name)
+        if name == topic.name:
+            raise InvalidSettings(
+                f"queue setting dead_topic={name} is the topic that group {group} works on: name another one, or none"
+            )
+        if name not in self._topics.by_name:
+            raise InvalidSettings(f"queue setting dead_topic={name} names no topic: create it first")
 
 
 def queue_names(topic: Topic) -> list[str]:

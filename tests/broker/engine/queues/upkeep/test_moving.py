@@ -35,8 +35,11 @@ def world(*, graves: int = 2, start: bool = True, **config: Any) -> tuple[Rig, b
     for first in range(0, COUNT, 4):
         some = slice(first, first + 4)
         rig.produce(topic, values[some], keys=keys[some], headers=headers[some], event_times=list(range(COUNT))[some])
+    copies_to = rig.topic("graves", graves)
     set_queue(rig, topic, dead_topic="graves")
-    return rig, topic, rig.topic("graves", graves) if start else b""
+    if not start:
+        assert isinstance(rig.ask(m.DeleteTopic, copies_to), m.Done)
+    return rig, topic, copies_to if start else b""
 
 
 def copies(rig: Rig, graves: bytes) -> list[dict[str, Any]]:
@@ -198,7 +201,9 @@ def test_without_the_dead_topic_they_wait_and_stats_say_why():
 
 def test_one_topic_that_is_missing_does_not_stop_another():
     rig, topic, graves = world()
+    nowhere = rig.topic("nowhere")
     set_queue(rig, topic, "h", dead_topic="nowhere")
+    assert isinstance(rig.ask(m.DeleteTopic, nowhere), m.Done)
     die(rig, topic, [1, 2, 3], "h")
     die(rig, topic, [4])
     rig.pass_time(5)
@@ -273,7 +278,13 @@ def test_a_topic_may_not_be_its_own_dead_topic():
     assert answer.code == "invalid_settings"
     assert "name another one" in answer.message
     assert rig.ask(q.SetQueue, topic, "g", {"dead_topic": "no/name"}).code == "invalid_topic"
+    answer = rig.ask(q.SetQueue, topic, "g", {"dead_topic": "later"})
+    assert answer.code == "invalid_settings"
+    assert "dead_topic=later names no topic: create it first" in answer.message
+    later = rig.topic("later")
     assert rig.ask(q.SetQueue, topic, "g", {"dead_topic": "later"}).queues[0].settings["dead_topic"] == "later"
+    assert isinstance(rig.ask(m.DeleteTopic, later), m.Done)
+    assert rig.ask(q.SetQueue, topic, "g", {"max_attempts": 3}).queues[0].settings["max_attempts"] == 3
 
 
 def test_a_topic_that_is_deleted_takes_its_outbox_along():
