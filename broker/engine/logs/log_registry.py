@@ -136,7 +136,7 @@ class LogRegistry:
         for entry in self.catalogue.in_flight:
             for effect in entry.effects:
                 if isinstance(effect, (fx.TopicCreated, fx.TopicAltered)):
-                    counts[effect.topic] = max(counts[effect.topic], effect.partitions)
+                    counts[effect.topic] = effect.partitions  # topics do not shrink
         for topic_id, number in list(self._prepared):
             if number >= counts[topic_id]:
                 self.withdraw(topic_id, [number])

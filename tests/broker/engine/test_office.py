@@ -252,3 +252,39 @@ def test_a_stage_is_open_again_when_its_decision_is_cut():
     assert isinstance(rig.ask(m.Produce, topic, 0, payload=staged([b"2"], 1, 1)), m.Produced)
     assert commit(rig, "etl", 2, m.Stage(topic, 0, 1, 2)) == m.TransactionCommitted(rig._request, 2, False)
     assert rig.read(topic) == [b"1", b"2"]
+
+
+def test_a_cut_leaves_in_flight_what_is_not_behind_it():
+    rig = Rig()
+    topic = rig.topic()
+    held(rig, topic)
+    history = partition_of(rig, topic).history
+    rig.send(m.Produce(rig.next_request(), topic, 0), bytes(staged([b"y"], 4)))
+    rig.turn()
+    history.cut(history.log.written - 1)
+    rig.resign()
+    rig.store.hold = False
+    rig.sync()
+    assert [each.stage for each in partition_of(rig, topic).committed.stages] == [3]
+
+
+def test_a_topic_that_is_deleted_while_it_grows_takes_the_new_logs_along():
+    rig = Rig()
+    topic = rig.topic()
+    growing = rig.next_request()
+    rig.send(m.AlterTopic(growing, topic, {}, 4))  # one log is made
+    assert isinstance(rig.ask(m.DeleteTopic, topic), m.Done)
+    rig.turn(20)
+    assert (len(rig.node.logs), directories(rig)) == (1, set())
+    assert answer_to(rig, growing).code == "unknown_topic"
+
+
+def test_what_is_decided_about_a_topic_behind_its_tombstone_changes_nothing():
+    rig = Rig()
+    topic = rig.topic()
+    requests = [rig.next_request() for _ in range(2)]
+    for request in requests:
+        rig.send(m.DeleteTopic(request, topic))
+    rig.turn()
+    assert [answer_to(rig, request) for request in requests] == [m.Done(request) for request in requests]
+    assert (directories(rig), list(rig.node._registry.catalogue.committed.tombstones)) == (set(), [])
