@@ -69,7 +69,9 @@ def identify(files: Files, data: str, *, node: str = "") -> Identity | None:
     try:
         text = files.read(path)
     except OSError as error:
-        raise ForeignDirectory(f"{path} says whose directory this is and cannot be read: {error.strerror}") from error
+        raise ForeignDirectory(
+            f"{path} says whose directory this is and cannot be read: {error.strerror}; restore it from a copy"
+        ) from error
     found = _decode(text, path)
     if node and found.node != node:
         raise ForeignDirectory(f"{data} belongs to node {found.node}, not {node}: give each node its own directory")

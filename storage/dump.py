@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from . import log_ids
 from .batch import Codec, ColumnId, Kind
 from .errors import InvalidBatch, MissingCodec
 from .files import Files
@@ -36,10 +37,10 @@ def dump(files: Files, directory: str, *, with_records: bool = False, start: int
         start: leave out batches that end at or before this offset.
 
     Raises:
-        FileNotFoundError: there is no such directory. NewerFormat: a newer penstock wrote it.
+        FileNotFoundError: there is no such directory, and it is no partition's. NewerFormat: a newer penstock wrote it.
     """
     segments = look(files, directory)
-    if not segments.names and not files.exists(directory):
+    if not files.exists(directory) and log_ids.own_id(directory) is None:
         raise FileNotFoundError(f"there is no log in {directory}")
     shown: SegmentName | None = None
     for found in scan(files, directory, segments):

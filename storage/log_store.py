@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from . import snapshots
+from . import log_ids, snapshots
 from .board import boot_id
 from .data_directory import METADATA, TOPICS, TRASH, metadata_path, partition_path
 from .errors import StorageFull
@@ -115,7 +115,7 @@ class LogStore:
         )
 
     def _new_log_id(self, path: str) -> bytes:
-        return uuid.uuid4().bytes
+        return log_ids.new_id(path)
 
     def _hold_for(self, topic: bytes, log: LogWriter) -> LogWriter:
         self._of_topic.setdefault(topic, []).append(log)

@@ -14,7 +14,7 @@ from operator import itemgetter
 
 import msgspec
 
-from . import evidence, layout, poison, segment
+from . import evidence, layout, log_ids, poison, segment
 from .cutting import begin_generation, remove_void
 from .errors import Corrupt, InvalidBatch, InvalidTopic, Poisoned
 from .files import File, Files
@@ -23,6 +23,8 @@ from .layout import INDEX_ROW_STRUCT, SegmentName, live_segments, makes_void
 from .recovery import Begin, Damage, LogEnd, RecoveryPlan, before, begin, follows, walk
 from .scan import look, owner, survey
 from .segment import Page, Segment, SegmentRef, read_page, reference
+
+_WAY_OUT = "penstock log repair --accept-loss goes on without what is lost"
 
 
 class FoundLog(msgspec.Struct):
@@ -59,7 +61,8 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> FoundLog:
     listed = files.listdir(path)
     names, void = live_segments(listed)
     if not names:
-        raise InvalidTopic(f"there is no log in {path}")
+        way_out = "" if log_ids.own_id(path) is None else f": {_WAY_OUT}"
+        raise InvalidTopic(f"there is no log in {path}{way_out}")
     pages = _Pages(files, path, names)
     acknowledged = poison.acknowledged(files, path)
     log_id = pages.log_id()
@@ -139,22 +142,35 @@ class _Pages:
         """
         places = range(len(self._names))
         for place in reversed(places):
-            known = owner([self.get(0), self.get(place)])
+            ends = [self.get(0), self.get(place)]
+            known = owner(self._path, ends)
             if known is None:
                 continue
-            if owner([self.get(place)]) not in (None, known):
-                known = owner(map(self.get, places)) or known
+            if log_ids.is_misplaced(self._path, known) or any(self._names_another(page, known) for page in ends):
+                known = owner(self._path, map(self.get, places)) or known
                 self._ignore_others(known)
+            self._check_place(known)
             return known
         raise Corrupt(
-            f"no segment in {self._path} has a readable first page; penstock log repair --accept-loss goes on without "
-            "what is lost",
+            f"no segment in {self._path} has a readable first page; {_WAY_OUT}",
             path=self._path,
         )
 
+    def _names_another(self, page: Page, log_id: bytes) -> bool:
+        return owner(self._path, [page]) not in (None, log_id)
+
+    def _check_place(self, log_id: bytes) -> None:
+        if log_ids.is_misplaced(self._path, log_id):
+            misplaced = log_ids.misplacement(self._files, self._path, log_id)
+            raise Corrupt(
+                f"{self._path} does not hold its own log: {misplaced}; put both back in their places, or set it aside "
+                "with penstock log repair --accept-loss",
+                path=self._path,
+            )
+
     def _ignore_others(self, log_id: bytes) -> None:
         for place, page in self._read.items():
-            if owner([page]) not in (None, log_id):
+            if self._names_another(page, log_id):
                 self._read[place] = Page(None, None, page.size)
                 self._bad.append(place)
 
@@ -224,12 +240,11 @@ def check_readable(found: FoundLog) -> None:
 
     Going on would give out again, to others, what its batches had, and make its file void.
     """
-    way_out = "penstock log repair --accept-loss goes on without what is lost"
     if found.unreadable:
         lost = ", ".join(found.unreadable)
-        raise Corrupt(f"{lost} cannot be read any more; {way_out}", path=found.unreadable[0])
+        raise Corrupt(f"{lost} cannot be read any more; {_WAY_OUT}", path=found.unreadable[0])
     if found.missing:
-        raise Corrupt(f"{found.missing}; {way_out}", path=found.damage[-1].path)
+        raise Corrupt(f"{found.missing}; {_WAY_OUT}", path=found.damage[-1].path)
 
 
 def recover(files: Files, path: str, *, suspect: bool) -> FoundLog:

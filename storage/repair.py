@@ -18,19 +18,17 @@ from functools import partial
 
 import msgspec
 
-from . import cutting, finals, first_page, layout, lock, opening, runs, segment, snapshots
-from .accepted import FILE_NAME, Accepted, read_accepted, write_accepted
+from . import aside, cutting, first_page, layout, lock, log_ids, opening, segment, snapshots
+from .accepted import Accepted, read_accepted, write_accepted
+from .aside import SET_ASIDE
 from .errors import Corrupt
 from .files import Files
 from .index import row_of
 from .layout import INDEX_ROW_STRUCT, IndexRow, SegmentName
 from .recovery import NOTHING, LogEnd, before
-from .scan import Bad, Good, scan
+from .scan import Bad, Good, look, owner, scan
 from .segment import SegmentRef, reference
 from .verify import Progress, Report, verify
-
-SET_ASIDE = ".lost"
-"""Added to the name of a segment that nothing can be read from: kept, but no part of the log."""
 
 
 class Repaired(msgspec.Struct):
@@ -62,12 +60,17 @@ def repair(
         Corrupt: nothing says any more where the log begins.
     """
     with _locked(files, directory):
-        moved = [] if dry_run else _set_strangers_aside(files, directory)
+        may_go = aside.is_spareable_or_segment if accept_loss else aside.is_spareable
+        moved = [] if dry_run else aside.set_strangers_aside(files, directory, may_go)
         found = verify(files, directory, progress=progress)
         repairs = _Repairs(files, directory, found, dry_run)
         repairs.actions += moved
+        misplaced = _misplaced(files, directory)
+        if misplaced and not accept_loss:  # whose snapshots and indexes are here is not known before they are put back
+            return Repaired(found, moved, repairs.look_again(found))
         repairs.set_copies_aside()
         if accept_loss:
+            repairs.begin_anew(misplaced)
             repairs.restore()
             repairs.give_up(now_us)
         repairs.write_marks()
@@ -82,39 +85,13 @@ def repair(
 
 @contextmanager
 def _locked(files: Files, directory: str) -> Iterator[None]:
-    if not files.exists(directory):
+    if not files.exists(directory) and log_ids.own_id(directory) is None:
         raise FileNotFoundError(f"there is no log in {directory}")
     held = lock.take(lock.lock_path(directory, files), files)
     try:
         yield
     finally:
         held.release()
-
-
-def _set_strangers_aside(files: Files, directory: str) -> list[str]:
-    """Move away what has the name of a file that can be made again, or done without, and is none. Says what it did."""
-    said: list[str] = []
-    for name in sorted(filter(_is_spareable, files.listdir(directory))):
-        path = f"{directory}/{name}"
-        if not files.is_file(path):
-            files.rename(path, f"{path}{SET_ASIDE}")
-            said.append(f"set {path} aside as {path}{SET_ASIDE}: a directory, a link or a socket where a file belongs")
-    if said:
-        files.sync_dir(directory)
-    return said
-
-
-def _is_spareable(name: str) -> bool:
-    """Whether a log goes on without the file of this name: what an index, a snapshot or finals said is found again."""
-    base = name.removesuffix(".new")
-    return (
-        layout.parse_index_name(name) is not None
-        or snapshots.seq_of(base) is not None
-        or runs.number_of(name) is not None
-        or (name.startswith(finals.PREFIX) and not name.endswith(SET_ASIDE))
-        or base == FILE_NAME
-        or name == f"{layout.POISON}.new"
-    )
 
 
 class _Repairs:
@@ -136,7 +113,7 @@ class _Repairs:
         files, directory = self._files, self._directory
         self._end: opening.FoundLog | None = None
         self._unreadable: list[str] = []
-        if not self._report.segments:
+        if not self._report.segments or aside.strangers(files, directory, aside.is_segment):
             return
         try:
             self._end = opening.find_end(files, directory)
@@ -178,6 +155,23 @@ class _Repairs:
         if not self._dry_run:
             self._report = self.look_again(self._report)
             self._look_for_end()
+
+    def begin_anew(self, misplaced: dict[SegmentName, str]) -> None:
+        """Set segments of another partition aside. Where no segment is left, have an empty log instead."""
+        files, directory = self._files, self._directory
+        names, _ = layout.live_segments(files.listdir(directory))
+        for name, why in misplaced.items():
+            ref = reference(directory, name)
+            self._do(f"set {ref.path} aside as {ref.path}{SET_ASIDE}: {why}", partial(self._set_aside, ref))
+        if len(misplaced) == len(names) and log_ids.own_id(directory) is None:
+            raise Corrupt(f"nothing is left of the log in {directory}: restore it from a copy", path=directory)
+        if len(misplaced) == len(names):
+            self._do(
+                f"make an empty log in {directory}: nothing of its own is left, so offsets are given out again",
+                partial(aside.make_anew, files, directory),
+            )
+        if misplaced or not names:
+            self._look_anew()
 
     def restore(self) -> None:
         """Give segments that say nothing any more a first page again: no writer opens the log without.
@@ -346,6 +340,16 @@ def _collect(files: Files, directory: str) -> _Found:
         found.rows.setdefault(each.segment, {})[batch.seq] = row_of(batch, each.position)
         last = last.after(batch, each.position)
     return found
+
+
+def _misplaced(files: Files, directory: str) -> dict[SegmentName, str]:
+    """The segments that belong in another directory, and where."""
+    owners = {name: owner(directory, [page]) for name, page in look(files, directory).pages.items()}
+    return {
+        name: log_ids.misplacement(files, directory, log_id)
+        for name, log_id in owners.items()
+        if log_id is not None and log_ids.is_misplaced(directory, log_id)
+    }
 
 
 def _given_up(bad: Bad, now_us: int) -> Accepted:

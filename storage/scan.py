@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from . import evidence
+from . import evidence, log_ids
 from .batch import HEADER_BYTES, Batch
 from .errors import InvalidBatch
 from .files import File, Files
-from .layout import DATA_START, INDEX_ROW_BYTES, SegmentName, index_position, live_segments
+from .layout import DATA_START, INDEX_ROW_BYTES, SegmentName, index_position, live_segments, parse_segment_name
 from .recovery import NOTHING, LogEnd, before, end_at_mark, end_before, follows, next_good, read_batch, walk
 from .segment import Page, read_page
 
@@ -81,7 +81,7 @@ class Segments(msgspec.Struct, frozen=True):
 
 def look(files: Files, directory: str) -> Segments:
     """List a log's segments and read their first pages. Raises NewerFormat."""
-    listed = files.listdir(directory)
+    listed = [name for name in files.listdir(directory) if _is_no_stranger(files, directory, name)]
     names, void = live_segments(listed)
     pages: dict[SegmentName, Page] = {}
     for name in names:
@@ -94,7 +94,9 @@ def look(files: Files, directory: str) -> Segments:
         finally:
             file.close()
     found = [name for name in names if name in pages]
-    log_id = owner(pages.values()) or b""
+    log_id = owner(directory, pages.values()) or b""
+    if log_id and log_ids.is_misplaced(directory, log_id):
+        log_id = log_ids.own_id(directory) or b""
     segments = Segments(found, pages, void, log_id, NOTHING)
     marked = _newest_mark(segments)
     lost = frozenset(name for place, name in enumerate(found) if evidence.marks_lost(found, place, pages[name]))
@@ -102,11 +104,18 @@ def look(files: Files, directory: str) -> Segments:
     return msgspec.structs.replace(segments, marked=marked, durable=durable, lost=lost)
 
 
-def owner(pages: Iterable[Page]) -> bytes | None:
-    """The log that most of these pages name, the first of them where as many name another; None when none does."""
+def _is_no_stranger(files: Files, directory: str, name: str) -> bool:
+    return parse_segment_name(name) is None or files.is_file(f"{directory}/{name}")
+
+
+def owner(directory: str, pages: Iterable[Page]) -> bytes | None:
+    """The log that most of these pages name, the first of them where as many name another; None when none does.
+
+    A log that belongs in another directory only where no page names any other.
+    """
     known = (page.header or page.mark for page in pages)
     named = Counter(each.log_id for each in known if each is not None)
-    return max(named, key=named.__getitem__, default=None)
+    return max(named, key=lambda log_id: (not log_ids.is_misplaced(directory, log_id), named[log_id]), default=None)
 
 
 def _newest_mark(segments: Segments) -> LogEnd:
@@ -120,7 +129,7 @@ def _newest_mark(segments: Segments) -> LogEnd:
 
 
 def scan(files: Files, directory: str, segments: Segments | None = None) -> Iterator[Good | Bad | Tail]:
-    """Walk the log. The last thing yielded is its Tail (nothing at all for a directory without segments)."""
+    """Walk the log. The last thing yielded is its Tail, or that all of it is gone, without any segment."""
     return _Scanner(files, directory, segments or look(files, directory)).run()
 
 
@@ -152,6 +161,8 @@ class _Scanner:
         self.name = segments.names[0] if segments.names else SegmentName(0, 0)
 
     def run(self) -> Iterator[Good | Bad | Tail]:
+        if not self._segments.names:
+            yield Bad(self._directory, 0, "the log is gone: no segment of it is there", 1, None, 0, None)
         for index, name in enumerate(self._segments.names):
             try:
                 file = self._files.open(f"{self._directory}/{name.segment_file}")
@@ -204,6 +215,8 @@ class _Scanner:
         reason = ""
         if header is None:
             reason = "the segment's header does not verify"
+        elif header.log_id != self._log_id and log_ids.is_misplaced(self._directory, header.log_id):
+            reason = log_ids.misplacement(self._files, self._directory, header.log_id)
         elif (header.base_seq, header.generation, header.log_id) != (*name, self._log_id):
             reason = f"the segment's header is that of {SegmentName(header.base_seq, header.generation)}"
         elif self.end is not None and self.end.seq == name.base_seq - 1 and header.previous != self.end.checksum:

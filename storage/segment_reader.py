@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from . import index, layout
+from . import index, layout, log_ids
 from .batch import HEADER_BYTES_MAX, Batch, parse
 from .errors import InvalidBatch
 from .files import File, Files
@@ -237,18 +237,24 @@ class _FoundBatch(Sequence[IndexRow]):
 
 
 def log_of(files: Files, directory: str, names: Sequence[SegmentName]) -> bytes | None:
-    """The log that the newest first page names, as a writer finds it; None when none names one."""
+    """The log that the newest first page names, as a writer finds it; None when none names one.
+
+    One that belongs in another directory does not count: where nothing else is named, it is the directory's own.
+    """
+    known: bytes | None = None
     for name in reversed(names):
         try:
             reader = SegmentReader(files, directory, name, mapped=False)
         except FileNotFoundError:
             continue  # retention took it
         try:
-            if reader.log_id is not None:
-                return reader.log_id
+            found = reader.log_id
         finally:
             reader.close()
-    return None
+        if found is not None and not log_ids.is_misplaced(directory, found):
+            return found
+        known = known or (found and log_ids.own_id(directory))
+    return known
 
 
 class SegmentCache:

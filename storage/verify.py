@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from . import snapshots
+from . import aside, log_ids, snapshots
 from .accepted import Accepted, is_accepted, read_accepted
 from .batch import Kind
 from .errors import Corrupt
@@ -102,19 +102,23 @@ class Report(msgspec.Struct):
 
 
 def verify(files: Files, directory: str, *, progress: Progress | None = None) -> Report:
-    """Read all of one log and report. Raises NewerFormat, and FileNotFoundError for a directory without a log."""
+    """Read all of one log and report.
+
+    Raises NewerFormat, and FileNotFoundError for a directory that is not there and no partition's.
+    """
     segments = look(files, directory)
     report = Report(directory, segments.log_id.hex(), durable_seq=segments.durable)
     report.accepted = read_accepted(files, directory)
     report.poison = _text(files, f"{directory}/{POISON}")
     report.void = [name.segment_file for name in segments.void]
-    if not segments.names and not files.exists(directory):
+    if not files.exists(directory) and log_ids.own_id(directory) is None:
         raise FileNotFoundError(f"there is no log in {directory}")
     _read_all(files, directory, segments, report, progress)
     for found in snapshots.scan(files, directory, segments.log_id or snapshots.ANY_LOG):
         problem = found.problem.message if found.problem is not None else ""
         report.snapshots.append(SnapshotReport(f"{directory}/{found.name}", found.seq, problem))
     _check_reach(files, directory, report)
+    _check_segments(files, directory, report)
     return report
 
 
@@ -166,6 +170,13 @@ def _count(report: Report, segment: SegmentReport, found: Good) -> None:
     report.records += records
     report.last_seq = batch.seq
     report.end_offset = end
+
+
+def _check_segments(files: Files, directory: str, report: Report) -> None:
+    """Each segment is a file."""
+    end = report.last_seq + 1, None, report.end_offset, None
+    reason = "a directory, a link or a socket stands where a segment belongs"
+    report.damage += [Bad(path, 0, reason, *end) for path in aside.strangers(files, directory, aside.is_segment)]
 
 
 def _check_reach(files: Files, directory: str, report: Report) -> None:

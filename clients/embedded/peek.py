@@ -60,9 +60,13 @@ class Peek:
         check_not_reserved(entry.name)
         return self._describe(entry)
 
-    def names(self) -> dict[bytes, str]:
-        """The names of all topics by id, penstock's own too. Raises what reading the metadata log raises."""
-        return {id_: entry.name for id_, entry in self._catalogue().topics.items()}
+    def partitions(self) -> dict[str, str]:
+        """The directory of every partition, with its topic, penstock's own too. Raises what reading the log raises."""
+        return {
+            partition_path(self.data, entry.topic, number): entry.name
+            for entry in self._catalogue().topics.values()
+            for number in range(entry.partitions)
+        }
 
     def _catalogue(self) -> CatalogueState:
         path = metadata_path(self.files, self.data)

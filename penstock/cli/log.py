@@ -1,13 +1,11 @@
 """`penstock log`: verify, repair and dump logs on disk, with no broker in between.
 
-Idea: a path is one log, or a data directory with many. Reading is safe beside a running broker; repair takes the
-writer's lock of each log and is refused while another process holds it. Directories of topics are named by ids: where
-the catalogue beside them can be read, the topic's name is said as well.
+Idea: reading is safe beside a running broker; repair takes the writer's lock of each log and is refused while another
+process holds it. Where the logs are, and which of them are gone, log_places.py says.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from msgspec import Struct
 
-from .. import config as configuration
 from ..storage import units
-from ..storage.errors import Error
 from . import exits
+from .log_places import Places, places
 from .options import with_output
 from .output import Output, binary_stdout
 
@@ -29,14 +25,9 @@ if TYPE_CHECKING:
     from ..storage.repair import Repaired
     from ..storage.scan import Bad
     from ..storage.verify import Report
+    from .log_places import Place
 
 _PATHS = click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-
-
-class NoLog(Error):
-    """A path without a log."""
-
-    code = "no_log"
 
 
 @click.group
@@ -55,16 +46,17 @@ def verify(paths: tuple[Path, ...], output: Output) -> int:
     from ..storage.files import Files
     from ..storage.verify import verify as verify_log
 
+    found = places(paths)
     reports = []
     with _progress(output) as watch:
-        for log in _logs(paths):
+        for log in found.logs:
             reports.append((log, verify_log(Files(), log.path, progress=watch(log.title))))
     if output.as_json:
         for log, report in reports:
             output.json({**msgspec.to_builtins(report), **log.topic_fields, "ok": report.ok, "clean": report.clean})
     else:
         _show(output, reports)
-    return exits.OK if all(report.ok for _, report in reports) else exits.DAMAGED
+    return _exit_code(output, found, all(report.ok for _, report in reports))
 
 
 @command.command(short_help="Put right what can be put right.")
@@ -80,8 +72,9 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
     from ..storage.files import Files
     from ..storage.repair import repair as repair_log
 
+    found = places(paths)
     whole = True
-    for log in _logs(paths):
+    for log in found.logs:
         now_us = time.time_ns() // 1000
         done = repair_log(Files(), log.path, now_us=now_us, accept_loss=accept_loss, dry_run=dry_run)
         whole = whole and done.after.ok
@@ -90,7 +83,7 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
             output.json({**msgspec.to_builtins(done), **where, "ok": done.after.ok, "dry_run": dry_run})
         else:
             _tell(output, log.title, done, accept_loss=accept_loss, dry_run=dry_run)
-    return exits.OK if whole else exits.DAMAGED
+    return _exit_code(output, found, whole)
 
 
 @command.command(short_help="Write logs as JSON lines.")
@@ -103,11 +96,21 @@ def dump(paths: tuple[Path, ...], with_records: bool, start: int) -> None:
     from ..storage.files import Files
 
     stdout = binary_stdout()
-    for log in _logs(paths):
+    for log in places(paths).logs:
         stdout.write(msgspec.json.encode({"type": "log", "path": log.path, **log.topic_fields}) + b"\n")
         for line in dump_json(Files(), log.path, with_records=with_records, start=start):
             stdout.write(line)
     stdout.flush()
+
+
+def _exit_code(output: Output, found: Places, whole: bool) -> int:
+    """Tell the problems of data directories; they count where no log is damaged."""
+    for path, error in found.problems.items():
+        if output.as_json:
+            output.json({"path": path, "ok": False, "problem": error.message})
+        else:
+            output.console.print(f"{path} cannot be opened: {error.message}", markup=False, soft_wrap=True)
+    return exits.DAMAGED if not whole else max(map(exits.of, found.problems.values()), default=exits.OK)
 
 
 def _tell(output: Output, name: str, done: Repaired, *, accept_loss: bool, dry_run: bool) -> None:
@@ -122,66 +125,7 @@ def _tell(output: Output, name: str, done: Repaired, *, accept_loss: bool, dry_r
         output.console.print(sentence, markup=False, soft_wrap=True)
 
 
-class _Log(Struct, frozen=True):
-    """One log that was found."""
-
-    path: str
-    name: str  # below the path that was given
-    topic: str | None  # None: no topic's, or of one that is not known
-
-    @property
-    def title(self) -> str:
-        """For people: the topic and partition, or where it is."""
-        return self.name if self.topic is None else f"{self.topic}/{os.path.basename(self.path)}"
-
-    @property
-    def topic_fields(self) -> dict[str, Any]:
-        """For programs."""
-        return {} if self.topic is None else {"topic": self.topic, "partition": int(os.path.basename(self.path))}
-
-
-def _logs(paths: tuple[Path, ...]) -> list[_Log]:
-    """Every log at `paths`. Raises NoLog where there is none."""
-    found = []
-    known: dict[Path, dict[str, str]] = {}
-    for given in paths or (configuration.load().config.data,):
-        root = Path(given).absolute()
-        logs = sorted(_below(root))
-        if not logs:
-            raise NoLog(f"there is no log in {root}: name a data directory or a log's own directory")
-        for log in logs:
-            data = log.parent.parent.parent  # of a topic's log: DATA/topics/ID/PARTITION
-            if data not in known:
-                known[data] = _topic_names(data)
-            name = str(log) if log == root else str(log.relative_to(root))
-            found.append(_Log(str(log), name, known[data].get(log.parent.name)))
-    return found
-
-
-def _topic_names(data: Path) -> dict[str, str]:
-    """Names of topics by their directories; none where the catalogue cannot be read, which its own log's row says."""
-    from ..clients.embedded.peek import Peek
-    from ..storage.files import Files
-
-    peek = Peek(str(data), Files())
-    try:
-        return {id_.hex(): name for id_, name in peek.names().items()}
-    except (Error, OSError):
-        return {}
-    finally:
-        peek.close()
-
-
-def _below(root: Path) -> Iterator[Path]:
-    for directory, names, files in os.walk(root):
-        if any(name.endswith(".segment") for name in files):
-            names.clear()
-            yield Path(directory)
-        if "trash" in names:
-            names.remove("trash")
-
-
-def _show(output: Output, reports: list[tuple[_Log, Report]]) -> None:
+def _show(output: Output, reports: list[tuple[Place, Report]]) -> None:
     output.table(
         ["log", ">batches", ">records", ">first", ">end", ">size", "state", "directory"],
         [

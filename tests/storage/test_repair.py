@@ -7,7 +7,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from penstock.storage import layout, lock, snapshots
+from penstock.storage import layout, lock, log_ids, snapshots
+from penstock.storage.accepted import Accepted, write_accepted
 from penstock.storage.batch import encode
 from penstock.storage.errors import AlreadyOpen, Corrupt
 from penstock.storage.files import Files
@@ -279,12 +280,51 @@ def test_a_spare_that_is_no_file_stands_in_no_way(tmp_path: Path) -> None:
     assert repair(built.files, directory, now_us=NOW).after.clean
 
 
-def test_a_segment_that_is_no_file_is_left_to_people(tmp_path: Path) -> None:
+def test_a_segment_that_is_no_file_is_left_to_people_until_its_loss_is_accepted(tmp_path: Path) -> None:
     directory = f"{tmp_path}/log"
-    built = build(Files(), directory, shape=[(2, 0, 1)])
+    built = build(Files(), directory, shape=[(2, 0, 1), (2, 1)])
     place = Path(built.segment_path())
     place.unlink()
     place.mkdir()
-    with pytest.raises(OSError, match="a directory where a file belongs: move it away"):
-        repair(built.files, directory, now_us=NOW)
+    done = repair(built.files, directory, now_us=NOW)
+    (bad,) = done.after.unaccepted
+    assert (bad.file, bad.first_seq, bad.next_seq, bad.offset) == (str(place), 4, None, 3)
+    assert "a directory, a link or a socket stands where a segment belongs" in bad.reason
     assert place.is_dir()
+    done = repair(built.files, directory, now_us=NOW, accept_loss=True)
+    assert done.after.ok
+    assert Path(f"{place}.lost").is_dir()
+    order = Sole(Promises(f"{directory}/promises", built.files))
+    LogWriter.open(directory, files=built.files, order=order).close()
+
+
+GONE = f"data/topics/{'1a' * 16}/0"
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty directory", "all but segments"])
+def test_a_partition_that_is_gone_is_damage_until_it_is_made_anew(left: str) -> None:
+    built = build(directory=GONE, shape=[(2, 0, 1)], log_id=log_ids.new_id(GONE))
+    files = built.files
+    snapshots.save(files, GONE, 2, 1, b"state", log_ids.new_id(GONE))
+    write_accepted(files, GONE, [Accepted(built.segment_path(), 0, 2, None, 2, None, "gone before", NOW)])
+    for name in files.listdir(GONE):
+        if left != "all but segments" or name.endswith(".segment"):
+            files.unlink(f"{GONE}/{name}")
+    if left == "nothing":
+        files.remove_tree(GONE)
+    done = repair(files, GONE, now_us=NOW)
+    assert done.actions == []
+    (bad,) = done.after.unaccepted
+    assert (bad.file, bad.reason, bad.next_offset) == (GONE, "the log is gone: no segment of it is there", None)
+    planned = repair(files, GONE, now_us=NOW, accept_loss=True, dry_run=True)
+    assert not planned.after.ok
+    done = repair(files, GONE, now_us=NOW, accept_loss=True)
+    assert done.actions == planned.actions[:1]
+    assert "make an empty log" in done.actions[0]
+    assert done.after.clean
+    assert done.after.accepted == []
+    log = LogWriter.open(GONE, files=files, order=Sole(Promises("data/promises", files)))
+    assert (log.written, log.end_offset) == (0, 0)
+    assert log.log_id != log_ids.new_id(GONE), "another incarnation is another log"
+    log.close()
+    assert verify(files, GONE).clean

@@ -16,6 +16,7 @@ from penstock.storage.batch import Batch, batches, encode
 from penstock.storage.errors import Poisoned
 from penstock.storage.jobs import InlineJobs
 from penstock.storage.log import LogOptions, LogWriter
+from penstock.storage.log_ids import own_id
 from penstock.storage.log_store import LogSettings, LogStore
 from penstock.storage.memory_files import MemoryFiles
 from penstock.storage.promises import Promises
@@ -51,7 +52,7 @@ class MemoryStore(LogStore):
         return super().create(topic, partition, settings)
 
     def _new_log_id(self, path: str) -> bytes:
-        return xxh3_128_digest(path.encode())
+        return own_id(path) or xxh3_128_digest(path.encode())
 
     def delete(self, topic: bytes) -> None:
         self.deleted.append(topic)

@@ -1,0 +1,111 @@
+"""Finds the logs below paths: those that are there, and those that a catalogue says should be.
+
+Idea: a path is one log, or a data directory with many. Directories of topics are named by ids: where the catalogue
+beside them can be read, it says the topic's name, and which partitions are gone. A data directory that no node would
+open has a problem of its own, whatever its logs are like.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from .. import config as configuration
+from ..storage import layout
+from ..storage.data_directory import METADATA, TOPICS, identify, metadata_path
+from ..storage.errors import Error
+
+
+class NoLog(Error):
+    """A path without a log."""
+
+    code = "no_log"
+
+
+class Place(Struct, frozen=True):
+    """The directory of one log."""
+
+    path: str
+    name: str  # below the path that was given
+    topic: str | None  # None: no topic's, or of one that is not known
+
+    @property
+    def title(self) -> str:
+        """For people: the topic and partition, or where it is."""
+        return self.name if self.topic is None else f"{self.topic}/{os.path.basename(self.path)}"
+
+    @property
+    def topic_fields(self) -> dict[str, Any]:
+        """For programs."""
+        return {} if self.topic is None else {"topic": self.topic, "partition": int(os.path.basename(self.path))}
+
+
+class Places(Struct):
+    """What was found. `problems`: why data directories cannot be opened, by path."""
+
+    logs: list[Place]
+    problems: dict[str, Error]
+
+
+def places(paths: tuple[Path, ...]) -> Places:
+    """Every log at `paths`, or in the configured data directory. Raises NoLog where there is none."""
+    found = Places([], {})
+    for given in paths or (configuration.load().config.data,):
+        root = Path(given).absolute()
+        present = set(_below(root))
+        names: dict[Path, str] = {}
+        for data in sorted(_data_directories(root, present)):
+            names |= _catalogue(data)
+            if data == root:
+                found.problems |= _problems(data)
+        logs = sorted(present | {each for each in names if each.is_relative_to(root)})
+        if not logs and str(root) not in found.problems:
+            raise NoLog(f"there is no log in {root}: name a data directory or a log's own directory")
+        for log in logs:
+            found.logs.append(Place(str(log), str(log if log == root else log.relative_to(root)), names.get(log)))
+    return found
+
+
+def _below(root: Path) -> Iterator[Path]:
+    for directory, names, files in os.walk(root):
+        if any(layout.parse_segment_name(name) is not None for name in (*names, *files)):
+            names.clear()
+            yield Path(directory)
+        if "trash" in names:
+            names.remove("trash")
+
+
+def _data_directories(root: Path, logs: Iterable[Path]) -> set[Path]:
+    """Those that hold `root`, are it, or stand below it."""
+    near = {root, *root.parents[:3], *(log.parents[2] for log in logs if len(log.parents) > 2)}
+    return {each for each in near if any((each / name).exists() for name in (layout.NODE, METADATA, TOPICS))}
+
+
+def _catalogue(data: Path) -> dict[Path, str]:
+    """The directory of every partition, with its topic; none where the catalogue's own log says that it is damaged."""
+    from ..clients.embedded.peek import Peek
+    from ..storage.files import Files
+
+    peek = Peek(str(data), Files())
+    try:
+        return {Path(path): name for path, name in peek.partitions().items()}
+    except (Error, OSError):
+        return {}
+    finally:
+        peek.close()
+
+
+def _problems(data: Path) -> dict[str, Error]:
+    """What keeps a node from opening a data directory, beside what its logs say."""
+    from ..storage.files import Files
+
+    try:
+        identify(Files(), str(data))
+        metadata_path(Files(), str(data))
+    except Error as error:
+        return {str(data): error}
+    return {}

@@ -1,0 +1,67 @@
+"""Moves files out of a log that are no part of it, and makes a log anew where nothing is left.
+
+Idea: what is moved keeps its bytes and its name, with `.lost` added, for people to look at or to move back.
+
+Contract: offline, under the writer's lock. Must not know: what was damaged, and whether its loss is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import cutting, finals, layout, log_ids, runs, snapshots
+from .accepted import FILE_NAME
+from .files import Files
+from .recovery import NOTHING
+
+SET_ASIDE = ".lost"
+"""Added to the name of a file: kept, but no part of the log."""
+
+
+def strangers(files: Files, directory: str, named: Callable[[str], bool]) -> list[str]:
+    """Paths of what has such a name, and is no file."""
+    paths = (f"{directory}/{name}" for name in sorted(filter(named, files.listdir(directory))))
+    return [path for path in paths if files.exists(path) and not files.is_file(path)]  # retention may unlink it now
+
+
+def set_strangers_aside(files: Files, directory: str, may_go: Callable[[str], bool]) -> list[str]:
+    """Move away what has the name of a file that may go, and is no file. Says what it did."""
+    said: list[str] = []
+    for path in strangers(files, directory, may_go):
+        files.rename(path, f"{path}{SET_ASIDE}")
+        said.append(f"set {path} aside as {path}{SET_ASIDE}: a directory, a link or a socket where a file belongs")
+    if said:
+        files.sync_dir(directory)
+    return said
+
+
+def is_spareable(name: str) -> bool:
+    """Whether a log goes on without the file of this name: what an index, a snapshot or finals said is found again."""
+    base = name.removesuffix(".new")
+    return (
+        layout.parse_index_name(name) is not None
+        or snapshots.seq_of(base) is not None
+        or runs.number_of(name) is not None
+        or (name.startswith(finals.PREFIX) and not name.endswith(SET_ASIDE))
+        or base == FILE_NAME
+        or name == f"{layout.POISON}.new"
+    )
+
+
+def is_spareable_or_segment(name: str) -> bool:
+    """Whether a log that is to go on without what it lost goes on without the file of this name."""
+    return is_spareable(name) or is_segment(name)
+
+
+def is_segment(name: str) -> bool:
+    """Whether a file of this name holds batches."""
+    return layout.parse_segment_name(name) is not None
+
+
+def make_anew(files: Files, directory: str) -> None:
+    """An empty log where no segment is left. It is another log: what else is there of the old one is set aside."""
+    files.mkdir(directory)
+    for name in files.listdir(directory):
+        if is_spareable(name) or name == layout.POISON:
+            files.rename(f"{directory}/{name}", f"{directory}/{name}{SET_ASIDE}")
+    cutting.begin_generation(files, directory, log_ids.random_id(), NOTHING, 1, clean=True).close()

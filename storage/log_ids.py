@@ -1,0 +1,61 @@
+"""Log ids, and which log belongs in a partition's directory.
+
+Idea: the log of a partition has a name-based UUID (version 5) of its topic's id and its number, so the directory
+DATA/topics/<topic id>/<partition> says which log belongs there, and files of another partition's are told apart.
+Logs that stand alone, the metadata log, and a log that `repair` makes in place of a lost one have random ids.
+
+Contract: only an id that was made for a directory can belong elsewhere: random ones belong where they are found.
+Must not know: segments.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+from .data_directory import TOPICS
+from .files import Files
+
+_PARTITION = re.compile(rf"(?:.*/)?{TOPICS}/([0-9a-f]{{32}})/([0-9]+)")
+_NAME_BASED = 5
+
+
+def new_id(directory: str) -> bytes:
+    """The id of a log to be made in a directory."""
+    return own_id(directory) or random_id()
+
+
+def random_id() -> bytes:
+    """The id of a log that no directory says."""
+    return uuid.uuid4().bytes
+
+
+def own_id(directory: str) -> bytes | None:
+    """The id of the log that belongs in a partition's directory; None for other directories."""
+    found = _PARTITION.fullmatch(directory)
+    return uuid.uuid5(uuid.UUID(hex=found[1]), found[2]).bytes if found else None
+
+
+def is_misplaced(directory: str, log_id: bytes) -> bool:
+    """Whether a log was made for another directory than this one."""
+    return own_id(directory) not in (None, log_id) and uuid.UUID(bytes=log_id).version == _NAME_BASED
+
+
+def misplacement(files: Files, directory: str, log_id: bytes) -> str:
+    """A sentence for what is of a log that was made for another directory."""
+    own = own_id(directory)
+    assert own is not None, directory
+    home = _home(files, directory.rsplit("/", 2)[0], log_id)
+    return f"it is of log {log_id.hex()}, {home}; the log of {directory} is {own.hex()}"
+
+
+def _home(files: Files, topics: str, log_id: bytes) -> str:
+    for topic in files.listdir(topics):
+        try:
+            homes = [f"{topics}/{topic}/{number}" for number in files.listdir(f"{topics}/{topic}")]
+        except NotADirectoryError:
+            continue
+        for home in homes:
+            if own_id(home) == log_id:
+                return f"which belongs in {home}"
+    return "which belongs in no directory here"
