@@ -183,7 +183,7 @@ class Keeper:
             if due > 0:
                 wait = due if wait is None else min(wait, due)
                 continue
-            step = self._step_or_warn(tail)
+            step = self._step_or_warn(tail, tail.row.written)
             if step is not None:
                 tail.row.sync_started = step.target
                 tail.dirty_since = None
@@ -249,6 +249,7 @@ class Keeper:
             tail.dirty_since = float("-inf")
         steps, _ = self.begin(float("inf"))
         self.finish(self.sync(steps))
+        self._leave_unmarked()
         self.write_marks(float("inf"))
         self._sync_marks()
         for tail in self._tails.values():
@@ -256,6 +257,14 @@ class Keeper:
         self._tails.clear()
 
     # -- parts ------------------------------------------------------------------------------------
+
+    def _leave_unmarked(self) -> None:
+        """What the broker synced by itself may have been acknowledged, and its mark was still to come."""
+        for number, tail in self._tails.items():
+            if tail.may_be_vouched_for():
+                step = self._step_or_warn(tail, max(tail.row.synced, tail.row.durable))
+                if step is not None:
+                    self._unmarked[number] = step
 
     def _dirty_rows(self) -> list[int]:
         """Rows where something is written that neither the keeper nor the broker has synced.
@@ -285,17 +294,16 @@ class Keeper:
             tail.dirty_since = now_s
         return tail.dirty_since + self.options.lazy_s - now_s
 
-    def _step_or_warn(self, tail: KeeperTail) -> Step | None:
+    def _step_or_warn(self, tail: KeeperTail, target: int) -> Step | None:
         try:
-            return self._step(tail)
+            return self._step(tail, target)
         except (OSError, StorageError) as error:
             # Nothing was vouched for yet, so nothing is lost: the broker sees no progress and syncs by itself.
             self._warn(f"cannot look at {tail.directory}: {error}")
             return None
 
-    def _step(self, tail: KeeperTail) -> Step | None:
-        """What to sync for a dirty partition; None while its newest segment is not registered yet."""
-        target = tail.row.written
+    def _step(self, tail: KeeperTail, target: int) -> Step | None:
+        """What to sync for a partition up to `target`; None while the segment of that is not registered yet."""
         generation, seq = split(target)
         place = tail.holder_of(seq)
         if place < 0 or generation != tail.generation or not tail.owns_row():

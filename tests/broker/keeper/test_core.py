@@ -282,6 +282,20 @@ def test_a_keeper_that_ends_syncs_what_was_written_and_its_marks(pair: Pair):
     assert after.open("/b").written == 2
 
 
+def test_a_keeper_that_ends_marks_what_a_broker_synced_that_was_killed_before_its_mark(pair: Pair):
+    log, poisoned = pair.open("/a"), pair.open("/b")
+    for each in (log, poisoned):
+        pair.append(each, 3)
+        pair.watermarks.flushed([each], idle=True, now_s=0.0)  # with one dirty file it syncs by itself
+        pair.deliver()
+    assert (log.durable, mark_of(pair, log)) == (3, (1, 0))
+    pair.board.row(pair.watermarks.number_of(poisoned)).poison = word(1, 3)
+    pair.keeper.finish_all()
+    assert mark_of(pair, log) == (1, 3)
+    assert mark_of(pair, poisoned) == (1, 0)
+    assert mark_of(Pair(pair.files.power_cut()), log) == (1, 3), "it is synced too"
+
+
 def test_what_is_synced_is_told_before_its_mark_is_written(pair: Pair):
     log = pair.open("/a")
     pair.append(log, 3)
