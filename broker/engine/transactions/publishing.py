@@ -106,7 +106,9 @@ class PublishingLine:
         """Whether something of the next stage is in the log and not yet committed."""
         stage_id, partition = self.jobs[0].key[2], self.partition
         applied, head = partition.committed.stages.get(stage_id), partition.proposed.stages.get(stage_id)
-        return head is None or applied is None or applied.next_sequence != head.next_sequence
+        if head is None or applied is None:
+            return True
+        return (applied.next_sequence, applied.published) != (head.next_sequence, head.published)
 
 
 class Load:

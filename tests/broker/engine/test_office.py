@@ -177,11 +177,13 @@ def test_pages_that_come_for_an_office_that_is_gone_move_nothing():
     assert (rig.read(topic), state(rig, "etl")) == ([b"1", b"2"], (1, True))
 
 
-def test_what_is_being_published_is_not_published_again():
+@pytest.mark.parametrize("portion_bytes", [1, 1 << 20], ids=["in part", "all of it"])
+def test_what_is_being_published_is_not_published_again(portion_bytes: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("penstock.broker.engine.transactions.publishing.PORTION_BYTES", portion_bytes)
     rig = Rig()
     topic = rig.topic()
     commit(rig, "etl", 0)
-    stage = put(rig, topic, 1, b"1", b"2")
+    stage = put(rig, topic, 1, b"1", b"2", batch=1)
     log = partition_of(rig, topic).log
     send_commit(rig, "etl", 1, stage)
     while log.written == log.durable:  # until its records are in the log, and not durable
