@@ -72,10 +72,20 @@ class Consumer:
         """At most `max_records` records: at once what is there, else the first that come within `wait` seconds.
 
         Returns: [] when there are none in time.
+
+        Records of a call that Ctrl-C interrupts come again with the next call. An interrupt between its return and the
+        caller's own next step cannot be told from one in the application: those records count as handed out. To get
+        them again without restarting, `seek` behind the last record that was processed.
         """
         core = self._core
         deadline = core.connection.clock() + seconds(wait, "wait")
-        return self._driver.run(core.fetch(max_records, deadline))
+        core.begun = {}
+        try:
+            return self._driver.run(core.fetch(max_records, deadline))
+        except (KeyboardInterrupt, SystemExit):
+            if core.begun:  # no call before this is noted: a second Ctrl-C may come with its return
+                core.back_to = core.begun
+            raise
 
     @overload
     def batches(

@@ -68,20 +68,21 @@ class Driver:
             self.check_open()
         with self.lock:
             try:
-                if self.closed:  # while the lock was another thread's
-                    self.check_open()
-                while True:
-                    self._pause(next(steps))
-            except StopIteration as done:
-                return done.value
+                try:
+                    if self.closed:  # while the lock was another thread's
+                        self.check_open()
+                    while True:
+                        self._pause(next(steps))
+                except StopIteration as done:
+                    return done.value
+                finally:
+                    steps.close()
+                    self.tell()
+                    if self._expected:
+                        self.hand_over()
             except (KeyboardInterrupt, SystemExit):  # what it left half done goes on, whatever the application calls
                 self.need_pump()
                 raise
-            finally:
-                steps.close()
-                self.tell()
-                if self._expected:
-                    self.hand_over()
 
     def run_on(self, steps: Steps[T]) -> T:
         """As `run`, of what has to go on while the application is away: a session, leases, batches on their way."""

@@ -9,7 +9,6 @@ two calls of the application, after its records are committed if commits are aut
 
 from __future__ import annotations
 
-import reprlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -20,15 +19,16 @@ from ...storage.batch import Batch
 from ...storage.errors import Closed, Diverged, Error
 from ...storage.record import Record, records
 from ...transport.consumer_session import ConsumerSession, Delivery
-from ...transport.messages import Answer, Commit, Done, FindOffsets, Leave, Offsets, Position, SeekTo, Topic
+from ...transport.messages import Answer, Commit, Done, FindOffsets, Leave, Offsets, Position, Topic
 from ..arguments.checking import count
 from ..connection.connection import Question
 from ..connection.steps import FOREVER, Pause, Steps
 from ..connection.unavailable import UnavailablePartitions, is_closed
-from ..errors import InvalidArgument, NoGroup, NotAssigned
+from ..errors import NoGroup
 from .columnar import Convert
 from .feed import Feed
 from .handout import Handout
+from .places import done_with, explicit, seek_to, targets
 from .session_life import ConsumerOptions, SessionLife
 
 if TYPE_CHECKING:
@@ -53,7 +53,11 @@ class ConsumerCore:
         self._unavailable = UnavailablePartitions(connection, topic, is_closed)
         self._handout: Handout | None = None
         self._one_by_one = False
+        self.begun: dict[int, int] = {}  # where this call began to hand out, by partition
+        self.back_to: dict[int, int] = {}  # the same of a call that was interrupted before its records were given
+        self._torn = False  # the feed was interrupted, and may have let go of something
         self._kept: dict[int, tuple[int, int]] = {}  # committed and position by partition, of a lost session
+        self._wanted: dict[int, int] = {}  # the latest commit, of which Ctrl-C may have kept the answer from us
         self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
         self._may_shrink = topic.settings.get("commit") == "written"  # by a power cut at the broker
         self._notes_terms = self._may_shrink and not options.group
@@ -73,6 +77,7 @@ class ConsumerCore:
 
     def losing(self, session: ConsumerSession) -> None:
         """See Reader."""
+        self._take_back()
         self._note()
         self._kept.update({view.partition: (view.committed, view.position) for view in session.partitions.values()})
         self._feed.clear()
@@ -85,7 +90,8 @@ class ConsumerCore:
             self._check_positions(session)
         for partition, view in session.partitions.items():
             committed, position = self._kept.pop(partition, (-1, -1))
-            if committed == view.committed and position > view.position and self.options.group:
+            ours = view.committed in (committed, self._wanted.get(partition, committed))
+            if ours and position > view.position and self.options.group:
                 view.position = view.fetched = position
         self._release_idle()
 
@@ -121,6 +127,7 @@ class ConsumerCore:
 
     def turn(self, now: float) -> None:
         """See Part."""
+        self._mend()
         self.life.turn(now)
         if now >= self._commit_at:
             self._auto_commit(now)
@@ -182,6 +189,7 @@ class ConsumerCore:
                 handout = self._taken(self._hand_out, holds=bool(taken))
                 if handout is None:
                     break
+            self.begun.setdefault(handout.delivery.partition, handout.position)
             taken += handout.take(most - len(taken))
             self._note()
             handout = self._handout
@@ -212,13 +220,15 @@ class ConsumerCore:
         found = convert(batch, start, delivery.partition, self.topic.name)
         if self._notes_terms:
             self._note_term(delivery.partition, start, batch.term)
+        self.begun[delivery.partition] = start
         self.session.handed_out(delivery, min(end, delivery.next_offset))
         return found
 
     def _rest_of(self, handout: Handout, convert: Convert) -> Any:
         """What is left of a run that was begun record by record, as a batch."""
         found = convert(handout.batch, handout.position, handout.delivery.partition, self.topic.name)
-        handout.drop()
+        self.begun[handout.delivery.partition] = handout.position
+        handout.take(handout.left)
         self._note()
         return found
 
@@ -233,8 +243,8 @@ class ConsumerCore:
                 return None
             self._feed.pass_over(error)
             raise
-        except BaseException:  # Ctrl-C: what the feed has let go of already comes again in another session
-            self.life.rejoin()
+        except BaseException:
+            self._torn = True
             raise
 
     def _pause(self, deadline: float) -> Pause:
@@ -244,6 +254,7 @@ class ConsumerCore:
 
     def _enter(self) -> None:
         """The application calls: what it was given before, it is done with."""
+        self._mend()
         if self._handout is not None:
             self._note()
         self.life.touched = self.connection.clock()
@@ -287,6 +298,31 @@ class ConsumerCore:
             self._handout.drop()
             self._handout = None
 
+    # -- after an interrupt: each step may be interrupted again, and is then repeated from the first one ------
+
+    def _mend(self) -> None:
+        """Read again, in another session, what an interrupted call took or the feed has let go of."""
+        if self._torn or self.back_to or self.life.half_lost:
+            self._torn = True
+            self.life.rejoin()
+            self._torn = False
+
+    def _take_back(self) -> None:
+        """Records of an interrupted call were not given to the application: its positions are where they were."""
+        if not self.back_to:
+            return
+        self._note()
+        self._drop_handout()
+        self._feed.clear()
+        self._torn = True
+        for partition, position in self.back_to.items():
+            view = None if self.session is None else self.session.partitions.get(partition)
+            if view is not None:
+                view.position = position
+            if partition in self._kept:
+                self._kept[partition] = (self._kept[partition][0], position)
+        self.back_to = {}
+
     # -- giving back --------------------------------------------------------------------------------------
 
     def _release_idle(self) -> None:
@@ -328,9 +364,10 @@ class ConsumerCore:
 
     def _commit(self, session: ConsumerSession, positions: Mapping[int, int] | None, deadline: float) -> Steps[None]:
         self._note()
-        wanted = session.to_commit() if positions is None else self._explicit(session, positions)
+        wanted = session.to_commit() if positions is None else explicit(session, positions)
         if not wanted:
             return
+        self._wanted = {position.partition: position.offset for position in wanted}
         what = f"committing group {self.options.group} on topic {self.topic.name}"
         try:
             yield from self.connection.ask(self._commit_of(session, wanted), Done, deadline=deadline, what=what)
@@ -344,34 +381,14 @@ class ConsumerCore:
         topic, group = self.topic.topic, self.options.group
         return lambda request: Commit(request, session.session, topic, group, positions)
 
-    def _explicit(self, session: ConsumerSession, positions: Mapping[int, int]) -> list[Position]:
-        missing = [partition for partition in positions if partition not in session.partitions]
-        if missing:
-            raise NotAssigned(_not_assigned(missing, session))
-        return [Position(p, offset, session.partitions[p].epoch) for p, offset in positions.items()]
-
     def _auto_commit(self, now: float) -> None:
         """Commit what the application is done with: all but the record or the list it works on."""
         every, session = self.options.auto_commit_s, self.session
         assert every is not None, "due only when asked for"
         self._commit_at = now + every
-        done = [] if session is None else self._done(session)
+        done = [] if session is None else done_with(session, self._safe, self._handout if self._one_by_one else None)
         if session is not None and done and self._committing is None:
             self._committing = self._commit_quietly(session, done)
-
-    def _done(self, session: ConsumerSession) -> list[Position]:
-        safe = dict(self._safe)
-        handout = self._handout
-        if handout is not None and self._one_by_one:
-            partition, position = handout.delivery.partition, handout.position - 1
-            epoch, before = safe.get(partition, (handout.delivery.epoch, -1))
-            if epoch == handout.delivery.epoch:
-                safe[partition] = (epoch, max(before, position))
-        return [
-            Position(view.partition, safe[view.partition][1], view.epoch)
-            for view in session.partitions.values()
-            if safe.get(view.partition, (0, -1))[0] == view.epoch and safe[view.partition][1] > view.committed
-        ]
 
     def _commit_quietly(self, session: ConsumerSession, positions: list[Position]) -> Question:
         def committed(answer: Answer) -> None:
@@ -390,6 +407,7 @@ class ConsumerCore:
         yield from self._in_session(deadline)
 
     def _in_session(self, deadline: float) -> Steps[ConsumerSession]:
+        self._mend()
         self.life.touched = self.connection.clock()
         while self.session is None:
             self.check_open()
@@ -419,32 +437,20 @@ class ConsumerCore:
             )
             offsets = [offset for offset, _ in found.offsets]
         yield from self._in_a_session(
-            lambda session: self._seek(session, self._targets(session, place, offsets, partition), deadline), deadline
+            lambda session: self._seek(session, targets(session, place, offsets, partition), deadline), deadline
         )
-
-    def _targets(
-        self, session: ConsumerSession, place: int, offsets: list[int] | None, partition: int | None
-    ) -> dict[int, int]:
-        """Where to go, by partition."""
-        chosen = sorted(session.partitions) if partition is None else [partition]
-        if partition is not None and partition not in session.partitions:
-            raise NotAssigned(_not_assigned([partition], session))
-        if offsets is not None:
-            return {number: offsets[number] for number in chosen if number < len(offsets)}
-        if len(chosen) > 1:
-            raise InvalidArgument(f"an offset is of one partition: say which of {chosen} with partition=")
-        return dict.fromkeys(chosen, place)
 
     def _seek(self, session: ConsumerSession, targets: dict[int, int], deadline: float) -> Steps[None]:
         for partition, offset in targets.items():
             self._note()
             if self._handout is not None and self._handout.delivery.partition == partition:
                 self._drop_handout()
-            seek_to = partial(_seek_to, session.session, partition, offset)
-            yield from self.connection.ask(seek_to, Done, deadline=deadline, what=f"seeking in partition {partition}")
+            seek = partial(seek_to, session.session, partition, offset)
+            yield from self.connection.ask(seek, Done, deadline=deadline, what=f"seeking in partition {partition}")
 
     def positions(self) -> dict[int, int]:
         """The next offset to be handed out, by partition."""
+        self._take_back()
         self._note()
         return {} if self.session is None else dict(sorted(self.session.positions()))
 
@@ -467,12 +473,14 @@ class ConsumerCore:
         """Commit when that is automatic (all but the record in hand when the application `failed`), then leave."""
         if self.closed:
             return
+        self._take_back()
+        self._torn = False  # nothing is read any more
         session = self.session
         asked: list[Question] = []
         if session is not None and self.options.auto_commit_s is not None:
             if not failed:
                 self._enter()
-            done = self._done(session)
+            done = done_with(session, self._safe, self._handout if self._one_by_one else None)
             asked += [self._commit_quietly(session, done)] if done else []
         self.closed = True
         self.connection.ended.append(self)
@@ -489,12 +497,3 @@ class ConsumerCore:
             while question.answer is None and self.connection.channel.connected and self.connection.clock() < limit:
                 yield Pause(limit)
             question.cancel()
-
-
-def _seek_to(session: int, partition: int, offset: int, request: int) -> SeekTo:
-    return SeekTo(request, session, partition, offset)
-
-
-def _not_assigned(partitions: list[int], session: ConsumerSession) -> str:
-    wanted, read = reprlib.repr(partitions), sorted(session.partitions)
-    return f"partitions {wanted} are not assigned to this consumer, which reads {read}"

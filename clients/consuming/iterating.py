@@ -39,6 +39,7 @@ def each_batch(driver: Driver, core: ConsumerCore, convert: Convert, patience: f
     """Every batch, until none comes for `patience` seconds. One that is there costs no steps."""
     clock, there, look = core.connection.clock, partial(core.batch_there, convert), driver.look
     while True:
+        core.begun = {}
         try:
             found = look(there)
             if found is None:
@@ -46,6 +47,10 @@ def each_batch(driver: Driver, core: ConsumerCore, convert: Convert, patience: f
         except Closed:
             core.connection.check_ours()
             return
+        except (KeyboardInterrupt, SystemExit):
+            if core.begun:  # as in `Consumer.fetch`
+                core.back_to = core.begun
+            raise
         if found is None:
             return
         yield found

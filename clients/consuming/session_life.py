@@ -111,6 +111,8 @@ class SessionLife:
         self.mapped: MappedSource | None = None
         self.touched = connection.clock()
         """When the application last called."""
+        self.half_lost = False
+        """`lose` was interrupted: `rejoin` has to do it again."""
         self._connection = connection
         self._reader = reader
         self._question: Question | None = None  # joining, or looking where the files are
@@ -134,8 +136,10 @@ class SessionLife:
             self._post(Question(self._connection, self._join_message, self._joined))
 
     def _post(self, question: Question) -> None:
-        self._question = question
+        before, self._question = self._question, question
         self._connection.post(question)
+        if before is not None:
+            before.cancel()  # it may be told again after Ctrl-C, and is to ask nothing then
 
     def _listed(self, answer: Answer) -> None:
         if isinstance(answer, Topics) and answer.topics[0].topic == self.topic.topic:
@@ -159,7 +163,11 @@ class SessionLife:
         )
 
     def _joined(self, answer: Answer) -> None:
-        self._question = None
+        self.lose()  # of the same answer, when Ctrl-C had the question asked again
+        self._take_on(answer)
+        self._question = None  # last: until then it is asked again
+
+    def _take_on(self, answer: Answer) -> None:
         if not isinstance(answer, Joined):
             assert isinstance(answer, Failure), f"a join was answered with {type(answer).__name__}"
             self._not_joined(answer)
@@ -207,8 +215,8 @@ class SessionLife:
         session = self.session
         if session is None:
             return
+        self.half_lost = True
         self._reader.losing(session)
-        self.session = None
         self._connection.sessions.pop(session.session, None)
         if self._endpoint:
             self._connection.channel.unlisten(self._endpoint)
@@ -216,11 +224,12 @@ class SessionLife:
         if self.mapped is not None:
             self.mapped.close()
             self.mapped = None
+        self.session, self.half_lost = None, False
 
     def rejoin(self) -> None:
         """Drop the session and join again at the next turn."""
-        self.lose()
         self._join_at = 0.0
+        self.lose()
 
     def restored(self) -> None:
         """There is a new connection. What was told over the old one may be lost: the session is not to be trusted."""

@@ -1,0 +1,59 @@
+"""Places in partitions: where a seek goes, what a commit says, how far the application is done.
+
+Contract: reads a session, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+
+from ...transport.consumer_session import ConsumerSession
+from ...transport.messages import Position, SeekTo
+from ..errors import InvalidArgument, NotAssigned
+from .handout import Handout
+
+
+def targets(session: ConsumerSession, place: int, offsets: list[int] | None, partition: int | None) -> dict[int, int]:
+    """Where a seek goes, by partition."""
+    chosen = sorted(session.partitions) if partition is None else [partition]
+    if partition is not None and partition not in session.partitions:
+        raise NotAssigned(_not_assigned([partition], session))
+    if offsets is not None:
+        return {number: offsets[number] for number in chosen if number < len(offsets)}
+    if len(chosen) > 1:
+        raise InvalidArgument(f"an offset is of one partition: say which of {chosen} with partition=")
+    return dict.fromkeys(chosen, place)
+
+
+def seek_to(session: int, partition: int, offset: int, request: int) -> SeekTo:
+    """The message of a seek."""
+    return SeekTo(request, session, partition, offset)
+
+
+def explicit(session: ConsumerSession, positions: Mapping[int, int]) -> list[Position]:
+    """Next offsets that the application names, as a commit says them."""
+    missing = [partition for partition in positions if partition not in session.partitions]
+    if missing:
+        raise NotAssigned(_not_assigned(missing, session))
+    return [Position(p, offset, session.partitions[p].epoch) for p, offset in positions.items()]
+
+
+def done_with(session: ConsumerSession, safe: Mapping[int, tuple[int, int]], in_hand: Handout | None) -> list[Position]:
+    """What can be committed: `safe` (epoch and position by partition), and of the run `in_hand` all but one record."""
+    done = dict(safe)
+    if in_hand is not None:
+        partition, position = in_hand.delivery.partition, in_hand.position - 1
+        epoch, before = done.get(partition, (in_hand.delivery.epoch, -1))
+        if epoch == in_hand.delivery.epoch:
+            done[partition] = (epoch, max(before, position))
+    return [
+        Position(view.partition, done[view.partition][1], view.epoch)
+        for view in session.partitions.values()
+        if done.get(view.partition, (0, -1))[0] == view.epoch and done[view.partition][1] > view.committed
+    ]
+
+
+def _not_assigned(partitions: list[int], session: ConsumerSession) -> str:
+    wanted, read = reprlib.repr(partitions), sorted(session.partitions)
+    return f"partitions {wanted} are not assigned to this consumer, which reads {read}"
