@@ -1,7 +1,8 @@
 """Groups as requests: commit cursors, and list, reset, delete groups.
 
-Contract: a commit moves all its cursors or, refused, none. Lag is exact and never missing. What needs a group
-to be idle is refused while it has members.
+Contract: a commit moves all its cursors or, refused, none. One that loses its right between two portions is refused
+too, and the cursors of the portions before have moved. Lag is exact and never missing. What needs a group to be idle
+is refused while it has members.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ..turns.replies import Gather
 from .sessions import Session, Sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from ..logs.partition import Partition
     from .memberships import Memberships
@@ -58,23 +59,29 @@ class Grouping:
 
     def commit(self, peer: Peer, message: Commit, payload: Payload, now: Now) -> Work:
         """Move cursors. Raises Fenced, OutOfBounds, GroupActive."""
-        topic = self._topics.get(message.topic)
-        if message.session:
-            session = self._session(peer, message, topic, now)
-            for looks, position in enumerate(message.positions, 1):
-                topic.partition(position.partition).check_owner(session.group, session.member, position.epoch)
-                if looks % LOOKS == 0:
-                    yield
-        else:
-            check_name("group", message.group)
-            check_idle(self._sessions.memberships, topic, message.group)
-            check_no_queue(topic, message.group)
+        topic, group = self._topics.get(message.topic), message.group
         wanted: dict[int, int] = {}
+        if not message.session:
+            check_name("group", group)
+            check_idle(self._sessions.memberships, topic, group)
+            check_no_queue(topic, group)
+            for looks, position in enumerate(message.positions, 1):
+                wanted[position.partition] = position.offset
+                if looks % GATHERED == 0:
+                    yield
+            yield from self._move_idle(peer, message.request, topic, group, wanted)
+            return
+        session, epochs = self._session(peer, message, topic, now), dict[int, int]()
         for looks, position in enumerate(message.positions, 1):
-            wanted[position.partition] = position.offset
-            if looks % GATHERED == 0:
+            topic.partition(position.partition).check_owner(group, session.member, position.epoch)
+            wanted[position.partition], epochs[position.partition] = position.offset, position.epoch
+            if looks % LOOKS == 0:
                 yield
-        yield from self._move(peer, message.request, topic, message.group, wanted)
+
+        def check(partition: Partition) -> None:
+            partition.check_owner(group, session.member, epochs[partition.number])
+
+        yield from self._move(peer, message.request, topic, group, wanted, check)
 
     def list(self, peer: Peer, message: ListGroups, payload: Payload, now: Now) -> Work:
         """Every group with its members, cursors and lag."""
@@ -102,7 +109,7 @@ class Grouping:
                 yield FOUND
                 self._topics.get(message.topic)
         check_idle(self._sessions.memberships, topic, message.group)
-        yield from self._move(peer, message.request, topic, message.group, wanted)
+        yield from self._move_idle(peer, message.request, topic, message.group, wanted)
 
     def delete(self, peer: Peer, message: DeleteGroup, payload: Payload, now: Now) -> Work:
         """Forget an idle group. Raises GroupActive, UnknownGroup."""
@@ -111,14 +118,37 @@ class Grouping:
         for partition in known:
             partition.check_writable()
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
-        yield from spread(known, gather, lambda partition: partition.delete_group(message.group, gather.one()))
 
-    def _move(self, peer: Peer, request: int, topic: Topic, group: str, wanted: dict[int, int]) -> Work:
+        def delete(partition: Partition) -> None:
+            check_idle(self._sessions.memberships, topic, message.group)
+            partition.delete_group(message.group, gather.one())
+
+        yield from spread(known, gather, delete)
+
+    def _move_idle(self, peer: Peer, request: int, topic: Topic, group: str, wanted: dict[int, int]) -> Work:
+        memberships = self._sessions.memberships
+        return self._move(peer, request, topic, group, wanted, lambda _: check_idle(memberships, topic, group))
+
+    def _move(
+        self,
+        peer: Peer,
+        request: int,
+        topic: Topic,
+        group: str,
+        wanted: dict[int, int],
+        check: Callable[[Partition], None],
+    ) -> Work:
+        """Move cursors. `check` raises when one may not be moved any more: members come and go between two portions."""
         targets: list[tuple[Partition, int]] = [(topic.partition(number), to) for number, to in wanted.items()]
         for partition, offset in targets:
             partition.check_cursor(offset)
         gather = Gather.reply(self._port, peer, request, Done(request))
-        yield from spread(targets, gather, lambda target: target[0].move_cursor(group, target[1], gather.one()))
+
+        def move(target: tuple[Partition, int]) -> None:
+            check(target[0])
+            target[0].move_cursor(group, target[1], gather.one())
+
+        yield from spread(targets, gather, move)
 
     def _session(self, peer: Peer, message: Commit, topic: Topic, now: Now) -> Session:
         session = self._sessions.get(message.session, peer, now)

@@ -358,6 +358,10 @@ class LeaseRequests:
         for partition in topic.readable:
             self._schedulers.leave(partition, group)
 
+    def left(self, topic: Topic, group: str) -> None:
+        """A group is deleted. A request that came meanwhile made it again only where it was deleted already."""
+        self._lines.unprepared(topic, group)
+
 
 def without(runs: list[Run], rest: list[Range]) -> list[Run]:
     """Runs without what is left of them; `rest` holds the end of one and whole ones."""

@@ -121,6 +121,7 @@ class QueueAdmin:
         gather = self._all(peer, message.request, known)
         self._leasing.leave(topic, message.group)
         yield from spread(known, gather, lambda partition: verbs.delete(partition, message.group, gather.one()))
+        self._leasing.left(topic, message.group)
 
     def _all(self, peer: Peer, request: int, partitions: Sequence[Partition]) -> Gather:
         """Answers Done once all is committed. Raises Unavailable, Poisoned before anything is proposed."""

@@ -119,6 +119,22 @@ def test_a_group_is_not_deleted_while_somebody_waits_for_its_records(rig: Rig):
     assert (refused.code, "(w)" in refused.message) == ("group_active", True)
 
 
+def test_a_group_that_is_asked_for_while_it_is_deleted_is_made_again_on_every_partition(rig: Rig):
+    topic = rig.topic(partitions=20)
+    rig.ask(m.SetQueue, topic, "g", {})
+    deletion, asked = rig.next_request(), rig.next_request()
+    rig.send(m.DeleteQueue(deletion, topic, "g"))
+    rig.turn(1)
+    assert not rig.answers(deletion), "some partitions have the group no more, and some still have it"
+    rig.send(m.Lease(asked, topic, "g", "w", 1), peer="worker")
+    rig.turn(20)
+    assert rig.answers(deletion) == [m.Done(deletion)]
+    assert rig.lease(topic).runs == []
+    rig.produce(topic, [b"x"], 19)
+    leased = rig.lease(topic)
+    assert (leased.partition, leased.runs) == (19, [(0, 1, 1)])
+
+
 def test_a_new_partition_has_the_groups_of_its_topic_from_its_first_record_on(rig: Rig):
     topic = rig.topic()
     rig.ask(m.SetQueue, topic, "g", {"lease_s": 7.0}, m.LATEST)
