@@ -9,8 +9,8 @@ records are acked without a result and have no word.
 
 Contract: words are written when a batch is applied, without a sync, and are whole for every process of the same
 boot. `settle` makes them durable up to a seq. Words of another boot are whole up to that seq; the node that opens
-them rewrites the rest from the log (`covered` says from where), or everything if a file is missing. No file stays open
-between calls.
+them rewrites the rest from the log (`covered` says from where), or everything if a file is missing or cut short. No
+file stays open between calls.
 Must not know: what a queue is, what a batch says.
 """
 
@@ -27,7 +27,7 @@ from .errors import Corrupt, NewerFormat
 from .layout import SEQ_BITS, SEQ_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer, Iterable  # pyright: ignore[reportAttributeAccessIssue]
+    from collections.abc import Buffer, Iterable, Mapping  # pyright: ignore[reportAttributeAccessIssue]
 
     from .files import File, Files
 
@@ -49,7 +49,7 @@ FINALS = np.dtype(
         ("log_id", "V16"),
         ("boot_id", "V16"),  # the boot of the machine whose processes wrote all words since `through`
         ("through", "<i8"),  # words of batches up to this seq are durable
-        ("chunks", "<u8"),  # which files of words there are: xxh3_64 of their first offsets; 0 = none
+        ("chunks", "<u8"),  # which files of words there are: xxh3_64 of their first offsets and sizes; 0 = none
     ]
 )
 _STRUCT = struct.Struct("<QII16s16sqQ")
@@ -58,6 +58,8 @@ assert FINALS.itemsize == _STRUCT.size == FINALS_BYTES
 
 PREFIX = "finals-"
 _WORD = np.dtype("<i8")
+_FIRST_BYTES = 4096
+"""The size of a new file of words."""
 
 
 class Outcome(IntEnum):
@@ -102,10 +104,14 @@ def decode_header(data: bytes) -> Header | None:
     return Header(log_id, boot_id, through, chunks)
 
 
-def digest(chunks: Iterable[int]) -> int:
-    """The `chunks` field of a header, for files that begin at these offsets."""
-    first = np.array(sorted(chunks), _WORD)
-    return xxh3_64_intdigest(first.tobytes()) if len(first) else 0
+def digest(chunks: Mapping[int, int]) -> int:
+    """The `chunks` field of a header, for files that begin at these offsets, each with its size."""
+    return xxh3_64_intdigest(np.array(sorted(chunks.items()), _WORD).tobytes()) if chunks else 0
+
+
+def _room_for(end: int) -> int:
+    """The size of a file whose words reach to `end`: it grows seldom, for the header says it."""
+    return max(_FIRST_BYTES, 1 << (end - 1).bit_length())
 
 
 def word(final: Final) -> int:
@@ -128,7 +134,7 @@ class FinalFiles:
         self._log_id = log_id
         self._boot_id = boot_id
         self._stands: dict[str, int] = {}  # groups whose header says this boot, each with its `through`
-        self._chunks: dict[str, set[int]] = {}  # first offsets of their files
+        self._chunks: dict[str, dict[int, int]] = {}  # the sizes of their files, by first offset
 
     def covered(self, group: str) -> int:
         """Words of batches up to this seq are all there; EVERYTHING where this boot wrote them. Raises NewerFormat."""
@@ -136,7 +142,7 @@ class FinalFiles:
             header = decode_header(self._files.read(self._path(group)))
         except FileNotFoundError:
             return 0
-        known = {_first_of(name) for name in self._names(group)}
+        known = self._sizes(group)
         if header is None or header.log_id != self._log_id or header.chunks != digest(known):
             return 0
         if header.boot_id == self._boot_id != UNKNOWN_BOOT:
@@ -146,7 +152,7 @@ class FinalFiles:
 
     def stand(self, group: str, through: int) -> None:
         """From now on this boot's processes write all words; those up to `through` are durable."""
-        self._chunks[group] = {_first_of(name) for name in self._names(group)}
+        self._chunks[group] = self._sizes(group)
         self._write_header(group, through)
 
     def write(self, group: str, rows: Iterable[tuple[int, np.ndarray]]) -> None:
@@ -164,27 +170,38 @@ class FinalFiles:
                 size = min(len(data), (CHUNK - start) * _WORD.itemsize)
                 by_chunk.setdefault(first - start, []).append((start * _WORD.itemsize, data[:size]))
                 data, first = data[size:], first + CHUNK - start
+        grown: dict[int, int] = {}
         for chunk, pieces in by_chunk.items():
-            self._put(self._path(group, chunk), pieces)
-        if not by_chunk.keys() <= self._chunks[group]:
-            self._chunks[group] |= by_chunk.keys()
+            size, end = self._chunks[group].get(chunk, 0), max(position + len(data) for position, data in pieces)
+            if end > size:
+                grown[chunk] = _room_for(end)
+                if end < grown[chunk]:
+                    pieces.append((grown[chunk] - 1, memoryview(b"\0")))
+            self._put(self._path(group, chunk), pieces, size)
+        if grown:
+            self._chunks[group] |= grown
             self._write_header(group, self._stands[group])
 
     def read(self, group: str, offset: int) -> Final | None:
-        """What is known of a record; None for nothing. Raises Corrupt when a file that was there is gone."""
+        """What is known of a record; None for nothing. Raises Corrupt when its file is gone or cut short."""
         start = offset % CHUNK
         path = self._path(group, offset - start)
+        size, position = self._chunks.get(group, {}).get(offset - start, 0), start * _WORD.itemsize
         try:
             file = self._files.open(path)
         except FileNotFoundError:
-            if offset - start in self._chunks.get(group, ()):
+            if size:
                 raise Corrupt(f"{path} is gone", path=path) from None
             return None
         try:
-            data = file.pread(_WORD.itemsize, start * _WORD.itemsize)
+            data = file.pread(_WORD.itemsize, position)
         finally:
             file.close()
-        return final_of(int.from_bytes(data, "little")) if len(data) == _WORD.itemsize else None
+        if len(data) == _WORD.itemsize:
+            return final_of(int.from_bytes(data, "little"))
+        if position < size:
+            raise _cut_short(path, size)
+        return None
 
     def settle(self, group: str, seq: int) -> None:
         """Sync all words, those of batches up to `seq`. Raises OSError: the next opening rewrites them."""
@@ -214,19 +231,23 @@ class FinalFiles:
         for name in gone:
             self._files.unlink(f"{self._directory}/{name}")
         if gone and group in self._stands:
-            self._chunks[group] -= set(map(_first_of, gone))
+            for name in gone:
+                self._chunks[group].pop(_first_of(name), None)
             self._write_header(group, self._stands[group])
 
-    def _put(self, path: str, pieces: Iterable[tuple[int, Buffer]]) -> None:
+    def _put(self, path: str, pieces: Iterable[tuple[int, Buffer]], size: int = 0) -> None:
+        """Write into a file that has `size` bytes at least. Raises Corrupt if it has fewer."""
         file = self._files.open(path, write=True) if self._files.exists(path) else self._files.create(path)
         try:
+            if file.size() < size:
+                raise _cut_short(path, size)
             for position, data in pieces:
                 file.pwritev([data], position)
         finally:
             file.close()
 
     def _write_header(self, group: str, through: int) -> None:
-        header = Header(self._log_id, self._boot_id, through, digest(self._chunks.setdefault(group, set())))
+        header = Header(self._log_id, self._boot_id, through, digest(self._chunks.setdefault(group, {})))
         self._put(self._path(group), [(0, encode_header(header))])
         self._stands[group] = through
 
@@ -245,6 +266,18 @@ class FinalFiles:
         prefix = self._path(group).rpartition("/")[2] + "-"
         listed = self._files.listdir(self._directory)
         return [name for name in listed if name.startswith(prefix) and name.removeprefix(prefix).isdecimal()]
+
+    def _sizes(self, group: str) -> dict[int, int]:
+        sizes: dict[int, int] = {}
+        for name in self._names(group):
+            file = self._files.open(f"{self._directory}/{name}")
+            sizes[_first_of(name)] = file.size()
+            file.close()
+        return sizes
+
+
+def _cut_short(path: str, size: int) -> Corrupt:
+    return Corrupt(f"{path} is cut short: it had {size} bytes", path=path)
 
 
 def _first_of(name: str) -> int:

@@ -131,6 +131,53 @@ def test_settling_syncs_the_words_of_a_process_that_was_killed_before_the_header
     assert kept(files, LATER).covered("g") == 7
 
 
+def words_file(files: MemoryFiles) -> str:
+    (name,) = [name for name in files.listdir("/log") if name.count("-") == 2]
+    return f"/log/{name}"
+
+
+@pytest.mark.parametrize("size", [0, 1, 8, 800, 4095, 4096, 8191])
+def test_a_file_of_words_that_is_cut_short_is_found_by_the_next_node(size: int) -> None:
+    files = MemoryFiles()
+    finals = kept(files)
+    finals.write("g", [(0, words(1))])
+    finals.write("g", [(700, words(1))])
+    finals.settle("g", 7)
+    assert len(files.contents[words_file(files)].data) == 8192
+    assert (kept(files).covered("g"), kept(files, LATER).covered("g")) == (EVERYTHING, 7)
+    del files.contents[words_file(files)].data[size:]
+    assert (kept(files).covered("g"), kept(files, LATER).covered("g")) == (0, 0)
+    again = kept(files)
+    again.stand("g", 0)
+    again.write("g", [(0, words(1)), (700, words(1))])
+    assert [again.read("g", offset) for offset in (0, 1, 700, 701)] == [RESULT, None, RESULT, None]
+    assert kept(files).covered("g") == EVERYTHING
+
+
+def test_a_file_of_words_that_is_cut_short_under_a_node_is_neither_read_nor_written() -> None:
+    files = MemoryFiles()
+    finals = kept(files)
+    finals.write("g", [(0, words(512))])
+    del files.contents[words_file(files)].data[4095:]
+    assert finals.read("g", 510) == RESULT
+    with pytest.raises(Corrupt, match="cut short: it had 4096 bytes"):
+        finals.read("g", 511)
+    assert finals.read("g", 512) is None, "behind its end there never was a word"
+    with pytest.raises(Corrupt, match="cut short"):
+        finals.write("g", [(511, words(1))])
+
+
+@pytest.mark.parametrize("end", [1, 511, 512, 513, 1024, 1025, CHUNK - 1, CHUNK])
+def test_a_file_of_words_has_the_size_of_a_power_of_two_that_all_fit_into(end: int) -> None:
+    files = MemoryFiles()
+    finals = kept(files)
+    finals.write("g", [(end - 1, words(1))])
+    size = len(files.contents[words_file(files)].data)
+    assert size == max(4096, 1 << (end * 8 - 1).bit_length())
+    assert finals.read("g", end - 1) == RESULT
+    assert kept(files).covered("g") == EVERYTHING
+
+
 def test_a_dropped_group_leaves_no_file_and_touches_no_other() -> None:
     files = MemoryFiles()
     finals = kept(files)
