@@ -18,12 +18,13 @@ from ...broker.errors import UnknownPartition
 from ...storage.arrow_encoding import as_binary, encode_arrow
 from ...storage.arrow_headers import as_headers
 from ...storage.arrow_numbers import array_of, filled, numbers_of, present_in, value_offsets
+from ...storage.encoding import pack_headers
 from ...storage.errors import InvalidBatch
 from ...transport.partitioner import grouped, partitions_of
 from ...transport.producer_session import TARGET_BYTES
 from ..arguments.quantities import event_time
 from ..errors import InvalidArgument
-from .pieces import OVERHEAD_BYTES, Piece, Shape, check_record
+from .pieces import HEADERS_BYTES_MAX, OVERHEAD_BYTES, Piece, Shape, check_headers, check_key, check_record
 from .queued import uniform_columns
 
 if TYPE_CHECKING:
@@ -133,10 +134,31 @@ def _checked(rows: pa.RecordBatch, shape: Shape, partition: int | None) -> pa.Re
         found["timestamp"] = times
     if "partition" in names and partition is None:
         found["partition"] = _partitions(rows.column("partition"), shape)
-    for name in ("value", "key"):
+    for name, check in (("value", check_record), ("key", check_key)):
         if name in found and found[name].nbytes > shape.max_record_bytes:
-            check_record(int(np.diff(value_offsets(found[name])).max(initial=0)), shape)
+            check(_largest(value_offsets(found[name])), shape)
+    if "headers" in found:
+        _check_headers(found["headers"], shape)
     return pa.RecordBatch.from_arrays(list(found.values()), list(found))
+
+
+def _largest(offsets: np.ndarray) -> int:
+    return int(np.diff(offsets).max(initial=0))
+
+
+def _check_headers(headers: Any, shape: Shape) -> None:
+    """Raise RecordTooLarge for a row with too many. Those that are near the limit are packed to know."""
+    most = min(shape.max_record_bytes, HEADERS_BYTES_MAX)
+    for row in np.flatnonzero(2 * np.diff(sum(_header_ends(headers))) > most).tolist():
+        entries = headers[row].as_py() or ()
+        check_headers(len(pack_headers({entry["key"]: entry["value"] or b"" for entry in entries})), shape)
+
+
+def _header_ends(headers: Any) -> list[np.ndarray]:
+    """Bytes of names, of values and beside them, up to each row, from anywhere on."""
+    runs = value_offsets(headers)
+    bytes_of = [value_offsets(headers.values.field(name))[runs] for name in ("key", "value")]
+    return [OVERHEAD_BYTES * runs.astype(np.int64), *bytes_of]
 
 
 def _times(column: Any, shape: Shape) -> Any:
@@ -253,9 +275,7 @@ def _ends(rows: pa.RecordBatch) -> np.ndarray:
     found = [rows.column(name) for name in ("value", "key") if name in rows.schema.names]
     bounds = [value_offsets(column) for column in found]
     if "headers" in rows.schema.names:
-        entries: Any = rows.column("headers")
-        runs = value_offsets(entries)
-        bounds += [value_offsets(entries.values.field(name))[runs] for name in ("key", "value")]
+        bounds += _header_ends(rows.column("headers"))
     ends = OVERHEAD_BYTES * np.arange(1, rows.num_rows + 1)
     for offsets in bounds:
         ends += offsets[1:]

@@ -1,8 +1,8 @@
 """Many records at once, as pieces: one batch for one partition each.
 
-Idea: a piece is about TARGET_BYTES of records, cut by counting instead of adding up: the last piece tells how
-many records the next one takes. Keys split a larger block over the partitions, so that every piece is worth
-sending. What comes in Arrow is cut by arrow_pieces.py.
+Idea: a piece is about TARGET_BYTES of values and keys, cut by counting instead of adding up: the last piece tells
+how many records the next one takes. Keys split a larger block over the partitions, so that every piece is worth
+sending; what they put into one partition beyond that is cut again. What comes in Arrow is cut by arrow_pieces.py.
 
 Contract: records keep their order within a partition. Pieces come out lazily; nothing is encoded before the
 sender's session gives the sequence.
@@ -22,8 +22,8 @@ from ...transport.partitioner import split_by_partition
 from ...transport.producer_session import TARGET_BYTES
 from ..errors import InvalidArgument
 from .arrow_data import is_arrow
-from .arrow_pieces import arrow_pieces, stream_pieces
-from .pieces import Piece, Shape, check_record
+from .arrow_pieces import BLOCK_BYTES_MAX, arrow_pieces, stream_pieces
+from .pieces import Piece, Shape, check_key, check_record
 from .queued import uniform_columns
 
 if TYPE_CHECKING:
@@ -75,15 +75,16 @@ def _keyed_pieces(
     values: Iterable[bytes], keys: Iterable[bytes | None], shape: Shape, partition: int | None
 ) -> Iterator[Piece]:
     rest = iter(keys)
-    wanted = TARGET_BYTES * (1 if partition is not None else shape.partitions)
-    for block, size in _blocks(values, wanted):
+    wanted = min(TARGET_BYTES * (1 if partition is not None else shape.partitions), BLOCK_BYTES_MAX)
+    for block, _ in _blocks(values, wanted):
         chosen = list(islice(rest, len(block)))
         if len(chosen) < len(block):
             raise InvalidArgument(
                 f"{len(block) - len(chosen)} records or more have no key: give one (or None) for each"
             )
         for number, records, their_keys in _split(block, chosen, shape.partitions, partition):
-            yield _piece(number, records, their_keys, size * len(records) // len(block), shape)
+            for part in _halved(records, their_keys, _size(records, their_keys), TARGET_BYTES):
+                yield _piece(number, *part, shape)
     if next(rest, rest) is not rest:
         raise InvalidArgument("there are more keys than records")
 
@@ -124,18 +125,29 @@ def _blocks(values: Iterable[bytes], wanted: int) -> Iterator[tuple[Sequence[byt
         except TypeError:
             raise InvalidBatch("values must be bytes; something without a length is among them") from None
         count = min(max(wanted * len(block) // max(size, len(block)), 1), COUNT_MAX)
-        yield from _halved(block, size, wanted)
+        for part, _, part_size in _halved(block, None, size, wanted):
+            yield part, part_size
 
 
-def _halved(block: Sequence[bytes], size: int, wanted: int) -> Iterator[tuple[Sequence[bytes], int]]:
-    """A block that came out much larger than wanted, in halves."""
-    if size <= 2 * wanted or len(block) == 1:
-        yield block, size
+def _halved(
+    values: Sequence[bytes], keys: list[bytes | None] | None, size: int, wanted: int
+) -> Iterator[tuple[Sequence[bytes], list[bytes | None] | None, int]]:
+    """Records that came out much larger than wanted, in halves."""
+    if size <= 2 * wanted or len(values) == 1:
+        yield values, keys, size
         return
-    middle = len(block) // 2
-    first = sum(map(len, block[:middle]))
-    yield from _halved(block[:middle], first, wanted)
-    yield from _halved(block[middle:], size - first, wanted)
+    middle = len(values) // 2
+    halves = (values[:middle], keys and keys[:middle]), (values[middle:], keys and keys[middle:])
+    first = _size(*halves[0])
+    yield from _halved(*halves[0], first, wanted)
+    yield from _halved(*halves[1], size - first, wanted)
+
+
+def _size(values: Sequence[bytes], keys: list[bytes | None] | None) -> int:
+    try:
+        return sum(map(len, values)) + (0 if keys is None else sum(map(len, filter(None, keys))))
+    except TypeError as error:
+        raise InvalidBatch(f"keys must be bytes ({error}); text needs .encode()") from None
 
 
 def _piece(
@@ -143,6 +155,8 @@ def _piece(
 ) -> Piece:
     if size > shape.max_record_bytes:
         check_record(max(map(len, values)), shape)
+        if keys is not None:
+            check_key(max(map(len, filter(None, keys)), default=0), shape)
 
     def make(producer_id: int, epoch: int, sequence: int) -> Buffer:
         return encode(

@@ -29,7 +29,7 @@ from ..connection.steps import Pause, Steps
 from ..errors import InvalidArgument, TimedOut
 from .partition_sender import PartitionSender
 from .pending import Future, Pending
-from .pieces import OVERHEAD_BYTES, Piece, Shape, check_extras, check_record
+from .pieces import OVERHEAD_BYTES, Piece, Shape, check_record, extras_bytes
 from .queued import PLAIN, Queued, as_queued
 
 if TYPE_CHECKING:
@@ -115,10 +115,11 @@ class ProducerCore:
         """Take one record; its future. It goes at once when nothing is in flight, else with others."""
         plain = key is None and headers is None and timestamp is None and queued is None
         event_us = None
+        beside = OVERHEAD_BYTES
         if plain and partition is None:
             sender = self._current
         else:
-            check_extras(key, headers)
+            beside += extras_bytes(key, headers, self.shape) + (0 if queued is None else len(queued.dedup))
             event_us = None if timestamp is None else event_time(timestamp)
             sender = self._sender_of(key or (None if queued is None else queued.dedup or None), partition)
         gather = sender.gather
@@ -138,7 +139,7 @@ class ProducerCore:
                 raise
         try:
             gather.values.append(value)
-            gather.size = size = gather.size + size + OVERHEAD_BYTES
+            gather.size = size = gather.size + size + beside
             if size >= sender.trigger:
                 self._ship(sender)
             return self._future(gather, index)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...storage.batch import Kind
+from ...storage.encoding import pack_headers
 from ...storage.errors import InvalidBatch, RecordTooLarge
 from ..arguments.checking import text
 from .queued import PLAIN, Queued
@@ -22,7 +23,13 @@ Encode = Callable[[int, int, int], "Buffer"]
 """Makes the batch from producer id, epoch and first sequence."""
 
 OVERHEAD_BYTES = 8
-"""What a record takes in a batch beside its bytes, about."""
+"""What a record takes in a batch beside its bytes, about; each of its headers does, too."""
+
+HEADERS_BYTES_MAX = 3 << 20
+"""Of one record. Brokers take 4 MiB in one batch, and the record may share it with smaller ones."""
+
+UTF8_BYTES_MAX = 4
+"""Of one character."""
 
 
 class Piece(msgspec.Struct):
@@ -46,23 +53,57 @@ class Shape(msgspec.Struct, frozen=True):
     queued: Queued = PLAIN  # beside each record
 
 
-def check_record(size: int, shape: Shape) -> None:
-    """Raise RecordTooLarge for a record that the topic would refuse."""
+def check_record(size: int, shape: Shape, what: str = "") -> None:
+    """Raise RecordTooLarge for a record that the topic would refuse; `what` of it is so large, if not its value."""
     if size > shape.max_record_bytes:
         raise RecordTooLarge(
-            f"a record of {size} bytes is over max_record_bytes={shape.max_record_bytes} of topic {shape.topic}: "
+            f"a record {what}of {size} bytes is over max_record_bytes={shape.max_record_bytes} of topic {shape.topic}: "
             "raise the setting or split the record"
         )
 
 
-def check_extras(key: Any, headers: Any) -> None:
-    """Raise InvalidBatch for what cannot go with a record, before it would spoil those it is gathered with."""
-    if key is not None and not isinstance(key, (bytes, bytearray, memoryview)):
-        raise InvalidBatch(f"a key must be bytes, not {type(key).__name__}; text needs .encode()")
+def check_key(size: int, shape: Shape) -> None:
+    """As `check_record`, for its key."""
+    check_record(size, shape, "with a key ")
+
+
+def check_headers(size: int, shape: Shape) -> None:
+    """As `check_record`, for its headers. They have a limit of their own."""
+    check_record(size, shape, "with headers ")
+    if size > HEADERS_BYTES_MAX:
+        raise RecordTooLarge(
+            f"a record with headers of {size} bytes is over {HEADERS_BYTES_MAX}: put what is large into the value"
+        )
+
+
+def extras_bytes(key: Any, headers: Any, shape: Shape) -> int:
+    """What a key and headers take in a batch, about.
+
+    Raises InvalidBatch, RecordTooLarge for what would spoil the records it is gathered with.
+    """
+    size = 0
+    if key is not None:
+        if not isinstance(key, (bytes, bytearray, memoryview)):
+            raise InvalidBatch(f"a key must be bytes, not {type(key).__name__}; text needs .encode()")
+        size = len(key)
+        if size > shape.max_record_bytes:
+            check_key(size, shape)
     if headers is not None:
-        if not isinstance(headers, Mapping):
-            raise InvalidBatch(f"headers must be names with values as bytes, not {type(headers).__name__}")
-        for name, value in headers.items():
-            if not isinstance(name, str) or not isinstance(value, bytes):
-                raise InvalidBatch(f"header {name!r} must be a str with a bytes value, not {type(value).__name__}")
-            text("a header", name)
+        size += _headers_bytes(headers, shape)
+    return size
+
+
+def _headers_bytes(headers: Any, shape: Shape) -> int:
+    if not isinstance(headers, Mapping):
+        raise InvalidBatch(f"headers must be names with values as bytes, not {type(headers).__name__}")
+    size = 0
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, bytes):
+            raise InvalidBatch(f"header {name!r} must be a str with a bytes value, not {type(value).__name__}")
+        text("a header", name)
+        size += len(name) + len(value) + OVERHEAD_BYTES
+    most = UTF8_BYTES_MAX * size
+    if most > shape.max_record_bytes or most > HEADERS_BYTES_MAX:
+        size = len(pack_headers(headers))
+        check_headers(size, shape)
+    return size

@@ -14,10 +14,11 @@ import penstock.transport.errors
 import pytest
 from penstock.broker.engine import NodeConfig
 from penstock.broker.engine.queues.requests import dead
-from penstock.broker.engine.streams import ends, fetching
+from penstock.broker.engine.streams import ends, fetching, judging
 from penstock.broker.engine.tables.producers import RECENT
 from penstock.broker.engine.tables.queues import settings as queue_settings
 from penstock.broker.engine.turns import parked, portions
+from penstock.clients.producing.pieces import HEADERS_BYTES_MAX
 from penstock.storage.errors import Error
 from penstock.transport import (
     codec,
@@ -162,7 +163,11 @@ def test_the_limits_are_those_of_the_code():
     ) in table
     assert f"of the broker, begun or not | {portions.JOBS_MAX} |" in table
     assert f"At most {dead.LIST_MAX} and about {dead.LIST_BYTES // mib} MiB of records are in one answer" in TEXT
-    assert f"| entries of a map of settings, or of headers | {message.SETTINGS_MAX} |" in table
+    assert (
+        f"| headers of a batch; headers of a record, kept by clients | {judging.HEADERS_BYTES_MAX // mib} MiB; "
+        f"{HEADERS_BYTES_MAX // mib} MiB, "
+    ) in table
+    assert f"| entries of a map of settings, or of the headers of a schedule | {message.SETTINGS_MAX};" in table
     assert f"| batches of one producer in flight, per partition | {WINDOW_BATCHES_MAX} |" in table
 
 

@@ -12,7 +12,7 @@ from penstock.broker.errors import UnknownPartition
 from penstock.clients import InvalidArgument
 from penstock.clients.producing import arrow_pieces
 from penstock.clients.producing.bulk import pieces
-from penstock.clients.producing.pieces import Shape
+from penstock.clients.producing.pieces import HEADERS_BYTES_MAX, Shape
 from penstock.storage.batch import Kind, parse
 from penstock.storage.errors import InvalidBatch, RecordTooLarge
 from penstock.transport.partitioner import partition_of
@@ -231,3 +231,23 @@ def test_nothing_gives_nothing(given):
 def test_the_index_of_a_frame_of_pandas_is_passed_over():
     rows = pa.table({"value": [b"x"], "__index_level_0__": [3]})
     assert [piece.count for piece in pieces(rows, None, SHAPE, None)] == [1]
+
+
+def headers_of(*sizes: int) -> pa.Array:
+    return pa.array([[{"key": "h", "value": bytes(size)}] if size else None for size in sizes], ENTRIES)
+
+
+def test_headers_over_the_limit_stop_before_they_are_encoded():
+    values = numbered(2)
+    with pytest.raises(RecordTooLarge, match=f"headers of {HEADERS_BYTES_MAX + 1} bytes"):
+        list(pieces(pa.table({"value": values, "headers": headers_of(0, HEADERS_BYTES_MAX - 7)}), None, SHAPE, None))
+    small = Shape(1, 0, 1000, "t")
+    with pytest.raises(RecordTooLarge, match="headers of 1001 bytes is over max_record_bytes=1000 of topic t"):
+        list(pieces(pa.table({"value": values, "headers": headers_of(0, 995)}), None, small, None))
+    assert list(pieces(pa.table({"value": values, "headers": headers_of(0, 994)}), None, small, None))
+
+
+def test_entries_of_headers_count_beside_their_bytes():
+    entries = [{"key": "", "value": b""}] * 1000
+    rows = pa.table({"value": numbered(200), "headers": pa.array([entries] * 200, ENTRIES)})
+    assert max(piece.count for piece in pieces(rows, None, SHAPE, None)) <= TARGET_BYTES // 8000 + 1

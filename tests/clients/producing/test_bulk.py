@@ -110,3 +110,25 @@ def test_nulls_and_numbers_are_no_records():
         list(decoded(pieces(pa.array([b"x", None]), None, SHAPE, None)))
     with pytest.raises(InvalidBatch, match="bytes"):
         list(pieces([1, 2], None, SHAPE, None))
+
+
+def test_keys_count_as_bytes_of_their_records():
+    keys = [b"%d" % number + bytes(100_000) for number in range(100)]
+    found = list(pieces([b"v"] * 100, keys, SHAPE, None))
+    assert max(piece.size for piece in found) <= 2 * TARGET_BYTES
+    for piece in found:
+        assert piece.count * 100_000 <= piece.size <= len(piece.encode(7, 1, 0))
+
+
+def test_one_key_for_all_records_of_a_topic_with_many_partitions_makes_no_huge_piece():
+    many = Shape(1000, 0, 16 << 20, "t")
+    found = list(pieces([bytes(1000)] * 5000, [b"k"] * 5000, many, None))
+    assert max(piece.size for piece in found) <= 2 * TARGET_BYTES
+    assert sum(piece.count for piece in found) == 5000
+
+
+def test_a_key_over_the_limit_stops_before_it_is_encoded():
+    small = Shape(1, 0, 1000, "t")
+    with pytest.raises(RecordTooLarge, match="a key of 1001 bytes"):
+        list(pieces([b"x", b"y"], [None, bytes(1001)], small, None))
+    assert len(list(pieces([b"x", bytes(1000)], [None, bytes(1000)], small, None))) == 1
