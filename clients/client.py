@@ -358,6 +358,9 @@ class Client(QueueClient, RangeClient):
             for opened in self._open.newest_first():
                 closing.callback(opened.close)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.url}{', closed' if self.closed else ''}>"
+
     def __enter__(self) -> Client:
         return self
 

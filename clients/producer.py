@@ -193,6 +193,9 @@ class Producer(Sending):
         if not self._core.closed and not self._driver.closed:
             self._driver.run(self._core.close(self._core.connection.deadline()))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} to topic {self.topic}{', closed' if self.closed else ''}>"
+
     def __enter__(self) -> Producer:
         return self
 

@@ -121,6 +121,10 @@ class Worker:
         if not self._core.closed and not self._driver.closed:
             self._driver.run(self._core.close())
 
+    def __repr__(self) -> str:
+        closed = ", closed" if self.closed else ""
+        return f"<{type(self).__name__} {self.name} of topic {self.topic}, group {self.group}{closed}>"
+
     def __enter__(self) -> Worker:
         return self
 

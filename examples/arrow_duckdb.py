@@ -20,8 +20,7 @@ def main() -> None:
         }
     )
     with penstock.connect() as client:
-        if TOPIC not in {topic.name for topic in client.topics()}:
-            client.create_topic(TOPIC)
+        client.create_topic(TOPIC, if_missing=True)
         with client.producer(TOPIC) as producer:
             producer.send_many(flights)
         (end,) = client.offsets(TOPIC, "latest").values()

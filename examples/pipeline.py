@@ -17,8 +17,7 @@ import penstock
 def main() -> None:
     with penstock.connect() as client:
         for topic in ("orders-in", "totals-out"):
-            if topic not in {each.name for each in client.topics()}:
-                client.create_topic(topic)
+            client.create_topic(topic, if_missing=True)
         with client.producer("orders-in") as producer:
             producer.send_many([json.dumps({"cents": cents}).encode() for cents in (100, 250, 75)])
         total(client)

@@ -12,8 +12,7 @@ from penstock.spark import session
 def main() -> None:
     with penstock.connect() as client:
         for topic in ("departures", "counts"):
-            if topic not in {each.name for each in client.topics()}:
-                client.create_topic(topic)
+            client.create_topic(topic, if_missing=True)
         with client.producer("departures") as producer:
             for carrier in (b"UA", b"AA", b"UA"):
                 producer.send(b"departed", key=carrier)

@@ -189,6 +189,10 @@ class Log:
             while self._closing:
                 self._closing.pop()()
 
+    def __repr__(self) -> str:
+        state = ", read only" if self.read_only else ""
+        return f"<{type(self).__name__} {self.path}{state}{'' if self._closing else ', closed'}>"
+
     def __enter__(self) -> Self:
         return self
 

@@ -360,6 +360,9 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
             for opened in self._open.newest_first():
                 closing.push_async_callback(opened.close)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.url}{', closed' if self.closed else ''}>"
+
     async def __aenter__(self) -> AsyncClient:
         return self
 

@@ -173,6 +173,10 @@ class AsyncConsumer:
         if not self._core.closed and not self._driver.closed:
             await self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))
 
+    def __repr__(self) -> str:
+        group = f", group {self.group}" if self.group else ""
+        return f"<{type(self).__name__} of topic {self.topic}{group}{', closed' if self.closed else ''}>"
+
     async def __aenter__(self) -> AsyncConsumer:
         return self
 

@@ -188,6 +188,9 @@ class AsyncProducer(AsyncSending):
         if not self._core.closed and not self._driver.closed:
             await self._driver.run(self._core.close(self._core.connection.deadline()))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} to topic {self.topic}{', closed' if self.closed else ''}>"
+
     async def __aenter__(self) -> AsyncProducer:
         return self
 

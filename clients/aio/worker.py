@@ -121,6 +121,10 @@ class AsyncWorker:
         if not self._core.closed and not self._driver.closed:
             await self._driver.run(self._core.close())
 
+    def __repr__(self) -> str:
+        closed = ", closed" if self.closed else ""
+        return f"<{type(self).__name__} {self.name} of topic {self.topic}, group {self.group}{closed}>"
+
     async def __aenter__(self) -> AsyncWorker:
         return self
 

@@ -53,7 +53,7 @@ GREETING_PATIENCE_S = 5.0
 LOOK_PERIOD_S = 1.0
 """How often askers whose answers are out are told so."""
 
-SILENT_S = 1.0
+SILENT_S = 2.0
 """A client that waits longer than this for its broker says so in the log."""
 
 AWAY_S = 2 * LOOK_PERIOD_S

@@ -361,7 +361,7 @@ class ProducerCore:
         waiting = "its name is not claimed yet"
         if session is not None:
             waiting = (
-                f"{session.bytes_in_flight} bytes in {len(session)} batches are on their way and not confirmed, "
+                f"{session.bytes_in_flight} bytes (batches: {len(session)}) are on their way and not confirmed, "
                 f"{sender.gather.size} bytes wait behind them, the window is {self.window_bytes} bytes"
             )
         why = self.connection.state if sender.trouble is None else f"the broker said: {sender.trouble.message}"

@@ -48,7 +48,7 @@ def pick(payload: Buffer, runs: Iterable[tuple[int, int]]) -> Iterator[Rows | Un
             index = bisect_right(firsts, offset) - 1
             found = held[index].rows(offset, end) if index >= 0 else None
             if found is None:
-                error = Corrupt(f"record {offset} is not among the records that came with its answer")
+                error = Corrupt(f"the broker could not read record {offset}: it is damaged, or gone by now")
                 found = Unreadable(offset, 1, error)
             yield found
             offset += found.count if isinstance(found, Unreadable) else len(found[0])

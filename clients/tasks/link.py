@@ -6,6 +6,7 @@ Contract: threads may share it. A forked child starts with none: what its parent
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from ...storage import forks
@@ -26,12 +27,15 @@ class Link:
         self._app = app
         self._lock = threading.RLock()
         self._client: Client | None = None
+        self._at_exit: weakref.finalize[..., Link] | None = None  # an app need not be closed
         self._producers: dict[str, Producer] = {}
         forks.tell(self)
 
     def _forked(self) -> None:
         """The child connects by itself."""
         forks.renew(self._lock)
+        if self._at_exit is not None:
+            self._at_exit.detach()
         self._client, self._producers = None, {}
 
     def client(self) -> Client:
@@ -40,6 +44,7 @@ class Link:
             if self._client is None or self._client.closed:
                 self._producers = {}
                 self._client = connect(self._app.url, timeout=self._app.timeout_s, name="penstock-tasks")
+                self._at_exit = weakref.finalize(self, self._client.close)
             return self._client
 
     def send(self, message: Message) -> str:
@@ -66,6 +71,6 @@ class Link:
 
     def close(self) -> None:
         """Close the client."""
-        if self._client is not None:
-            self._client.close()
+        if self._at_exit is not None:
+            self._at_exit()
         self._client, self._producers = None, {}

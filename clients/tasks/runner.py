@@ -161,7 +161,7 @@ class Runner:
         """Let what runs finish, until time is up or `stop` is called again."""
         if not self._running:
             return
-        log.info("draining: %d tasks run", len(self._running))
+        log.info("draining: still at work on %d of its tasks", len(self._running))
         waiting = [asyncio.create_task(event.wait()) for event in (self._abandoned, self._finished)]
         await asyncio.wait(waiting, timeout=self._drain_s, return_when=asyncio.FIRST_COMPLETED)
         for each in waiting:

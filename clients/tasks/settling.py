@@ -184,6 +184,9 @@ def _log(task: SettledTask, outcome: Outcome) -> None:
     if isinstance(outcome, RefusedCall):
         log.error("task %s (%s) is rejected: %s", task.id, name, outcome.reason)
         return
+    if task.cancelled:
+        log.info("task %s (%s) was cancelled and has ended: %s", task.id, name, outcome.reason)
+        return
     lines = "\n".join(line for line in (outcome.reason, outcome.trace) if line)
     if outcome.is_last:
         sentence = "task %s (%s) failed in attempt %d, its last, and is dead-lettered: %s"

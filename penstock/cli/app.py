@@ -41,6 +41,13 @@ COMMANDS = {
 """Name and short help. The module has the same name and holds a click command `command`."""
 
 
+PLAIN = {
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid integer": "is not a whole number",
+    "is not a valid rate": "is not a number of times a second",
+}
+"""What click says, in words for people."""
+
 COMPLETION = "_PENSTOCK_COMPLETE"
 """Set by a shell that asks for completions."""
 
@@ -74,7 +81,8 @@ class Commands(click.Group):
 def penstock() -> None:
     """A message log and task queue: mapped segments, ZeroMQ, streams and queues on one log.
 
-    Commands talk to the broker that `penstock serve` runs for this user, or to that of --url or PENSTOCK_URL.
+    Commands talk to the broker that `penstock serve` runs for this user, or to that of PENSTOCK_URL, or of --url, which
+    stands behind the command: penstock topic list --url tcp://host:port
     """
 
 
@@ -137,6 +145,8 @@ def _refused(error: OSError, *, as_json: bool) -> int:
 
 def _usage(error: click.UsageError) -> str:
     message = error.format_message().rstrip(".")
+    for told, plain in PLAIN.items():
+        message = message.replace(told, plain)
     return f"{message} (see {error.ctx.command_path} --help)" if error.ctx else message
 
 

@@ -9,7 +9,7 @@ import click
 from ..storage import units
 from .formats import json_fields, shown
 from .options import RATE, Invocation, group_option, with_session
-from .positions import local_time
+from .positions import utc_text
 from .task import failures
 
 if TYPE_CHECKING:
@@ -42,10 +42,7 @@ def list_(topic: str, reason: str, partition: int | None, count: int, group: str
         return
     session.output.table(
         ["id", ">attempts", "dead-lettered", "reason", "value"],
-        [
-            (t.id, t.attempt, local_time(t.time), shown(t.reason.encode()), shown(t.record.value, most=40))
-            for t in found
-        ],
+        [(t.id, t.attempt, utc_text(t.time), shown(t.reason.encode()), shown(t.record.value, most=40)) for t in found],
         empty="no dead-lettered tasks",
     )
 
@@ -65,7 +62,7 @@ def show(id_: str, group: str, session: Invocation) -> None:
     headers = [(f"header {name}", shown(value)) for name, value in record.headers.items()]
     key = None if record.key is None else shown(record.key)
     session.output.fields(
-        [("id", task.id), ("dead-lettered", local_time(task.time)), ("reason", task.reason), ("attempts", task.attempt),
+        [("id", task.id), ("dead-lettered", utc_text(task.time)), ("reason", task.reason), ("attempts", task.attempt),
          ("key", key), *headers, ("value", shown(record.value, most=1000))]
     )  # fmt: skip
     session.output.console.print()
@@ -105,18 +102,23 @@ def discard(
     """Give dead-lettered tasks of TOPIC up: those named, those of a --reason, or --all."""
     _check_choice(ids, all_, reason)
     if not yes and not session.output.as_json:
-        which = (
-            units.count_text(len(ids), "dead-lettered task")
-            if ids
-            else f"dead-lettered tasks with {reason!r}"
-            if reason
-            else "all"
-        )
-        click.confirm(f"discard {which} of topic {topic}?", abort=True, err=True)
+        _confirm(topic, ids, reason, group, session)
     with session.connect() as client:
         count = client.discard(topic, group, ids=list(ids) or None, reason=reason)
     _check_found(ids, count, group)
     session.output.say("discarded", f"{units.count_text(count, 'task')} discarded", topic=topic, count=count)
+
+
+def _confirm(topic: str, ids: tuple[str, ...], reason: str, group: str, session: Invocation) -> None:
+    """Ask before tasks are given up, with how many there are where that is known."""
+    which = f"the dead-lettered tasks with {reason!r}"
+    if not reason:
+        count = len(ids)
+        if not ids:
+            with session.connect() as client:
+                count = client.queue(topic, group).dead_lettered
+        which = units.count_text(count, "dead-lettered task")
+    click.confirm(f"discard {which} of topic {topic}?", abort=True, err=True)
 
 
 def _find(client: Client, id_: str, group: str) -> DeadTask:
@@ -141,7 +143,10 @@ def _check_found(ids: tuple[str, ...], count: int, group: str) -> None:
 
 def _check_choice(ids: tuple[str, ...], all_: bool, reason: str) -> None:
     """Require ids or --all: naming none must not mean all."""
-    if bool(ids) + all_ + bool(reason) != 1:
+    given = [name for name, is_given in (("ids", ids), ("--reason", reason), ("--all", all_)) if is_given]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} exclude each other: give one of them")
+    if not given:
         raise click.UsageError("say which ones: ids, --reason TEXT, or --all")
 
 

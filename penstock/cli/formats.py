@@ -249,7 +249,7 @@ def _split(line: bytes, separator: bytes, place: str) -> Entry:
         return Entry(line)
     key, found, value = line.partition(separator)
     if not found:
-        raise InvalidInput(f"{place} holds no key separator {separator!r}")
+        raise InvalidInput(f"{place} holds no key separator {shown(separator)}")
     return Entry(value, key)
 
 
@@ -259,20 +259,29 @@ _DECODER = msgspec.json.Decoder(JsonRecord)
 def _parse(line: bytes, place: str) -> Entry:
     try:
         found = _DECODER.decode(line)
-        value = _bytes(found.value, found.value_base64)
+        value = _bytes("value", found.value, found.value_base64)
         if value is None:
             raise ValueError('it has neither "value" nor "value_base64"')
         headers = {name: text.encode() for name, text in (found.headers or {}).items()}
-        headers |= {name: b64decode(text, validate=True) for name, text in (found.headers_base64 or {}).items()}
+        headers |= {
+            name: _decoded(f"headers_base64.{name}", text) for name, text in (found.headers_base64 or {}).items()
+        }
         timestamp = None if found.timestamp is UNSET else found.timestamp
-        return Entry(value, _bytes(found.key, found.key_base64), headers or None, timestamp)
+        return Entry(value, _bytes("key", found.key, found.key_base64), headers or None, timestamp)
     except (ValueError, msgspec.DecodeError) as error:
         raise InvalidInput(f"{place} is not a JSON record: {error}") from error
 
 
-def _bytes(text: str | UnsetType | None, encoded: str | UnsetType) -> bytes | None:
+def _bytes(name: str, text: str | UnsetType | None, encoded: str | UnsetType) -> bytes | None:
     if isinstance(encoded, str):
         if isinstance(text, str):
-            raise ValueError("one of its fields is given twice, as text and as base64")
-        return b64decode(encoded, validate=True)
+            raise ValueError(f'its "{name}" is given twice, as text and as base64')
+        return _decoded(f"{name}_base64", encoded)
     return text.encode() if isinstance(text, str) else None
+
+
+def _decoded(name: str, encoded: str) -> bytes:
+    try:
+        return b64decode(encoded, validate=True)
+    except ValueError as error:
+        raise ValueError(f'its "{name}" is not base64') from error

@@ -39,9 +39,9 @@ def moment(text: str) -> datetime:
         raise ValueError(f"{text!r} is no time: write one like 2026-01-31T12:00, or with a zone: ...T12:00Z") from error
 
 
-def local_time(moment: datetime | None) -> str | None:
-    """A time for people, where they are."""
-    return None if moment is None else moment.astimezone().isoformat(sep=" ", timespec="seconds")
+def utc_text(moment: datetime | None) -> str | None:
+    """A time for people, as the broker's sentences have it."""
+    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 class _PositionType(click.ParamType):

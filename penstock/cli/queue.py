@@ -10,7 +10,7 @@ import click
 from ..storage import units
 from .options import ASSIGNMENT, SOME_TIME, Invocation, group_option, with_session
 from .output import unavailable_text
-from .positions import MOMENT, local_time
+from .positions import MOMENT, utc_text
 
 if TYPE_CHECKING:
     from ..clients import Client, Queue
@@ -119,12 +119,12 @@ def pause(topic: str, duration: float | None, until: datetime | None, group: str
     if duration is not None and until is not None:
         raise click.UsageError("--for and --until say the same: give one of them")
     if until is not None and until <= datetime.now(UTC):
-        raise click.UsageError(f"--until {local_time(until)} is over: give a time to come, or leave it out")
+        raise click.UsageError(f"--until {utc_text(until)} is over: give a time to come, or leave it out")
     if duration is not None:
         until = datetime.now(UTC) + timedelta(seconds=duration)
     with session.connect() as client:
         client.pause_queue(topic, group, until)
-    when = "until it is resumed" if until is None else f"until {local_time(until)}"
+    when = "until it is resumed" if until is None else f"until {utc_text(until)}"
     session.output.say("paused", f"queue {group} of {topic} is paused {when}", topic=topic, group=group, until=until)
 
 
@@ -207,7 +207,7 @@ def _state(held: Any, stuck: frozenset[str] = frozenset()) -> str:
     until = held.paused_until
     if until is None:
         return "ok"
-    return "paused" if until.year > FAR_YEAR else f"paused until {local_time(until)}"
+    return "paused" if until.year > FAR_YEAR else f"paused until {utc_text(until)}"
 
 
 def _as_json(queue: Queue) -> dict[str, Any]:

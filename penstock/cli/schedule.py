@@ -8,7 +8,7 @@ import click
 
 from .formats import json_bytes, shown
 from .options import ASSIGNMENT, Invocation, with_session
-from .positions import local_time
+from .positions import utc_text
 
 if TYPE_CHECKING:
     from ..clients import Schedule
@@ -44,7 +44,7 @@ def set_(
             topic, name, spec, value.encode(), key=None if key is None else key.encode(),
             headers={name: text.encode() for name, text in headers}, zone=zone, priority=priority,
         )  # fmt: skip
-    sentence = f"schedule {name} of {topic} is set; next at {local_time(schedule.next) or 'no time that ever comes'}"
+    sentence = f"schedule {name} of {topic} is set; next at {utc_text(schedule.next) or 'no time that ever comes'}"
     session.output.say("set", sentence, **_as_json(schedule))
 
 
@@ -62,7 +62,7 @@ def list_(topic: str | None, session: Invocation) -> None:
     session.output.table(
         ["topic", "name", "when", "zone", "next", "last", "value"],
         [
-            (s.topic, s.name, s.spec, s.zone, local_time(s.next), local_time(s.last), shown(s.value, most=40))
+            (s.topic, s.name, s.spec, s.zone, utc_text(s.next), utc_text(s.last), shown(s.value, most=40))
             for s in schedules
         ],
         empty="no schedules yet: penstock schedule set TOPIC NAME SPEC VALUE",

@@ -12,7 +12,7 @@ import click
 from ..storage import units
 from .formats import json_bytes, json_fields, shown
 from .options import ASSIGNMENT, DURATION, Invocation, group_option, with_session
-from .positions import MOMENT, local_time
+from .positions import MOMENT, utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +90,7 @@ LEASED = click.argument("names", nargs=-1, required=True, metavar="ID@TOKEN...")
 
 @command.command(short_help="Leased tasks are done.")
 @LEASED
-@click.option("--result", help="Stored with the task; `task show` prints it.")
+@click.option("--result", help="Stored with the task; `penstock task status` prints it.")
 @group_option
 @with_session
 def ack(names: tuple[str, ...], result: str | None, group: str, session: Invocation) -> None:
@@ -193,7 +193,7 @@ def _show(session: Invocation, info: TaskInfo) -> None:
 
 def failures(session: Invocation, history: Sequence[Failure]) -> None:
     """The attempts that failed, for people."""
-    rows = [(local_time(each.time), each.worker, each.reason) for each in history]
+    rows = [(utc_text(each.time), each.worker, each.reason) for each in history]
     session.output.table(["failed at", "worker", "reason"], rows, empty="no failed attempt is remembered")
 
 

@@ -93,12 +93,20 @@ def test_a_task_that_fails_too_often_is_dead_and_can_be_tried_again_or_given_up(
     assert on("dead", "list", queue).text == "no dead-lettered tasks\n"
 
 
+def test_discarding_all_asks_with_how_many_there_are(on: Cli, queue: str) -> None:
+    found = on("dead", "discard", queue, "--all", stdin=b"n\n")
+    assert (found.code, f"discard 0 dead-lettered tasks of topic {queue}?" in found.err) == (exits.INTERRUPTED, True)
+    for verb in ("redrive", "discard"):
+        found = on("dead", verb, queue, "--all", "--reason", "x")
+        assert (found.code, "--reason and --all exclude each other" in found.err) == (exits.USAGE, True)
+
+
 def test_nobody_redrives_or_discards_all_by_naming_none(on: Cli, queue: str) -> None:
     for verb in ("redrive", "discard"):
         for words in ([], ["--all", "--reason", "x"], [f"{queue}-0-0", "--all"]):
             found = on("dead", verb, queue, *words)
             assert found.code == exits.USAGE
-            assert "say which ones" in found.err
+            assert ("exclude each other" if words else "say which ones") in found.err
 
 
 def test_rejecting_and_releasing_by_hand(on: Cli, queue: str) -> None:

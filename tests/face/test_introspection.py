@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import inspect
 import pydoc
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import penstock.aio
 import penstock.errors
 import pytest
 from penstock.clients.tasks import JobStatus, Retry
+from penstock.clients.testing import MemoryBroker
 from penstock.storage.record import NO_HEADERS
 from penstock.transport.messages import Stage
 
@@ -136,3 +138,26 @@ def test_errors_are_what_python_calls_them():
         named = {error.__name__ for error in ERRORS if error.__name__.startswith(begins)}
         assert found - beside == named - alone
     assert issubclass(penstock.errors.OutOfBounds, LookupError)
+
+
+def test_what_is_open_says_in_a_word_what_it_is(tmp_path):
+    with MemoryBroker() as broker, penstock.connect(broker.url) as client:
+        client.create_topic("t")
+        assert repr(client) == f"<Client of {broker.url}>"
+        with client.consumer("t", group="g") as consumer, client.producer("t") as producer:
+            assert (repr(consumer), repr(producer)) == ("<Consumer of topic t, group g>", "<Producer to topic t>")
+        assert repr(consumer) == "<Consumer of topic t, group g, closed>"
+        with client.worker("t", group="q", name="w") as worker:
+            assert repr(worker) == "<Worker w of topic t, group q>"
+    with penstock.Log(tmp_path) as log:
+        assert repr(log) == f"<Log {tmp_path}>"
+    assert repr(log) == f"<Log {tmp_path}, closed>"
+
+
+def test_an_app_that_nobody_closes_is_closed_with_what_it_opened(tmp_path):
+    app = penstock.Tasks(f"file://{tmp_path}/data")
+    client = app.client()
+    assert not client.closed
+    del app
+    gc.collect()
+    assert client.closed

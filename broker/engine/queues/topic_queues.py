@@ -96,8 +96,8 @@ def check_length(topic: Topic, group: str, lease_ms: int) -> None:
     longest_s = queue_settings(topic, group).lease_max_s
     if lease_ms > longest_s * 1000:
         raise InvalidRequest(
-            f"a lease of {lease_ms} ms is longer than group {group}'s lease_max_s={longest_s:g}: ask for less and "
-            "extend it, or raise the setting"
+            f"a lease of {lease_ms / 1000:g} s is longer than group {group}'s lease_max_s={longest_s:g}: ask for "
+            "less and extend it, or raise the setting"
         )
 
 

@@ -92,6 +92,10 @@ def checked(
     return settings
 
 
+WORDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "text"}
+"""Types of settings, for people."""
+
+
 def _refusal(what: str, kind: type[Struct], given: dict[str, Any], error: str) -> str:
     """The sentence for what msgspec says like "Expected `int`, got `str` - at `$.segment_bytes`"."""
     reason, _, place = error.partition(" - at `$.")
@@ -99,7 +103,8 @@ def _refusal(what: str, kind: type[Struct], given: dict[str, Any], error: str) -
     choices = get_args(next((field.type for field in structs.fields(kind) if field.name == name), None))
     if choices and all(isinstance(choice, str) for choice in choices):
         reason = " or ".join(choices)
-    return f"{what} {name}={given.get(name)!r} is not allowed: {reason}"
+    wanted = WORDS.get(reason.partition("`")[2].partition("`")[0])
+    return f"{what} {name}={given.get(name)!r} is not allowed: {reason if wanted is None else f'it has to be {wanted}'}"
 
 
 def _unknown(what: str, known: Sequence[str], name: str) -> str:

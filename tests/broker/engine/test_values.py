@@ -65,7 +65,7 @@ def test_given_settings_are_kept():
         ({"commit": "quorum"}, "commit='quorum' is not allowed: durable or written$"),
         ({"codec": "gzip"}, "codec='gzip' is not allowed: none or lz4 or zstd$"),
         ({"segment_bytes": 1}, "segment_bytes=1 is not allowed: 65536 to"),
-        ({"segment_bytes": "64MB"}, "segment_bytes='64MB' is not allowed: Expected `int`"),
+        ({"segment_bytes": "64MB"}, "segment_bytes='64MB' is not allowed: it has to be a whole number"),
         ({"max_record_bytes": 0}, "max_record_bytes=0"),
         ({"retention_s": -1}, "retention_s"),
         ({"retention_bytes": 5}, "retention_bytes=5"),

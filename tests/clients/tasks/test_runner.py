@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -215,6 +216,18 @@ async def test_the_log_names_the_function_that_failed_and_why(function: str, say
     (line,) = [record.getMessage() for record in caplog.records if "q-0-0" in record.getMessage()]
     assert line.startswith(f"task q-0-0 ({function}) ")
     assert [part for part in says if part not in line] == []
+
+
+@on_a_loop
+async def test_a_cancelled_task_that_raises_is_no_failure_in_the_log(caplog: Any) -> None:
+    caplog.set_level(logging.INFO, "penstock.tasks")
+    worker = FakeWorker()
+    async with working(Runner(app), worker):
+        task = worker.give("divide", b"[[1,0],{}]")
+        task.cancelled = True
+        await settled(task)
+    (line,) = [record for record in caplog.records if "q-0-0" in record.getMessage()]
+    assert (line.levelno, "was cancelled and has ended: ZeroDivisionError" in line.getMessage()) == (logging.INFO, True)
 
 
 @pytest.mark.parametrize(

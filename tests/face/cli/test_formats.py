@@ -56,7 +56,7 @@ def test_a_key_stands_before_the_first_separator() -> None:
 
 
 def test_a_line_without_the_separator_is_named() -> None:
-    with pytest.raises(InvalidInput, match=r"standard input line 3 holds no key separator b'\\t'"):
+    with pytest.raises(InvalidInput, match=r"standard input line 3 holds no key separator \\t"):
         read("lines", b"a\tb\nc\td\n", b"nothing", separator=b"\t")
 
 
@@ -160,10 +160,12 @@ def test_lines_and_raw_write_any_bytes() -> None:
         (b'{"value": 1}', "Expected `str`"),
         (b'{"valeu": "x"}', "unknown field `valeu`"),
         (b"plain", "malformed"),
-        (b'{"value": "a", "value_base64": "YQ=="}', "given twice"),
+        (b'{"value": "a", "value_base64": "YQ=="}', 'its "value" is given twice'),
         (b'{"value_base64": "?"}', "is not a JSON record"),
         (b'{"value": "x", "headers": {"a": 1}}', "Expected `str`"),
         (b"[]", "Expected `object`"),
+        (b'{"value_base64": "?"}', 'its "value_base64" is not base64'),
+        (b'{"value": "", "headers_base64": {"h": "?"}}', 'its "headers_base64.h" is not base64'),
         (b'"\xff"', "is not a JSON record"),
     ],
 )

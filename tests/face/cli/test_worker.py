@@ -17,7 +17,7 @@ import pytest
 from penstock.cli import exits
 from penstock.errors import TaskFailed
 
-from .conftest import serve
+from ..conftest import serve
 
 SOURCE = '''
 import os, signal
