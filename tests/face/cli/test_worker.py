@@ -252,7 +252,7 @@ def test_a_process_that_dies_is_the_failure_of_its_task(place: Place) -> None:
         ([".jobs:app"], "'.jobs:app' is not MODULE:APP"),
         (["no_such_module:app"], "there is no module 'no_such_module'"),
         (["os:path"], "and not a penstock.Tasks"),
-        (["os:missing"], "module os has no 'missing': and it has no penstock.Tasks at all"),
+        (["os:missing"], "module os has no 'missing': there is no penstock.Tasks in it"),
         (["jobs.py:app"], "jobs.py is a file: name its module, as in jobs:app"),
     ],
 )
