@@ -29,6 +29,8 @@ SAID = {
     "README.md": "UA 1545",
     "queues.md": "mails-0-2 no address dead-lettered since",
     "ranges.md": "{0: (0, 0), 1: (1000, 1)}",
+    "tasks.md": "notices-0-0 pending delayed",
+    "testing.md": "3 passed",
     "transactions.md": "[b'12 EUR', b'3 EUR', b'4 EUR']",
 }
 """By the example of each page that needs no broker, among other things."""
@@ -89,7 +91,12 @@ def test_each_page_with_an_example_says_what_it_prints():
 
 @pytest.mark.parametrize(("page", "example"), examples())
 def test_the_python_examples_run_as_printed(page, example, short_directory):
-    done = run([sys.executable, "-c", example], short_directory)
+    if "\ndef test_" in example:
+        (Path(short_directory) / "test_example.py").write_text(example)
+        command = ["-m", "pytest", "-q", "test_example.py"]
+    else:
+        command = ["-c", example]
+    done = run([sys.executable, *command], short_directory)
     assert done.returncode == 0, done.stdout
     assert SAID[page] in done.stdout
 

@@ -15,7 +15,7 @@ IN_USE = 6  # another process holds the directory or the address
 FULL = 7  # no space left, or a limit of the broker is reached
 INTERRUPTED = 130  # ^C, as shells say it
 
-_BY_CODE = {
+ERRORS = {
     USAGE: (
         "invalid_config",
         "invalid_argument",
@@ -44,7 +44,9 @@ _BY_CODE = {
     IN_USE: ("already_open", "address_in_use", "group_active", "topic_exists", "target_in_use"),
     FULL: ("storage_full", "limit_reached"),
 }
-_CODES = {code: number for number, codes in _BY_CODE.items() for code in codes}
+"""The machine names of errors, by exit code; all others are FAILED."""
+
+_CODES = {code: number for number, codes in ERRORS.items() for code in codes}
 
 
 def of(error: BaseException) -> int:
