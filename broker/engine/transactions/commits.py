@@ -125,11 +125,14 @@ class Commits:
     def _sealed(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> Commit:
         commit = Commit(self, home, name, epoch, stages)
         self._under_way.setdefault(name, {})[epoch] = commit
+        self._seal(stages)
+        return commit
+
+    def _seal(self, stages: Sequence[StageKey]) -> None:
         for key in stages:
             partition = self._partition(key)
             if partition is not None:
                 self.seals.add(partition, key[2])
-        return commit
 
     def unseal(self, keys: Sequence[StageKey]) -> None:
         """These are no transaction's any more."""
@@ -197,6 +200,7 @@ class Commits:
         homes = [] if self._home.topic is None else self._home.topic.readable
         for home in homes:
             self._take_up_empty(home)
+            self._seal_finishing(home)
         found = [
             (decision.time_us, home, name, decision)
             for home in homes
@@ -210,6 +214,14 @@ class Commits:
                 self._publisher.line_up(decision.stages, commit)
         if found:
             self._alarms.set(self, 0, lambda _: self._publisher.go_on())
+
+    def _seal_finishing(self, home: Partition) -> None:
+        """Epochs whose finish is in flight: their stages stay sealed until it is committed, since it may be cut."""
+        left = {(name, decision.epoch) for name, decision in home.proposed.transactions.unfinished()}
+        for name, decision in home.committed.transactions.unfinished():
+            if (name, decision.epoch) not in left:
+                self._seal(decision.stages)
+                home.barrier(Finishing(self, decision.stages))
 
     def _take_up_empty(self, home: Partition) -> None:
         """Epochs without stages leave nothing unfinished: they are under way until their decision is committed."""

@@ -290,3 +290,28 @@ def test_what_is_decided_about_a_topic_behind_its_tombstone_changes_nothing():
     rig.turn()
     assert [answer_to(rig, request) for request in requests] == [m.Done(request) for request in requests]
     assert (directories(rig), list(rig.node._registry.catalogue.committed.tombstones)) == (set(), [])
+
+
+def test_a_stage_stays_sealed_while_the_end_of_its_epoch_is_in_flight():
+    rig = Rig()
+    topic = rig.topic()
+    commit(rig, "etl", 0)
+    stage = put(rig, topic, 1, b"1")
+    send_commit(rig, "etl", 1, stage)
+    log = home(rig, "etl").log
+    while (
+        home(rig, "etl").proposed.transactions.unfinished() or not home(rig, "etl").committed.transactions.unfinished()
+    ):
+        rig.node.flush(rig.now)
+        for each in rig.node.logs:
+            if each is not log or not home(rig, "etl").committed.transactions.unfinished():
+                each.sync()
+        rig.node.advance(rig.now)
+        rig.node.tick(rig.now)
+    rig.node.flush(rig.now)
+    rig.store.hold = True
+    rig.resign()
+    assert sealed(rig, topic) == {1}, "a late duplicate would be published if the end of the epoch is cut"
+    rig.store.hold = False
+    rig.sync()
+    assert sealed(rig, topic) == set()
