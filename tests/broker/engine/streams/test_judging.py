@@ -155,7 +155,7 @@ def test_a_column_of_a_critical_flag_that_the_broker_knows_is_taken(codec: Codec
 
 def test_nothing_is_inflated_beyond_the_limit_of_the_broker():
     rig = Rig()
-    topic = rig.topic(max_record_bytes=1 << 30)
+    topic = rig.topic(max_record_bytes=64 << 20)
     most = judging.INFLATED_BYTES_MAX
     columns = [(ColumnId.VALUE, Codec.ZSTD, b"never looked at", most - 9), (ColumnId.KEY, Codec.LZ4, b"neither", 10)]
     answer = rig.ask(m.Produce, topic, 0, payload=bytes(lay_out(Kind.RECORDS, 2, columns, 0, 0, 0)))
