@@ -104,7 +104,7 @@ LENT = {"penstock.broker.engine.logs.replay": {"penstock.storage.accepted", "pen
 
 # One module each knows these libraries, so that another one could take their place.
 ONLY_IN = {
-    "zmq": {"penstock.transport.zmq_sockets"},
+    "zmq": {"penstock.transport.raw_sockets", "penstock.transport.zmq_sockets"},
     "socket": {
         "penstock.transport.connections",  # of libzmq
         "penstock.transport.ipc_paths",

@@ -21,6 +21,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from . import connections, ipc_paths
 from .errors import AddressInUse, CannotListen, InvalidUrl
+from .raw_sockets import RawSockets
 from .room import PUSH_DESCRIPTORS, DescriptorRoom
 from .sent import Sent
 from .set_aside import SetAside
@@ -45,6 +46,8 @@ _FOREVER = float("inf")
 FRAMES_MAX = 3
 """Frames of one message that are kept: one more than any message has, so that the codec can refuse it."""
 
+CLIENT_EVENTS = 1000  # that a client has yet to read
+
 EASED_MOST = 16
 """Peers that were FULL and are tried again at once: libzmq does not tell which of them has read."""
 
@@ -60,6 +63,7 @@ class Context:
         self._context = zmq.Context(io_threads)
         self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
         self._open: set[Socket] = set()
+        self._raw = RawSockets()
 
     def server(self, urls: Iterable[str], *, max_bytes: int = MESSAGE_BYTES_MAX) -> ServerSocket:
         """A ROUTER on all `urls` (ipc, or tcp with port 0 for any): see its `endpoints`.
@@ -92,13 +96,13 @@ class Context:
         made.connect(connect_url(url))
         return made
 
-    def monitor(self, raw: zmq.Socket[bytes], events: int) -> zmq.Socket[bytes]:
-        """Where the events of a socket can be read. With MONITOR_EVENTS unread, libzmq's thread waits."""
+    def monitor(self, raw: zmq.Socket[bytes], events: int, unread: int = 1) -> zmq.Socket[bytes]:
+        """Where the events of a socket can be read. With MONITOR_EVENTS and `unread` more, libzmq's thread waits."""
         address = f"inproc://monitor-{id(raw)}"
         raw.monitor(address, events)
-        made = self._context.socket(zmq.PAIR)
+        made = self._context.socket(zmq.PAIR, self._raw.make)
         made.setsockopt(zmq.LINGER, 0)
-        made.setsockopt(zmq.RCVHWM, 1)
+        made.setsockopt(zmq.RCVHWM, unread)
         made.connect(address)
         return made
 
@@ -106,6 +110,7 @@ class Context:
         """Close all sockets, then the context. What was not delivered is dropped. Repeating it does nothing."""
         for made in list(self._open):
             made.close()
+        self._raw.close()
         self._context.term()
 
     def __enter__(self) -> Context:
@@ -116,7 +121,7 @@ class Context:
 
     def _socket(self, kind: int, options: dict[str, int], max_bytes: int) -> zmq.Socket[bytes]:
         try:
-            made = self._context.socket(kind)
+            made = self._context.socket(kind, self._raw.make)
         except zmq.ZMQError as error:
             raise CannotListen(f"no socket left ({error.strerror}); raise ulimit -n or close some") from error
         for option, value in options.items():
@@ -437,10 +442,10 @@ class ClientSocket(PullSocket):
     """
 
     def __init__(self, context: Context, raw: zmq.Socket[bytes]) -> None:
+        self._monitor = context.monitor(raw, zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED, CLIENT_EVENTS)
         super().__init__(context, raw)
         self.connections = 0
         self.connected = False
-        self._monitor = raw.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         self._monitor.setsockopt(zmq.LINGER, 0)
         self._poller = zmq.Poller()
         self._poller.register(raw, zmq.POLLIN)

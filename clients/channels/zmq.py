@@ -37,19 +37,19 @@ class ZmqChannel:
         self._context = Context()
         try:
             self._dealer: ClientSocket = self._context.client(url, max_bytes=max_bytes)
+            self._pulls: dict[str, PullSocket] = {}
+            self._wake = Bell()
+            self._front = Front()
+            self._sources: dict[int, PullSocket] = {self._dealer.fd: self._dealer}
+            self._monitor = self._dealer.monitor_fd
+            self._ready: dict[PullSocket, None] = {}
+            self._closed = False
+            for descriptor in (self._dealer.fd, self._monitor, self._wake.fileno()):
+                self._front.add(descriptor)
+            self._refresh()
         except BaseException:
             self._context.close()
             raise
-        self._pulls: dict[str, PullSocket] = {}
-        self._wake = Bell()
-        self._front = Front()
-        self._sources: dict[int, PullSocket] = {self._dealer.fd: self._dealer}
-        self._monitor = self._dealer.monitor_fd
-        self._ready: dict[PullSocket, None] = {}
-        self._closed = False
-        for descriptor in (self._dealer.fd, self._monitor, self._wake.fileno()):
-            self._front.add(descriptor)
-        self._refresh()
 
     @property
     def connections(self) -> int:

@@ -167,6 +167,7 @@ class Connection:
         self.sessions: dict[int, ConnectionSession] = {}
         self._name = name
         self._ready = False
+        self._torn = False  # a call was interrupted, and the channel may not have been told
         self.refused: Error | None = None  # why client and broker cannot work together
         self._greeted = 0  # the connection we greeted on
         self._greeting = 0  # request of the latest Hello
@@ -181,10 +182,11 @@ class Connection:
     def send(self, message: Message, payload: Buffer = b"", *, asker: Asker | None = None) -> bool:
         """Send now, if the broker has greeted us; `asker` is told the answer to the message, a request."""
         try:
-            if not self._ready or not self.channel.send(message, payload):
+            if not self._ready or self._torn or not self.channel.send(message, payload):
                 return False
         except BaseException:  # Ctrl-C, which may come with the return of any call: between two frames, for example
-            self.channel.break_off()
+            self._torn = True
+            self._break_off()
             raise
         if asker is not None:
             self._asked[message.request] = asker  # pyright: ignore[reportAttributeAccessIssue]
@@ -215,6 +217,8 @@ class Connection:
     def turn(self) -> bool:
         """Take what has arrived, do what is due. True when anything arrived: look again before waiting."""
         self.turns += 1
+        if self._torn:
+            self._break_off()
         now = self.now = self.clock()
         arrived = False
         channel = self.channel
@@ -238,7 +242,8 @@ class Connection:
                 for part in list(self.parts):
                     part.turn(now)
         except BaseException:
-            channel.break_off()  # see `send`; an answer may be lost, too, and is asked for again
+            self._torn = True
+            self._break_off()  # see `send`; an answer may be lost, too, and is asked for again
             raise
         return arrived
 
@@ -246,13 +251,19 @@ class Connection:
         """Take the answers that have arrived, and do nothing else. True when there were any; it is no turn."""
         arrived, channel = False, self.channel
         try:
-            while channel.connections == self._greeted and (found := channel.receive()) is not None:
+            while not self._torn and channel.connections == self._greeted and (found := channel.receive()) is not None:
                 arrived = True
                 self._take(*found)
         except BaseException:
-            channel.break_off()
+            self._torn = True
+            self._break_off()
             raise
         return arrived
+
+    def _break_off(self) -> None:
+        """Begin with a new connection. `_torn` is set before: an interrupt in here has the next turn do it again."""
+        self.channel.break_off()
+        self._torn = False
 
     def arrived_at(self, asked_at: float) -> float:
         """When the answer that is being told arrived; after a long time without a look, the earliest possible time.

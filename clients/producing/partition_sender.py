@@ -330,13 +330,21 @@ class PartitionSender:
                 self._opened,
             )
             self._connection.post(self._opening)
+        elif self._opening.answer is not None:
+            self._opened(self._opening.answer)
 
     def _opened(self, answer: Answer) -> None:
-        self._opening = None
+        opening = self._opening
+        if opening is None:
+            return  # told again: Ctrl-C came before the connection forgot the question
+        self.try_soon()
+        opening.cancel()  # asked again, the broker would fence what is sent under this answer; `open` goes on with it
         if isinstance(answer, ProducerOpened):
-            self.session = self._core.new_session(answer)
+            session = self._core.new_session(answer)
+            self.session, self._opening = session, None
             self.ship()
             return
+        self._opening = None
         assert isinstance(answer, Failure), f"a claim was answered with {type(answer).__name__}"
         self.trouble = answer
         if not answer.retry:

@@ -19,7 +19,7 @@ class InterruptAt:
 
     def __init__(self, nth: int, inside: tuple[str, ...] = ("",)) -> None:
         self.left = nth
-        self._inside = tuple(f"{TREE}/{folder}" for folder in inside)
+        self._inside = tuple(os.path.realpath(TREE / folder) for folder in inside)
 
     @property
     def came(self) -> bool:

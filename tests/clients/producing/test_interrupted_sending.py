@@ -70,3 +70,21 @@ def test_sending_without_waiting_gives_the_lock_back_at_any_moment(penstock_clie
         assert is_free(producer._driver.lock), f"interrupted at moment {nth}"
         came, nth = interrupt.came, nth + 1
     assert nth > 3
+
+
+def test_a_named_producer_whose_claim_was_interrupted_goes_on(penstock_client) -> None:
+    client = penstock_client
+    client.create_topic("t", partitions=1)
+    nth, came = 1, True
+    while came:
+        producer = client.producer("t", name=f"p{nth}")
+        with InterruptAt(nth, inside=("clients/connection", "clients/producing")) as at:
+            try:
+                producer.send(b"first")
+            except KeyboardInterrupt:
+                assert at.came
+        last = producer.send(b"after", timeout=5)
+        assert client.read("t", 0, last)[0].value == b"after", f"interrupted at moment {nth}"
+        producer.close()
+        came, nth = at.came, nth + 5
+    assert nth > 30

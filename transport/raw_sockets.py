@@ -1,0 +1,31 @@
+"""The raw sockets of a ZeroMQ context, also those whose making was interrupted.
+
+Idea: libzmq ends a context once all of its sockets are closed, and waits for ever for one that Ctrl-C kept from the
+caller that was making it. A socket is known here before libzmq makes it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakSet
+
+import zmq
+
+
+class RawSockets:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._made: WeakSet[zmq.Socket[bytes]] = WeakSet()
+
+    def make(self, context: zmq.Context[Any], kind: int) -> zmq.Socket[bytes]:
+        """A socket, as `zmq.Context.socket` wants it made."""
+        raw: zmq.Socket[bytes] = zmq.Socket.__new__(zmq.Socket)
+        self._made.add(raw)
+        raw.__init__(context, kind)
+        return raw
+
+    def close(self) -> None:
+        """Close what nothing else has closed."""
+        for raw in list(self._made):
+            raw.close(0)
