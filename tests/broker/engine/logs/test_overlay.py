@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from penstock.broker.engine.logs import overlay as overlay_module
 from penstock.broker.engine.logs.overlay import Overlay
 from penstock.broker.engine.tables import effects as fx
 from penstock.broker.engine.tables.entry import Entry
@@ -149,3 +150,21 @@ def test_opening_a_node_makes_no_proposed_state():
     rig.restart()
     (partition,) = rig.node._registry.partitions.values()
     assert partition.latest is partition.committed
+
+
+@pytest.mark.parametrize(("effects", "most", "batches"), [(4, 4, [4]), (5, 4, [2, 3]), (3, 1, [1, 1, 1]), (1, 0, [1])])
+def test_effects_of_one_flush_share_a_batch_as_far_as_they_fit(
+    monkeypatch: pytest.MonkeyPatch, effects: int, most: int, batches: list[int]
+):
+    rig = Rig()
+    overlay, told = overlay_on(rig), Told()
+    moves = [fx.CursorMoved("g", number) for number in range(effects)]
+    monkeypatch.setattr(overlay_module, "TAIL_BYTES", len(fx.encode(moves[:most])))
+    for move in moves:
+        overlay.propose(move, told if move is moves[-1] else None)
+    assert overlay.flush(rig.now.wall_us)
+    assert [len(entry.effects) for entry in overlay.history.in_flight] == batches
+    assert [effect for entry in overlay.history.in_flight for effect in entry.effects] == moves
+    overlay.log.sync()
+    overlay.advance()
+    assert told.words == [f"committed {len(batches)}"], "with the last of them"
