@@ -324,3 +324,12 @@ def test_extents_are_measured_anew_after_a_cut() -> None:
     log.cut(1)
     after = [(each.base_seq, each.last_seq, each.record_bytes) for each in log.segments()]
     assert after == [(1, 1, len(batches[0])), (2, 1, 0)]
+
+
+@pytest.mark.parametrize("seq", range(len(SIZES)))
+def test_what_retention_removes_after_a_cut_is_all_but_the_segment_that_is_written(seq: int) -> None:
+    log, _ = followed()
+    log.cut(seq)
+    log.set_first(seq)
+    kept = [each.base_seq for each in log.segments()]
+    assert [ref.base_seq for ref in log.expired(seq)] == kept[:-1]
