@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from penstock.storage.embedded import Log
-from penstock.storage.errors import AlreadyOpen, Closed, Poisoned, StorageFull
+from penstock.storage.errors import AlreadyOpen, Closed, Poisoned, ReadOnly, StorageFull
 from penstock.storage.files import Files
 from penstock.storage.verify import verify
 from support.files import RecordingFile, RecordingFiles
@@ -278,7 +278,7 @@ def test_a_closed_log_takes_and_gives_nothing(tmp_path) -> None:
     ):
         with pytest.raises(Closed, match="is closed"):
             call()
-    with Log(tmp_path / "log", read_only=True) as reader, pytest.raises(Closed, match="reading only"):
+    with Log(tmp_path / "log", read_only=True) as reader, pytest.raises(ReadOnly, match="reading only"):
         reader.write(b"x")
 
 

@@ -21,6 +21,9 @@ from ..turns.replies import Gather
 MADE = 16
 """Steps that it takes to make a partition: its files are made durably."""
 
+DEFAULT_RECORD_BYTES = TopicSettings().max_record_bytes
+"""Allowed also where frames are smaller: a broker with a low `max_frame_bytes` makes topics without settings, too."""
+
 
 class TopicMaker:
     """Makes the topics of a node."""
@@ -71,7 +74,7 @@ class TopicMaker:
         limit, frame = self._config.max_partitions, self._config.max_frame_bytes
         if not 1 <= count <= limit:
             raise InvalidRequest(f"topic {name} with partitions={count} is not possible: 1 to {limit}")
-        if (settings.max_record_bytes or 0) > frame:
+        if settings.max_record_bytes > max(frame, DEFAULT_RECORD_BYTES):
             raise InvalidSettings(
                 f"topic {name} with max_record_bytes={settings.max_record_bytes} is not possible: no record can be "
                 f"sent that is larger than the broker's max_frame_bytes={frame}"
