@@ -23,7 +23,6 @@ from .arguments.quantities import Duration, Size, Start, seconds, size_bytes
 from .connection.delivery import Delivery
 from .connection.driver import Driver
 from .connection.opened import Opened
-from .connection.wall_clock import wall_us
 from .consumer import Consumer
 from .consuming.core import ConsumerCore
 from .consuming.options import consumer_options
@@ -110,8 +109,9 @@ class Client(QueueClient, RangeClient):
         if name:
             check_name("name", name)
         found = self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
+        now_us = self._connection.channel.now_us
         core = ProducerCore(
-            self._driver, found, name=name or "", window_bytes=window, codec=codec, now_us=wall_us, future=Future
+            self._driver, found, name=name or "", window_bytes=window, codec=codec, now_us=now_us, future=Future
         )
         return self._open.add(Producer(self._driver, core))
 
@@ -297,13 +297,13 @@ class Client(QueueClient, RangeClient):
                 transaction under a name of its own.
         """
         self._driver.check_open()
-        core = begin(self._driver, id, epoch, now_us=wall_us, future=StagedFuture)
+        core = begin(self._driver, id, epoch, now_us=self._connection.channel.now_us, future=StagedFuture)
         return self._open.add(Transaction(self._driver, core))
 
     def staging(self) -> Staging:
         """Stage records for a transaction that another process commits, for example one that collects many stages."""
         self._driver.check_open()
-        core = StagingCore(self._driver, now_us=wall_us, future=StagedFuture)
+        core = StagingCore(self._driver, now_us=self._connection.channel.now_us, future=StagedFuture)
         return self._open.add(Staging(self._driver, core))
 
     def commit_stages(self, id: str, epoch: int, stages: Iterable[Stage], timeout: Duration | None = None) -> bool:

@@ -20,7 +20,6 @@ from ..transport.messages import Stage
 from .arguments.checking import checks
 from .arguments.quantities import Duration, Size, seconds, size_bytes
 from .connection.driver import Driver
-from .connection.wall_clock import wall_us
 from .errors import InvalidArgument
 from .producing.arrow_data import ArrowData
 from .producing.bulk import pieces
@@ -162,7 +161,7 @@ class Producer(Sending):
         """
         own = self._core
         own.check_open()
-        core = begin(self._driver, id, epoch, now_us=wall_us, future=StagedFuture)
+        core = begin(self._driver, id, epoch, now_us=self._driver.connection.channel.now_us, future=StagedFuture)
         staging = core.new_producer(own.topic, codec=own.codec.name.lower(), window_bytes=own.window_bytes)
         with Transaction(self._driver, core) as transaction:
             with self._lock:

@@ -16,7 +16,6 @@ from ..arguments.checking import check_name, checked, checks
 from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes
 from ..connection.delivery import Delivery
 from ..connection.opened import Opened
-from ..connection.wall_clock import wall_us
 from ..consuming.core import ConsumerCore
 from ..consuming.options import consumer_options
 from ..descriptions import Group, Topic, group_of, topic_of
@@ -108,8 +107,9 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
         if name:
             check_name("name", name)
         found = await self._driver.run(self._connection.find_topic(topic, self._connection.deadline()))
+        now_us = self._connection.channel.now_us
         core = ProducerCore(
-            self._driver, found, name=name or "", window_bytes=window, codec=codec, now_us=wall_us, future=AsyncFuture
+            self._driver, found, name=name or "", window_bytes=window, codec=codec, now_us=now_us, future=AsyncFuture
         )
         return self._open.add(AsyncProducer(self._driver, core))
 
@@ -297,13 +297,13 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
                 transaction under a name of its own.
         """
         self._driver.check_open()
-        core = begin(self._driver, id, epoch, now_us=wall_us, future=AsyncStagedFuture)
+        core = begin(self._driver, id, epoch, now_us=self._connection.channel.now_us, future=AsyncStagedFuture)
         return self._open.add(AsyncTransaction(self._driver, core))
 
     def staging(self) -> AsyncStaging:
         """Stage records for a transaction that another process commits, for example one that collects many stages."""
         self._driver.check_open()
-        core = StagingCore(self._driver, now_us=wall_us, future=AsyncStagedFuture)
+        core = StagingCore(self._driver, now_us=self._connection.channel.now_us, future=AsyncStagedFuture)
         return self._open.add(AsyncStaging(self._driver, core))
 
     async def commit_stages(

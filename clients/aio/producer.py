@@ -13,7 +13,6 @@ from typing import Self
 from ...transport.messages import Stage
 from ..arguments.checking import checks
 from ..arguments.quantities import Duration, Size, seconds, size_bytes
-from ..connection.wall_clock import wall_us
 from ..errors import InvalidArgument
 from ..producing.arrow_data import ArrowData
 from ..producing.bulk import pieces
@@ -157,7 +156,7 @@ class AsyncProducer(AsyncSending):
         """
         own = self._core
         own.check_open()
-        core = begin(self._driver, id, epoch, now_us=wall_us, future=AsyncStagedFuture)
+        core = begin(self._driver, id, epoch, now_us=self._driver.connection.channel.now_us, future=AsyncStagedFuture)
         staging = core.new_producer(own.topic, codec=own.codec.name.lower(), window_bytes=own.window_bytes)
         async with AsyncTransaction(self._driver, core) as transaction:
             with self._lock:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ...transport.codec import decode_answer, frames
 from ...transport.errors import ProtocolError
 from ...transport.unix_client import UnixClient
+from ..connection.wall_clock import wall_us
 from ..reading.mapped import board_logs, board_source
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ class UnixChannel:
             except ProtocolError:
                 continue  # no message of ours: drop it
         return None
+
+    def now_us(self) -> int:
+        return wall_us()
 
     def choose_delivery(self, group: str, wanted: str) -> str:
         return "mapped" if wanted == "mapped" else "control"

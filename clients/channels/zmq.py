@@ -13,6 +13,7 @@ from ...transport.url import reachable
 from ...transport.zmq_sockets import ClientSocket, Context, PullSocket
 from ..connection.readiness import Bell, Front
 from ..connection.steps import FOREVER
+from ..connection.wall_clock import wall_us
 from ..reading.mapped import board_logs, board_source
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ class ZmqChannel:
                 return decode_answer(received)
             except ProtocolError:
                 continue  # no message of ours: drop it
+
+    def now_us(self) -> int:
+        return wall_us()
 
     def choose_delivery(self, group: str, wanted: str) -> str:
         return "push" if wanted == "auto" else wanted

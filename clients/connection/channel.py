@@ -43,6 +43,10 @@ class Channel(Protocol):
         """The next message that has arrived; None when there is none."""
         ...
 
+    def now_us(self) -> int:
+        """The time of day in microseconds UTC: the broker's where it is in this process, otherwise this machine's."""
+        ...
+
     def choose_delivery(self, group: str, wanted: str) -> str:
         """How records will travel: push, control or mapped. Raises InvalidArgument for a way there is not."""
         ...

@@ -47,6 +47,7 @@ from ...transport.messages import (
 from ..connection.readiness import Bell
 from ..connection.steps import FOREVER
 from ..connection.unavailable import is_closed
+from ..connection.wall_clock import wall_us
 from ..errors import InvalidArgument
 from ..reading.mapped import LogSource, MappedLog, MappedSource
 from ..reading.watch import Blind, Watch
@@ -93,6 +94,9 @@ class DirectoryChannel:
     @property
     def connected(self) -> bool:
         return not self._broken_off
+
+    def now_us(self) -> int:
+        return wall_us()
 
     def choose_delivery(self, group: str, wanted: str) -> str:
         """See Channel: a reader without a group maps the files, as long as this process does not serve them."""

@@ -128,6 +128,10 @@ class LocalBroker:
             self._channels[channel] = None
             return channel
 
+    def now_us(self) -> int:
+        """The time of day that the node goes by."""
+        return self._clock().wall_us
+
     def receive(self, channel: LocalChannel, message: Message, payload: Buffer) -> bool:
         """Take one message; what follows from it happens at the next `drive`. False when the node is broken."""
         with self.lock:
@@ -257,6 +261,9 @@ class LocalChannel:
         if self._broker.driving is not self:
             (self._on_message or self.wake)()
         return True
+
+    def now_us(self) -> int:
+        return self._broker.now_us()
 
     def choose_delivery(self, group: str, wanted: str) -> str:
         """See Channel: there is one way in one process."""

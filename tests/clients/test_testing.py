@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from penstock.clients import connect
 from penstock.clients.testing import START_US, FakeClock, MemoryBroker
@@ -82,6 +82,23 @@ def test_the_broker_stamps_the_time_of_its_clock(penstock_broker):
         first, second = client.read("t", 0, 0)
     assert first.timestamp == START_US
     assert second.timestamp == START_US + 90_000_000
+
+
+def test_delays_pass_with_the_clock_of_the_broker(penstock_broker):
+    with penstock_broker.connect() as client:
+        client.create_topic("t")
+        worker = client.worker("t", group="g")
+        client.producer("t").send(b"later", delay="10m")
+        client.producer("t").send(b"at", at=datetime.fromtimestamp(START_US / 1e6 + 300, UTC))
+        penstock_broker.advance(299)
+        assert not worker.fetch(2, wait=0)
+        penstock_broker.advance(2)
+        (task,) = worker.fetch(2, wait=5)
+        assert task.value == b"at"
+        task.ack()
+        worker.flush()
+        penstock_broker.advance(300)
+        assert [task.value for task in worker.fetch(2, wait=5)] == [b"later"]
 
 
 def test_a_fake_clock_moves_both_of_its_hands():
