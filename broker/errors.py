@@ -57,6 +57,13 @@ class Unavailable(BrokerError):
     code = "unavailable"
 
 
+class NoLeader(BrokerError):
+    """The node does not lead, or not yet: nothing was done, and asking again helps."""
+
+    code = "no_leader"
+    retry = True
+
+
 class PartitionUnavailable(Unavailable):
     """A consumer or worker cannot have one partition of its topic; said once: the next call goes on with the others."""
 

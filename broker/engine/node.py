@@ -3,7 +3,8 @@
 Idea: `receive` turns a message into replies or into proposals; `flush` writes all proposals with one append
 per partition; `advance` looks at what is committed by now and answers for it: replies, waiting fetches,
 deliveries, wake-ups. `tick` is what happens because time passed. A node is its logs, a reading desk (desk.py) and the
-office of a leader (office.py), whose rules live in the handlers of each area; this class only passes things on.
+office of a leader (office.py), whose rules live in the handlers of each area; this class only passes things on. From
+`resign` until all that stands in the logs is committed there is no office, and only the desk answers.
 
 Contract of the driver, which calls from one thread:
 
@@ -35,7 +36,7 @@ from ...transport.messages import (
     Measure,
     Stats,
 )
-from ..errors import InvalidRequest, UnknownTopic
+from ..errors import InvalidRequest, NoLeader, UnknownTopic
 from .desk import ReadingDesk
 from .logs.agenda import LogAgenda
 from .logs.log_registry import LogRegistry
@@ -61,6 +62,10 @@ READS = frozenset({
 """Requests that may be much to do and change nothing."""
 
 
+IDLE_S = 1.0
+"""Until the next look while there is no office: what is committed in the meantime is told by `advance`."""
+
+
 class Node:
     """One node over a store and a port. Opening it opens and replays every log of the store."""
 
@@ -76,48 +81,55 @@ class Node:
         self._upkeep = LogUpkeep(self._registry, config)
         self._desk = ReadingDesk(self._registry.topics, port, config)
         self._counts = {"requests": 0, "failures": 0}
+        self._portions = Portions()
+        self._office: Office | None = None
+        self._handlers: Handlers = self._desk.handlers
         self._open_office(now)
 
     def _open_office(self, now: Now) -> None:
+        """Take the lead. Nothing is in flight."""
         port, config = self._port, self._config
-        self._portions = Portions()
-        self._office = office = Office(
-            self._registry, self._upkeep, port, config, self._randomness, self._portions, now
-        )
-        self._handlers: Handlers = {
+        self._registry.withdraw_prepared()
+        office = Office(self._registry, self._upkeep, port, config, self._randomness, self._portions, now)
+        self._handlers = {
             **self._desk.handlers,
             **office.handlers,
             **Greeting(port, config, office.incarnation, self._stats_in_steps).handlers,
         }
+        self._office = office
 
-    def resign(self, now: Now) -> None:
-        """Lose the lead at any moment, and take it again under higher terms.
+    def resign(self) -> None:
+        """Lose the lead at any moment. `advance` takes it again, once nothing that stands in the logs is in flight.
 
-        What was asked and not answered is told nothing: the driver closes every connection, and says `disconnect` of
-        each. Raises Poisoned where a log is: what stands in it is known when the node is opened anew.
+        What is being worked on, and what waits for a commit, is told nothing: the driver closes every connection, and
+        says `disconnect` of each. Reads that wait at the desk are answered if it does not. Raises Poisoned where a
+        log is: what stands in it is known when the node is opened anew. One that is poisoned later is in the way of
+        the next office until then.
         """
         for log in self._registry.logs():
             if log.poisoned is not None:
                 raise Poisoned(
                     f"{log.path} is poisoned ({log.poisoned}), so no office opens over it: open the log again"
                 )
-        self._portions.end()
-        self._office.drop()
-        self._registry.withdraw_unproposed()
+        office, self._office, self._handlers = self._office, None, self._desk.handlers
         for log in self._registry.logs():
             log.end_term()
-        self._open_office(now)
+        self._portions.end()
+        if office is not None:
+            office.drop()
 
     @property
     def incarnation(self) -> int:
-        """Random, new at every start and in every office: what Welcome says."""
-        return self._office.incarnation
+        """Random, new at every start and in every office: what Welcome says. 0 without an office."""
+        return 0 if self._office is None else self._office.incarnation
 
     def receive(self, peer: Peer, message: Request, payload: Payload, now: Now) -> None:
         """Take one request. Its answer comes through the port: at once, or from a later `advance` or `tick`."""
         self._counts["requests"] += 1
         try:
             handler = self._handlers.get(type(message))
+            if handler is None and self._office is None:
+                raise NoLeader("this node does not lead yet: what stands in its logs is not committed yet, ask again")
             if handler is None:
                 raise InvalidRequest(f"{type(message).__name__} is not a request")
             work = handler(peer, message, payload, now)
@@ -139,30 +151,37 @@ class Node:
         Returns the logs appended to. For those with `commit="durable"` the driver now sees to a sync; those
         with "written" are committed already. Call `advance` next in any case.
         """
-        return self._office.flush(now)
+        return [] if self._office is None else self._office.flush(now)
 
     def advance(self, now: Now) -> None:
         """Answer for what `log.committed` has reached, fail what a poisoned log will never commit, and deliver."""
-        desk, office = self._desk, self._office
-        if office.advance():
-            for partition in self._registry.take_moved():
+        desk, office, registry = self._desk, self._office, self._registry
+        if office.advance() if office is not None else registry.advance():
+            for partition in registry.take_moved():
                 desk.end_moved(partition)
-                office.end_moved(partition)
+                if office is not None:
+                    office.end_moved(partition)
         if desk.wakes.open:
             desk.wakes.work()
-        office.tell(now)
+        if office is not None:
+            office.tell(now)
+        elif registry.settled:
+            self._open_office(now)
 
     def tick(self, now: Now) -> float:
         """Do what is due by now. Returns the seconds until the next call is needed (an earlier one is harmless).
 
         Due work may propose effects: flush and advance afterwards, as after `receive`. 0.0 says so.
         """
-        if self._agenda.grown:
+        office = self._office
+        if office is not None and self._agenda.grown:
             for history in take(self._agenda.grown):
                 if not self._upkeep.advanced(history):
-                    self._office.housekeeping.advanced(history)
-        due_s, wait = self._desk.tick(now), self._office.tick(now)
-        if self._portions.work() or self._desk.wakes.open or self._office.is_busy:
+                    office.housekeeping.advanced(history)
+        due_s, wait = self._desk.tick(now), IDLE_S if office is None else office.tick(now)
+        if self._portions.work() or self._desk.wakes.open:
+            return 0.0
+        if self._registry.settled if office is None else office.is_busy:
             return 0.0
         return max(0.0, wait if due_s is None else min(wait, due_s - now.monotonic_s))
 
@@ -180,18 +199,20 @@ class Node:
 
     def warmed(self, token: Hashable) -> None:
         """Pages that `Port.read` called COLD under this token are in memory: the next `advance` reads again."""
-        if not self._office.warmed(token):
+        if self._office is None or not self._office.warmed(token):
             self._desk.warmed(token)
 
     def eased(self, way: Hashable) -> None:
         """What took no delivery, a peer or the endpoint of a session, may take one at the next `advance`."""
-        self._office.sessions.eased(way)
+        if self._office is not None:
+            self._office.sessions.eased(way)
 
     def disconnect(self, peer: Peer) -> None:
         """The peer's connection is gone: its waiting requests are dropped; its sessions live on until they expire."""
         self._portions.drop(peer)
         self._desk.disconnect(peer)
-        self._office.disconnect(peer)
+        if self._office is not None:
+            self._office.disconnect(peer)
 
     def stats(self) -> dict[str, Any]:
         """Counters and sizes by dotted name."""
@@ -205,7 +226,7 @@ class Node:
         return {
             **self._counts,
             **self._desk.stats(),
-            **self._office.stats(),
+            **({} if self._office is None else self._office.stats()),
             "snapshots.failed": self._upkeep.failed_snapshots,
         }
 
@@ -224,7 +245,8 @@ class Node:
         self.flush(now)
         self._registry.settle()
         self.advance(now)
-        self._office.end()
+        if self._office is not None:
+            self._office.end()
         self._upkeep.snapshot_all()
         self._registry.close_all()
 
@@ -233,18 +255,22 @@ class Node:
     def topic_grown(self, topic: Topic, partitions: list[Partition]) -> None:
         """There are more partitions to read."""
         self._desk.topic_grown(topic)
-        self._office.topic_grown(topic, partitions)
+        if self._office is not None:
+            self._office.topic_grown(topic, partitions)
 
     def topic_deleted(self, topic: Topic) -> None:
         """A tombstone is committed: end what still uses the topic."""
         error = UnknownTopic(f"topic {topic.name} was deleted")
         self._desk.topic_deleted(topic, error)
-        self._office.topic_deleted(topic, error)
+        if self._office is not None:
+            self._office.topic_deleted(topic, error)
 
     def topic_erased(self, topic_id: bytes) -> None:
         """The files of a deleted topic are gone."""
-        self._office.topic_erased(topic_id)
+        if self._office is not None:
+            self._office.topic_erased(topic_id)
 
     def partition_closing(self, partition: Partition) -> None:
         """The log of a partition is closed next."""
-        self._office.partition_closing(partition)
+        if self._office is not None:
+            self._office.partition_closing(partition)

@@ -172,12 +172,13 @@ class Rig:
         self.turn()
 
     def resign(self) -> None:
-        """Drop the office and open another over the same open logs; every connection is lost with the old one."""
+        """Drop the office, and every connection; `advance` opens another once nothing of the old one is in flight."""
         peers = {peer for peer, _, _ in self.port.sent} | {"c"}
-        self.node.resign(self.now)
+        self.node.resign()
         for peer in peers:
             self.node.disconnect(peer)
         assert not self.port.open, f"sessions left {self.port.open} open at the port"
+        self.node.advance(self.now)
 
     def send(self, message: Any, payload: bytes = b"", *, peer: Hashable = "c") -> None:
         """Only receive."""

@@ -261,6 +261,7 @@ class Life(Administration):
             self._maybe_cut(partition, moments)
         self.rig.resign()
         self._forget_clients()
+        self.sync()  # until then there is no office
 
     def _maybe_cut(self, partition: int, moments: list[Moment]) -> None:
         """The new leader's log is shorter, as of one of the moments since the last sync."""

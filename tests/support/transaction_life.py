@@ -4,7 +4,7 @@ Idea: each step is a random request or misfortune; a few turns are made, and ans
 that is ever sent is different, so what can be read says which requests were decided. When all is at rest: each commit
 is there to its last record or not at all, no epoch twice, nothing twice, in the order of stages and of epochs; what
 was answered is so; what was refused is not. `lose_power` builds a disk from what was synced and some of what was not.
-`resign` drops the office of the leader wherever it stands, cuts some logs, and opens another.
+`resign` drops the office of the leader between any two phases of a turn, with some logs synced and some cut.
 
 `Life(seed).run(steps)` raises with the seed and the steps so far in its message.
 """
@@ -231,7 +231,7 @@ class Life:
 
         def answered(answer: Any) -> None:
             if isinstance(answer, m.Failure):
-                assert answer.code == "unavailable", answer  # the outcome is unknown: a log of decisions is poisoned
+                assert answer.code in ("unavailable", "no_leader"), answer  # poisoned, or not certain yet
                 return
             assert answer.epoch >= least, f"{answer.epoch} of {name} was decided last, {least} was answered"
 
@@ -311,12 +311,24 @@ class Life:
         if any(log.poisoned for log in self.rig.node.logs):
             self._reopen("all")
             return
-        if self.rig.store.hold:
+        node, now = self.rig.node, self.rig.now
+        phases = [lambda: node.flush(now), self._sync_some, lambda: node.advance(now), lambda: node.tick(now)]
+        for ask in self.dice.choices([Life.stage, Life.commit, Life.commit_again], k=3):
+            ask(self)
+        for phase in (phases * 6)[: self.dice.randrange(6 * len(phases) + 1)]:
+            phase()
+        self._hear()
+        if self.dice.random() < 0.5:
             self._cut_some()
         self.rig.resign()
         self.expected.clear()
         self.rig.port.sent.clear()
         self._give_up()
+
+    def _sync_some(self) -> None:
+        for log in self.rig.node.logs:
+            if log.durable < log.written and self.dice.random() < 0.5:
+                log.sync()
 
     def _cut_some(self) -> None:
         """The new leader's logs are shorter: some lose what is neither durable nor committed."""

@@ -130,16 +130,10 @@ class LogRegistry:
         if topic_id not in self.topics.by_id and not any(prepared == topic_id for prepared, _ in self._prepared):
             self._remove(topic_id)
 
-    def withdraw_unproposed(self) -> None:
-        """Who prepared logs is gone: of those stays what the entries of the catalogue that are in flight name."""
-        counts: Counter[bytes] = Counter()
-        for entry in self.catalogue.in_flight:
-            for effect in entry.effects:
-                if isinstance(effect, (fx.TopicCreated, fx.TopicAltered)):
-                    counts[effect.topic] = effect.partitions  # topics do not shrink
+    def withdraw_prepared(self) -> None:
+        """Who prepared logs is gone, and nothing of the catalogue is in flight that names them."""
         for topic_id, number in list(self._prepared):
-            if number >= counts[topic_id]:
-                self.withdraw(topic_id, [number])
+            self.withdraw(topic_id, [number])
 
     def close(self, partition: Partition, *, keep: bool = True) -> None:
         """Close a partition's log and forget it. Not to `keep` it: nothing is synced any more."""
@@ -150,6 +144,20 @@ class LogRegistry:
         idle = not history.in_flight
         self._watcher.partition_closing(partition)
         partition.close(clean=idle and keep)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that stands in the logs is committed, and none is poisoned."""
+        return not any(history.in_flight or history.log.poisoned for history in self.histories())
+
+    def advance(self) -> bool:
+        """Apply what is committed by now, without an office. Returns whether there may be something new."""
+        moved = False
+        for history in self.histories():  # the catalogue's first: it may close others
+            if list(history.advance()):
+                self.applied(history)
+                moved = True
+        return moved
 
     def applied(self, history: History[Any]) -> None:
         """More of a log is applied: do what its state says about the log itself."""

@@ -1,7 +1,7 @@
 """The overlays of one office: one over each open log, and which of them a turn has to look at.
 
-Idea: an office makes them when it opens, over what the logs hold, batches in flight included. It drops them all at
-once: nothing that was queued is appended, and no waiter hears of anything.
+Idea: an office makes them when it opens, with nothing in flight. It drops them all at once: nothing that was queued is
+appended, and no waiter hears of anything.
 
 Contract: every open partition has its overlay here, from `create` on. Must not know what is proposed.
 """
@@ -58,10 +58,7 @@ class Overlays:
         return appended
 
     def _over(self, history: History[S]) -> Overlay[S]:
-        overlay = Overlay(history, self._has_work)
-        if history.in_flight:
-            self.unsettled[overlay] = None
-        return overlay
+        return Overlay(history, self._has_work)
 
     def _has_work(self, overlay: Overlay[Any]) -> None:
         self.dirty[overlay] = None

@@ -125,14 +125,11 @@ class Commits:
     def _sealed(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> Commit:
         commit = Commit(self, home, name, epoch, stages)
         self._under_way.setdefault(name, {})[epoch] = commit
-        self._seal(stages)
-        return commit
-
-    def _seal(self, stages: Sequence[StageKey]) -> None:
         for key in stages:
             partition = self._partition(key)
             if partition is not None:
                 self.seals.add(partition, key[2])
+        return commit
 
     def unseal(self, keys: Sequence[StageKey]) -> None:
         """These are no transaction's any more."""
@@ -197,38 +194,15 @@ class Commits:
 
     def _take_up(self) -> None:
         """Seal decided stages and queue them for publishing before any request; reading begins with the first tick."""
-        homes = [] if self._home.topic is None else self._home.topic.readable
-        for home in homes:
-            self._take_up_empty(home)
-            self._seal_finishing(home)
         found = [
             (decision.time_us, home, name, decision)
-            for home in homes
-            for name, decision in home.proposed.transactions.unfinished()
+            for home in ([] if self._home.topic is None else self._home.topic.readable)
+            for name, decision in home.committed.transactions.unfinished()
         ]
         for _, home, name, decision in sorted(found, key=lambda each: each[0]):
-            commit = self._sealed(home, name, decision.epoch, decision.stages)
-            if not home.idle:
-                home.barrier(commit)
-            else:
-                self._publisher.line_up(decision.stages, commit)
+            self._publisher.line_up(decision.stages, self._sealed(home, name, decision.epoch, decision.stages))
         if found:
             self._alarms.set(self, 0, lambda _: self._publisher.go_on())
-
-    def _seal_finishing(self, home: Partition) -> None:
-        """Epochs whose finish is in flight: their stages stay sealed until it is committed, since it may be cut."""
-        left = {(name, decision.epoch) for name, decision in home.proposed.transactions.unfinished()}
-        for name, decision in home.committed.transactions.unfinished():
-            if (name, decision.epoch) not in left:
-                self._seal(decision.stages)
-                home.barrier(Finishing(self, decision.stages))
-
-    def _take_up_empty(self, home: Partition) -> None:
-        """Epochs without stages leave nothing unfinished: they are under way until their decision is committed."""
-        decided = [effect for entry in home.history.in_flight for effect in entry.effects]
-        for effect in decided:
-            if isinstance(effect, fx.TransactionDecided) and not effect.stages:
-                home.barrier(self._sealed(home, effect.transaction, effect.epoch, ()))
 
 
 class Finishing:

@@ -5,10 +5,15 @@ The random lives of queues and transactions resign at any step; here is what the
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
+from penstock.broker.engine.office import Office
+from penstock.storage.batch import encode
 from penstock.storage.errors import Poisoned
 from penstock.transport import messages as m
 from support.engine import Rig
+from support.office_life import OfficeLife
 from support.staging import partition_of, staged
 from support.transactions import answer_to, commit, home, put, sealed, send_commit, state
 
@@ -100,7 +105,7 @@ def test_a_topic_whose_entry_is_in_the_log_appears_once_that_is_committed():
     rig.turn(20)
     rig.send(m.CreateTopic(rig.next_request(), "queued", 1, {}))
     rig.resign()
-    assert topic_names(rig) == {"known": 1}
+    assert list(rig.node._registry.topics.by_name) == ["known"]
     rig.store.hold = False
     rig.sync()
     assert topic_names(rig) == {"known": 2, "t": 1, "u": 1}
@@ -200,20 +205,19 @@ def test_what_is_being_published_is_not_published_again(portion_bytes: int, monk
     assert (rig.read(topic), state(rig, "etl")) == ([b"1", b"2"], (1, True))
 
 
-def test_an_epoch_without_stages_that_is_in_flight_is_waited_for():
+def test_an_epoch_that_is_in_flight_is_nobodys_until_it_is_committed():
     rig = Rig()
     commit(rig, "etl", 0)
     rig.store.hold = True
     send_commit(rig, "etl", 5)
     rig.turn()
-    assert home(rig, "etl").proposed.transactions.last_epoch("etl") == 5
     rig.resign()
     late = send_commit(rig, "etl", 3)
     rig.turn()
-    assert answer_to(rig, late) is None, "it is not certain yet that it came too late"
+    assert (answer_to(rig, late).code, answer_to(rig, late).retry) == ("no_leader", True)
     rig.store.hold = False
     rig.sync()
-    assert answer_to(rig, late) == m.TransactionCommitted(late, 5, True)
+    assert commit(rig, "etl", 3) == m.TransactionCommitted(rig._request, 5, True)
 
 
 def test_a_token_of_an_office_is_above_all_that_earlier_ones_gave():
@@ -245,10 +249,9 @@ def test_a_stage_is_open_again_when_its_decision_is_cut():
     send_commit(rig, "etl", 1, stage)
     rig.turn()
     rig.resign()
-    assert sealed(rig, topic) == {1}, "its decision is in flight"
     history = home(rig, "etl").history
     history.cut(history.log.durable)
-    rig.resign()
+    rig.node.advance(rig.now)
     rig.store.hold = False
     assert sealed(rig, topic) == set()
     assert isinstance(rig.ask(m.Produce, topic, 0, payload=staged([b"2"], 1, 1)), m.Produced)
@@ -292,7 +295,7 @@ def test_what_is_decided_about_a_topic_behind_its_tombstone_changes_nothing():
     assert (directories(rig), list(rig.node._registry.catalogue.committed.tombstones)) == (set(), [])
 
 
-def test_a_stage_stays_sealed_while_the_end_of_its_epoch_is_in_flight():
+def test_a_late_duplicate_of_a_stage_is_refused_while_the_end_of_its_epoch_is_in_flight():
     rig = Rig()
     topic = rig.topic()
     commit(rig, "etl", 0)
@@ -311,7 +314,117 @@ def test_a_stage_stays_sealed_while_the_end_of_its_epoch_is_in_flight():
     rig.node.flush(rig.now)
     rig.store.hold = True
     rig.resign()
-    assert sealed(rig, topic) == {1}, "a late duplicate would be published if the end of the epoch is cut"
+    late = rig.ask(m.Produce, topic, 0, payload=staged([b"1"], 1))
+    assert late.code == "no_leader", "it would be published once more if the end of the epoch is cut"
+    history = home(rig, "etl").history
+    history.cut(history.log.durable)
+    rig.node.advance(rig.now)
+    assert sealed(rig, topic) == {1}
     rig.store.hold = False
     rig.sync()
     assert sealed(rig, topic) == set()
+    assert rig.read(topic) == [b"1"]
+
+
+def test_the_topic_of_decisions_may_be_in_flight_from_an_earlier_office():
+    rig = Rig()
+    rig.store.hold = True
+    send_commit(rig, "etl", 0)
+    rig.turn()
+    rig.resign()
+    rig.store.hold = False
+    rig.sync()
+    assert commit(rig, "etl", 0) == m.TransactionCommitted(rig._request, 0, False)
+
+
+def test_a_publication_behind_one_that_was_decided_first_is_not_published_again():
+    """The publication of a later decision is in flight when the office goes: nothing is published twice."""
+    rig = Rig()
+    topic = rig.topic()
+    commit(rig, "a", 0)
+    other = next(name for name in "bcdefgh" if home(rig, name) is not home(rig, "a"))
+    commit(rig, other, 0)
+    first, second = put(rig, topic, 1, b"1"), put(rig, topic, 2, b"2")
+    log = partition_of(rig, topic).log
+
+    def turn(*held: object) -> None:
+        rig.node.flush(rig.now)
+        for each in rig.node.logs:
+            if each not in held and each.durable < each.written:
+                each.sync()
+        rig.node.advance(rig.now)
+        rig.node.tick(rig.now)
+
+    send_commit(rig, "a", 1, first)
+    turn(log, home(rig, "a").log)
+    rig.pass_time(0.001)  # which syncs only what it appends
+    send_commit(rig, other, 1, second)
+    for _ in range(4):
+        turn(log, home(rig, "a").log)
+    assert [entry.producer_id for entry in partition_of(rig, topic).history.in_flight] == [2]
+    turn(log)
+    rig.resign()
+    for _ in range(4):
+        turn(log)
+    assert rig.node.incarnation == 0, "a node without an office has none"
+    rig.sync()
+    rig.pass_time(1.0)
+    assert sorted(rig.read(topic)) == [b"1", b"2"]
+
+
+def test_an_office_that_cannot_be_dropped_is_none_and_another_comes(monkeypatch: pytest.MonkeyPatch):
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"1"])
+
+    def broken(office: Office) -> None:
+        raise OSError("the port is broken")
+
+    monkeypatch.setattr(Office, "drop", broken)
+    with pytest.raises(OSError, match="port is broken"):
+        rig.node.resign()
+    assert rig.produce(topic, [b"2"]).code == "no_leader"
+    rig.turn()
+    assert isinstance(rig.produce(topic, [b"3"]), m.Produced)
+    assert rig.read(topic) == [b"1", b"3"]
+
+
+def test_no_office_opens_over_a_log_that_is_poisoned_while_it_is_waited_for():
+    rig = Rig()
+    topic = rig.topic()
+    held(rig, topic)
+    rig.resign()
+    partition_of(rig, topic).log.poison("fdatasync: I/O error")
+    rig.turn()
+    assert rig.produce(topic, [b"2"]).code == "no_leader"
+    assert rig.node.tick(rig.now) > 0, "and the driver does not spin"
+    rig.store.hold = False
+    rig.restart(clean=False)
+    assert isinstance(rig.produce(topic, [b"2"]), m.Produced)
+
+
+def test_reads_that_wait_are_answered_though_the_office_is_gone():
+    rig = Rig()
+    topic = rig.topic()
+    fetch = rig.next_request()
+    rig.send(m.Fetch(fetch, topic, 0, 0, -1, 1 << 20, 5000))
+    rig.store.hold = True
+    rig.send(m.Produce(rig.next_request(), topic, 0), bytes(encode([b"1"])))
+    rig.turn()
+    rig.node.resign()
+    rig.turn()
+    assert rig.answers(fetch) == []
+    rig.store.hold = False
+    rig.sync()
+    assert answer_to(rig, fetch).next_offset == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_offices_that_go_at_any_phase_publish_what_is_committed_once(seed: int):
+    met: Counter[str] = Counter()
+    for number in range(10):
+        life = OfficeLife(seed * 10 + number)
+        life.run(60)
+        met += life.met
+    for what in ("cut", "no_leader", "publication", "TopicCreated", "TransactionDecided", "TransactionFinished"):
+        assert met[what], f"no office was ever dropped with {what} in flight: {met}"

@@ -151,11 +151,7 @@ class Round:
         target.check_writable()
         if target.state_damaged:
             raise Unavailable(f"{target!r} is damaged, so which copies it has is not certain: run penstock log repair")
-        standing, proposed = (
-            _next(each.producers.by_id.get(producer_id)) for each in (target.committed, target.proposed)
-        )
-        if any(standing <= entry.number < proposed for entry in entries):
-            raise Unavailable(f"{target!r} has yet to make copies durable that were sent before")
+        standing = _next(target.committed.producers.by_id.get(producer_id))
         self._there += [entry for entry in entries if entry.number < standing]
         fresh = [entry for entry in entries if entry.number >= standing]
         if fresh:

@@ -83,6 +83,19 @@ def test_tick_says_when_the_next_is_due_and_fires_nothing_before():
     assert rig.read(topic) == [b"tick"]
 
 
+def test_nothing_is_fired_again_while_it_is_in_flight():
+    rig = Rig()
+    topic = rig.topic()
+    put(rig, topic)
+    put(rig, topic, "often", "every 1s", b"often")
+    rig.store.hold = True
+    for _ in range(12):
+        to(rig, 1.0)
+    rig.store.hold = False
+    rig.sync()
+    assert sorted(rig.read(topic)) == [b"often"] * 12 + [b"tick"]
+
+
 def test_what_was_missed_is_fired_once_and_then_the_next_time():
     rig = Rig()
     topic = rig.topic()
