@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from itertools import count, islice
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,7 @@ class Context:
         self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
         self._open: set[Socket] = set()
         self._raw = RawSockets()
+        self._monitors = count()
 
     def server(self, urls: Iterable[str], *, max_bytes: int = MESSAGE_BYTES_MAX) -> ServerSocket:
         """A ROUTER on all `urls` (ipc, or tcp with port 0 for any): see its `endpoints`.
@@ -98,7 +99,7 @@ class Context:
 
     def monitor(self, raw: zmq.Socket[bytes], events: int, unread: int = 1) -> zmq.Socket[bytes]:
         """Where the events of a socket can be read. With MONITOR_EVENTS and `unread` more, libzmq's thread waits."""
-        address = f"inproc://monitor-{id(raw)}"
+        address = f"inproc://monitor-{next(self._monitors)}"  # never one that libzmq may still be giving up
         raw.monitor(address, events)
         made = self._context.socket(zmq.PAIR, self._raw.make)
         made.setsockopt(zmq.LINGER, 0)

@@ -94,7 +94,7 @@ def test_a_client_outlives_a_broker_that_comes_back(tmp_path, address):
         producer = client.producer("t")
         producer.send(b"a")
         assert first.end() == 0
-    with pytest.raises(TimedOut, match=r"1 batches are on their way and not confirmed.*no connection"):
+    with pytest.raises(TimedOut, match=r"\(batches: 1\) are on their way and not confirmed.*no connection"):
         producer.send(b"b", timeout=0.2)
     with Serving(config):
         assert producer.send(b"c") == 2
@@ -136,7 +136,7 @@ def test_a_full_window_blocks_and_then_says_on_what(penstock_broker, losing):
                 producer.send_nowait(bytes(100_000))
                 taken.append(number)
 
-        with pytest.raises(TimedOut, match=r"partition 0 of topic t: \d+ bytes in \d+ batches .*window is 1048576"):
+        with pytest.raises(TimedOut, match=r"partition 0 of topic t: \d+ bytes \(batches: \d+\) .*window is 1048576"):
             fill()
         assert 10 <= len(taken) <= 30
         with pytest.raises(TimedOut, match="partition 0"):

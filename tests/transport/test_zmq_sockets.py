@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zmq
 from penstock.transport import codec, messages
 from penstock.transport.errors import AddressInUse, InvalidUrl, ProtocolError
 from penstock.transport.zmq_sockets import (
@@ -253,3 +254,9 @@ def test_what_comes_from_a_held_peer_is_set_aside_until_it_is_resumed(context, s
             found.append(message)
     assert found == [(peer, [b"one"]), (peer, [b"two"])]
     assert not server.readable
+
+
+def test_an_address_of_events_is_never_one_that_libzmq_may_still_be_giving_up():
+    with Context() as context:
+        client = context.client("tcp://127.0.0.1:9")
+        context.monitor(client.raw, zmq.EVENT_ALL).close()

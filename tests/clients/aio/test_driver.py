@@ -52,7 +52,7 @@ def sent(*values: bytes, timeout: float) -> list[int]:
 def test_a_deadline_beyond_the_timer_is_kept_by_it(silent, monkeypatch):
     monkeypatch.setattr(sender, "PATIENCE_S", 1000.0)
     silent(1)
-    with pytest.raises(TimedOut, match="1 batches are on their way"):
+    with pytest.raises(TimedOut, match=r"\(batches: 1\) are on their way"):
         sent(b"x", timeout=0.3)
 
 
