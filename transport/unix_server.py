@@ -80,7 +80,7 @@ class UnixServer:
         self._ready: dict[int, None] = {}  # peers with messages, or to read from, in turn
         self._dirty: dict[int, None] = {}  # peers with something to flush
         self._lost: list[int] = []
-        self._held: set[int] = set()  # peers that were found behind
+        self._full: set[int] = set()  # peers that took no delivery because they were behind
         self._eased: list[int] = []
         self._last = 0
         self._accept_at = _FOREVER
@@ -261,7 +261,7 @@ class UnixServer:
         connection = self._peers.get(peer)
         if connection is None or connection.unsent <= BEHIND_BYTES:
             return False
-        self._held.add(peer)
+        self._full.add(peer)
         return True
 
     def eased(self) -> list[int]:
@@ -286,8 +286,8 @@ class UnixServer:
         except Lost:
             self._drop(peer)  # its other requests cannot be answered either, and no backpressure would slow them
             return
-        if peer in self._held and connection.unsent <= BEHIND_BYTES:
-            self._held.remove(peer)
+        if peer in self._full and connection.unsent <= BEHIND_BYTES:
+            self._full.remove(peer)
             self._eased.append(peer)
         if not connection.heeded and not connection.held and connection.unsent <= BEHIND_BYTES:
             self._ready[peer] = None
@@ -317,7 +317,7 @@ class UnixServer:
         self._silent.pop(peer, None)
         self._ready.pop(peer, None)
         self._dirty.pop(peer, None)
-        self._held.discard(peer)
+        self._full.discard(peer)
         del self._numbers[connection.fd]
         if connection.watched:
             self._epoll.unregister(connection.fd)

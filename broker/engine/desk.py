@@ -41,8 +41,8 @@ class ReadingDesk:
 
     def tick(self, now: Now) -> float | None:
         """Answer what has waited long enough. Returns when the next is due."""
-        fetch_s, ends_s = self.fetching.tick(now), self.ends.tick(now)
-        return fetch_s if ends_s is None else ends_s if fetch_s is None else min(fetch_s, ends_s)
+        due_s = (self.fetching.tick(now), self.ends.tick(now))
+        return min((each_s for each_s in due_s if each_s is not None), default=None)
 
     def warmed(self, token: Hashable) -> None:
         """Pages are in memory that a fetch waited for."""

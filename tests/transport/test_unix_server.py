@@ -260,7 +260,7 @@ def test_a_peer_that_was_behind_and_left_is_lost_and_nothing_else(server):
     client.close()
     received(server)
     assert (server.lost(), server.eased(), server.readable) == ([peer], [], False)
-    assert not server._held
+    assert not server._full
     assert not select.select([server.fd], [], [], 0)[0]
 
 

@@ -34,7 +34,7 @@ class AwaitingRequest(Protocol):
     number: int
     peer: Peer
     deadline_s: float
-    partition: Any  # a Awaited
+    partition: Any  # an Awaited
     message: Any  # with its number, `request`
     cold: bool
 
