@@ -149,19 +149,18 @@ class ProducerSession:
         self._by_request[request] = batch
         self.unsent -= 1
 
-    def produced(self, answer: Produced) -> list[InFlight]:
-        """The broker's yes. Returns what is settled by it; answers to older sendings settle nothing."""
+    def produced(self, answer: Produced) -> None:
+        """The broker's yes. Answers to older sendings settle nothing."""
         batch = self._by_request.get(answer.request)
-        if batch is None:
-            return []
-        batch.state, batch.produced = AFTER_PRODUCED[batch.state], answer
-        return self._settle_answered()
+        if batch is not None:
+            batch.state, batch.produced = AFTER_PRODUCED[batch.state], answer
+            self._settle_answered()
 
-    def failed(self, failure: Failure) -> list[InFlight]:
+    def failed(self, failure: Failure) -> None:
         """The broker's no. With `retry` the batch and all after it wait to be sent again, without it they end here."""
         batch = self._by_request.get(failure.request)
         if batch is None:
-            return []
+            return
         index = self.in_flight.index(batch)
         if failure.retry:
             self._send_again_from(index)
@@ -169,8 +168,7 @@ class ProducerSession:
             self._take_back(batch, AFTER_GAP)
             self._send_again_from(index + 1)
         else:
-            return self._break(failure, index)
-        return []
+            self._break(failure, index)
 
     def lost(self) -> None:
         """The connection was lost, the broker started anew, or a call was interrupted: all in flight is sent again."""
@@ -185,9 +183,9 @@ class ProducerSession:
         self.bytes_in_flight = sum(len(batch.batch) for batch in self.in_flight)
         self._settle_answered()
 
-    def abandon(self, failure: Failure) -> list[InFlight]:
+    def abandon(self, failure: Failure) -> None:
         """Give up on everything in flight (a time-out, a close). It may or may not have been appended."""
-        return self._break(failure, 0)
+        self._break(failure, 0)
 
     def restart(self, producer_id: int, *, epoch: int = 0, next_sequence: int = 0) -> None:
         """Go on as another producer after being broken; nothing may be in flight."""
@@ -195,9 +193,8 @@ class ProducerSession:
         self.producer_id, self.epoch, self.next_sequence = producer_id, epoch, next_sequence
         self.broken = None
 
-    def _settle_answered(self) -> list[InFlight]:
+    def _settle_answered(self) -> None:
         """Settle what is answered, up to the first that is not."""
-        settled: list[InFlight] = []
         in_flight = self.in_flight
         while in_flight and in_flight[0].state is ANSWERED:
             first = in_flight[0]
@@ -206,8 +203,6 @@ class ProducerSession:
             in_flight.popleft()
             self.bytes_in_flight -= len(first.batch)
             self._by_request.pop(first.request, None)
-            settled.append(first)
-        return settled
 
     def _send_again_from(self, index: int) -> None:
         for batch in list(self.in_flight)[index:]:
@@ -220,10 +215,9 @@ class ProducerSession:
             batch.request = 0
             self.unsent += 1
 
-    def _break(self, failure: Failure, index: int) -> list[InFlight]:
+    def _break(self, failure: Failure, index: int) -> None:
         self.broken = failure
-        settled = list(self.in_flight)[index:]
-        for batch in settled:
+        for batch in list(self.in_flight)[index:]:
             state = AFTER_BROKEN[batch.state]
             if state is REFUSED:
                 batch.failure = failure
@@ -231,7 +225,6 @@ class ProducerSession:
             batch.state = state
         while len(self.in_flight) > index:
             self._drop(self.in_flight.pop())
-        return settled
 
     def _drop(self, batch: InFlight) -> None:
         self.bytes_in_flight -= len(batch.batch)

@@ -263,7 +263,11 @@ class Driver:
                 raise
 
     def _take_lock(self) -> None:
-        """Take the lock where `acquire` was interrupted: that ends a wait for it."""
+        """Take the lock where `acquire` was interrupted: that ends a wait for it.
+
+        `_lead` and `_unlocked` repeat the `try` around `acquire` in place: a method that held it would be called, and
+        an interrupt may come where a function begins, before its `try`.
+        """
         if not self.lock._is_owned():
             self.lock._acquire_restore((1, get_ident()))
 

@@ -103,11 +103,13 @@ class Producer:
             answer, _ = codec.decode_answer(received)
             if isinstance(answer, m.Failure):
                 self._not_before = time.monotonic() + RETRY_S
-                settled = self._session.failed(answer)
-                assert not settled, f"{self._label}: {answer}"
+                self._session.failed(answer)
             else:
-                for done in self._session.produced(answer):
-                    self._journal.note(f"acknowledged {done.first_sequence} {done.count}")
+                self._session.produced(answer)
+            while self._session.settled:
+                done = self._session.settled.popleft()
+                assert done.produced is not None, f"{self._label}: {answer}"
+                self._journal.note(f"acknowledged {done.first_sequence} {done.count}")
 
 
 class Consumer:

@@ -35,6 +35,19 @@ class Line:
             self.sent.append((request, batch.first_sequence))
         return self.sent[start:]
 
+    def told(self, answer: Produced | Failure) -> list[InFlight]:
+        """Take an answer; returns what it settled, and takes that off."""
+        if isinstance(answer, Produced):
+            self.session.produced(answer)
+        else:
+            self.session.failed(answer)
+        return self.settled()
+
+    def settled(self) -> list[InFlight]:
+        found = [*self.session.settled]
+        self.session.settled.clear()
+        return found
+
 
 def yes(request: int) -> Produced:
     return Produced(request, offset=request * 100, term=1, time_us=0)
@@ -59,9 +72,9 @@ def test_batches_settle_in_order_though_answers_do_not():
     line = Line()
     line.add(1, 1, 1)
     line.send_all()
-    assert line.session.produced(yes(3)) == []
-    assert line.session.produced(yes(2)) == []
-    settled = line.session.produced(yes(1))
+    assert line.told(yes(3)) == []
+    assert line.told(yes(2)) == []
+    settled = line.told(yes(1))
     assert handles(settled) == [0, 1, 2]
     assert [each.produced.offset for each in settled] == [100, 200, 300]
     assert len(line.session) == line.session.bytes_in_flight == 0
@@ -71,9 +84,9 @@ def test_an_answer_settles_a_batch_once():
     line = Line()
     line.add(1)
     line.send_all()
-    assert handles(line.session.produced(yes(1))) == [0]
-    assert line.session.produced(yes(1)) == []
-    assert line.session.failed(no(1, GAP)) == []
+    assert handles(line.told(yes(1))) == [0]
+    assert line.told(yes(1)) == []
+    assert line.told(no(1, GAP)) == []
     assert line.session.broken is None
 
 
@@ -82,19 +95,19 @@ def test_a_lost_connection_sends_everything_again_in_order_with_the_same_sequenc
     line.add(2, 3, 4)
     assert line.send_all() == [(1, 0), (2, 2), (3, 5)]
     line.session.lost()
-    assert line.session.produced(yes(2)) == []  # of the old connection: not trusted, it will be answered again
+    assert line.told(yes(2)) == []  # of the old connection: not trusted, it will be answered again
     assert line.send_all() == [(4, 0), (5, 2), (6, 5)]
-    assert handles(line.session.produced(yes(4))) == [0]
+    assert handles(line.told(yes(4))) == [0]
 
 
 def test_what_was_answered_before_the_loss_is_not_sent_again():
     line = Line()
     line.add(1, 1, 1)
     line.send_all()
-    line.session.produced(yes(2))
+    line.told(yes(2))
     line.session.lost()
     assert line.send_all() == [(4, 0), (5, 2)]
-    assert handles(line.session.produced(yes(4))) == [0, 1]
+    assert handles(line.told(yes(4))) == [0, 1]
 
 
 def test_a_loss_before_anything_was_sent_changes_nothing():
@@ -108,21 +121,21 @@ def test_a_failure_that_a_retry_can_help_sends_that_batch_and_all_after_it_again
     line = Line()
     line.add(1, 1, 1)
     line.send_all()
-    assert line.session.failed(no(2, BUSY)) == []
-    assert line.session.failed(no(3, GAP)) == []  # the broker refused it only for the gap that the second left
+    assert line.told(no(2, BUSY)) == []
+    assert line.told(no(3, GAP)) == []  # the broker refused it only for the gap that the second left
     assert line.session.broken is None
     assert line.send_all() == [(4, 1), (5, 2)]
-    assert handles(line.session.produced(yes(1)) + line.session.produced(yes(4))) == [0, 1]
+    assert handles(line.told(yes(1)) + line.told(yes(4))) == [0, 1]
 
 
 def test_a_gap_that_is_reported_before_its_cause_waits_for_it():
     line = Line()
     line.add(1, 1, 1)
     line.send_all()
-    assert line.session.failed(no(2, GAP)) == []
-    assert line.session.failed(no(3, GAP)) == []
+    assert line.told(no(2, GAP)) == []
+    assert line.told(no(3, GAP)) == []
     assert line.send_all() == []  # sending the second now would only be refused again
-    assert line.session.failed(no(1, BUSY)) == []
+    assert line.told(no(1, BUSY)) == []
     assert line.send_all() == [(4, 0), (5, 1), (6, 2)]
 
 
@@ -130,7 +143,7 @@ def test_a_producer_unknown_for_want_of_its_first_batch_goes_on_once_that_is_sen
     line = Line()
     line.add(1, 1)
     line.send_all()  # the first over a connection that was lost, the second over the next one
-    assert line.session.failed(no(2, UNKNOWN)) == []
+    assert line.told(no(2, UNKNOWN)) == []
     assert line.send_all() == []
     line.session.lost()
     assert line.send_all() == [(3, 0), (4, 1)]
@@ -140,10 +153,10 @@ def test_a_gap_with_no_cause_before_it_is_the_end():
     line = Line()
     line.add(1, 1)
     line.send_all()
-    line.session.failed(no(2, GAP))
-    line.session.produced(yes(1))
+    line.told(no(2, GAP))
+    line.told(yes(1))
     assert line.send_all() == [(3, 1)]
-    assert handles(line.session.failed(no(3, GAP))) == [1]
+    assert handles(line.told(no(3, GAP))) == [1]
     assert line.session.broken is not None
 
 
@@ -152,10 +165,10 @@ def test_any_other_failure_ends_that_batch_and_all_after_it(code):
     line = Line()
     line.add(1, 1, 1)
     line.send_all()
-    assert handles(line.session.produced(yes(1))) == [0]
-    line.session.produced(yes(3))
+    assert handles(line.told(yes(1))) == [0]
+    line.told(yes(3))
     failure = Failure(2, code, "no")
-    settled = line.session.failed(failure)
+    settled = line.told(failure)
     assert handles(settled) == [1, 2]
     assert settled[0].failure == failure
     assert settled[1].failure is None  # it was appended: the broker said so
@@ -167,15 +180,15 @@ def test_a_refusal_leaves_the_batches_before_it_alone():
     line = Line()
     line.add(1, 1)
     line.send_all()
-    assert handles(line.session.failed(Failure(2, "fenced", "no"))) == [1]
-    assert handles(line.session.produced(yes(1))) == [0]
+    assert handles(line.told(Failure(2, "fenced", "no"))) == [1]
+    assert handles(line.told(yes(1))) == [0]
 
 
 def test_a_broken_session_goes_on_as_another_producer():
     line = Line()
     line.add(5)
     line.send_all()
-    line.session.failed(no(1, GAP))
+    line.told(no(1, GAP))
     line.session.restart(2, epoch=3)
     line.add(1)
     assert (line.session.producer_id, line.session.epoch) == (2, 3)
@@ -186,8 +199,9 @@ def test_giving_up_fails_everything_that_is_not_known_to_be_appended():
     line = Line()
     line.add(1, 1, 1)
     line.send_all()
-    line.session.produced(yes(2))
-    settled = line.session.abandon(Failure(0, "timeout", "no answer"))
+    assert line.told(yes(2)) == []
+    line.session.abandon(Failure(0, "timeout", "no answer"))
+    settled = line.settled()
     assert [each.failure is None for each in settled] == [False, True, False]
     assert len(line.session) == line.session.bytes_in_flight == 0
 
@@ -201,7 +215,7 @@ def test_the_window_is_bounded_by_batches_and_by_bytes():
     line.add(1, size=100)
     assert not line.session.has_room(1)
     line.send_all()
-    line.session.produced(yes(1))
+    line.told(yes(1))
     assert line.session.has_room(900)
 
 
@@ -237,7 +251,7 @@ def test_a_broker_that_answers_loses_and_restarts_at_random_gets_every_batch_onc
             answers.append(no(wire.pop(0)[0], BUSY))
         elif action == "answer" and answers:
             answer = answers.pop(rng.randrange(len(answers)))
-            told += line.session.produced(answer) if isinstance(answer, Produced) else line.session.failed(answer)
+            told += line.told(answer)
         elif action == "lose" and rng.random() < 0.1:
             line.session.lost()
             answers.clear()
