@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from ..storage import units
+from ..storage.files import Files
 from . import exits
 from .log_places import Places, places
 from .options import with_output
@@ -43,7 +44,6 @@ def command() -> None:
 @with_output
 def verify(paths: tuple[Path, ...], output: Output) -> int:
     """Read everything in the logs at PATHS and say what is damaged. Exit code 5 when something is."""
-    from ..storage.files import Files
     from ..storage.verify import verify as verify_log
 
     found = places(paths)
@@ -69,7 +69,6 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
 
     Damage to records stays, and is exit code 5, unless --accept-loss.
     """
-    from ..storage.files import Files
     from ..storage.repair import repair as repair_log
 
     found = places(paths)
@@ -93,7 +92,6 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
 def dump(paths: tuple[Path, ...], with_records: bool, start: int) -> None:
     """Write the logs at PATHS as JSON lines: one per segment, batch and damaged range."""
     from ..storage.dump import dump_json
-    from ..storage.files import Files
 
     stdout = binary_stdout()
     for log in places(paths).logs:

@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from .. import config as configuration
 from ..storage import layout
-from ..storage.data_directory import METADATA, TOPICS, identify, metadata_path
+from ..storage.data_directory import METADATA, TOPICS, TRASH, identify, metadata_path
 from ..storage.errors import Error
+from ..storage.files import Files
 
 
 class NoLog(Error):
@@ -75,8 +76,8 @@ def _below(root: Path) -> Iterator[Path]:
         if any(layout.parse_segment_name(name) is not None for name in (*names, *files)):
             names.clear()
             yield Path(directory)
-        if "trash" in names:
-            names.remove("trash")
+        if TRASH in names:
+            names.remove(TRASH)
 
 
 def _data_directories(root: Path, logs: Iterable[Path]) -> set[Path]:
@@ -88,7 +89,6 @@ def _data_directories(root: Path, logs: Iterable[Path]) -> set[Path]:
 def _catalogue(data: Path) -> dict[Path, str]:
     """The directory of every partition, with its topic; none where the catalogue's own log says that it is damaged."""
     from ..clients.embedded.peek import Peek
-    from ..storage.files import Files
 
     peek = Peek(str(data), Files())
     try:
@@ -101,8 +101,6 @@ def _catalogue(data: Path) -> dict[Path, str]:
 
 def _problems(data: Path) -> dict[str, Error]:
     """What keeps a node from opening a data directory, beside what its logs say."""
-    from ..storage.files import Files
-
     try:
         identify(Files(), str(data))
         metadata_path(Files(), str(data))
