@@ -1,7 +1,7 @@
-"""Lines: the requests for records that wait, by topic and group, the first come first.
+"""Lines: waiting requests for records, first come first served, by topic and group.
 
-Contract: a request stands in one line until it leaves. Memory: one entry per waiting request, up to a limit. Reads
-no records and sends no answers.
+Contract: a request stands in one line until it leaves. Memory: one entry per waiting request, up to a limit. Reads no
+records and sends no answers.
 """
 
 from __future__ import annotations

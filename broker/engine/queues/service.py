@@ -1,7 +1,7 @@
-"""The queues of a node: their handlers, put together, and what the node passes on to them.
+"""The queue service of a node: assembles the handlers of queues and forwards the node's calls to them.
 
-Contract: as the node's: `before_flush` may propose more, `end_moved` follows a commit, `tick` says when it is needed
-again. The rules live in the modules of each area.
+Contract: as the node's: `before_flush` may propose more, `end_moved` follows a commit, `tick` returns when it must be
+called again. The rules live in the handlers.
 """
 
 from __future__ import annotations

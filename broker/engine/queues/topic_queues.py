@@ -1,6 +1,6 @@
-"""Finding queue groups: on one partition, and across the partitions of a topic what is the same on all.
+"""Finds queue groups on one partition, and across the partitions of a topic.
 
-Contract: looks and changes nothing; refuses with one sentence.
+Contract: reads state and changes none; refuses with one sentence.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The verbs of queue groups on one partition.
 
-Idea: a verb is a function of a partition. Each judges what it is asked against the proposed state (as if all
-proposals were committed) and proposes an effect that carries the decision.
+Idea: a verb is a function of a partition. It judges a request against the proposed state (as if all proposals were
+committed) and proposes an effect that carries the decision.
 
-Contract: a verb that raises has changed nothing. What it returns holds once its waiter is told so, and never
-leaves the broker before. Times are log time. Must not know peers or messages' answers.
+Contract: a verb that raises has changed nothing. Its result holds once its waiter is told, and never leaves the broker
+before. Times are log time. Must not know peers or answers.
 """
 
 from __future__ import annotations

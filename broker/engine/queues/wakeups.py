@@ -1,11 +1,10 @@
-"""Wake-ups: when each queue group has to be looked at.
+"""Wake-ups: when each queue group must be looked at again.
 
-Idea: a queue group is looked at when a lease ends; and, while a request waits for records, when a record may be tried
-again, when a delayed one is due, and when a pause is over. One alarm per group and partition is set at the earliest of
-these.
+Idea: a group is due when a lease expires and, while a request waits for records, when a retry or a delayed record is
+due, or a pause ends. One alarm per group and partition is set at the earliest of these.
 
-Contract: `watch` may be called at any time and sets what follows from the state. After a failed write it is called
-again, because what was proposed does not stand. Must not know peers.
+Contract: `watch` may be called at any time and sets the alarm from the state. After a failed write it is called again,
+because the proposals failed. Must not know peers.
 """
 
 from __future__ import annotations

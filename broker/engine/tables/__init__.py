@@ -1,1 +1,1 @@
-"""Tables: effects, and what they add up to for one partition. Pure data; nothing here asks, answers or waits."""
+"""Tables: effects, and the state they add up to for one partition. Pure data: no requests, answers or waiters."""

@@ -1,10 +1,10 @@
 """The table of a `__txn` partition: decided epochs of transactions, and those not yet published.
 
-Idea: of each transaction (a name) the last decided epoch is remembered, so that committing it again changes nothing;
-the stages of an epoch are remembered until all are published, so that the next opening goes on publishing.
+Idea: the table keeps the last decided epoch of each transaction (a name), so committing it again changes nothing. It
+keeps the stages of an epoch until all are published, so that the next start resumes publishing.
 
-Contract: applies what stands in the log and decides nothing, so that replay gives the same table. Memory: an entry
-for each name, and the stages of unfinished epochs; the leader keeps both bounded. Pure.
+Contract: applies logged effects and decides nothing, so replay gives the same table. Memory: an entry per name, and
+the stages of unfinished epochs; the leader bounds both. Pure.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Dedup keys: which keys of records a partition has seen lately, and what a record whose key it has seen becomes.
+"""Dedup keys: the keys a partition has seen within the topic's window, and what happens to a record that repeats one.
 
-Idea: a key is remembered as 16 bytes of digest, with the offset of its task and until when. The leader judges a batch
-against the table and writes what it decided beside the records (KeysSeen), so both are there or neither.
+Idea: each key is kept as a 16-byte digest with the offset of its task and an expiry time. The leader judges a batch
+against the table and logs its decisions beside the records (KeysSeen), so a crash keeps both or neither.
 
-Contract: `judge` decides and changes nothing; `KeyTable` applies what stands in the log and decides nothing, so replay
-gives the same table. Within the window, two keys count as the same when their xxh3_128 agree, which chance does not do.
-Bounded: the caller asks for `live` before it proposes. Must not know clocks: times are log time. Pure.
+Contract: `judge` decides and changes nothing; `KeyTable` applies logged effects and decides nothing, so replay gives
+the same table. Keys are compared by xxh3_128. Bounded: the caller checks `live` before it proposes. Times are log
+time. Pure.
 """
 
 from __future__ import annotations

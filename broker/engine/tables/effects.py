@@ -1,10 +1,10 @@
-"""Effects: decisions as they stand in a log. STATE.md describes them in words.
+"""Effects: decisions as the log stores them. STATE.md describes them in words.
 
-Idea: the leader decides, the log holds decisions. An effect carries everything needed to apply it; it is
-never a request to be judged again, so replay needs no configuration, clock or randomness.
+Idea: the leader decides and the log holds decisions. An effect carries everything needed to apply it and is never
+judged again, so replay needs no configuration, clock or randomness.
 
-Contract: tags never change their meaning; fields are only added at the end, with a default. An unknown tag
-is UnknownEffect: applying the rest without it would be guessing. One EFFECTS column holds a msgpack list of
+Contract: tags never change their meaning; fields are only added at the end, with a default. An unknown tag raises
+UnknownEffect, because applying the rest without it would be guessing. One EFFECTS column holds a msgpack list of
 effects, each [tag, field, ...], applied in order.
 """
 

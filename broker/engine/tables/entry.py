@@ -1,9 +1,9 @@
 """An entry: the content of one batch of a log, apart from its records.
 
-Idea: a state is what the entries of a log add up to. An entry is read from a batch in the log (`entry_of`), or made
-by the proposer of the batch, and both are equal.
+Idea: a state is the sum of a log's entries. `entry_of` reads an entry from a batch in the log; the proposer of a batch
+makes an equal one.
 
-Contract: an entry holds no record and no bytes of the batch. Pure.
+Contract: an entry holds no records and no bytes of the batch. Pure.
 """
 
 from __future__ import annotations

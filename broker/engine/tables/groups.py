@@ -1,10 +1,10 @@
-"""What a partition remembers of stream groups: cursor, owner, epoch.
+"""The stream groups of a partition: cursor, owner, epoch.
 
-Idea: a group reads a partition through one owner at a time. Every hand-over and every seek has a new epoch,
-logged; a commit under an older one is refused, so a member that was away too long cannot move the cursor.
+Idea: a group reads a partition through one owner at a time. Every hand-over and every seek logs a new epoch; commits
+under an older epoch are refused, so a member that was away too long cannot move the cursor.
 
-Contract: `check` decides and changes nothing; the others apply what stands in the log and decide nothing.
-Must not know members or assignments: see coordinator.py. Pure.
+Contract: `check` decides and changes nothing; the others apply logged effects and decide nothing. Must not know
+members or assignments: see coordinator.py. Pure.
 """
 
 from __future__ import annotations

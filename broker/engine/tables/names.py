@@ -1,7 +1,7 @@
-"""What topics, groups, members and producers may be called.
+"""Valid names of topics, groups, members and producers.
 
-Idea: one rule for every name, checked before anything else happens, refused with one sentence.
-Names that start with two underscores are penstock's own.
+Idea: one rule for every name, checked before anything else happens. Names that start with two underscores are reserved
+for penstock.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What a partition remembers of producers, so that a resend is harmless.
+"""The producers of a partition, so that resends are deduplicated.
 
-Idea: a producer numbers its records; the partition knows the next number it expects of each producer, and
-the place of the last batches. A batch is then exactly one of: next, duplicate, gap, fenced, unknown.
+Idea: a producer numbers its records. The partition keeps the next sequence it expects of each producer and the
+positions of the latest batches, so every batch is one of: next, duplicate, gap, fenced, unknown.
 
-Contract: `judge` decides and changes nothing; `record`, `opened`, `expired` apply what stands in the log and
-decide nothing, so that replay gives the same table. Bounded: the caller asks `surplus` and logs the expiry.
-Memory: RECENT places per producer, nothing per record. Pure.
+Contract: `judge` decides and changes nothing; `record`, `opened`, `expired` apply logged effects and decide nothing,
+so replay gives the same table. Bounded: the caller asks `surplus` and logs the expiry. Memory: RECENT positions per
+producer, nothing per record. Pure.
 """
 
 from __future__ import annotations

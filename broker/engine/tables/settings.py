@@ -1,7 +1,7 @@
-"""The settings of a topic: what may be set, its default, its range.
+"""The settings of a topic: fields, defaults (commit level, retention, dedup window, ...) and ranges.
 
-Idea: a frozen struct that travels as plain numbers and strings (wire, log, snapshot). Sizes are bytes, times
-are seconds; "64MB" and "7d" are the business of clients.
+Idea: a frozen struct of plain numbers and strings, on the wire, in the log and in snapshots. Sizes are bytes, times
+are seconds; clients parse "64MB" and "7d".
 Contract: `parse` and `altered` raise InvalidSettings with one sentence that names key, value and what is allowed.
 Settings of other things are checked in the same way, by `checked`.
 """

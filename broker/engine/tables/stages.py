@@ -1,12 +1,11 @@
-"""Stages: what random producer ids have put into a partition for transactions, until it is published or dropped.
+"""Stages: records staged for transactions under random producer ids, until they are published or dropped.
 
-Idea: the records of a stage are counted as those of a producer are, so that sending again is harmless, and it is
-remembered which batches have them. Publishing takes these in order, one at a time, each as a batch of records under the
-same id; a stage whose last record is published is forgotten.
+Idea: a stage counts its records as a producer's are counted, so resends are deduplicated, and it remembers its
+batches. Publishing takes these in order, one at a time, and appends each as a records batch under the same id; a stage
+is dropped from the table after its last record.
 
-Contract: `judge` decides and changes nothing; the others apply what stands in the log and decide nothing, so that
-replay gives the same table. Where batches stand is known only of what is committed. Memory: a pair of numbers for each
-run of neighbouring batches. Pure.
+Contract: `judge` decides and changes nothing; the others apply logged effects and decide nothing, so replay gives the
+same table. Only committed batches have a place. Memory: a pair of numbers per run of neighbouring batches. Pure.
 """
 
 from __future__ import annotations

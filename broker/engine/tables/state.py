@@ -1,10 +1,10 @@
-"""The state of a partition: what its log adds up to. STATE.md describes the snapshot in words.
+"""The state of a partition: the sum of its log. STATE.md describes the snapshot in words.
 
-Idea: one class that batches and effects are applied to, and that a snapshot is the encoding of. A partition
-keeps two: one as committed, and one that is ahead by what is proposed and not yet committed.
+Idea: one class that batches and effects are applied to; a snapshot is its encoding. A partition keeps two: the
+committed state, and the proposed one, which is ahead by the uncommitted proposals.
 
-Contract: applying decides nothing and never fails on what was logged, so the same log gives the same state
-on every node and in every version that knows its effects. No configuration, clock or randomness. Pure.
+Contract: applying decides nothing and never fails on logged entries, so the same log gives the same state on every
+node and in every version that knows its effects. No configuration, clock or randomness. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The schedules of a partition: what their effects add up to.
+"""The schedules of a partition: the sum of their effects.
 
-Contract: applies what stands in the log and decides nothing. A schedule fired once for each ScheduleFired, because that
-stands beside the record it appended. Pure.
+Contract: applies logged effects and decides nothing. ScheduleFired is in the same batch as the record, so a schedule
+fired exactly as often as it is logged.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Choosing: which records a lease gets next, and reading them."""
+"""Choosing: which records a lease gets next (priority, retries, delays, keys), and reading them."""

@@ -1,10 +1,10 @@
-"""Answering: the records of a lease, read once it is committed.
+"""Answering: reads the records of a lease once the lease is committed.
 
-Idea: a lease is a few runs of offsets; the batches that hold them are read through the port (reading.py). Where a
-group's last lease ended is remembered with what was read ahead, so that following a log costs no search.
+Idea: a lease is a few runs of offsets; the port reads the batches that hold them (reading.py). For each group, the
+position behind its last lease is kept with the chunk read ahead there, so following a log needs no search.
 
-Contract: COLD leaves a reading where it is. A record that was carried forward is read where it stands now. Memory: one
-bounded piece of log per remembered place.
+Contract: on COLD the reading keeps its place. A record that was carried forward is read from its KEPT batch. Memory:
+one bounded chunk per remembered position.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Choosing: which records a lease gets next.
 
-Idea: from the highest priority to the lowest, and within one: retrying records that are ready, then timers
-that are due, then untouched records in the order of the log. Plain untouched records are a stretch of offsets from the
-frontier on, so a hundred of them cost as much as one; records with a priority or a delay come from the shelves.
+Idea: priorities from high to low; within a priority, ready retries first, then due timers, then untouched records in
+log order. Plain untouched records are a range of offsets from the frontier, so a hundred cost as much as one; records
+with a priority or a delay come from the shelves.
 
-Contract: `choose` decides and changes nothing; what it says holds until something else is proposed. Times are log time.
+Contract: `choose` decides and changes nothing; its result holds until something else is proposed. Times are log time.
 No timer is taken before its time. Must not know workers, tokens or bytes. Pure.
 """
 

@@ -1,13 +1,12 @@
-"""Key schedulers: choosing for groups that look at keys, with the keys themselves and whose turn it is.
+"""Key schedulers: gather the candidates for groups whose choice depends on keys.
 
-Idea: the chooser (keyed.py) is pure; here its candidates are gathered. Held records know their keys and waiting ones
-mostly do; those of untouched records are read from the log (key_window.py), no further than the chooser looks.
+Idea: the chooser (keyed.py) is pure; a scheduler gives it records with their keys. Held and most retrying records know
+their keys; those of untouched records are read from the log (key_window.py), no further than the chooser looks.
 
-Contract: as `choosing.choose`, for groups of which `is_keyed` is true; only committed records are chosen, because only
-they can be read. Where pages are cold, what can be known is chosen, `is_cold` says so, and the port warms the
-log. A record with a priority or a delay takes its place among those of its key when it comes from its shelf, so it
-may overtake untouched ones. An unreadable record has no key: it is leased and dead-lettered. A scheduler is
-local to a node, and new after a restart.
+Contract: as `choosing.choose`, for groups where `is_keyed` is true; only committed records are chosen, because only
+they can be read. On cold pages it chooses from the keys it has, sets `is_cold`, and the port warms the log. A shelved
+record joins the others of its key only when it leaves its shelf, so it may overtake untouched ones. An unreadable
+record has no key: it is leased and dead-lettered. A scheduler is local to a node, and new after a restart.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The keys of a partition's records as one group needs them: read from the log batch by batch, each once.
+"""The keys of a partition's records in one group's window, read from the log batch by batch, each once.
 
-Idea: a group looks at the records beyond its frontier, a window of them, again and again. The hashes of their keys are
-kept from the first look on, 8 bytes each, until the frontier is past them.
+Idea: a keyed group looks at the window of records beyond its frontier again and again. The hash of each key, 8 bytes,
+is kept from the first look until the frontier passes it.
 
-Contract: `key` raises NotYet when the pages of a record are not in memory; the port then warms the token that was
-given. Those of an uncommitted record cannot be read before the end moves. Only bytes that agree with their checksums
-are believed; damage is marked on the partition. Memory: the window, and the chunk it ends in. Must not know settings.
+Contract: `key` raises NotYet when the record's pages are not in memory, and the port warms the given token.
+Uncommitted records cannot be read. Bytes are used only if their checksums agree; damage is marked on the partition.
+Memory: the window, and the chunk it ends in. Must not know settings.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Choosing where keys matter: one record of a key at a time and in order, so many of a key at once, so many in a
-second, keys in turns.
+"""Choosing by key: order, concurrency and rate limits per key, and fair turns between keys.
 
-Idea: candidates are looked at in order: what was passed over before (held), what waits for another attempt, then
-untouched records beyond the frontier. Each is taken or passed over; untouched ones that are passed over become held
-when one behind them is taken, so that the frontier stays one number. `look_ahead` bounds how many may be passed over.
+Idea: candidates are taken in order: held records (passed over before), then retries, then untouched records beyond the
+frontier. Each is taken or passed over. An untouched record that is passed over becomes held when a later one is taken,
+so that the frontier stays one number. `look_ahead` bounds how many may be passed over.
 
-Contract: decides and changes no state but its own: whose turn it is and the buckets of the rates, which one node
-knows and no log. Records of one level before those of the next. In a group with order "key" no record is taken
-while another of its key is leased, or an earlier one waits or is held. Must not know where keys are read. Pure.
+Contract: decides, and changes only its own state: turns and rate buckets, which are local to a node and not logged.
+Higher priorities come first. In a group with order "key", no record is taken while another of its key is leased, or an
+earlier one is retrying or held. Must not know where keys are read. Pure.
 """
 
 from __future__ import annotations

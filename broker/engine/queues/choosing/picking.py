@@ -1,11 +1,11 @@
-"""Picking: single records out of a log, by their offsets, without waiting for the disk.
+"""Picking: reads single records from a log by offset, without waiting for the disk.
 
-Idea: dead letters, stragglers and outbox records lie anywhere in the log. For each the batch that holds it is read
-(the batch it was appended in, or the one it was carried forward to), and what was asked for is taken out of it.
+Idea: dead letters, stragglers and outbox records may be anywhere in the log. Each is taken out of the batch that holds
+it: the one it was appended in, or the KEPT batch it was carried forward to.
 
-Contract: `done` is called once, at once or from a later `warmed`, with KEPT batches whose offsets ascend from one to
-the next. What cannot be read is left out; `missing` says when that was for want of a codec. Reads stop at `max_bytes`
-of records, after one at least. Memory: what is taken out, and one chunk. Must not know its callers.
+Contract: `done` is called once, at once or from a later `warmed`, with KEPT batches in order of offsets. Unreadable
+records are left out; `missing` names the codec if one was not installed. Reads stop at `max_bytes` of records, after
+at least one. Memory: the records taken out, and one chunk. Must not know its callers.
 """
 
 from __future__ import annotations

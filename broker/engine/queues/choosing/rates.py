@@ -1,11 +1,10 @@
-"""How often records of one key may be leased: a bucket of tokens for each.
+"""Rate limits per key: a token bucket each.
 
-Idea: a bucket is one number, the time at which it would be full again: a lease moves it by one interval, and may
-go when it is at most the depth of the bucket ahead. A bucket that is full is no bucket.
+Idea: a bucket is one number, the time at which it is full again. A lease moves it by one interval, and is allowed
+while that time is at most the depth of the bucket ahead. Full buckets are not stored.
 
-Contract: `rate` leases in a second, and a tenth of a second's worth, at least one, on top at once: in any span of
-T seconds at most `rate * T + max(1, rate / 10)`. Known to one node only: after a restart buckets are full. Time is
-log time and comes as an argument; one that does not move gives nothing. Pure.
+Contract: `rate` leases per second, with a burst of a tenth of a second's worth, at least one: in any T seconds at most
+`rate * T + max(1, rate / 10)`. Local to a node: buckets are full after a restart. Log time is an argument. Pure.
 """
 
 from __future__ import annotations

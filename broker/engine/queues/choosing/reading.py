@@ -1,10 +1,10 @@
 """A reading: the records of one lease, gathered batch by batch.
 
-Idea: a batch goes out as it is when most of it is leased, or when cutting it would cost more than sending it; else the
-leased records are taken out of it into a batch of their own.
+Idea: a batch is sent whole when most of it is leased, or when cutting it would cost more than sending it; otherwise
+the leased records are copied into a batch of their own.
 
-Contract: batches come in the order of the runs, each whole one once. No more than `max_bytes` but for the first record;
-what did not fit is left in `rest`. Must not know how batches are found. Pure.
+Contract: batches come in the order of the runs, each whole one once. At most `max_bytes`, except for the first record;
+records that did not fit stay in `rest`. Must not know how batches are found. Pure.
 """
 
 from __future__ import annotations

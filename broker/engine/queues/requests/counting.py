@@ -1,7 +1,7 @@
-"""Counting: what a partition has for a queue group, for people.
+"""Counting: the records of a queue group by state, for `queue list` and statistics.
 
-Contract: exact, of what is committed; every record is counted once, finished ones not at all. Costs what is open, not
-what is behind.
+Contract: exact, as committed; every unfinished record is counted once. Cost grows with open records, not with the
+backlog.
 """
 
 from __future__ import annotations

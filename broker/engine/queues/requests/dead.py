@@ -1,11 +1,11 @@
 """Requests about dead letters: list, redrive, discard.
 
-Idea: a dead letter is a record in a certain state, so listing reads the record from the log, and redriving is an
-effect. Large requests are done in portions, each in a state batch of its own, so that a million dead letters delay no
-other request and no batch grows large.
+Idea: a dead letter is a record in the state dead-lettered, so listing reads the record from the log, and redriving is
+an effect. Large requests run in portions, each in its own state batch, so that a million dead letters neither delay
+other requests nor make a large batch.
 
-Contract: what is counted is committed. When it fails half-way, what was done until then holds and the answer is a
-Failure: asking again goes on with the rest. Must not know how records are chosen for workers.
+Contract: counts are of committed portions. A request that fails half-way is answered with a Failure and keeps its
+finished portions; repeating it continues with the rest. Must not know how records are chosen for workers.
 """
 
 from __future__ import annotations

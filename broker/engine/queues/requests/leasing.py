@@ -1,12 +1,12 @@
-"""Leasing: requests for work, answered at once or when something comes.
+"""Leasing: requests for work, answered at once or when records come.
 
-Idea: a request that finds records is a lease; one that finds none stands in its group's line until records come, may be
-tried again, or its time is up. Whenever a partition has proposals to append, waiting requests are offered its records,
-so that a record and its first lease share one write.
+Idea: a request that finds records becomes a lease. Others wait in their group's line until records come, a retry is
+due, or their time is up. Whenever a partition has proposals to append, waiting requests are offered its records, so
+that a record and its first lease share one write.
 
-Contract: a lease leaves the broker when it is committed, with its records, once. Records that cannot be handed out (the
-peer is gone, no room in the frame) go back, and the attempt does not count. Unreadable records are dead-lettered, and
-the request goes on with the others. Memory: one entry per waiting request, up to a limit.
+Contract: a lease is sent once, with its records, when it is committed. Records that cannot be handed out (the peer is
+gone, no room in the frame) go back, and the attempt does not count. Unreadable records are dead-lettered, and the
+request goes on with the others. Memory: one entry per waiting request, up to a limit.
 """
 
 from __future__ import annotations

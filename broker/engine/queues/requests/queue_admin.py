@@ -1,6 +1,6 @@
-"""Queue groups as requests: create and set, list, pause, delete.
+"""Queue groups as requests: create, alter, list, pause, delete.
 
-Contract: a group stands on all partitions of its topic or, refused, nothing changed. Counts are exact.
+Contract: a request applies to all partitions of a topic or, if refused, to none. Counts are exact.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Settling: requests that say what became of leased records, and that keep leases.
+"""Settling: requests that settle leased records, and that extend leases.
 
-Contract: one Settle that is refused does not touch the others. An answer leaves when all the others are committed.
+Contract: a refused Settle does not affect the others in its request. The answer leaves when all others are committed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Requests about tasks by id: their state, waiting for their end, and cancelling.
+"""Requests about tasks by id: status, waiting for the end, and cancelling.
 
-Idea: the tables say where a record stands; what is done and has more to tell has a word beside the log, and the batch
-that it names is read. A question with `wait_ms` stands with its partition until the record is final.
+Idea: the tables have the status of open records. For a finished record with more to tell, the finals name the batch
+that says it, and that batch is read. A question with `wait_ms` waits at its partition until the record is final.
 
-Contract: answers say what is committed, exactly once per question. Reads do not wait for the disk: a question whose
-pages are cold goes on when they are warm. Memory: one small entry per waiting question, up to a limit.
-Must not know how records are chosen.
+Contract: exactly one answer per question, as committed. Reads never wait for the disk: a question on cold pages
+continues when they are warm. Memory: one small entry per waiting question, up to a limit. Must not know how records
+are chosen.
 """
 
 from __future__ import annotations

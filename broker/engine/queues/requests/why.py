@@ -1,10 +1,10 @@
-"""Why: one sentence that says what holds a record back, or what became of it.
+"""Why: one sentence that says why a record is not being worked on, or how it ended.
 
 Idea: checks the possible reasons in order: its lease, its own delay, a pause of the group, limits on its key, and last
 its place in line.
 
-Contract: reads state and changes none. Each sentence names the thing, its number and the time that ends it, for
-people; programs read the state beside it. Pure: times are log time, and come as arguments.
+Contract: reads state and changes none. Each sentence, for people, names the thing, its number and the time that ends
+it; programs read the status beside it. Times are log time, and are arguments. Pure.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Upkeep of queues: what happens because time passes: leases end, copies cross, schedules come due."""
+"""Upkeep of queues over time: expired leases, copies between topics, due schedules."""

@@ -1,12 +1,11 @@
-"""Carrying: a few unfinished records must not hold back a whole log.
+"""Carrying: copies long-open records forward, so that a few of them do not keep a whole log.
 
-Idea: retention wants to move the beginning of a log. What queue groups have yet to begin with stops it. What they have
-open for long (dead-lettered, retrying, leased, in an outbox), and delayed records, are
-copied into a batch of kind KEPT at the end of the log, some of it per pass, and then stops nothing. When the segment
-with that batch is to go in turn, what is still open is carried again.
+Idea: retention stops at records that queue groups have not begun. Records that are open for long (dead-lettered,
+retrying, leased, in an outbox) and delayed records are copied into a KEPT batch at the end of the log, a portion per
+pass, and then stop nothing. When the segment with that batch is to go in turn, those still open are carried again.
 
-Contract: nothing unfinished is ever out of reach: the log begins later only when what lies before is finished or
-carried and committed, and a segment goes only when nothing that stands in it is open. Time is log time.
+Contract: no unfinished record is ever lost: the first offset moves only past records that are finished or carried and
+committed, and a segment is removed only when it holds no open record. Time is log time.
 """
 
 from __future__ import annotations

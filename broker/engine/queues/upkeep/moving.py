@@ -1,11 +1,11 @@
-"""Moving: what stands in a partition's outbox is appended to the topic that is to have it, exactly once.
+"""Moving: appends the records in a partition's outbox to their target topics, each exactly once.
 
-Idea: entries are moved in rounds (rounds.py). Whenever more of a log is committed its outbox is looked at, and what
-could not be moved rests for a while.
+Idea: entries are moved in rounds (rounds.py). Every commit to a log checks its outbox; entries that could not be moved
+are retried after a pause.
 
-Contract: one round of a partition at a time, and to one partition of a target copies go in the order of their
-numbers; both are what makes the highest number there say everything. What cannot be moved (no such topic, a full disk)
-stays and is tried again after a while, no later entry for the same topic passes it, and `stats` says why.
+Contract: one round of a partition at a time, and copies reach a partition of the target in the order of their numbers;
+so the highest number there is enough to know which copies arrived. Entries that cannot be moved (no such topic, a full
+disk) stay and are retried, no later entry for the same topic passes them, and `stats` says why.
 """
 
 from __future__ import annotations

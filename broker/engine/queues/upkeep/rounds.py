@@ -1,11 +1,11 @@
-"""A round: some entries of one outbox on their way.
+"""A round: moves some entries of one outbox.
 
-Idea: it decides where each goes and logs that; then it appends the copies there, numbered by their entries under a
-producer of their own; then it logs that they are there. After a crash the round begins anew, and what the targets have
-of that producer says which copies stand already.
+Idea: it chooses and logs a destination for each entry, appends the copies there under a producer of its own with entry
+numbers as sequences, then logs that they arrived. After a crash the round begins again, and the sequences of that
+producer at the targets say which copies arrived already.
 
-Contract: tells its mover once when it is over, and what cannot be moved for now. Each step follows the commit of the
-one before. Must not know when rounds begin.
+Contract: tells its mover once when it is over, and which entries cannot be moved for now. Each step follows the commit
+of the one before. Must not know when rounds begin.
 """
 
 from __future__ import annotations

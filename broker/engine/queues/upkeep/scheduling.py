@@ -1,12 +1,12 @@
 """Scheduling: appends the records of schedules at their times, each exactly once.
 
-Idea: a schedule lives in one partition of its topic, which its name chose when it was set; there it stays when the
-topic grows. Firing is one batch, the record with ScheduleFired beside it, so a crash leaves both or neither. Times
-missed while no node ran are fired once, then the schedule goes on from now.
+Idea: a schedule lives in the partition that its name chose when it was set, also after the topic grows. Firing is one
+batch, the record with ScheduleFired beside it, so a crash leaves both or neither. If times were missed while no node
+ran, the schedule fires once and goes on from now.
 
-Contract: times are log time, never before the partition's last batch: a clock that goes back fires nothing again.
-A partition that can take no record now is asked again in a while; a poisoned or damaged one is left alone. Setting a
-schedule anew with the times it has leaves it due when it was.
+Contract: times are log time, never before the partition's last batch, so a clock that goes back fires nothing twice. A
+partition that cannot take a record now is retried after a pause; a poisoned or damaged one is left alone. Setting a
+schedule again with the same times does not change when it is due.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Upkeep: expiry of dead letters and of abandoned queue groups.
 
 Idea: dead letters are discarded after `dead_retention_s`. A group without leases, settles or requests for a long time
-is abandoned and deleted, as groups of streams are. Requests that get no records renew the group in the log now and
-then, so that a restart does not take it for abandoned.
+is abandoned and deleted, as stream groups are. Requests that get no records renew the group in the log now and then,
+so that a group with idle workers survives a restart.
 
 Contract: every decision is an effect, in bounded portions. Time is log time.
 """

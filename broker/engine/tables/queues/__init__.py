@@ -1,1 +1,1 @@
-"""Tables of queue groups: what their effects add up to on one partition."""
+"""The tables of queue groups on one partition: the sum of their effects."""

@@ -1,9 +1,9 @@
-"""Back-off: when a record may be tried again.
+"""Back-off: the delay before a failed record is retried.
 
-Idea: the pause doubles with each attempt up to a limit, and is shortened by a random part, so that what failed together
-does not come back together.
+Idea: exponential back-off: the delay doubles with each attempt up to a limit. A random part is taken off (jitter), so
+that records that failed together do not return together.
 
-Contract: gives times and changes nothing. Times are log time; randomness comes as an argument. Pure.
+Contract: computes times and changes nothing. Times are log time; randomness is an argument. Pure.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Endings: up to where the records of a queue group ended long enough ago to be forgotten.
+"""Endings: the offset below which a queue group's records finished long enough ago to expire.
 
-Idea: retention takes the beginning of a log, so of each minute only the lowest record that ended in it counts; and a
-minute says nothing that a later one with a lower record does not say. What is left is a short list in which times and
-offsets rise: `forgettable` is the first offset of it that is not old enough.
+Idea: retention only removes a prefix of the log, so one entry per minute is enough: the lowest record that ended in
+it. An entry is dropped when a later minute has a lower record. What remains is a short list with ascending times and
+offsets; `forgettable` is the first offset that is not old enough.
 
-Contract: never says more than is so: with many minutes the oldest are counted together, as if they were the later one.
-Part of a partition's state: the same log gives the same list. Pure.
+Contract: never reports a record as older than it is; when there are too many minutes, the oldest merge into the later
+one. Part of a partition's state: the same log gives the same list. Pure.
 """
 
 from __future__ import annotations

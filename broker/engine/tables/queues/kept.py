@@ -1,10 +1,10 @@
-"""Which records were carried forward, and in which batch each stands now.
+"""Records that were carried forward, and the KEPT batch that holds each one now.
 
-Idea: a few records that stay open for long would hold back whole segments. They are copied into a KEPT batch at the
-end of the log; from then on they are read there. The table is two sorted arrays, so a record costs 16 bytes.
+Idea: a few records that stay open for long would pin whole segments. They are copied into a KEPT batch at the end of
+the log and read from there. The table is two sorted arrays, 16 bytes per record.
 
-Contract: changed only by what is committed, because only then the seq of a batch is known. What is not open any more
-is forgotten when the log says that its beginning moved. Must not know which groups have a record open. Pure.
+Contract: changed only by committed entries, because a batch has no seq before. Records that are no longer open are
+dropped when the log's first offset moves. Must not know which groups have a record open. Pure.
 """
 
 from __future__ import annotations

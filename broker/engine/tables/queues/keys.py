@@ -1,10 +1,9 @@
-"""Keys as queues see them: 64 bits each.
+"""Record keys as queues see them: a 64-bit hash.
 
-Idea: comparing, counting and logging keys needs no bytes: xxh3_64 of the key stands for it. Two keys with one hash
-only wait for each other unnecessarily. A record without a key is a key of its own: nothing
-about it depends on others.
+Idea: xxh3_64 of the key is enough to compare, count and log keys. Two keys with the same hash only wait for each other
+unnecessarily. Records without a key are independent of all others.
 
-Contract: 0 is no key's hash (in state it says "not known"), and OWN only says that the record has none. Pure.
+Contract: 0 is no key's hash; in state it means "not known". OWN means that the record has no key. Pure.
 """
 
 from __future__ import annotations

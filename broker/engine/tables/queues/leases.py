@@ -1,9 +1,9 @@
-"""Leases: which records one worker has, until when.
+"""Leases: the records each worker holds, and until when.
 
-Idea: leased records mostly follow each other, so a lease is a few extents, each a bit mask over a run of offsets:
-what costs memory and time is the lease, not the record.
+Idea: leased records are mostly contiguous, so a lease is a few extents, each a bit mask over a run of offsets. Memory
+and time grow with leases, not with records.
 
-Contract: applies what it is told and decides nothing. A record is in at most one lease of its group. Pure.
+Contract: applies effects and decides nothing. A record is in at most one lease of its group. Pure.
 """
 
 from __future__ import annotations

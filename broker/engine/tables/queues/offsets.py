@@ -1,10 +1,10 @@
-"""Numbers that only ascend: offsets of records, in the order in which they were written.
+"""A compact list of ascending offsets.
 
-Idea: full blocks hold differences from their first number, so that one costs two bytes, or four where they are far
-apart; the newest few stand in a tail. Which block has a number, and which number stands at a place, are searches.
+Idea: full blocks store differences from their first number: two bytes per number, or four where numbers are far apart.
+The newest numbers are in a plain tail. Lookups by number and by position are binary searches.
 
-Invariant: every number is above the one before. `starts` has the place of each block's first number.
-Contract: added at the end, dropped at the front, never changed in between. What is handed out is a copy. Pure.
+Invariant: numbers ascend strictly. `starts` has the position of each block's first number.
+Contract: appended at the end, dropped at the front, never changed in between. Results are copies. Pure.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The outbox: copies that have yet to cross from this partition to another topic.
+"""The outbox: copies that have yet to be appended to another topic.
 
-Idea: a group with a dead-letter topic gets an entry for each dead-lettered record. Where the copy goes is logged before
-it is sent, and that it stands there is logged after; the target recognises a repeat by the entry's number. So a
-crash between any two steps repeats a step and never a copy.
+Idea: each dead-lettered record of a group with a dead-letter topic gets an entry. The destination is logged before the
+copy is sent, and its arrival after; the target deduplicates by the entry's number. A crash between two steps repeats a
+step, never a copy.
 
-Contract: applies what stands in the log and decides nothing. Numbers rise and are never used again. What an entry is
-about stays readable until the entry is moved. Must not know other partitions, or how copies are sent. Pure.
+Contract: applies logged effects and decides nothing. Numbers rise and are never reused. An entry's record stays
+readable until the entry is moved. Must not know other partitions, or how copies are sent. Pure.
 """
 
 from __future__ import annotations

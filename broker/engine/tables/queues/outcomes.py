@@ -1,7 +1,7 @@
-"""Outcomes of leased records when they are settled, or when their lease ends.
+"""Outcomes of leased records when they are settled, or when their lease expires.
 
-Idea: an outcome is an effect with the decision in it: done, retrying until a time, or dead-lettered. For a failure, the
-attempt and the group's limit at that time decide between the latter two.
+Idea: an outcome is an effect that carries the decision: done, retrying until a time, or dead-lettered. A failed record
+is dead-lettered at the group's limit of attempts at that time, and retried below it.
 
 Contract: `check_*` raise before anything is proposed; the others decide and change nothing. Times are log time. Must
 not know logs, peers, or how a lease was found. Pure.

@@ -1,9 +1,9 @@
-"""Intake: what a records batch says about priorities and delays, from its proposal to its commit.
+"""Placing: the priorities and delays in a records batch, from its proposal to its commit.
 
 Idea: when a batch is proposed or replayed, its records with a priority or a not-before time are copied out of its
-columns; where they stand and when they were appended is known later. A batch without such columns has no intake.
+columns (`intake_of`); their offsets and append time are added at the commit (`placed`).
 
-Contract: 13 bytes for each record that has one of the two, nothing for others. Pure.
+Contract: 13 bytes per such record, nothing for others. Pure.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A queue group on one partition: what its effects add up to.
+"""A queue group on one partition: the sum of its effects.
 
-Invariant: every record from `start` on is in exactly one place. At or above the frontier: untouched. Below it: in a
-lease, retrying, held (passed over because of its key), dead-lettered, or done; done is in no table. Records
-with a priority or a delay of their own are passed by the frontier; `cursors` say how far each shelf was taken.
+Invariant: every record from `start` on is in exactly one state. At or above the frontier: untouched. Below it: leased,
+retrying, held (passed over because of its key), dead-lettered, or done; done records are in no table. Records with a
+priority or a delay are skipped by the frontier; `cursors` say how far the group has taken each shelf.
 
-Contract: applying decides nothing and never fails on what was logged; replay gives the same tables. Memory is
-O(what is open), never O(backlog). Must not know clocks, workers' connections, or how records are chosen. Pure.
+Contract: applying decides nothing and never fails on logged effects; replay gives the same tables. Memory is O(open
+records), never O(backlog). Must not know clocks, workers' connections, or how records are chosen. Pure.
 """
 
 from __future__ import annotations

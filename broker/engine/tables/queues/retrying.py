@@ -1,10 +1,10 @@
 """Retrying records: by offset, and by the time of their next attempt.
 
-Idea: a heap of (ready time, offset) says what becomes ready next; what is ready stands in a sorted list of offsets, of
-which a lease takes the lowest. Entries of records that left are dropped when they are met.
+Idea: a heap of (ready time, offset) orders the records that are not ready. Ready ones are in a sorted list of offsets;
+a lease takes the lowest. Stale heap entries are dropped when they surface.
 
-Invariant: every record of the table is in the heap or in the list of ready ones under its present time.
-Contract: a table by offset like any other; times are given. Memory: a few numbers per record that waits. Pure.
+Invariant: every record of the table is under its present time in the heap, or in the ready list.
+Contract: a table by offset like the others; times are arguments. Memory: a few numbers per record. Pure.
 """
 
 from __future__ import annotations

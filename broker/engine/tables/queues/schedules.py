@@ -1,11 +1,11 @@
-"""When a schedule is due: five fields of cron in a zone, or an interval.
+"""When a schedule is due: five cron fields in a time zone, or an interval.
 
-Idea: cron fields are read by cronsim, which does as Debian's cron does when clocks change: a time that the spring skips
-is due right after the gap, one that the autumn has twice is due the first time; minutes or hours that begin with `*` go
-by real time. An interval counts from when it was set, so that one late turn does not shift the next.
+Idea: cronsim reads the fields as Debian's cron does across clock changes: a time skipped in spring is due right after
+the gap, a time repeated in autumn is due the first time, and minutes or hours that begin with `*` follow real time. An
+interval counts from when it was set, so a late turn does not shift the next one.
 
-Contract: `check` raises InvalidRequest with one sentence; `next_us` gives a time after `after_us`, always, so nothing
-is due twice. What is computed here stands in the log: replay needs neither this code nor a zone's rules. Pure.
+Contract: `check` raises InvalidRequest with one sentence; `next_us` always returns a time after `after_us`, so nothing
+is due twice. The result is logged: replay needs neither this code nor time zone rules. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The settings of a queue group: what may be set, its default, its range.
+"""The settings of a queue group: fields, defaults (lease, attempts, back-off, ...) and ranges.
 
-Idea: as the settings of topics: a frozen struct that travels as plain numbers and strings. All of them stand in
-the effect QueueSet, so that replay knows them; none changes what was decided before.
+Idea: as the settings of topics: a frozen struct of plain numbers and strings. The effect QueueSet carries all of them,
+so replay has them; changing one never changes earlier decisions.
 
 Contract: `parse` and `altered` raise InvalidSettings with one sentence that names key, value and what is allowed.
 """

@@ -1,7 +1,7 @@
-"""Shelves in a snapshot: what is small stands in it, what is large in runs that it names.
+"""Shelves in a snapshot: small parts inline, large parts in runs that the snapshot names.
 
-Contract: `load(dump(shelves), ...)` is what it was. Shelves without large parts that are equal have equal bodies. A run
-that cannot be had raises Corrupt: then the snapshot is of no use. Numbers are little-endian int64. Pure.
+Contract: `load(dump(shelves), ...)` equals `shelves`. Equal shelves without large parts have equal bodies. A missing
+run raises Corrupt, and the snapshot cannot be used. Numbers are little-endian int64. Pure.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Shelves: records of a partition that are not taken in the order of the log, because of a priority or a delay.
+"""Shelves: records of a partition that are taken out of log order, because of a priority or a delay.
 
-Idea: what is special about a record is the same for all groups, so it is kept once. Each priority has a shelf: offsets
-of records without a delay, and timers. The offsets of all special records are kept as well, so that a group's frontier
-passes them by. A group remembers, for each shelf, how far it took from it.
+Idea: priority and delay are the same for all groups, so shelves are kept once. Each priority has one: offsets of
+records without a delay, and timers. The offsets of all shelved records are kept too, so that a group's frontier skips
+them. Each group keeps a cursor per shelf.
 
-Contract: changed only by what is committed, in the order of the log; nothing is removed but what the log lost at its
-beginning. A partition without special records has none of this and pays nothing. Pure.
+Contract: changed only by committed entries, in log order; entries go only when the log's first offset passes them. A
+partition without shelved records has no shelves and no cost. Pure.
 """
 
 from __future__ import annotations

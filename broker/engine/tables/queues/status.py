@@ -1,7 +1,7 @@
-"""The status of a record: in which state a record is for a queue group, as far as the group's tables say.
+"""The status of a record for a queue group, as far as the group's tables say.
 
-Contract: reads state and changes none. A done record is COMPLETED here; the finals have its result or
-cancellation, if any. A void record has the status of its replacement. Pure.
+Contract: reads state and changes none. A done record is COMPLETED here; the finals have its result or cancellation, if
+any. A void record has the status of its replacement. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""All queue groups of one partition: where the effects of queues are applied.
+"""All queue groups of one partition: applies the effects of queues.
 
-Contract: applies what stands in the log, decides nothing, fails on nothing. An effect on a group that is gone
-changes nothing. Pure.
+Contract: decides nothing and fails on nothing. An effect on a deleted group changes nothing. Pure.
 """
 
 from __future__ import annotations

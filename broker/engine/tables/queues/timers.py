@@ -1,14 +1,13 @@
-"""Timers: records that wait for a time, in order of that time.
+"""Timers: delayed records, ordered by the time they are due.
 
-Idea: sorted runs of (time, offset) that never change once made, and a small tail for what came last. Neighbouring runs
-of one size are merged into a larger one, up to SEALED, so that there are few runs and no merge takes long; a sealed
-run is written once, whatever happens around it. Nothing is removed when a record is taken: each group has a cursor
-of its own and looks at what lies behind it.
+Idea: sorted runs of (time, offset) that never change once made, and a small tail for the newest timers. Neighbouring
+runs of one size merge into a larger one, up to SEALED, so there are few runs and no merge takes long; a sealed run is
+written to disk once. Taking a record removes nothing: each group has its own cursor and looks beyond it.
 
-Invariant: every timer is in one run, or in the tail. A run ascends by time, then offset; every offset in a run is above
-all in the runs before it, so that sorting by time alone, in a stable way, is enough.
-Contract: added in the order of offsets; times are int64 microseconds, `after` is a (time, offset) that was taken
-before. Twelve bytes per timer. Pure.
+Invariant: every timer is in one run, or in the tail. A run ascends by time, then offset; every offset in a run is
+above all in the runs before it, so a stable sort by time alone is enough.
+Contract: added in order of offsets; times are int64 microseconds, `after` is the (time, offset) taken last. Twelve
+bytes per timer. Pure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The records that queue groups still need: retention stops at them.
+"""The records that queue groups still need, which retention must keep.
 
-Idea: untouched records are one number, the lowest frontier; nothing passes it. Below it, what is open (leased,
-retrying, held, dead-lettered, or in the outbox) stands in tables, and may be carried forward instead.
+Idea: untouched records are one number, the lowest frontier, and retention never passes it. Open records below it
+(leased, retrying, held, dead-lettered, or in the outbox) are in tables, and may be carried forward instead.
 
-Contract: looks and changes nothing. Arrays are sorted, each offset once. Pure.
+Contract: reads state and changes none. Arrays are sorted, each offset once. Pure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Void records: skipped by queue groups, because another record stands for them (see dedup.py).
+"""Void records: queue groups skip them because another record replaces them (see dedup.py).
 
-Idea: two sorted columns of numbers: 16 bytes for each void record that the partition still has, and nothing where
-there are none. Streams see these records; all queue groups skip them, including groups created later.
+Idea: two sorted columns of numbers, 16 bytes per void record that the partition still has. Streams see these records;
+all queue groups skip them, including groups created later.
 
-Contract: applies what stands in the log; adding twice changes nothing. Pure.
+Contract: applies logged effects; adding twice changes nothing. Pure.
 """
 
 from __future__ import annotations
