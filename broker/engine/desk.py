@@ -1,4 +1,4 @@
-"""The reading desk: requests that read what is committed and decide nothing, in any role.
+"""The reading desk: requests that read committed state and decide nothing, in any role.
 
 Contract: outlives offices. Only committed records leave.
 """

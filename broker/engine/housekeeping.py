@@ -1,7 +1,7 @@
 """Housekeeping: decisions of the leader that follow from time and log size, not from a request.
 
-Idea: in passes, retention (the policy decides, the decision is logged, and only when it is committed may segments go)
-and the expiry of producers and groups. A pass is made in steps of a few partitions with pauses between them, so that
+Idea: passes over all partitions apply retention (the policy decides, the decision is logged, and segments go only once
+it is committed) and expire producers and groups. A pass runs in steps of a few partitions with pauses between, so that
 thousands of topics never hold up one record. Snapshots and unlinking are every replica's: logs/log_upkeep.py.
 
 Contract: decisions are effects; time is log time.

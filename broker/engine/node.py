@@ -1,10 +1,10 @@
 """A node: everything one broker knows, driven by messages, commits and time.
 
-Idea: `receive` turns a message into replies or into proposals; `flush` writes all proposals with one append
-per partition; `advance` looks at what is committed by now and answers for it: replies, waiting fetches,
-deliveries, wake-ups. `tick` is what happens because time passed. A node is its logs, a reading desk (desk.py) and the
-office of a leader (office.py), whose rules live in the handlers of each area; this class only passes things on. From
-`resign` until all that stands in the logs is committed there is no office, and only the desk answers.
+Idea: `receive` turns a message into replies or proposals; `flush` writes all proposals with one append per partition;
+`advance` processes what is committed by now: replies, waiting fetches, deliveries, wake-ups. `tick` does what is due.
+A node is its logs, a reading desk (desk.py) and a leader's office (office.py), whose rules live in the handlers of
+each area; this class only dispatches. From `resign` until everything in the logs is committed there is no office, and
+only the desk answers.
 
 Contract of the driver, which calls from one thread:
 
@@ -16,8 +16,8 @@ Contract of the driver, which calls from one thread:
         node.advance(now)                # after flush, and after every settle
         wait at most node.tick(now)      # seconds to the next deadline; 0.0: flush and advance again at once
 
-No exception leaves `receive`, `flush`, `advance` or `tick` because of what a client sent or of a full or
-failing disk: those become Failure answers. Must not know sockets, files, clocks or threads.
+No exception leaves `receive`, `flush`, `advance` or `tick` because of a client's message or a full or failing disk:
+those become Failure answers. Must not know sockets, files, clocks or threads.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The leader's office: everything that decides what will stand in the logs, and what only a leader remembers.
+"""The leader's office: decides what goes into the logs, and holds the state that only a leader has.
 
-Idea: an office is opened over logs that are open, and builds all it knows from what they hold: proposals, waiters,
-sessions, claims, leases' alarms, transactions under way. Losing the lead is dropping it.
-Then nothing that was queued is appended, no waiter hears of anything, since what became of its proposal is not known
-here, and what was asked of the port is given back. The next office has higher terms and an incarnation of its own.
+Idea: an office opens over open logs and builds its state from them: proposals, waiters, sessions, claims, lease
+alarms, transactions in progress. Losing the lead drops it: queued proposals are not appended, waiters hear nothing
+(the outcome of their proposals is unknown here), and what the port holds for it is released. The next office has
+higher terms and an incarnation of its own.
 
-Contract: when an office opens, nothing is in flight: what an earlier one wrote is committed, or cut. No log is poisoned
-when an office is opened over logs that another one wrote: what stands in such a log is known when it is opened anew. To
-its clients a dropped office is a lost connection. Must not know sockets, files, clocks or threads.
+Contract: an office opens with nothing in flight: the writes of an earlier one are committed, or cut. A log that
+another office wrote and that is poisoned must be reopened first. To its clients a dropped office is a lost connection.
+Must not know sockets, files, clocks or threads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The port as one office has it: a read that waited for the disk goes on in that office alone, or not at all.
+"""The port of one office: reads that waited for the disk continue only in the office that began them.
 
 Contract: as `Port`.
 """

@@ -1,11 +1,10 @@
 """The engine's interfaces to the outside: a port for answers, a store of logs, and the time.
 
-Idea: the engine is rules only. The driver of a `Node` (the broker process, or `file://` and `mem://`
-inside a client) brings a `Port` and a `Store` and calls the node from one thread.
+Idea: the engine is only rules. The driver of a `Node` (the broker process, or `file://` and `mem://` inside a client)
+brings a `Port` and a `Store` and calls the node from one thread.
 
-Contract: every method here is called by the node from within one of the node's own calls, never from
-elsewhere; none may call back into the node. What takes long (syncing, unlinking, cold pages) may be begun
-here and finished later. Knows no socket, file or clock: only their shapes.
+Contract: the node calls these methods from within its own calls, never otherwise; none may call back into the node.
+Slow work (syncing, unlinking, cold pages) may be started here and finish later. Knows no socket, file or clock.
 """
 
 from __future__ import annotations

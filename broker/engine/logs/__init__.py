@@ -1,1 +1,1 @@
-"""Logs: every log of a node, open, with what it adds up to and what has been proposed to it."""
+"""Logs: every open log of a node, its state, and the proposals to it."""

@@ -1,4 +1,4 @@
-"""The agenda of the logs: which of them have more committed than was looked at.
+"""The agenda of the logs: those with commits that have not been processed yet.
 
 Contract: plain sets of marks (turns/marks.py). Decides nothing.
 """

@@ -1,11 +1,11 @@
 """The catalogue: the topics of a node, from the metadata log.
 
-Idea: a state like a partition's, over the effects TopicCreated, TopicAltered, TopicDeleted, TopicErased. The
-logs of a topic are made before TopicCreated is proposed, so a topic that is known has its files, and files
-that no topic names are left alone.
+Idea: a state like a partition's, over the effects TopicCreated, TopicAltered, TopicDeleted, TopicErased. A topic's
+logs are made before TopicCreated is proposed, so every topic in the catalogue has its files; files that no topic names
+are left alone.
 
-Contract: only TopicDeleted, read from an intact log, allows files to be removed; it is kept until TopicErased
-says they are. Applying decides nothing. Pure.
+Contract: only TopicDeleted, read from an intact log, allows files to be removed; it is kept until TopicErased says
+they are. Applying decides nothing. Pure.
 """
 
 from __future__ import annotations

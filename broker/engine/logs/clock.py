@@ -1,16 +1,16 @@
 """Log time: the append time of batches, which never goes back.
 
-Idea: between two readings log time moves by what the monotonic clock says, and forward to the wall clock. A wall
-clock far ahead is not followed at once, because retention by age would remove what it says is old; one that stays
-there is (a node that started with the clock of another day, which was then set). To a wall clock that was set back
-log time cannot go; by little it stays ahead, by much it goes at half pace until the wall clock has caught up.
+Idea: between two readings, log time advances with the monotonic clock, and forward to the wall clock. A wall clock far
+ahead is not followed at once, because retention by age would remove records; one that stays ahead is (a node that
+started with yesterday's date, which was then corrected). Log time cannot go back to a wall clock that was set back: it
+stays a little ahead, or runs at half pace until the wall clock has caught up.
 
     wall clock ahead by up to the limit       go on from there
     ahead by more                             ignore and report it; follow it when SETTLED_LOOKS, LOOK_S apart, agree
     behind by up to the limit                 the pace of the monotonic clock
     behind by more                            half pace, and report it, until it is behind by SLACK_US at most
 
-Contract: `read` never returns less than it did before. Time comes in as `Now`; nothing here looks at a clock.
+Contract: `read` never returns less than before. Time comes as `Now`; this module reads no clock.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Filing: large parts of a partition's shelves go into runs, so that no snapshot has to hold ten million timers.
+"""Filing: writes large parts of a partition's shelves into runs, so that no snapshot has to hold ten million timers.
 
-Idea: whenever more of a log is committed, at most one part that will not change any more is written into a run; a
-snapshot then names it. Runs that no snapshot on the disk names are removed.
+Idea: after a commit, at most one part that will not change any more is written into a run, which snapshots then name.
+Runs that no snapshot on the disk names are removed.
 
-Contract: a step writes a few megabytes at most. A run stays as long as a snapshot that may be loaded names it. When a
-run cannot be written the part stands in the snapshot. Must not know where runs are.
+Contract: a step writes a few megabytes at most. A run stays as long as a snapshot that may be loaded names it. If a
+run cannot be written, the snapshot holds that part itself. Must not know where runs are.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A history: one log and the state that it adds up to, in any role.
+"""A history: one log and the state it adds up to, in any role.
 
-Idea: an entry of the log is applied when it is committed, one after the other, on every replica. What is in the log
-and not yet committed is in flight.
+Idea: every replica applies the entries of the log in order, each when it is committed. Entries in the log that are not
+yet committed are in flight.
 
-Contract: `committed` is what the log adds up to, up to the last entry that was applied. `on_applied` is told of each
-entry when it is applied, before any waiter hears of it. Memory: one entry per batch in flight. Must not know what
-effects mean, nor what is proposed: see overlay.py.
+Contract: `committed` is the state up to the last applied entry. `on_applied` gets each entry when it is applied,
+before any waiter hears of it. Memory: one entry per batch in flight. Must not know what effects mean, nor what is
+proposed: see overlay.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The registry: every log of a node, open, with what it adds up to.
+"""The registry: every open log of a node, with its state.
 
-Idea: opening replays the catalogue, then each partition it names; a partition that cannot be opened keeps its
-place and its reason. From then on what the catalogue says is done when it is applied, in any role: logs that were
-prepared become partitions, settings change, logs are closed and given to the store to erase. A watcher is told.
+Idea: opening replays the catalogue, then each partition it names; a partition that cannot be opened keeps its place
+and its reason. From then on, applied entries of the catalogue take effect in any role: prepared logs become
+partitions, settings change, logs of deleted topics are closed and erased by the store. A watcher is told.
 
 Contract: files are removed only for topics whose tombstone is committed, or that never were committed. Must not know
 peers, messages, or what is proposed.

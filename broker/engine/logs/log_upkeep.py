@@ -1,9 +1,9 @@
-"""What every replica does for the files of its logs, leader or not: snapshots, and unlinking what nothing needs.
+"""Upkeep of log files on every replica, leader or not: snapshots, and unlinking segments.
 
-Idea: a snapshot after so many batches or bytes, saved once what it covers is durable. Segments below a committed first
-offset go when the second-newest snapshot covers them.
+Idea: a snapshot is taken after so many batches or bytes, and saved once the batches it covers are durable. Segments
+below a committed first offset are unlinked when the second-newest snapshot covers them.
 
-Contract: decides nothing that is logged, and proposes nothing. Nothing is removed that is not below a committed first
+Contract: proposes nothing, and decides nothing that is logged. Removes only segments that are below a committed first
 offset and covered by the second-newest snapshot.
 """
 

@@ -1,13 +1,12 @@
 """An overlay: uncommitted proposals to a history, and their waiters. Exists only while leading.
 
-Idea: whatever changes goes through three steps. `propose` decides against `proposed` (the state as if all proposals
-were committed) and queues; `flush` appends the queue in one write; `advance` has the history apply what is committed,
-and tells the waiters. A partition and the catalogue both have one, over different states.
+Idea: every change takes three steps. `propose` decides against `proposed` (the state as if all proposals were
+committed) and queues; `flush` appends the queue in one write; `advance` has the history apply committed entries and
+tells their waiters. Each partition and the catalogue have one, over different states.
 
-Contract: the order in the log is the order of proposals, except that commuting effects of one flush share one state
-batch at its end. When an append fails, everything in it fails together. A dropped overlay tells its waiters nothing,
-because it does not know whether its proposals will commit. Memory: one proposal per uncommitted batch. Must not know
-what the effects mean.
+Contract: the log has proposals in their order, except that commuting effects of one flush share one state batch at its
+end. An append fails as a whole. A dropped overlay tells its waiters nothing, because it does not know whether its
+proposals will commit. Memory: one proposal per uncommitted batch. Must not know what the effects mean.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The overlays of one office: one over each open log, and which of them a turn has to look at.
+"""The overlays of one office, one over each open log, and which of them a turn must process.
 
-Idea: an office makes them when it opens, with nothing in flight. It drops them all at once: nothing that was queued is
-appended, and no waiter hears of anything.
+Idea: an office makes them when it opens, with nothing in flight, and drops them all at once: queued proposals are not
+appended, and waiters hear nothing.
 
 Contract: every open partition has its overlay here, from `create` on. Must not know what is proposed.
 """

@@ -1,9 +1,9 @@
 """A partition: a log with the rules of producing, groups and positions.
 
-Idea: every question a message asks of one partition is a method here. What changes the partition is proposed
-to its overlay; what is read is read below `end`, which is what is committed.
+Idea: every question a message asks of one partition is a method here. Changes are proposed to its overlay; reads stay
+below `end`, the committed end.
 
-Contract: methods raise the errors of the tree and then have changed nothing. Offsets given out are committed.
+Contract: a method that raises, raises an error of the tree and has changed nothing. Returned offsets are committed.
 Must not know peers, messages or sessions.
 """
 

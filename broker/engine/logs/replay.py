@@ -1,11 +1,10 @@
-"""Replay: from a snapshot and the log behind it to a history.
+"""Replay: builds a history from a snapshot and the log behind it.
 
-Idea: load the newest snapshot, apply every batch after it, and the history is where it was. Batches that are in
-the log but not yet committed (a keeper has to sync them first) are put in flight, as if just appended.
+Idea: load the newest snapshot and apply every batch after it. Batches that are in the log but not yet committed (a
+keeper has to sync them first) are put in flight, as if just appended.
 
-Contract: an effect or a kind of batch that this version does not know stops the replay: UnknownEffect.
-Damage does not: replay applies the batches on both sides of it and marks the history as damaged, unless the loss of
-every missing batch was accepted.
+Contract: an unknown effect or kind of batch stops the replay with UnknownEffect. Damage does not: replay applies the
+batches on both sides of it and marks the history as damaged, unless the loss of every missing batch was accepted.
 """
 
 from __future__ import annotations

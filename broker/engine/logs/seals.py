@@ -1,6 +1,6 @@
-"""Stages that are decided, or being decided: nothing is added to them, and none is dropped.
+"""Sealed stages: decided, or being decided. Nothing is added to them, and none is dropped.
 
-Contract: holds what it is given. Belongs to one office, which seals when it opens what the logs say is decided.
+Contract: only stores the seals. Belongs to one office, which seals every decided stage in the logs when it opens.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The topics of a node and their open partitions.
 
-Idea: what the catalogue says exists, joined with the partitions that could be opened. A partition that could
-not be opened stays in its place with the reason, so that the others serve.
+Idea: the catalogue joined with the partitions that could be opened. A partition that could not be opened keeps its
+place, with the reason, so that the others serve.
 
-Contract: lookups raise UnknownTopic, UnknownPartition, Unavailable with one sentence. Ids are what requests
-name; names are for people and for creating. Requests for an internal topic by id raise InvalidTopic.
+Contract: lookups raise UnknownTopic, UnknownPartition, Unavailable with one sentence. Requests name ids; names are for
+people and for creating. Requests for an internal topic by id raise InvalidTopic.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The agenda of streams: which groups and sessions a turn has to look at.
+"""The agenda of streams: the groups and sessions that a turn must process.
 
-Contract: plain sets of marks (turns/marks.py). Decides nothing. Must not know sessions and groups, only what is
-asked of them.
+Contract: plain sets of marks (turns/marks.py). Decides nothing.
 """
 
 from __future__ import annotations

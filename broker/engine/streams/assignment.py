@@ -3,8 +3,8 @@
 Idea: members keep their partitions up to an even share; the rest goes to the members with the fewest. So a join or a
 leave moves as few partitions as possible.
 
-Contract: every partition gets exactly one member, shares differ by at most one, and equal arguments give
-equal answers. Pure.
+Contract: every partition gets exactly one member, shares differ by at most one, equal arguments give equal results.
+Pure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Beginning: gives a new group its cursors; the first request decides them.
 
-Idea: a group has begun when the lowest of the partitions named has a cursor. That one is moved last, when the others
-are committed: a crash in between leaves a group that has not begun, and the next request goes on.
+Idea: a group has begun when the lowest of the named partitions has a cursor. That cursor is committed last, after all
+others: a crash in between leaves a group that has not begun, and the next request continues.
 
-Contract: an existing cursor is never moved. The answer has the committed cursors, whichever request set them.
+Contract: an existing cursor never moves. The answer has the committed cursors, whichever request set them.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """The coordinator of one group: assigns partitions to members, and hands them over.
 
-Idea: members come and go; `rebalance` compares the wanted with the present assignment. A free
-partition is claimed for its member by a logged effect, and given when that is committed. A partition of another
-member is first revoked: its owner finishes, commits, releases; after a deadline it is taken. Members that keep a
-partition are not interrupted.
+Idea: `rebalance` compares the wanted with the present assignment. A free partition is claimed for its member by a
+logged effect, and given when that is committed. A partition of another member is first revoked: its owner finishes,
+commits and releases it, or loses it at a deadline. Members that keep a partition are not interrupted.
 
     free --propose owner--> PENDING --committed--> OWNED --asked back--> REVOKING --released, left, taken--> free
 
-Contract: at most one claim per partition, at most one session may commit (the log's epoch decides). Claims
-are in memory only: after a restart all members join again, and epochs go on from the log.
-Must not know messages, peers or the clock: deadlines come in as numbers.
+Contract: at most one claim per partition; at most one session may commit (the log's epoch decides). Claims are only in
+memory: after a restart all members join again, and epochs continue from the log. Must not know messages, peers or the
+clock: deadlines are numbers.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Delivery: what is sent next to which session, under its credit.
+"""Delivery: sends records to sessions, within their credit.
 
-Idea: the log is the only queue. A session has streams, one per partition it reads, and credit in absolute
-totals; `pump` reads one chunk, sends it, and goes on while there is credit, data and a peer to take it. Streams
-that may have something to read are marked, so that a session of a thousand partitions looks at those that moved.
+Idea: the log is the only queue. A session has streams, one per partition it reads, and credit in absolute totals;
+`pump` reads one chunk, sends it, and goes on while there is credit, data and room at the peer. Streams that may have
+something to read are marked, so a session with a thousand partitions costs only those that moved.
 
-Contract: nothing is read without credit, so a consumer that does not read costs one chunk at most. Chunks are
-whole batches: credit in bytes is overdrawn by one batch at most, credit in records by one chunk. Deliveries
-are numbered 1, 2, 3 ... per session, and each number is sent once. What a stream has not sent when it is
-closed or moved was never numbered. Must not know groups, or how bytes travel.
+Contract: nothing is read without credit, so a consumer that does not read costs one chunk at most. Chunks are whole
+batches: credit in bytes is overdrawn by one batch at most, credit in records by one chunk. Deliveries are numbered 1,
+2, 3 ... per session, and each number is sent once. Records that a stream has not sent when it is closed or moved were
+never numbered. Must not know groups, or how bytes travel.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Where partitions end: asked about any number of them at once, answered at once or when one of them moves.
+"""The ends of any number of partitions: answered at once, or when one of them moves.
 
-Idea: a question that says nothing new to its asker waits under the names of its topics. Moving an end, or growing or
-deleting a topic, answers the questions that wait there; no turn looks at them otherwise.
+Idea: a question with no news for its asker waits under the names of its topics. Moving an end, or growing or deleting
+a topic, answers the questions that wait there; turns do not look at them otherwise.
 
-Contract: an answer has every partition of every topic asked, as committed, each when it was looked at: that is done in
-steps. Memory: the ids of its topics per question that waits, up to a limit.
+Contract: an answer has every partition of every topic asked, as committed, each at the time it was looked at: that is
+done in steps. Memory: the ids of its topics per waiting question, up to a limit.
 """
 
 from __future__ import annotations

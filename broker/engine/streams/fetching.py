@@ -1,9 +1,10 @@
-"""Fetching: reading by request, at once or when something comes.
+"""Fetching: reads records by request, at once or when some come.
 
-Idea: a fetch that finds records is answered where it stands; one at the end waits in its partition until the
-end moves or its time is up, and is then answered with what is there, possibly nothing.
+Idea: a fetch that finds records is answered at once; one at the end waits in its partition until the end moves or its
+time is up, and is then answered with the records there, possibly none.
 
-Contract: only committed batches leave. Memory: one small entry per waiting fetch, up to a limit; nothing is read ahead.
+Contract: only committed batches leave. Memory: one small entry per waiting fetch, up to a limit; nothing is read
+ahead.
 """
 
 from __future__ import annotations

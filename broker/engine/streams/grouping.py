@@ -1,8 +1,8 @@
 """Groups as requests: commit cursors, and list, reset, delete groups.
 
-Contract: a commit moves all its cursors or, refused, none. One that loses its right between two portions is refused
-too, and the cursors of the portions before have moved. Lag is exact and never missing. What needs a group to be idle
-is refused while it has members.
+Contract: a commit moves all its cursors or, if refused, none. If it loses its right between two portions it is
+refused, and the cursors of the earlier portions have moved. Lag is exact and never missing. Requests that need an idle
+group are refused while it has members.
 """
 
 from __future__ import annotations

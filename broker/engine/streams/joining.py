@@ -1,7 +1,7 @@
-"""The life of sessions as requests: join, release, credit, seek, leave, and signs of life.
+"""The life of sessions as requests: join, release, credit, seek, leave, heartbeat.
 
-Contract: a group's session is answered when what is free for it is committed; a session on its own at once.
-A message for a session that is over is answered by Evicted when it asks for no answer itself.
+Contract: joining a group is answered when the free partitions are committed to the member; a session on its own at
+once. A message for an ended session is answered by Evicted unless it expects an answer itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Judging: what a client's batch must be to be acknowledged.
+"""Judging: checks a client's batch before it can be acknowledged.
 
-Idea: the broker answers for whatever it has acknowledged, so it checks everything that a reader relies on: the layout,
-every checksum, what compressed columns hold, the shape of headers. A batch that passes can be decoded by every reader.
+Idea: the broker answers for every record it acknowledged, so it checks everything that a reader relies on: the layout,
+every checksum, the contents of compressed columns, the shape of headers. Every reader can decode a batch that passes.
 
-Contract: raises and has changed nothing, or returns a batch of records that claims nothing only a broker may write.
+Contract: raises and has changed nothing, or returns a records batch that claims nothing only a broker may write.
 Bounded work: a batch inflates to INFLATED_BYTES_MAX at most, and has HEADERS_BYTES_MAX of headers. A batch of plain
 values costs a few comparisons beside its checksums. Pure.
 """

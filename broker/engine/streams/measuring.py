@@ -1,9 +1,9 @@
-"""Measuring: how far so many bytes of some partitions reach.
+"""Measuring: divides spans of partitions into pieces of about so many bytes.
 
-Idea: cutting a terabyte takes a second or two of looking into indexes, so it is done a slice at a time (portions.py).
+Idea: dividing a terabyte takes a second or two of reading indexes, so it is done a slice at a time (portions.py).
 
-Contract: no batch is read. An answer is about the records that were committed when it was asked. Memory: the pieces
-of one answer, which are limited, per question.
+Contract: reads no batch. An answer covers the records committed when it was asked. Memory: the pieces of one answer,
+which are limited, per question.
 """
 
 from __future__ import annotations

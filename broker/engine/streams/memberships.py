@@ -1,6 +1,6 @@
 """Which stream groups have members, by topic.
 
-Contract: holds what it is given. Belongs to one office: claims are not logged, so the next one begins with none.
+Contract: only stores them. Belongs to one office: claims are not logged, so the next office begins with none.
 """
 
 from __future__ import annotations

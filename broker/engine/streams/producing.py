@@ -1,6 +1,6 @@
-"""Producing: batches of records that are appended or staged, and the claim of a named producer.
+"""Producing: appends or stages batches of records, and claims named producers.
 
-Contract: nothing of a client is believed before judging.py has checked it. What is refused changed nothing.
+Contract: nothing from a client is believed before judging.py has checked it. A refused request has changed nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which sessions read a partition, to be told when its end moves.
+"""The sessions that read a partition and must hear when its end moves.
 
-Contract: holds what it is given, by id. Belongs to one office.
+Contract: only stores them, by id. Belongs to one office.
 """
 
 from __future__ import annotations

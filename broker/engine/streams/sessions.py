@@ -1,12 +1,12 @@
-"""Sessions: the readers of the broker, and the messages to them.
+"""Sessions: the broker's readers, and the messages to them.
 
-Idea: a session is one member of a group, or one reader on its own, on one topic. It collects news (given and
-revoked partitions, answers that must come after them) and is told once per turn. Everything that names a
-session is a sign of life; one that is silent for longer than its timeout is over, and its partitions go on. When the
-connection of a control session closes, nothing is delivered until the client names the session over another one.
+Idea: a session is one member of a group, or one reader on its own, on one topic. It collects news (assigned and
+revoked partitions, answers that must follow them) and sends it once per turn. Any message that names a session counts
+as a heartbeat; after its timeout a silent session ends, and its partitions move on. When the connection of a control
+session closes, nothing is delivered until the client names the session over another one.
 
-Contract: ids are never used twice, also not by another start of the broker. What is sent to a session is in
-order: Joined, then Assigned, then answers. Ending a session closes everything it opened.
+Contract: ids are never reused, also not after a restart. Messages to a session are in order: Joined, then Assigned,
+then answers. Ending a session closes everything it opened.
 """
 
 from __future__ import annotations

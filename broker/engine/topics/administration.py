@@ -1,8 +1,8 @@
 """Topics as requests: create, alter, delete, list, and find offsets.
 
-Idea: how a topic comes to be is in topic_maker.py. Deleting goes the other way: the tombstone is logged, then the
-topic is closed, then its files go. What is committed is acted on by the registry (logs/log_registry.py), in any role;
-who waits here only answers.
+Idea: topic_maker.py creates topics. Deleting goes the other way: the tombstone is logged, then the topic is closed,
+then its files are removed. The registry (logs/log_registry.py) acts on committed entries, in any role; waiters here
+only answer.
 
 Contract: answers follow the commit. A failure before the commit leaves nothing visible. Internal topics can only be
 listed, and only by name.

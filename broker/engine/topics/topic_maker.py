@@ -1,7 +1,7 @@
-"""Making topics: their logs first, then the line in the catalogue, then the topic is there.
+"""Makes topics: first their logs, then the entry in the catalogue.
 
-Contract: the caller is told exactly once, after the commit; a failure before it leaves nothing visible.
-Must not know: callers, and which names they may use.
+Contract: the caller is told exactly once, after the commit; a failure before it leaves nothing visible. Must not know:
+callers, and which names they may use.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Commits that are under way: from the request until every record of the epoch can be read.
+"""Commits in progress: from the request until every record of the epoch can be read.
 
-Idea: a commit seals its stages, has its decision logged, has the stages published, and says in the log that it is
-finished. Requests for the epoch wait for it; a decision found in the log at opening has no waiter.
+Idea: a commit seals its stages, has its decision logged and the stages published, and logs that it is finished.
+Requests for the epoch wait for it; a decision found in the log at opening has no waiter.
 
 Contract: a stage is sealed from before its decision is proposed until the log says that it is finished, or has refused
-the decision: a late duplicate of what is published would be a stage that the next start finds decided. If the log is
+the decision: a late duplicate of a published stage would be a stage that the next start finds decided. If the log is
 poisoned with the decision in it, the outcome is unknown until the next start, and the stage stays sealed. Waiters are
-told once; an error says so if the epoch is decided. Must not know messages or peers.
+told once; an error says whether the epoch is decided. Must not know messages or peers.
 """
 
 from __future__ import annotations

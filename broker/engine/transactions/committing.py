@@ -1,8 +1,8 @@
-"""Committing: checks commits and has them decided, answers repeated ones, and drops stages.
+"""Committing: checks commits and logs their decisions, answers repeated ones, and drops stages.
 
-Contract: what is refused changed nothing. An epoch is decided against what is proposed, so that of two requests for
-one epoch exactly one is decided, and answered from what is committed. Nothing is decided about a stage that is not
-there to its last record, or where effects are missing. Must not know how records are published.
+Contract: a refused request has changed nothing. An epoch is decided against the proposed state, so that of two
+requests for one epoch exactly one is decided, and answered from the committed state. No stage is decided that is
+incomplete or where effects are missing. Must not know how records are published.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Forgetting: drops abandoned stages and the names of old transactions.
 
 Idea: housekeeping drops stages and names that were idle for long. Names also go when there is no room for a new one:
-first those that are due, then those that begin with `~`, which clients commit again only after a lost answer.
+first those that are due, then one-time names (`~`), which clients commit again only after a lost answer.
 
-Contract: every decision is an effect, in bounded portions. A stage that is decided, or might be because a decision
-cannot be read, is never dropped; nor is a transaction forgotten that is not finished. Time is log time.
+Contract: every decision is an effect, in bounded portions. Never drops a stage that is decided, or might be because a
+decision cannot be read; never forgets an unfinished transaction. Time is log time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The internal topic of decisions, created when the first transaction is committed.
 
-Contract: a name's decisions are in the partition that its hash says, for as long as the topic lives. Where something
-of the topic cannot be read, decisions may be missing: `check_whole` says so. Must not know what a decision is.
+Contract: the hash of a name chooses the partition of its decisions for as long as the topic lives. If any of the topic
+cannot be read, decisions may be missing: `check_whole` says so. Must not know what a decision is.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Publishing: records of decided stages are appended once more, as ordinary ones, and can be read.
+"""Publishing: appends the records of decided stages once more, as ordinary records.
 
-Idea: each partition has a line of decided stages, in the order in which they were decided. A portion of what they
-have is read and proposed, and when that is committed the next one follows. How far a stage is the partition's own
-state says, so after a crash or a failure it goes on from there, and appends nothing twice.
+Idea: each partition has a line of decided stages, in the order of their decisions. A portion is read and proposed; its
+commit starts the next one. The partition's own state says how far a stage is published, so publishing resumes there
+after a crash or a failure, and appends nothing twice.
 
-Contract: one portion of a partition at a time, and a few partitions at once; of what is large, one portion in a turn
-of the broker, so that others wait less and the disk has the one while the next is read. The commit that waits for
-a stage is told once that it is published, and before that of each failure. What cannot be appended (a full disk) rests
-for a while; on a poisoned log nothing is tried before the next start. A stage that its partition does not have is
-published, and so is everything of a topic that is deleted. Must not know decisions.
+Contract: one portion of a partition at a time, a few partitions at once, and one large portion per turn of the broker,
+so that others wait less and the disk writes one portion while the next is read. The commit that waits for a stage is
+told of each failure, and once that it is published. Appends that fail (a full disk) are retried after a pause; on a
+poisoned log nothing is tried before the next start. A stage unknown to its partition counts as published, as does
+every stage of a deleted topic. Must not know decisions.
 """
 
 from __future__ import annotations

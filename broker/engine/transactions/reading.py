@@ -1,11 +1,10 @@
-"""Reading what was staged: the next batches of one stage, to be published.
+"""Reads the next batches of one stage, to be published.
 
-Idea: a stage knows in which runs of seqs its batches stand; they are read there, one run after the other, as much at
-once as is published at once.
+Idea: a stage knows the runs of seqs of its batches; they are read run by run, a portion at a time.
 
-Contract: `done` is called once, at once or from a later `warmed`, with batches of that stage in order and with all of
-their columns verified, about `max_bytes` of them but one at least; `error` says why the one behind them cannot be read.
-Memory: what is handed over. Must not know why it is read.
+Contract: `done` is called once, at once or from a later `warmed`, with batches of that stage in order and all their
+columns verified, about `max_bytes` of them but at least one; `error` says why the next one cannot be read. Memory: the
+batches handed over.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The transactions of a node: their handlers, put together, and what the node passes on to them.
+"""The transaction service of a node: assembles the handlers and forwards the node's calls to them.
 
-Contract: as the node's. The rules live in the modules of each area.
+Contract: as the node's. The rules live in the handlers.
 """
 
 from __future__ import annotations

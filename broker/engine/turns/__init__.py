@@ -1,1 +1,1 @@
-"""Turns: what the node looks at in one turn, what waits for a later one, and answers that wait for a commit."""
+"""Turns: what a node processes in one turn, work split over several, and answers that wait for a commit."""

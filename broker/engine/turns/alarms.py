@@ -1,9 +1,9 @@
 """Alarms: callbacks at given log times.
 
-Idea: one heap for all queue groups of a node; each has at most one alarm, at the earliest time that anything of it is
-due. The callback looks at the present state and sets the next alarm.
+Idea: one heap for all queue groups of a node; each has at most one alarm, at the earliest time it is due. The callback
+looks at the present state and sets the next alarm.
 
-Contract: an alarm rings once, not before its time. Nothing here is logged: alarms follow from the state. Pure.
+Contract: an alarm rings once, not before its time. Alarms are not logged: they follow from the state. Pure.
 """
 
 from __future__ import annotations

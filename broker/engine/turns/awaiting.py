@@ -1,9 +1,9 @@
-"""Requests that await what a partition will have: answered when it has more, or when the pages they need are in memory.
+"""Requests that wait for a partition: for more records, or for cold pages.
 
-Idea: a request is tried; one that cannot be answered yet is parked with its partition and tried again. What its time
-being up means is for its owner to say.
+Idea: a request that cannot be answered yet is parked with its partition and tried again. Its owner decides what
+happens when its time is up.
 
-Contract: connections are answered in turn. What cannot be read fails its request, and marks the partition damaged.
+Contract: connections are answered in turn. Unreadable bytes fail the request and mark the partition damaged.
 """
 
 from __future__ import annotations

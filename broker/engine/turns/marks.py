@@ -1,7 +1,7 @@
-"""Marks: what the node has to look at in this turn, each once, in the order in which it was marked.
+"""Marks: the set of things a turn must process, each once, in the order they were marked.
 
-Idea: a node may have thousands of partitions and sessions, and a turn concerns a few. What causes work marks it;
-flush, advance and tick take the marks and look at nothing else. Dicts, so that a run can be repeated exactly.
+Idea: a node may have thousands of partitions and sessions, and a turn concerns a few. Events mark them; flush, advance
+and tick take the marks and look at nothing else. Dicts, so that runs repeat exactly.
 
 Contract: work that a taken mark causes marks anew, for the next turn. Decides nothing.
 """

@@ -1,7 +1,7 @@
-"""Parked: requests that wait, by connection and by the time at which they are answered in any case.
+"""Parked: waiting requests, by connection and by deadline.
 
-Contract: each stands here once, under its number, until it is removed. One connection and all together have a limit.
-Decides nothing.
+Contract: each is here once, under its number, until it is removed. Limited per connection and in total. Decides
+nothing.
 """
 
 from __future__ import annotations

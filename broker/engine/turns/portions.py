@@ -1,11 +1,11 @@
-"""Portions: work that is more than a turn should take, done a little in each turn, connections taking turns.
+"""Portions: work too large for one turn, done a little per turn, connections taking turns.
 
-Idea: such work is a generator that yields after every few tens of microseconds, or how many times that it took. What
-a connection wants is done in order, and of several connections each gets one step after the other, so that a question
-about a thousand partitions costs those that ask for little a moment at most.
+Idea: such work is a generator that yields every few tens of microseconds, or with the count of such units it used. A
+connection's requests run in order, and connections get one step each in turn, so a question about a thousand
+partitions delays small requests by a moment at most.
 
-Contract: a step leaves everything as it may be left, since anything may happen before the next one: topics go,
-partitions grow, ends move. Memory: JOBS_MAX requests per connection. Must not know what is worked on.
+Contract: each step leaves a consistent state, since anything may happen before the next one: topics go, partitions
+grow, ends move. Memory: JOBS_MAX requests per connection. Must not know the work.
 """
 
 from __future__ import annotations
