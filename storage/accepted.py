@@ -88,10 +88,8 @@ def passed(error: AcceptedLoss) -> int:
 
 def read_accepted(files: Files, directory: str) -> list[Accepted]:
     """The ranges given up in this log so far."""
-    try:
-        lines = files.read(f"{directory}/{FILE_NAME}").splitlines()
-    except FileNotFoundError:
-        return []
+    path = f"{directory}/{FILE_NAME}"
+    lines = files.read(path).splitlines() if files.is_file(path) else []
     return [accepted for line in lines if (accepted := _decode(line)) is not None]
 
 

@@ -1,6 +1,7 @@
 """Moves files out of a log that are no part of it, and makes a log anew where nothing is left.
 
-Idea: what is moved keeps its bytes and its name, with `.lost` added, for people to look at or to move back.
+Idea: what is moved keeps its bytes and its name, with `.lost` added (`.2.lost` where that is taken, and so on), for
+people to look at or to move back.
 
 Contract: offline, under the writer's lock. Must not know: what was damaged, and whether its loss is accepted.
 """
@@ -16,6 +17,18 @@ from .recovery import NOTHING
 
 SET_ASIDE = ".lost"
 """Added to the name of a file: kept, but no part of the log."""
+NO_FILE = "a directory, a link or a socket where a file belongs"
+
+
+def set_aside(files: Files, path: str, reason: str) -> str:
+    """Give what stands at `path` a name that no log knows and nothing else has, durably. Says what it did."""
+    name, number = f"{path}{SET_ASIDE}", 1
+    while files.exists(name):
+        number += 1
+        name = f"{path}.{number}{SET_ASIDE}"
+    files.rename(path, name)
+    files.sync_dir(path.rpartition("/")[0])
+    return f"set {path} aside as {name}: {reason}"
 
 
 def strangers(files: Files, directory: str, named: Callable[[str], bool]) -> list[str]:
@@ -26,13 +39,7 @@ def strangers(files: Files, directory: str, named: Callable[[str], bool]) -> lis
 
 def set_strangers_aside(files: Files, directory: str, may_go: Callable[[str], bool]) -> list[str]:
     """Move away what has the name of a file that may go, and is no file. Says what it did."""
-    said: list[str] = []
-    for path in strangers(files, directory, may_go):
-        files.rename(path, f"{path}{SET_ASIDE}")
-        said.append(f"set {path} aside as {path}{SET_ASIDE}: a directory, a link or a socket where a file belongs")
-    if said:
-        files.sync_dir(directory)
-    return said
+    return [set_aside(files, path, NO_FILE) for path in strangers(files, directory, may_go)]
 
 
 def is_spareable(name: str) -> bool:
@@ -43,8 +50,8 @@ def is_spareable(name: str) -> bool:
         or snapshots.seq_of(base) is not None
         or runs.number_of(name) is not None
         or (name.startswith(finals.PREFIX) and not name.endswith(SET_ASIDE))
-        or base == FILE_NAME
-        or name == f"{layout.POISON}.new"
+        or base in (FILE_NAME, layout.BOARD, layout.POISON)
+        or name == f"{layout.PROMISES}.new"
     )
 
 
@@ -53,15 +60,24 @@ def is_spareable_or_segment(name: str) -> bool:
     return is_spareable(name) or is_segment(name)
 
 
+def is_of_a_log(name: str) -> bool:
+    """Whether a log has a file of this name, or may have one."""
+    return is_spareable_or_segment(name) or name in (layout.LOCK, layout.PROMISES)
+
+
 def is_segment(name: str) -> bool:
     """Whether a file of this name holds batches."""
     return layout.parse_segment_name(name) is not None
 
 
-def make_anew(files: Files, directory: str) -> None:
-    """An empty log where no segment is left. It is another log: what else is there of the old one is set aside."""
+def make_anew(files: Files, directory: str) -> list[str]:
+    """An empty log where no segment is left. It is another log: what else is there of the old one is set aside.
+
+    Says what it did.
+    """
     files.mkdir(directory)
-    for name in files.listdir(directory):
-        if is_spareable(name) or name == layout.POISON:
-            files.rename(f"{directory}/{name}", f"{directory}/{name}{SET_ASIDE}")
+    old = sorted(filter(is_spareable, files.listdir(directory)))
+    said = [set_aside(files, f"{directory}/{name}", "of a log of which no segment is left") for name in old]
     cutting.begin_generation(files, directory, log_ids.random_id(), NOTHING, 1, clean=True).close()
+    made = f"make an empty log in {directory}: nothing of its own is left, so offsets are given out again"
+    return [made, *said]

@@ -118,6 +118,20 @@ def _refuse_strangers(files: Files, data: str) -> None:
     raise ForeignDirectory(f"{data} is no penstock data directory (it holds {strange}): choose an empty one")
 
 
+def check_kinds(files: Files, data: str) -> None:
+    """Raise Corrupt where a node needs a file and something else stands there, or a directory and a file does."""
+    for name in (layout.LOCK, layout.PROMISES, DOUBTS):
+        path = f"{data}/{name}"
+        if files.exists(path) and not files.is_file(path):
+            raise Corrupt(
+                f"{path} is no file: move it away, and restore the file from a copy if it was there", path=path
+            )
+    for name in (METADATA, TOPICS):
+        path = f"{data}/{name}"
+        if files.exists(path) and not files.is_directory(path):
+            raise Corrupt(f"{path} is no directory: move it away, and restore the directory from a copy", path=path)
+
+
 def metadata_path(files: Files, data: str) -> str | None:
     """Where the log of the catalogue is; None while there is none to find.
 

@@ -40,6 +40,7 @@ _FULL = {
 _NO_FILES = {
     errno.ELOOP: "is a symbolic link, and files of a log are not: remove it",
     errno.EISDIR: "is a directory where a file belongs: move it away",
+    errno.ENOTDIR: "is no directory, or lies below a file: move away the file that stands where a directory belongs",
     errno.ENXIO: "is a socket, a pipe or a device where a file belongs: move it away",
 }
 _NO_BUFFERS = 1024
@@ -307,7 +308,7 @@ class Files:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise full_or(error, path, "list") from error
+            raise full_or(_named(error, path), path, "list") from error
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
@@ -318,6 +319,10 @@ class Files:
             return stat.S_ISREG(os.lstat(path).st_mode)
         except FileNotFoundError:
             return False
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory is there, or a link to one."""
+        return os.path.isdir(path)
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""

@@ -14,11 +14,12 @@ Must not know: what topics and records mean, readers.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from . import log_ids, snapshots
+from . import aside, log_ids, snapshots
 from .board import boot_id
 from .data_directory import METADATA, TOPICS, TRASH, metadata_path, partition_path
 from .errors import StorageFull
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from .segment import SegmentRef
     from .segment_reader import SegmentCache
     from .snapshots import Snapshot
+
+_log = logging.getLogger("penstock.storage")
 
 
 class LogSettings(Protocol):
@@ -162,8 +165,10 @@ class LogStore:
         self._jobs.remove_tree(target)
 
     def empty_trash(self) -> None:
-        """Have removed what an earlier node deleted and did not get to remove."""
+        """Have removed what an earlier node deleted and did not get to remove. What is no directory is set aside."""
         trash = f"{self._data}/{TRASH}"
+        if self.files.exists(trash) and not self.files.is_directory(trash):
+            _log.warning("%s", aside.set_aside(self.files, trash, "no directory, which is where deleted topics go"))
         for name in self.files.listdir(trash):
             self._jobs.remove_tree(f"{trash}/{name}")
 

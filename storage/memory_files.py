@@ -155,6 +155,9 @@ class MemoryFiles(Files):
     def is_file(self, path: str) -> bool:
         return path in self.contents
 
+    def is_directory(self, path: str) -> bool:
+        return path in self.directories
+
     def sync_dir(self, path: str) -> None:
         return None
 

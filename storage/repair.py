@@ -5,7 +5,8 @@ index or a segment's header from the batches, cut a torn or poisoned tail the wa
 a damaged snapshot that a whole one stands in for, and, only when told to, accept a damaged range as lost.
 
 Contract: offline; holds the writer's lock throughout. Batches are never changed or removed, except a tail
-above the newest mark. Damage that cannot be repaired stays as it is and stays in the report.
+above the newest mark. Damage that cannot be repaired stays as it is and stays in the report. A dry run takes the same
+steps on files that keep every change in memory (rehearsal.py).
 
 Must not know: replicas (they repair a log by sending it anew).
 """
@@ -20,19 +21,19 @@ import msgspec
 
 from . import aside, cutting, first_page, layout, lock, log_ids, opening, segment, snapshots
 from .accepted import Accepted, read_accepted, write_accepted
-from .aside import SET_ASIDE
 from .errors import Corrupt
 from .files import Files
 from .index import row_of
 from .layout import INDEX_ROW_STRUCT, IndexRow, SegmentName
 from .recovery import NOTHING, LogEnd, before
+from .rehearsal import RehearsalFiles
 from .scan import Bad, Good, look, owner, scan
 from .segment import SegmentRef, reference
 from .verify import Progress, Report, verify
 
 
 class Repaired(msgspec.Struct):
-    """The findings before, the actions taken (or planned, in a dry run), and the findings after."""
+    """The findings before, the actions taken, and the findings after; in a dry run, as they would be."""
 
     before: Report
     actions: list[str]
@@ -60,14 +61,14 @@ def repair(
         Corrupt: nothing says any more where the log begins.
     """
     with _locked(files, directory):
+        files = RehearsalFiles(files) if dry_run else files
         may_go = aside.is_spareable_or_segment if accept_loss else aside.is_spareable
-        moved = [] if dry_run else aside.set_strangers_aside(files, directory, may_go)
+        moved = aside.set_strangers_aside(files, directory, may_go)
         found = verify(files, directory, progress=progress)
-        repairs = _Repairs(files, directory, found, dry_run)
-        repairs.actions += moved
+        repairs = _Repairs(files, directory, found, moved)
         misplaced = _misplaced(files, directory)
         if misplaced and not accept_loss:  # whose snapshots and indexes are here is not known before they are put back
-            return Repaired(found, moved, repairs.look_again(found))
+            return Repaired(found, repairs.actions, repairs.look_again(found))
         repairs.set_copies_aside()
         if accept_loss:
             repairs.begin_anew(misplaced)
@@ -95,14 +96,13 @@ def _locked(files: Files, directory: str) -> Iterator[None]:
 
 
 class _Repairs:
-    """The steps; each looks at the report, says what it does, and does it unless this is a dry run."""
+    """The steps; each looks at the report, does what it finds to do, and says so."""
 
-    def __init__(self, files: Files, directory: str, report: Report, dry_run: bool) -> None:
-        self.actions: list[str] = []
+    def __init__(self, files: Files, directory: str, report: Report, actions: list[str]) -> None:
+        self.actions = actions
         self._files = files
         self._directory = directory
         self._report = report
-        self._dry_run = dry_run
         self._look_for_end()
 
     def _look_for_end(self) -> None:
@@ -124,12 +124,24 @@ class _Repairs:
 
     def _do(self, action: str, step: Callable[[], object]) -> None:
         self.actions.append(action)
-        if not self._dry_run:
-            step()
+        step()
 
     def look_again(self, last: Report) -> Report:
         """Verify again; the last report if nothing was done."""
-        return last if self._dry_run or not self.actions else verify(self._files, self._directory)
+        return verify(self._files, self._directory) if self.actions else last
+
+    def _look_anew(self) -> None:
+        self._report = self.look_again(self._report)
+        self._look_for_end()
+
+    def _set_aside(self, path: str, reason: str) -> None:
+        self.actions.append(aside.set_aside(self._files, path, reason))
+
+    def _set_segment_aside(self, ref: SegmentRef, reason: str) -> None:
+        """Its index, which nothing needs, is rebuilt when it comes back."""
+        self._set_aside(ref.path, reason)
+        if self._files.exists(ref.index_path):
+            self._files.unlink(ref.index_path)
 
     def set_copies_aside(self) -> None:
         """A segment that says itself that it is one of an older generation, which is there too, makes nothing void."""
@@ -140,36 +152,20 @@ class _Repairs:
             ref = reference(directory, name)
             original = first_page.stated(files, ref.path) if ref.path in self._unreadable else None
             if original is not None and original in void and original.base_seq == name.base_seq:
-                path = reference(directory, original).path
-                self._do(f"set {ref.path} aside, a copy of {path}", partial(self._set_aside, ref))
+                self._set_segment_aside(ref, f"a copy of {reference(directory, original).path}")
         if len(self.actions) > done:
             self._look_anew()
-
-    def _set_aside(self, ref: SegmentRef) -> None:
-        """Its index, which nothing needs, is rebuilt when it comes back."""
-        self._rename(ref.path)
-        if self._files.exists(ref.index_path):
-            self._files.unlink(ref.index_path)
-
-    def _look_anew(self) -> None:
-        if not self._dry_run:
-            self._report = self.look_again(self._report)
-            self._look_for_end()
 
     def begin_anew(self, misplaced: dict[SegmentName, str]) -> None:
         """Set segments of another partition aside. Where no segment is left, have an empty log instead."""
         files, directory = self._files, self._directory
         names, _ = layout.live_segments(files.listdir(directory))
         for name, why in misplaced.items():
-            ref = reference(directory, name)
-            self._do(f"set {ref.path} aside as {ref.path}{SET_ASIDE}: {why}", partial(self._set_aside, ref))
+            self._set_segment_aside(reference(directory, name), why)
         if len(misplaced) == len(names) and log_ids.own_id(directory) is None:
             raise Corrupt(f"nothing is left of the log in {directory}: restore it from a copy", path=directory)
         if len(misplaced) == len(names):
-            self._do(
-                f"make an empty log in {directory}: nothing of its own is left, so offsets are given out again",
-                partial(aside.make_anew, files, directory),
-            )
+            self.actions += aside.make_anew(files, directory)
         if misplaced or not names:
             self._look_anew()
 
@@ -194,21 +190,18 @@ class _Repairs:
             if start is not None:
                 known = place + 1 < len(names) or first_page.last_of(files, directory, name, log_id, before)
                 again = "" if known else ": nothing says how many records it held, so their offsets are given out again"
-                for each in (reference(directory, each) for each in void if layout.makes_void(name, [each])):
-                    self._do(f"set {each.path} aside, which {path} makes void", partial(self._set_aside, each))
+                for each in void:
+                    if layout.makes_void(name, [each]):
+                        self._set_segment_aside(reference(directory, each), f"{path} makes it void")
                 self._do(
                     f"write the first page of {path} anew, which begins at offset {start.offset}{again}",
                     partial(first_page.write, files, directory, name, log_id, start, before),
                 )
             elif len(self._unreadable) < len(names):
-                self._do(f"set {path} aside as {path}{SET_ASIDE}", partial(self._rename, path))
+                self._set_aside(path, "nothing says at which offset it begins")
             else:
                 raise Corrupt(f"nothing says at which offset {path} begins: restore it from a copy", path=path)
         self._look_anew()
-
-    def _rename(self, path: str) -> None:
-        self._files.rename(path, f"{path}{SET_ASIDE}")
-        self._files.sync_dir(self._directory)
 
     def give_up(self, now_us: int) -> None:
         """Have the log end where its batches do, though more was durable: no writer opens it before that."""
@@ -228,7 +221,7 @@ class _Repairs:
         segment.leave_mark(files, reference(directory, found.end_name).path, mark, durably=True)
         for name in files.listdir(directory):
             if (snapshots.seq_of(name) or 0) > last:
-                self._rename(f"{directory}/{name}")
+                self._set_aside(f"{directory}/{name}", f"a snapshot of what lay behind batch {last}")
 
     def write_marks(self) -> None:
         """Marks that are lost come back when the log is opened, as far as its batches go."""

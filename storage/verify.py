@@ -82,6 +82,7 @@ class Report(msgspec.Struct):
     void: list[str] = []
     poison: str = ""
     staged: int = 0
+    strangers: list[str] = []
 
     @property
     def ok(self) -> bool:
@@ -95,10 +96,10 @@ class Report(msgspec.Struct):
 
     @property
     def clean(self) -> bool:
-        """Whether there is also nothing to rebuild, to cut or to drop."""
-        whole = all(segment.index == "ok" for segment in self.segments)
+        """Whether there is also nothing to rebuild, to cut, to drop or to set aside."""
+        whole = all(segment.index == "ok" for segment in self.segments) and not any(s.problem for s in self.snapshots)
         cut = self.tail is not None and self.tail.reason != ""
-        return self.ok and whole and not cut and not self.poison and not any(s.problem for s in self.snapshots)
+        return self.ok and whole and not cut and not self.poison and not self.strangers
 
 
 def verify(files: Files, directory: str, *, progress: Progress | None = None) -> Report:
@@ -110,6 +111,7 @@ def verify(files: Files, directory: str, *, progress: Progress | None = None) ->
     report = Report(directory, segments.log_id.hex(), durable_seq=segments.durable)
     report.accepted = read_accepted(files, directory)
     report.poison = _text(files, f"{directory}/{POISON}")
+    report.strangers = aside.strangers(files, directory, aside.is_of_a_log)
     report.void = [name.segment_file for name in segments.void]
     if not files.exists(directory) and log_ids.own_id(directory) is None:
         raise FileNotFoundError(f"there is no log in {directory}")
@@ -175,8 +177,7 @@ def _count(report: Report, segment: SegmentReport, found: Good) -> None:
 def _check_segments(files: Files, directory: str, report: Report) -> None:
     """Each segment is a file."""
     end = report.last_seq + 1, None, report.end_offset, None
-    reason = "a directory, a link or a socket stands where a segment belongs"
-    report.damage += [Bad(path, 0, reason, *end) for path in aside.strangers(files, directory, aside.is_segment)]
+    report.damage += [Bad(path, 0, aside.NO_FILE, *end) for path in aside.strangers(files, directory, aside.is_segment)]
 
 
 def _check_reach(files: Files, directory: str, report: Report) -> None:
@@ -203,8 +204,8 @@ class _IndexCheck:
         self._first = 0
         try:
             self._file = files.open(path)
-        except FileNotFoundError:
-            self._problem = "missing"
+        except OSError as error:
+            self._problem = "missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
             return
         self._problem = ""
         if decode_index_header(self._file.pread(INDEX_HEADER_BYTES, 0)) != (log_id, name.generation, name.base_seq):
@@ -243,6 +244,8 @@ class _IndexCheck:
 
 def _text(files: Files, path: str) -> str:
     """The text of a small file, "" without one."""
+    if not files.is_file(path):
+        return ""
     try:
         return files.read(path).decode(errors="replace").strip() or "no reason given"
     except FileNotFoundError:

@@ -6,6 +6,7 @@ process holds it. Where the logs are, and which of them are gone, log_places.py 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import click
 import msgspec
 
 from ..storage import units
+from ..storage.aside import NO_FILE, is_spareable
 from ..storage.files import Files
 from . import exits
 from .log_places import Places, places
@@ -76,12 +78,13 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
     for log in found.logs:
         now_us = time.time_ns() // 1000
         done = repair_log(Files(), log.path, now_us=now_us, accept_loss=accept_loss, dry_run=dry_run)
-        whole = whole and done.after.ok
+        ok = (done.before if dry_run else done.after).ok
+        whole = whole and ok
         if output.as_json:
             where = {"path": log.path, **log.topic_fields}
-            output.json({**msgspec.to_builtins(done), **where, "ok": done.after.ok, "dry_run": dry_run})
+            output.json({**msgspec.to_builtins(done), **where, "ok": ok, "dry_run": dry_run})
         else:
-            _tell(output, log.title, done, accept_loss=accept_loss, dry_run=dry_run)
+            _tell(output, log.title, done, dry_run=dry_run)
     return _exit_code(output, found, whole)
 
 
@@ -111,13 +114,11 @@ def _exit_code(output: Output, found: Places, whole: bool) -> int:
     return exits.DAMAGED if not whole else max(map(exits.of, found.problems.values()), default=exits.OK)
 
 
-def _tell(output: Output, name: str, done: Repaired, *, accept_loss: bool, dry_run: bool) -> None:
+def _tell(output: Output, name: str, done: Repaired, *, dry_run: bool) -> None:
     for action in done.actions:
         output.console.print(f"{name}: {'would ' if dry_run else ''}{action}", markup=False, soft_wrap=True)
     if not done.actions:
         output.console.print(f"{name}: nothing to repair", markup=False)
-    if accept_loss and dry_run:
-        return  # the actions say what would be accepted
     for bad in done.after.unaccepted:
         sentence = f"{name}: still damaged: {_lost(bad)}; --accept-loss goes on without"
         output.console.print(sentence, markup=False, soft_wrap=True)
@@ -168,6 +169,9 @@ def _findings(report: Report) -> Iterator[str]:
             yield f"{snapshot.file}: {snapshot.problem}; the one before will serve"
     if report.tail is not None and report.tail.reason:
         yield f"{report.tail.file}: position {report.tail.position}: {report.tail.reason}: never durable, will be cut"
+    for path in report.strangers:
+        way_out = "a repair sets it aside" if is_spareable(os.path.basename(path)) else "move it away"
+        yield f"{path}: {NO_FILE}; {way_out}"
     if report.poison:
         yield f"{report.path}: poisoned: {report.poison}; the next start cuts at the mark and goes on"
 

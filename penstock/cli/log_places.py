@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from .. import config as configuration
 from ..storage import layout
-from ..storage.data_directory import METADATA, TOPICS, TRASH, identify, metadata_path
+from ..storage.data_directory import METADATA, TOPICS, TRASH, check_kinds, identify, metadata_path
 from ..storage.errors import Error
 from ..storage.files import Files
 
@@ -103,6 +103,7 @@ def _problems(data: Path) -> dict[str, Error]:
     """What keeps a node from opening a data directory, beside what its logs say."""
     try:
         identify(Files(), str(data))
+        check_kinds(Files(), str(data))
         metadata_path(Files(), str(data))
     except Error as error:
         return {str(data): error}

@@ -138,3 +138,17 @@ def test_a_directory_without_its_node_is_a_problem(
     assert f"{data} cannot be opened: {data}" in found.text
     assert "node.json" in found.text
     assert "restore it from a copy" in found.text
+
+
+def test_what_stands_in_place_of_files_is_named_with_the_way_out(cli: Cli, data: Path) -> None:
+    log = directory_of(data, "a")
+    (log / "accepted").mkdir()
+    (data / "promises").unlink()
+    (data / "promises").mkdir()
+    found = cli("log", "verify", str(data))
+    assert found.code == exits.DAMAGED
+    assert f"{log}/accepted: a directory, a link or a socket where a file belongs; a repair sets it aside" in found.text
+    assert f"{data}/promises is no file: move it away" in found.text
+    planned = cli("log", "repair", str(data), "--dry-run")
+    assert f"would set {log}/accepted aside as {log}/accepted.lost" in planned.text
+    assert (log / "accepted").is_dir()

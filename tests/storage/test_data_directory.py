@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from penstock.storage.board import Board, Level
-from penstock.storage.data_directory import claim, identify, open_board, previous_board
-from penstock.storage.errors import Error, ForeignDirectory, NewerFormat, StorageFull
+from penstock.storage.data_directory import check_kinds, claim, identify, open_board, previous_board
+from penstock.storage.errors import Corrupt, Error, ForeignDirectory, NewerFormat, StorageFull
 from penstock.storage.files import Files
 
 
@@ -41,6 +41,27 @@ def test_what_a_node_left_without_its_identity_is_not_taken_over(tmp_path: Path,
     (tmp_path / name).mkdir()
     with pytest.raises(ForeignDirectory, match=rf"no node\.json.* {name} "):
         identify(Files(), str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["lock", "promises", "doubts"])
+def test_what_stands_in_place_of_a_file_is_named_with_the_way_out(tmp_path: Path, name: str):
+    check_kinds(Files(), str(tmp_path))
+    (tmp_path / name).touch()
+    check_kinds(Files(), str(tmp_path))
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    with pytest.raises(Corrupt, match=f"{tmp_path}/{name} is no file: move it away"):
+        check_kinds(Files(), str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["metadata", "topics"])
+def test_what_stands_in_place_of_a_directory_is_named_with_the_way_out(tmp_path: Path, name: str):
+    (tmp_path / name).mkdir()
+    check_kinds(Files(), str(tmp_path))
+    (tmp_path / name).rmdir()
+    (tmp_path / name).touch()
+    with pytest.raises(Corrupt, match=f"{tmp_path}/{name} is no directory: move it away"):
+        check_kinds(Files(), str(tmp_path))
 
 
 def test_a_node_that_expects_its_directory_takes_no_other(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Both file systems behave alike, and the real one refuses what it must."""
+"""All file systems behave alike, and the real one refuses what it must."""
 
 from __future__ import annotations
 
@@ -8,18 +8,30 @@ import os
 import socket
 import stat
 from functools import partial
+from pathlib import Path
 
 import pytest
 from penstock.storage.errors import StorageFull
 from penstock.storage.files import FileLock, Files, full_or
 from penstock.storage.memory_files import MemoryFiles
+from penstock.storage.rehearsal import RehearsalFiles
+
+
+def made(kind: str, tmp_path: Path) -> tuple[Files, str]:
+    files, root = (Files(), f"{tmp_path}/root") if kind == "disk" else (MemoryFiles(), "/root")
+    files.mkdir(root)
+    return RehearsalFiles(files) if kind == "rehearsal" else files, root
+
+
+@pytest.fixture(params=["disk", "memory", "rehearsal"])
+def place(request, tmp_path) -> tuple[Files, str]:
+    return made(request.param, tmp_path)
 
 
 @pytest.fixture(params=["disk", "memory"])
-def place(request, tmp_path) -> tuple[Files, str]:
-    files, root = (Files(), f"{tmp_path}/root") if request.param == "disk" else (MemoryFiles(), "/root")
-    files.mkdir(root)
-    return files, root
+def with_locks(request, tmp_path) -> tuple[Files, str]:
+    """Files that also lock, and move and remove whole directories."""
+    return made(request.param, tmp_path)
 
 
 def test_a_new_file_is_zeros_of_the_size_asked(place) -> None:
@@ -113,8 +125,8 @@ def test_a_file_lives_on_for_those_who_have_it_open(place) -> None:
         files.unlink(f"{root}/a")
 
 
-def test_directories_are_made_moved_and_removed_with_what_they_hold(place) -> None:
-    files, root = place
+def test_directories_are_made_moved_and_removed_with_what_they_hold(with_locks) -> None:
+    files, root = with_locks
     files.mkdir(f"{root}/x/y/z")
     files.mkdir(f"{root}/x/y/z")
     files.create(f"{root}/x/y/z/f").pwritev([b"1"], 0)
@@ -127,8 +139,21 @@ def test_directories_are_made_moved_and_removed_with_what_they_hold(place) -> No
     assert files.listdir(f"{root}/nowhere") == []
 
 
-def test_the_second_to_lock_gets_what_the_first_one_wrote(place) -> None:
+def test_what_is_a_file_is_no_directory(place) -> None:
     files, root = place
+    files.mkdir(f"{root}/x")
+    files.create(f"{root}/a").close()
+    files.create(f"{root}/gone").close()
+    files.unlink(f"{root}/gone")
+    found = {
+        name: (files.is_file(f"{root}/{name}"), files.is_directory(f"{root}/{name}")) for name in ("x", "a", "gone")
+    }
+    assert found == {"x": (False, True), "a": (True, False), "gone": (False, False)}
+    assert files.is_directory(root)
+
+
+def test_the_second_to_lock_gets_what_the_first_one_wrote(with_locks) -> None:
+    files, root = with_locks
     first = files.try_lock(f"{root}/lock")
     assert isinstance(first, FileLock)
     first.note(b"it is me")

@@ -148,6 +148,19 @@ def test_a_deleted_topic_is_in_the_trash_until_it_is_removed():
     assert jobs.asked == []
 
 
+def test_a_file_in_place_of_the_trash_is_set_aside_at_the_start():
+    files = MemoryFiles()
+    opened(files)
+    files.create("data/trash").close()
+    store = opened(files)
+    store.empty_trash()
+    assert files.is_file("data/trash.lost")
+    store.close()
+    store.create(TOPIC, 0, Settings()).close()
+    store.delete(TOPIC)
+    assert files.listdir("data/trash") == []
+
+
 def test_both_directories_are_synced_when_a_topic_goes_to_the_trash():
     files = RecordingFiles()
     jobs = LateJobs(files)

@@ -100,7 +100,7 @@ def test_where_nothing_says_how_it_goes_on_nobody_opens_the_log_before_the_loss_
     report = verify(files, PATH)
     assert [(bad.first_seq, bad.next_seq, bad.offset, bad.next_offset) for bad in report.damage] == [(1, None, 0, None)]
     assert not repair(files, PATH, now_us=1).after.ok
-    assert not repair(files, PATH, now_us=1, accept_loss=True, dry_run=True).after.ok
+    assert not repair(files, PATH, now_us=1, accept_loss=True, dry_run=True).before.ok
     repaired = repair(files, PATH, now_us=1, accept_loss=True)
     assert repaired.after.clean, repaired
     assert [given.first_seq for given in repaired.after.accepted] == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from penstock.storage.promises import Promises
 from penstock.storage.repair import repair
 from penstock.storage.scan import Good, scan
 from penstock.storage.verify import verify
-from support.logs import LOG_ID, Built, add_snapshots, build, content, put
+from support.logs import LOG_ID, Built, add_snapshots, build, content, copy_of, put
 
 FINALS = "finals-" + "0" * 32 + "-" + "0" * 20
 NOW = 1_800_000_000_000_000
@@ -193,7 +194,8 @@ def test_a_segment_of_which_nothing_says_where_it_begins_is_set_aside_or_refused
     for path in (beside.segment_path(2), beside.index_path(2)):
         built.files.rename(path, path.replace("/other", "/log"))
     done = repair(built.files, "/log", now_us=NOW, accept_loss=True)
-    assert f"set {built.segment_path(1)} aside as {built.segment_path(1)}.lost" in done.actions
+    said = f"set {built.segment_path(1)} aside as {built.segment_path(1)}.lost: nothing says at which offset it begins"
+    assert said in done.actions
     assert append_one(built) == 8
 
 
@@ -223,6 +225,50 @@ def test_a_dry_run_says_the_same_and_does_nothing() -> None:
     assert len(planned) == 4
 
 
+def outcome(built: Built, files: Files, *, accept_loss: bool, dry_run: bool) -> list[str] | str:
+    try:
+        return repair(files, built.directory, now_us=NOW, accept_loss=accept_loss, dry_run=dry_run).actions
+    except Corrupt as error:
+        return error.message
+
+
+@pytest.mark.parametrize("accept_loss", [False, True])
+def test_a_dry_run_says_the_same_whatever_is_damaged(accept_loss: bool) -> None:
+    chance = random.Random(1)
+    seen: set[str] = set()
+    for _ in range(60):
+        built = build(shape=[(2, 0, 1), (3, 1, 2), (1, 2)], unmarked=chance.choice([0, 0, 1]))
+        add_snapshots(built, *chance.choice([(), (4,), (2, 6), (7,)]))
+        for name in chance.sample(sorted(built.files.listdir("/log")), 2):
+            path = f"/log/{name}"
+            size = len(content(built.files, path))
+            position, length = chance.choice([(0, 4300), (0, 600), (600, 3000), (size // 2, size // 2), (0, size)])
+            if chance.random() < 0.2:
+                built.files.unlink(path)
+            else:
+                edit(built, path, min(position, size), bytes(min(length, size - min(position, size))))
+        files = copy_of(built)
+        before = {name: content(files, f"/log/{name}") for name in files.listdir("/log")}
+        planned = outcome(built, files, accept_loss=accept_loss, dry_run=True)
+        assert {name: content(files, f"/log/{name}") for name in files.listdir("/log") if name != "lock"} == before
+        done = outcome(built, files, accept_loss=accept_loss, dry_run=False)
+        assert planned == done
+        seen |= {action.split()[0] for action in done} if isinstance(done, list) else {"refused"}
+    assert seen >= ({"rebuild", "drop", "accept", "write", "give"} if accept_loss else {"rebuild", "drop"})
+
+
+def test_what_is_set_aside_never_takes_the_name_of_what_was_set_aside_before(tmp_path: Path) -> None:
+    built = build(Files(), f"{tmp_path}/log", shape=[(2, 0, 1)])
+    place = Path(built.index_path())
+    for number, name in enumerate([f"{place}.lost", f"{place}.2.lost", f"{place}.3.lost"]):
+        place.unlink()
+        place.mkdir()
+        (place / str(number)).touch()
+        (action, *_) = repair(built.files, built.directory, now_us=NOW).actions
+        assert action.startswith(f"set {place} aside as {name}: ")
+        assert [path.name for path in Path(name).iterdir()] == [str(number)]
+
+
 def test_repairing_twice_finds_nothing_the_second_time() -> None:
     built = build(shape=[(2, 2), (2, 2)], unmarked=1)
     edit(built, built.segment_path(), built.places[4][1] + 256, b"\xff")
@@ -249,7 +295,16 @@ def test_a_missing_directory_is_an_error() -> None:
 
 @pytest.mark.parametrize("kind", ["directory", "link", "socket"])
 @pytest.mark.parametrize(
-    "name", ["00000000000000000001-00000001.index", "accepted", snapshots.file_name(2), "poison.new", FINALS]
+    "name",
+    [
+        "00000000000000000001-00000001.index",
+        "accepted",
+        snapshots.file_name(2),
+        "poison",
+        "poison.new",
+        "board",
+        FINALS,
+    ],
 )
 def test_what_is_no_file_and_can_be_done_without_is_set_aside(tmp_path: Path, name: str, kind: str) -> None:
     directory = f"{tmp_path}/log"
@@ -263,7 +318,11 @@ def test_what_is_no_file_and_can_be_done_without_is_set_aside(tmp_path: Path, na
     else:
         with socket.socket(socket.AF_UNIX) as bound, contextlib.chdir(place.parent):
             bound.bind(name)
+    found = verify(built.files, directory)
+    assert (found.strangers, found.clean) == ([str(place)], False)
+    planned = repair(built.files, directory, now_us=NOW, dry_run=True).actions
     done = repair(built.files, directory, now_us=NOW)
+    assert planned == done.actions
     assert f"set {place} aside as {place}.lost: a directory, a link or a socket where a file belongs" in done.actions
     assert done.after.clean
     assert f"{name}.lost" in built.files.listdir(directory)
@@ -289,7 +348,7 @@ def test_a_segment_that_is_no_file_is_left_to_people_until_its_loss_is_accepted(
     done = repair(built.files, directory, now_us=NOW)
     (bad,) = done.after.unaccepted
     assert (bad.file, bad.first_seq, bad.next_seq, bad.offset) == (str(place), 4, None, 3)
-    assert "a directory, a link or a socket stands where a segment belongs" in bad.reason
+    assert bad.reason == "a directory, a link or a socket where a file belongs"
     assert place.is_dir()
     done = repair(built.files, directory, now_us=NOW, accept_loss=True)
     assert done.after.ok
@@ -317,9 +376,9 @@ def test_a_partition_that_is_gone_is_damage_until_it_is_made_anew(left: str) -> 
     (bad,) = done.after.unaccepted
     assert (bad.file, bad.reason, bad.next_offset) == (GONE, "the log is gone: no segment of it is there", None)
     planned = repair(files, GONE, now_us=NOW, accept_loss=True, dry_run=True)
-    assert not planned.after.ok
+    assert not planned.before.ok
     done = repair(files, GONE, now_us=NOW, accept_loss=True)
-    assert done.actions == planned.actions[:1]
+    assert done.actions == planned.actions
     assert "make an empty log" in done.actions[0]
     assert done.after.clean
     assert done.after.accepted == []
