@@ -13,7 +13,9 @@ from penstock.storage.batch import encode
 from penstock.storage.errors import Poisoned
 from penstock.transport import messages as m
 from support.engine import Rig
+from support.office_commits import CommitLife
 from support.office_life import OfficeLife
+from support.office_outboxes import OutboxLife
 from support.staging import partition_of, staged
 from support.transactions import answer_to, commit, home, put, sealed, send_commit, state
 
@@ -403,6 +405,31 @@ def test_no_office_opens_over_a_log_that_is_poisoned_while_it_is_waited_for():
     assert isinstance(rig.produce(topic, [b"2"]), m.Produced)
 
 
+def test_no_office_opens_over_a_log_that_is_poisoned_behind_what_it_has_committed():
+    rig = Rig()
+    topic, other = rig.topic(commit="written"), rig.topic("other")
+    rig.store.hold = True
+    rig.produce(topic, [b"1"])  # committed, not synced
+    held(rig, other)
+    rig.resign()
+    partition_of(rig, topic).log.poison("fdatasync: I/O error")
+    partition_of(rig, other).log.sync()
+    rig.turn()
+    assert not any(history.in_flight for history in rig.node._registry.histories())
+    assert rig.node.incarnation == 0
+
+
+def test_the_driver_comes_back_at_once_where_the_next_office_may_open():
+    rig = Rig()
+    topic = rig.topic()
+    held(rig, topic)
+    rig.node.resign()
+    assert rig.node.tick(rig.now) > 0.0
+    history = partition_of(rig, topic).history
+    history.cut(history.log.durable)
+    assert rig.node.tick(rig.now) == 0.0
+
+
 def test_reads_that_wait_are_answered_though_the_office_is_gone():
     rig = Rig()
     topic = rig.topic()
@@ -419,12 +446,21 @@ def test_reads_that_wait_are_answered_though_the_office_is_gone():
     assert answer_to(rig, fetch).next_offset == 1
 
 
+LIVES = [
+    (CommitLife, ["cut", "no_leader", "publication", "TopicCreated", "TransactionDecided", "TransactionFinished"]),
+    (OutboxLife, ["cut", "publication", "LeaseGranted", "TasksDied", "OutboxRouted", "OutboxMoved", "ScheduleFired"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "meeting"), LIVES, ids=["commits", "outboxes"])
 @pytest.mark.parametrize("seed", range(4))
-def test_offices_that_go_at_any_phase_publish_what_is_committed_once(seed: int):
+def test_offices_may_go_at_any_phase_of_a_turn(seed: int, kind: type[OfficeLife], meeting: list[str]):
+    """Ten lives, and more until an office went with each of these things in flight."""
     met: Counter[str] = Counter()
-    for number in range(10):
-        life = OfficeLife(seed * 10 + number)
+    for number in range(100):
+        if number >= 10 and all(met[what] for what in meeting):
+            return
+        life = kind(seed * 100 + number)
         life.run(60)
         met += life.met
-    for what in ("cut", "no_leader", "publication", "TopicCreated", "TransactionDecided", "TransactionFinished"):
-        assert met[what], f"no office was ever dropped with {what} in flight: {met}"
+    pytest.fail(f"no office went with everything in flight that it may go with: {met}")
