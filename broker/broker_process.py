@@ -26,6 +26,7 @@ from ..storage.data_directory import claim, identify, open_board
 from ..storage.errors import AlreadyOpen, Error
 from ..storage.files import Files
 from ..storage.promises import Promises
+from ..storage.segment_reader import SegmentCache
 from ..transport.sockets import Sockets
 from . import control
 from .broker import Broker, now
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
 
 LOCK_PATIENCE_S = 2.0
 """The keeper of a broker that was just killed holds the lock until it has synced."""
+
+READ_SEGMENTS = 256
+"""Segments kept open for reading; two descriptors each. They give way to files that are written."""
 
 FRAME_SPARE_BYTES = 1 << 20
 LAST_ANSWERS_S = 0.05
@@ -143,9 +147,11 @@ class Assembly:
         data, files = self._config.data, self._files
         promises = Promises(f"{data}/{layout.PROMISES}", files)
         self._stack.callback(promises.close)
+        cache = SegmentCache(files, READ_SEGMENTS)
+        files.give_way = cache.give_way
         store = DirectoryStore(
-            data, files, promises=promises, watermarks=watermarks, jobs=jobs, doubts=doubts,
-            max_batch_bytes=self._frame_bytes(),
+            data, files, promises=promises, cache=cache, watermarks=watermarks, jobs=jobs, doubts=doubts,
+            max_batch_bytes=self._frame_bytes(), check_log=files.check_log,
         )  # fmt: skip
         self._stack.callback(store.close)
         return store

@@ -4,6 +4,8 @@ Idea: libzmq needs descriptors at moments that it chooses: a connection it canno
 ipc:// it ends the process. So logs stop taking them before the limit; what needs one more is refused like on a full
 disk, and everything that is open goes on. Connections get half of them at most, and never the last ones: as many stay
 free as libzmq may accept before it hears of a refusal. (With limits below ten times that, a burst can be too quick.)
+Files that are open only to be read again soon give way: a start reads every log, and must not take what writing needs.
+A start opens no log for writing, its first batch does, so what the logs there are will need counts before one is made.
 
 Contract: as `Files`. The kernel gives the lowest free number, so a number near the limit says how many are in use.
 """
@@ -11,6 +13,7 @@ Contract: as `Files`. The kernel gives the lowest free number, so a number near 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from ..storage.errors import StorageFull
 from ..storage.files import File, Files
@@ -19,6 +22,17 @@ from ..transport.socket_options import MONITOR_EVENTS, SOCKETS_MAX
 
 RESERVED = 2 * MONITOR_EVENTS
 """For connections, deliveries and the broker's own few. At most a quarter of the limit."""
+
+READING = 64
+"""Only for files that are read: a broker with as many logs as it can write must still read them. At most a sixteenth of
+the limit."""
+
+ROLLING = 64
+"""Never for another log: those that are there open a segment before they close the one before it. At most a sixteenth
+of the limit."""
+
+LOG_FILES = 2
+"""Of each log that is written: a segment and its index."""
 
 KEPT = MONITOR_EVENTS + 32
 """Never for connections: for those about to be refused, and what is open for a moment. At most a tenth of the limit."""
@@ -33,22 +47,41 @@ class FrugalFiles(Files):
     """The file system of this machine, for a process that may open `limit` files."""
 
     def __init__(self, limit: int) -> None:
+        self.give_way: Callable[[], bool] = lambda: False
+        """Closes something that can be opened again at any time; says whether there was any."""
+        self._limit = limit
         self._most = limit - min(RESERVED, limit // 4)
+        self._most_written = self._most - min(READING, limit // 16)
+        self._most_made = self._most_written - min(ROLLING, limit // 16)
+
+    def check_log(self, unopened: int) -> None:
+        """Raise StorageFull unless another log can be written, when `unopened` others have to open their files yet."""
+        self._leave_some("another log", self._most_made - LOG_FILES * unopened)
 
     def create(self, path: str, size: int = 0) -> File:
-        self._leave_some(path)
+        self._leave_some(path, self._most_written)
         return super().create(path, size)
 
     def open(self, path: str, *, write: bool = False) -> File:
-        self._leave_some(path)
+        self._leave_some(path, self._most_written if write else self._most)
         return super().open(path, write=write)
 
-    def _leave_some(self, path: str) -> None:
-        """Raise StorageFull when only the reserve is left."""
-        try:
-            lowest = os.dup(0)
-            os.close(lowest)
-        except OSError:
-            lowest = self._most
-        if lowest >= self._most:
-            raise StorageFull(f"cannot open {path}: this process has {lowest} open files; raise its limit (ulimit -n)")
+    def _leave_some(self, what: str, most: int) -> None:
+        """Raise StorageFull when `most` are in use, and nothing gives way."""
+        while (lowest := _lowest_free()) is None or lowest >= most:
+            if not self.give_way():
+                raise StorageFull(
+                    f"cannot open {what}: this process may have {self._limit} open files, and the last "
+                    f"{self._limit - most} are for the logs there are, for reading and for connections; raise its "
+                    "limit (ulimit -n), or delete topics"
+                )
+
+
+def _lowest_free() -> int | None:
+    """The number that the next descriptor gets; None when there is none left."""
+    try:
+        lowest = os.dup(0)
+    except OSError:
+        return None
+    os.close(lowest)
+    return lowest

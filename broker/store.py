@@ -11,20 +11,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..storage import layout, poison
-from ..storage.log_store import LogStore
+from ..storage.log_store import LogSettings, LogStore
 from ..storage.segment import read_page, reference
-from ..storage.segment_reader import SegmentCache
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..storage.files import Files
     from ..storage.log import LogOptions, LogWriter
     from ..storage.promises import Promises
+    from ..storage.segment_reader import SegmentCache
     from .keeper.jobs import KeeperJobs
     from .keeper.unresolved_syncs import UnresolvedSyncs
     from .watermarks import Watermarks
-
-READ_SEGMENTS = 256
-"""Segments kept open for reading; two descriptors each."""
 
 
 class DirectoryStore(LogStore):
@@ -36,15 +35,22 @@ class DirectoryStore(LogStore):
         files: Files,
         *,
         promises: Promises,
+        cache: SegmentCache,
         watermarks: Watermarks,
         jobs: KeeperJobs,
         doubts: UnresolvedSyncs,
         max_batch_bytes: int,
+        check_log: Callable[[int], None],
     ) -> None:
-        cache = SegmentCache(files, READ_SEGMENTS)
+        """`check_log` raises unless there may be another log, beside so many that have no files open for writing."""
         super().__init__(data, files, promises=promises, cache=cache, jobs=jobs, max_batch_bytes=max_batch_bytes)
         self._watermarks = watermarks
         self._unresolved = doubts
+        self._check_log = check_log
+
+    def create(self, topic: bytes, partition: int, settings: LogSettings) -> LogWriter:
+        self._check_log(self._watermarks.unopened)
+        return super().create(topic, partition, settings)
 
     def _open(self, path: str, options: LogOptions, *, suspect: bool = False) -> LogWriter:
         log_id = self._log_id(path) if self._unresolved else b""

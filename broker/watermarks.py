@@ -124,6 +124,11 @@ class Watermarks:
         held = self._held.get(log)
         return -1 if held is None else held.number
 
+    @property
+    def unopened(self) -> int:
+        """How many logs have no files open for writing: the first append opens them."""
+        return sum(not log.opened for log in self._held)
+
     def log_at(self, number: int) -> LogWriter | None:
         """The log that has a row."""
         held = self._by_number.get(number)

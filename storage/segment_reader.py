@@ -280,6 +280,13 @@ class SegmentCache:
         found = self._open[key] = SegmentReader(self.files, directory, name, log_id, mapped=mapped)
         return found
 
+    def give_way(self) -> bool:
+        """Close the longest unused segment, for a process short of descriptors. False: only one in use may be left."""
+        if len(self._open) > 1:
+            self._open.popitem(last=False)[1].close()
+            return True
+        return False
+
     def drop(self, directory: str) -> None:
         """Close everything open of one log."""
         for key in [key for key in self._open if key[0] == directory]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from penstock.broker import ServeConfig
 from penstock.broker.frugal_files import FrugalFiles
@@ -19,6 +20,8 @@ from penstock.transport import messages as m
 from penstock.transport.room import PUSH_DESCRIPTORS
 from support.processes import Serving
 from support.raw_client import RawClient
+
+BATCH = bytes(encode([b"x"]))
 
 
 def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Path):
@@ -34,6 +37,39 @@ def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Pa
     files.create(f"{tmp_path}/again").close()
     for file in opened:
         file.close()
+
+
+def test_what_is_open_for_convenience_gives_way_to_other_files(tmp_path: Path):
+    in_use = os.dup(0)
+    os.close(in_use)
+    files = FrugalFiles((in_use + 8) * 4 // 3)
+    convenient, opened = [], []
+    with pytest.raises(StorageFull):
+        convenient.extend(files.create(f"{tmp_path}/{number}") for number in range(100))
+
+    def give_way() -> bool:
+        if convenient:
+            convenient.pop().close()
+            return True
+        return False
+
+    files.give_way, count = give_way, len(convenient)
+    with pytest.raises(StorageFull, match=r"raise its limit \(ulimit -n\), or delete topics"):
+        opened.extend(files.create(f"{tmp_path}/other{number}") for number in range(100))
+    assert len(opened) == count
+    for file in opened:
+        file.close()
+
+
+def test_another_log_is_counted_beside_those_that_have_to_open_their_files_yet():
+    in_use = os.dup(0)
+    os.close(in_use)
+    files = FrugalFiles(limit := (in_use + 20) * 2)
+    most = limit - limit // 4 - 2 * (limit // 16)
+    room = (most - in_use - 1) // 2
+    files.check_log(room)
+    with pytest.raises(StorageFull, match=f"cannot open another log: this process may have {limit} open files"):
+        files.check_log(room + 1)
 
 
 @contextmanager
@@ -86,6 +122,45 @@ def test_a_broker_short_of_descriptors_refuses_what_does_not_fit_and_serves_the_
         assert serving.end() == 0
     with Serving(ServeConfig(data=config.data, board_rows=64)) as again, RawClient(again.url) as client:
         assert {topic: len(client.read_all(topic, 0)) for topic in acknowledged} == dict.fromkeys(acknowledged, 2)
+
+
+def test_a_broker_at_its_limit_starts_again_and_can_write_to_all_it_made(tmp_path: Path):
+    config = ServeConfig(data=str(tmp_path / "data"), board_rows=64, limit_files=100)
+    topics: list[bytes] = []
+    with Serving(config) as serving, RawClient(serving.url) as client:
+        while isinstance(created := client.try_topic(f"t{len(topics)}"), m.Topics):
+            topics.append(created.topics[0].topic)
+            assert isinstance(client.produce(topics[-1], BATCH), m.Produced)
+        assert isinstance(created, m.Failure)
+        assert created.code == "storage_full"
+        assert len(topics) > 10
+        assert serving.end() == 0
+    for written in (2, 3):
+        with Serving(config) as again, RawClient(again.url) as client:
+            assert "unavailable" not in again.errors()
+            assert isinstance(client.try_topic("another"), m.Failure), "no log is open yet, and all will be"
+            for topic in topics:
+                assert isinstance(client.produce(topic, BATCH), m.Produced)
+            assert [len(client.read_all(topic, 0)) for topic in topics] == [written] * len(topics)
+
+
+def test_a_broker_with_fewer_descriptors_than_before_serves_what_it_can_and_says_the_way_out(tmp_path: Path):
+    config = ServeConfig(data=str(tmp_path / "data"), board_rows=64, limit_files=160)
+    with Serving(config) as serving, RawClient(serving.url) as client:
+        topics = [client.create_topic(f"t{number}") for number in range(40)]
+        assert all(isinstance(client.produce(topic, BATCH), m.Produced) for topic in topics)
+    fewer = msgspec.structs.replace(config, limit_files=60)
+    with Serving(fewer) as serving, RawClient(serving.url) as client:
+        assert [len(client.read_all(topic, 0)) for topic in topics] == [1] * len(topics)
+        answers = [client.produce(topic, BATCH) for topic in topics]
+        refused = [answer for answer in answers if isinstance(answer, m.Failure)]
+        assert 0 < len(refused) < len(topics)
+        assert {answer.code for answer in refused} == {"storage_full"}
+        assert "this process may have 60 open files" in refused[0].message
+        assert "raise its limit (ulimit -n), or delete topics" in refused[0].message
+        taken = [topic for topic, answer in zip(topics, answers, strict=True) if isinstance(answer, m.Produced)]
+        assert all(len(client.read_all(topic, 0)) == 2 for topic in taken)
+        assert serving.end() == 0
 
 
 QUIET_S = 0.5

@@ -367,6 +367,23 @@ def test_a_shared_cache_bounds_the_open_files_of_many_logs() -> None:
             assert len(cache._open) <= 3
 
 
+def test_a_cache_gives_way_but_for_the_segment_that_may_be_in_use() -> None:
+    files = MemoryFiles()
+    cache = SegmentCache(files)
+    cursors = []
+    for number in range(3):
+        where = {"files": files, "cache": cache, "order": Sole(Promises(f"/{number}-promises", files))}
+        writer = LogWriter.create_or_open(f"/{number}", log_id=LOG_ID, options=SMALL, **where)
+        writer.append([encode([b"x"]), encode([b"y"])], 1)
+        cursors.append(writer.reader().cursor(0))
+    cache.close()
+    assert not cache.give_way()
+    assert all(cursor.next(1) for cursor in cursors)
+    assert (cache.give_way(), cache.give_way(), cache.give_way()) == (True, True, False)
+    assert [directory for directory, _, _ in cache._open] == ["/2"]
+    assert all(cursor.next(1) for cursor in cursors), "what gave way is opened again"
+
+
 def test_a_batch_must_follow_the_one_before_it_in_every_way() -> None:
     writer = make()
     writer.append([encode([b"a"]), encode([b"b"])], 1)

@@ -24,6 +24,7 @@ from penstock.broker.store import DirectoryStore
 from penstock.broker.watermarks import Watermarks
 from penstock.storage.board import Board
 from penstock.storage.promises import Promises
+from penstock.storage.segment_reader import SegmentCache
 from penstock.transport import messages as m
 from support.engine import MemoryPort
 from support.pair import ListLink
@@ -49,8 +50,8 @@ class Core:
         self.warnings: list[str] = []
         doubts = UnresolvedSyncs(files, DATA)
         self.store = DirectoryStore(
-            DATA, files, promises=Promises(f"{DATA}/promises", files), watermarks=self.watermarks,
-            jobs=self.jobs, doubts=doubts, max_batch_bytes=1 << 20,
+            DATA, files, promises=Promises(f"{DATA}/promises", files), cache=SegmentCache(files), jobs=self.jobs,
+            watermarks=self.watermarks, doubts=doubts, max_batch_bytes=1 << 20, check_log=lambda unopened: None,
         )  # fmt: skip
         self.node = Node(
             self.store, self.port, randomness=random.Random(7).randbytes, config=config or NodeConfig(), now=self.now
