@@ -1,11 +1,11 @@
 """The broker's loop: one thread that reads, appends once per partition, publishes, and answers.
 
-Idea: a turn is always the same. The node takes messages from clients, as many as a turn allows; `flush` appends once
-per partition; the watermarks start syncs; `advance` answers committed requests. Then it waits, for sockets,
-for the keeper's bell, for the warmer, for the supervisor, or for the next deadline.
+Idea: every turn is the same. The node takes messages from clients, as many as a turn allows; `flush` appends once per
+partition; the watermarks start syncs; `advance` answers committed requests. Then it waits, for sockets, for the
+keeper's bell, for the warmer, for the supervisor, or for the next deadline.
 
-Contract: nothing in a turn waits for anything but a short inline sync. What clients send, full disks and failing
-syncs never end the loop; SIGTERM, or a supervisor that closes the control socket, drains it.
+Contract: a turn waits for nothing but a short inline sync. Clients' messages, full disks and failing syncs never end
+the loop; SIGTERM, or a supervisor that closes the control socket, drains it.
 Must not know: how logs, groups and the keeper work.
 """
 

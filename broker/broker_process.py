@@ -1,11 +1,11 @@
 """The broker process: assembles its parts, serves, and shuts them down in order.
 
-Idea: starting has a fixed order, so that errors are found before anything is changed: limits, identity
-of the directory, its lock, the addresses, then the board, the logs, the keeper. A failure goes to the
-supervisor as one sentence, and a directory created by this start is removed again.
+Idea: starting has a fixed order, so that errors are found before anything is changed: limits, identity of the
+directory, its lock, the addresses, then the board, the logs, the keeper. A failure goes to the supervisor as one
+sentence, and a directory created by this start is removed again.
 
-Contract: `ready` is told only when the node's logs are open, the sockets are bound and the keeper watches.
-Must not know: what a message means.
+Contract: `ready` is sent only when the node's logs are open, the sockets are bound and the keeper watches. Must not
+know: what a message means.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Starting and ending the supervisor's two child processes.
+"""Starts and ends the supervisor's two child processes.
 
-Idea: a child is `python -m penstock.broker --role ...` with the descriptors it needs inherited. It is spawned,
-never forked from a process that may have ZeroMQ threads, and watched through a pidfd, so that its end wakes
-a poll like everything else.
+Idea: a child is `python -m penstock.broker --role ...` with the descriptors it needs inherited. It is spawned, never
+forked from a process that may have ZeroMQ threads, and watched through a pidfd, so that its end wakes a poll.
 
-Contract: a `Child` is ended for certain by `kill`: it waits until the process is gone (SIGKILL also ends a
-stopped process). Must not know: why a child is started or ended.
+Contract: `kill` waits until the process is gone (SIGKILL also ends a stopped process). Must not know: why a child is
+started or ended.
 """
 
 from __future__ import annotations

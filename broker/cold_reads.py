@@ -1,10 +1,10 @@
 """The thread that waits for the disk so that the broker's loop never does.
 
-Idea: the loop reads only what is in the page cache. Where a read would wait, this thread reads the same place
-with files of its own, for nothing but having it cached, and then rings.
+Idea: the loop reads only from the page cache. Where a read would wait, this thread reads the same place through its
+own files, only to get it cached, and then rings.
 
-Contract: the thread touches no open log, no socket and no board. One job per token at a time; whatever goes
-wrong is left to the loop, which reads the place again and meets it there.
+Contract: the thread touches no open log, no socket and no board. One job per token at a time; the loop reads the place
+again, and meets any error there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The errors of the broker: what the rules of topics, producers and groups refuse.
+"""The errors of the broker: refusals by the rules of topics, producers and groups.
 
 Idea: one class per machine code; a client raises the same class from a Failure (`Error.by_code`).
 Contract: as `storage/errors.py`: a message names the thing, the value, the limit and the way out.

@@ -1,11 +1,11 @@
 """Files that leave descriptors for connections, and connections that leave some for files.
 
-Idea: libzmq needs descriptors at moments that it chooses: a connection it cannot accept makes its I/O thread spin, over
-ipc:// it ends the process. So logs stop taking them before the limit; what needs one more is refused like on a full
-disk, and everything that is open goes on. Connections get half of them at most, and never the last ones: as many stay
-free as libzmq may accept before it hears of a refusal. (With limits below ten times that, a burst can be too quick.)
-Files that are open only to be read again soon give way: a start reads every log, and must not take what writing needs.
-A start opens no log for writing, its first batch does, so what the logs there are will need counts before one is made.
+Idea: libzmq needs descriptors at moments that it chooses: if it cannot accept a connection its I/O thread spins, and
+over ipc:// the process ends. So logs stop opening files before the limit; requests that need one more are refused as on
+a full disk, and open files go on. Connections get half of the descriptors at most, and never the last ones: as many
+stay free as libzmq may accept before it hears of a refusal. (With limits below ten times that, a burst can be too
+quick.) Files open only for reading give way: a start reads every log, and must not take the descriptors of writers.
+Logs are opened for writing by their first batch, so the future needs of existing logs count before one is made.
 
 Contract: as `Files`. The kernel gives the lowest free number, so a number near the limit says how many are in use.
 """

@@ -1,12 +1,11 @@
-"""The broker's intake: what a turn takes from the connections.
+"""The broker's intake: the messages that a turn takes from connections.
 
-Idea: a turn is short, so that a client waits for little of what others asked. Sockets hand out messages of their
-connections in turn, and a turn takes more the more connections have something, until one of several comes again that
-has used up its share. A connection that has been alone for a while gets a longer turn, since more messages share an
-append then.
+Idea: turns are short, so that a client waits little for others. Sockets hand out messages of their connections in
+turn, and a turn takes more the more connections have something, until one of several returns that has used up its
+share. A connection that has been alone for a while gets a longer turn, since more messages then share an append.
 
-Contract: at least one message of each socket that has some is taken. Nonsense gets its sender cut off, and a request
-that asks for too much at once gets a Failure. Must not know what messages mean.
+Contract: at least one message of each readable socket is taken. Invalid messages end their connection; a request for
+too much at once gets a Failure. Must not know what messages mean.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Overdrafts: which connections sit out, because they used more of a turn than their share.
+"""Overdrafts: connections that used more of a turn than their share sit out.
 
-Idea: one request may cost milliseconds, and a turn cannot end within one. What a connection uses beyond its share is an
-overdraft. While other connections are active, which keep to their shares, it is not heard until MULTIPLE times as long
-has passed. Such connections stand in one line, so that however many there are, those that keep to their shares have
-most of the time. Nothing is owed to connections that are silent: a lone one, or several that all ask for much, lose
-nothing.
+Idea: one request may cost milliseconds, and a turn cannot end within one. Time used beyond the share is an overdraft.
+While other connections are active and within their shares, the connection is not heard until MULTIPLE times as long
+has passed. All such connections wait in one line, so that however many there are, the others have most of the time.
+Silent connections are owed nothing: a lone connection, or several that all ask for much, lose nothing.
 
-Contract: a connection sits out for SIT_OUT_S at most, and for ACTIVE_S once no other one is active; then it is heard,
-whatever it did. Time comes as an argument. Memory: what was heard within SIT_OUT_S. Must not know sockets and messages.
+Contract: a connection sits out for SIT_OUT_S at most, and for ACTIVE_S once no other one is active. Time is an
+argument. Memory: what was heard within SIT_OUT_S. Must not know sockets and messages.
 """
 
 from __future__ import annotations

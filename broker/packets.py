@@ -1,10 +1,10 @@
-"""One end of a packet socket pair: whole packets in order, never waiting, with descriptors if need be.
+"""One end of a packet socket pair: whole packets in order, with descriptors if need be, never blocking.
 
-Idea: broker, keeper and supervisor are joined by SOCK_SEQPACKET pairs. What the kernel cannot take now waits
-in a queue here, so a stopped peer never stops us; the end of the peer is an empty packet.
+Idea: SOCK_SEQPACKET pairs join broker, keeper and supervisor. Packets the kernel cannot take now wait in a queue here,
+so a stopped peer never stops us; the end of the peer is an empty packet.
 
-Contract: `receive` returns None when nothing waits and raises PeerGone once the peer has ended.
-Must not know: what the packets say.
+Contract: `receive` returns None when nothing waits and raises PeerGone once the peer has ended. Must not know: what
+the packets say.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Waiting for sockets and plain descriptors at once.
+"""Waits for sockets and plain descriptors at once.
 
-Idea: one epoll. A socket may hold something that its descriptor does not tell of (a message taken from the kernel
-and not handed out, an event that libzmq has taken note of while it sent), so each is asked before the sleep.
+Idea: one epoll. A socket may hold something that its descriptor does not show (a message taken from the kernel and not
+handed out, an event that libzmq noticed while it sent), so each is asked before the sleep.
 
-Contract: level-triggered: what was not drained is told again. A wait is never cut short by rounding.
+Contract: level-triggered: anything not drained is reported again. Rounding never shortens a wait.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The port of a broker process: answers and deliveries over its sockets, wake-ups over the board.
 
-Idea: one socket per address the broker listens on, so that a delivery's own endpoint can be opened on the
-interface its client came through. A peer is (which server, identity).
-A delivery socket that takes no more is watched until something happens to it, behind one descriptor for all of them.
+Idea: one socket per address the broker listens on, so that a delivery's own endpoint can be opened on the interface
+its client came through. A peer is (server, identity). Blocked delivery sockets are watched until something happens to
+them, behind one descriptor for all.
 
 Contract: as `engine.ports.Port`; nothing here waits. Must not know: topics, partitions, logs.
 """

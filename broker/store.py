@@ -1,7 +1,7 @@
 """The store of a broker process: logs in the data directory, rows on the board, jobs for the keeper.
 
-Idea: as `storage.log_store`, with what takes long given to the keeper. What a dead keeper left in doubt is taken into
-account when a log is opened, and each log that is open has a row on the board.
+Idea: as `storage.log_store`, with slow work given to the keeper. Opening a log takes the doubts that a dead keeper
+left into account, and each open log has a row on the board.
 
 Contract: as `engine.ports.Store`. Must not know: messages, peers, groups.
 """

@@ -1,7 +1,6 @@
-"""The few calls to Linux that Python has no name for, and process limits.
+"""Linux calls that Python has no name for, and process limits.
 
-Contract: each function does one thing and raises OSError when the kernel refuses. Must not know what
-it is used for.
+Contract: each function does one thing and raises OSError when the kernel refuses. Must not know its use.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Accepted losses: damaged ranges that an operator gave up, and that block nothing any more.
+"""Accepted losses: damaged ranges that an operator gave up, so that they stop blocking readers.
 
-Idea: `repair --accept-loss` writes one line per damaged range to the file `accepted` of a log. An
-accepted range stays unreadable and stays in every report, but no longer counts as unresolved damage: readers pass it,
-and warn.
+Idea: `repair --accept-loss` writes one line per damaged range to the file `accepted` of a log. An accepted range stays
+unreadable and in every report, but no longer counts as unresolved damage: readers pass it with a warning.
 
-Contract: a range is accepted as a whole: damage that grew since is damage again. A line that cannot be read
-accepts nothing.
+Contract: a range is accepted as a whole: damage that grew since counts again. An unreadable line accepts nothing.
 
 Must not know: how damage is found.
 """

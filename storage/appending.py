@@ -1,11 +1,11 @@
-"""Appending: batches behind the end of a log, all or none.
+"""Appending: adds batches at the end of a log, all or none.
 
 Idea: everything is planned before anything is written. A plan stamps the batches into the chain and finds room for
-them (rolling to new segments where needed); only then are index rows and bytes written, and only then do the batches
-exist. An append that fails half-way is taken back, and the next one goes to a segment of a new generation.
+them (rolling to new segments where needed); then index rows and bytes are written, and only then do the batches exist.
+An append that fails half-way is taken back, and the next one goes to a segment of a new generation.
 
-Contract: written bytes are never overwritten, except the first 64 bytes that a failed append left. The end of
-the log moves last, in one step.
+Contract: written bytes are never overwritten, except the first 64 bytes of a failed append. The end of the log moves
+last, in one step.
 Must not know: where terms and times come from, when a batch is durable.
 """
 

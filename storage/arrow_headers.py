@@ -1,9 +1,9 @@
-"""Headers in Arrow: a list of structs `key` and `value` for each record, null where it has none.
+"""Headers in Arrow: a list of structs `key` and `value` per record, null where it has none.
 
-Idea: a batch stores the headers of a record as one map of msgpack (FORMAT.md). Records mostly repeat the headers of
-others, so Arrow finds the different maps, and each of those is unpacked once.
-Contract: `header_column` makes the same bytes again of what `unpacked` gave. Of two headers with one name in a record
-the later one stands; a null value becomes an empty one. Pure but for the import of pyarrow, when it is needed.
+Idea: a batch stores the headers of a record as one msgpack map (FORMAT.md). Records mostly repeat the headers of
+others, so Arrow finds the distinct maps, and each is unpacked once.
+Contract: `header_column` reproduces the bytes that `unpacked` was given. Of two headers with one name in a record the
+later one wins; a null value becomes an empty one. Pure, except that pyarrow is imported when needed.
 """
 
 from __future__ import annotations

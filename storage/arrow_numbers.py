@@ -1,7 +1,7 @@
-"""Numbers from Arrow to numpy and back, without pandas.
+"""Numbers from Arrow to numpy and back, without importing pandas.
 
-Idea: pyarrow's own ways (`pa.array`, `pa.scalar`, `to_numpy`) import pandas wherever that is installed: half a second
-and some 40 MB of each process, for nothing that is needed here. The buffers of an array say the same.
+Idea: pyarrow's own conversions (`pa.array`, `pa.scalar`, `to_numpy`) import pandas wherever it is installed: half a
+second and some 40 MB per process. This module uses the buffers of an array instead.
 Contract: numbers are shared, not copied, and read-only where Arrow has them; flags are copied. Pure.
 """
 

@@ -1,7 +1,7 @@
-"""Moves files out of a log that are no part of it, and makes a log anew where nothing is left.
+"""Moves foreign files out of a log's directory, and creates a new log where nothing is left.
 
-Idea: what is moved keeps its bytes and its name, with `.lost` added (`.2.lost` where that is taken, and so on), for
-people to look at or to move back.
+Idea: a moved file keeps its bytes and its name, with `.lost` added (`.2.lost` where that is taken, and so on), so that
+an operator can inspect it or move it back.
 
 Contract: offline, under the writer's lock. Must not know: what was damaged, and whether its loss is accepted.
 """

@@ -1,9 +1,9 @@
 """Syncs full segments in a thread, for a writer that does not wait for syncs.
 
-Idea: with commit="written" no append waits for a sync, so after a crash recovery would have to verify the
-whole log. A thread syncs each segment once the log has moved on; the writer collects the result and marks it.
+Idea: with commit="written" no append waits for a sync, so after a crash recovery would have to verify the whole log. A
+thread syncs each segment once the log has moved on; the writer collects the result and marks it.
 
-Contract: only `collect` and `finish` touch the writer, called by the thread that holds its lock. A failed sync
+Contract: only `collect` and `finish` touch the writer; the thread that holds its lock calls them. A failed sync
 poisons the log, like any other.
 Must not know: records, buffers.
 """

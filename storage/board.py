@@ -1,13 +1,12 @@
-"""The board: the watermarks of every partition, in memory that all processes of the machine share.
+"""The board: the watermarks of every partition, in memory shared by all processes of the machine.
 
-Idea: one row of 64-bit words per partition (`board_row.py`). Every word has one writer and is stored
-with one aligned 8-byte store, so a reader sees either the old or the new value and needs no lock.
-A 4096-byte header, the rows (four cache lines each: broker, keeper, replica, reserved), then, on pages of
-their own, the slots of mapped readers (one cache line each): a reader may write the page of its slot, and no
-other.
+Idea: one row of 64-bit words per partition (`board_row.py`). Every word has one writer and is stored with one aligned
+8-byte store, so a reader sees the old or the new value and needs no lock. A 4096-byte header, the rows (four cache
+lines each: broker, keeper, replica, reserved), then, on pages of their own, the slots of mapped readers (one cache
+line each): a reader may write the page of its slot, and no other.
 
-Contract: the block is re-initialised in place (odd epoch while in progress, even when done). It is retired
-(epoch odd for good, owner 0) before it is unlinked, so readers notice.
+Contract: the block is re-initialised in place (odd epoch while in progress, even when done). It is retired (epoch odd
+for good, owner 0) before it is unlinked, so readers notice.
 
 Must not know: what a batch or a topic is, which process wakes which.
 """

@@ -1,7 +1,7 @@
 """Records waiting to become a batch.
 
-Idea: one list. A plain value stands in it as it is; a record with a key or headers as a tuple, so that adding a plain
-value is one list append, which needs no lock.
+Idea: one list, of plain values, and of tuples for records with a key or headers. Adding a plain value is one list
+append, which needs no lock.
 
 Contract: arguments that cannot become a record are refused when added. Any thread may call `add_plain` at any time;
 everything else needs the caller's lock. Pure.

@@ -1,11 +1,11 @@
-"""Column encodings: how the values of one column become bytes, and back.
+"""Column encodings: turn the values of one column into bytes and back.
 
-Two shapes exist. A fixed column is a plain little-endian array. A variable column is int32 offsets from 0
-(one more than there are values), padding to 8 bytes, then the bytes end to end: the layout of an Arrow
-binary column, so that mapped bytes can be handed to Arrow as they lie.
+A fixed column is a plain little-endian array. A variable column is int32 offsets from 0 (one more than values),
+padding to 8 bytes, then the bytes end to end: the layout of an Arrow binary column, so Arrow reads mapped bytes
+without a copy.
 
-Contract: decoding never trusts the bytes: sizes and offsets are checked before anything is sliced.
-Pure; knows nothing of batches, records or files.
+Contract: decoding never trusts the bytes: sizes and offsets are checked before anything is sliced. Pure; knows nothing
+of batches, records or files.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
-"""A place in a log that moves forward by chunks of whole batches.
+"""A cursor: moves forward through a log by chunks of whole batches.
 
-Idea: the cursor knows the next seq, where it lies, and what it must follow; the index only says how much to
-read at once. A batch that is not where it belongs is looked for in a segment that is new meanwhile before
-it counts as damaged.
+Idea: the cursor knows the next seq, its position, and the batch before it; the index only says how much to read at
+once. A batch that is not where it belongs is looked for in segments that are new since before it counts as damaged.
 
-A mapped reader that keeps up with a writer finds one batch right where it stands: `follow` takes that without
-looking at anything else, and leaves all other cases to `next`.
+A mapped reader that keeps up with a writer finds one batch right at its position: `follow` takes that and leaves all
+other cases to `next`.
 
-Readers skip staged batches: a cursor passes them by, many at once where the index shows many, and never reads the
-columns of a large one. Only replay and publishing use a cursor that hands them out (`whole`).
+Readers skip staged batches, many at once where the index shows many, and never read the columns of a large one. Only
+replay and publishing use a cursor that returns them (`whole`).
 
-Contract: every batch handed out has its header, seq and chain verified; the decoder verifies
-columns. Damage is raised as Corrupt with the offset where good records go on (AcceptedLoss where it was given up),
-unless it took no record and the cursor is for records: then the cursor passes it, and the reader reports it. A cut that
-took back batches already read raises Diverged. After an error the cursor stays where it was, or behind staged batches.
+Contract: every returned batch has its header, seq and chain verified; the decoder verifies columns. Damage raises
+Corrupt with the offset where good records continue (AcceptedLoss if it was given up), unless it took no record and the
+cursor is for records: then the cursor passes it, and the reader reports it. A cut that took back batches already read
+raises Diverged. After an error the cursor stays where it was, or behind staged batches.
 Must not know: how far may be read, and why.
 """
 

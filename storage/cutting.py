@@ -1,11 +1,10 @@
 """Cuts a log: begins a new generation at its end, which makes everything behind that end void.
 
-Idea: nothing is ever cut in place. A segment of a higher generation that starts at the end makes void what older ones
-have from its first seq on (FORMAT.md, section 5). Opening, repair and the writer all cut like this.
+Idea: nothing is ever cut in place. A segment of a higher generation that starts at the end voids the batches of older
+generations from its first seq on (FORMAT.md, section 5). Opening, repair and the writer all cut like this.
 
-Contract: everything before the new segment is durable before it has its name, and void segments are removed only
-once its name is on the disk. Until then the older generation is the log, so a crash at any point leaves one or the
-other.
+Contract: everything before the new segment is durable before it has its name, and void segments are removed only once
+its name is on the disk. Until then the older generation is the log, so a crash at any point leaves one or the other.
 Must not know: why a log is cut.
 """
 

@@ -1,12 +1,12 @@
-"""Dump: a log as JSON lines, one per batch or one per record, for people and programs.
+"""Dump: a log as JSON lines, one per batch or one per record.
 
-Idea: the same walk as `verify`, printed instead of judged. Damage and the end of the log are lines too, so
-that nothing is left out silently.
+Idea: the same walk as `verify`, printed instead of judged. Damage and the end of the log are lines too, so that
+nothing is left out silently.
 
-Contract: reads only, takes no lock, safe beside a running broker. Every line is one JSON object with a
-"type": segment, batch, record, kept (a record carried forward), staged (a record that has a number in its stage, and
-no offset), damage, end. Bytes that are UTF-8 are text under their name ("value"), others base64 under the name with
-"_base64" behind.
+Contract: reads only, takes no lock, safe beside a running broker. Every line is one JSON object with a "type":
+segment, batch, record, kept (a record carried forward), staged (a record that has a number in its stage, and no
+offset), damage, end. Bytes that are UTF-8 are text under their name ("value"), others base64 under the name with
+"_base64" appended.
 
 Must not know: what effects mean.
 """

@@ -1,8 +1,7 @@
-"""From records to a batch: the writing half, used by producers and by the engine's own effects.
+"""Encodes records into a batch, for producers and for the engine's own effects.
 
-Contract: what comes out has no place in any log yet; the log's writer stamps it. Every column carries its
-checksum from here to the last reader.
-Pure: lists in, bytes out.
+Contract: the result has no place in any log yet; the log's writer stamps it. Every column carries its checksum from
+here to the last reader. Pure: lists in, bytes out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Evidence besides marks of how far a log was durable, for when damage hit the marks too.
+"""Evidence of how far a log was durable besides its marks, for when damage hit the marks too.
 
-Idea: a crash may leave any pages of unsynced bytes, which were never acknowledged. So later batches, index rows and
+Idea: a crash may leave any pages of unsynced bytes, which were never acknowledged, so later batches, index rows and
 later segments of the same generation prove nothing. Files that are written only after batches are durable do: a
 snapshot, and the first segment of a generation. A segment that has lost its marks is always damaged: bytes behind a
 bad place in it are not a torn tail.

@@ -1,10 +1,10 @@
-"""How much of a log lies in each segment: what retention decides on and people look at.
+"""The extent of each segment of a log, for retention and for statistics.
 
-Idea: the extent of a segment does not change as long as the same one follows it, so it is measured once, from the next
-one's header and its own last index row. After a cut another one follows.
+Idea: a segment's extent is fixed as long as the same segment follows it (after a cut another one does), so it is
+measured once, from the next one's header and its own last index row.
 
-Contract: a measure, not a promise: `record_bytes` of a segment whose index is damaged is 0.
-Must not know: what goes or stays.
+Contract: a measure, not a promise: `record_bytes` of a segment with a damaged index is 0. Must not know: what goes or
+stays.
 """
 
 from __future__ import annotations

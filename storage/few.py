@@ -1,10 +1,9 @@
-"""Few plain records to a batch: one column of values, no codec, as most single sends have it.
+"""Encodes a few plain records, as most single sends have them: one column of values, no codec.
 
-Idea: such a batch is a header whose bytes are nearly all known beforehand, so two struct calls and two digests
-make it, where laying columns out in general takes a dozen steps.
+Idea: nearly all bytes of such a header are known beforehand, so two struct calls and two digests make the batch, where
+the general layout takes a dozen steps.
 
-Contract: byte for byte what `encoding.lay_out` makes of the same records.
-Pure: bytes in, bytes out.
+Contract: byte for byte what `encoding.lay_out` makes of the same records. Pure: bytes in, bytes out.
 """
 
 from __future__ import annotations

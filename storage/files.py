@@ -1,11 +1,11 @@
 """The seam to the file system: the only module of storage that makes system calls on files.
 
-Idea: everything the log does to a disk is one of the few verbs of `Files` and `File`. Tests replace them by
-a memory that records (tests/support/files.py); `mem://` replaces them by one that only remembers.
+Idea: everything the log does to a disk is one of the few verbs of `Files` and `File`. `mem://` replaces them with
+files in memory, and tests with files that record operations or fail (tests/support/files.py).
 
-Contract: a write is whole or an OSError; running out of space, quota or descriptors is StorageFull (nothing
-was acknowledged, what is there stays); `sync` is fdatasync and its error must never be retried. New files
-are 0600 and their blocks are reserved before a process maps them, new directories 0700.
+Contract: a write is whole or an OSError; running out of space, quota or descriptors is StorageFull (nothing was
+acknowledged, existing bytes stay); `sync` is fdatasync and its error must never be retried. New files are 0600 and
+their blocks are reserved before a process maps them, new directories 0700.
 Must not know: what a segment, a batch or a mark is.
 """
 

@@ -3,12 +3,12 @@
     finals-<group>                   header: whose, and how far it is durable
     finals-<group>-<first offset>    one word for each of CHUNK offsets: outcome and seq; zeros say nothing
 
-Idea: a sparse array by offset beside the log, so that a task is looked up with one read however long ago it ended.
-It is only an index into the log: the reader of a word reads the batch it names and trusts only that batch. Most
-records are acked without a result and have no word.
+Idea: a sparse array by offset beside the log, so that one read finds a task however long ago it ended. It is only an
+index into the log: the reader of a word reads the batch it names and trusts only that batch. Most records are acked
+without a result and have no word.
 
-Contract: words are written when a batch is applied, without a sync, and are whole for every process of the same
-boot. `settle` makes them durable up to a seq. Words of another boot are whole up to that seq; the node that opens
+Contract: words are written when a batch is applied, without a sync, and are complete for every process of the same
+boot. `settle` makes them durable up to a seq. Words of another boot are complete up to that seq; the node that opens
 them rewrites the rest from the log (`covered` says from where), or everything if a file is missing or cut short. No
 file stays open between calls.
 Must not know: what a queue is, what a batch says.

@@ -1,10 +1,10 @@
 """Rebuilds the unreadable first page of a segment from its neighbours and its index.
 
-Idea: where a segment begins is known from seq 1, from its index, or from the batch before it; how far it was durable
-from the last good batch that is found in it, or from the last row of its index. With a header and a mark that say so
-the segment is one with damage, like any other: what is good in it is read, and what is missing is known by number.
+Idea: seq 1, its index, or the batch before it says where a segment begins; its last good batch, or the last row of its
+index, says how far it was durable. With a header and a mark that say so, the segment is merely damaged: its good
+batches are read, and missing ones are known by number.
 
-Contract: only the first page is written. An index is believed as far as its rows follow each other.
+Contract: writes only the first page. Believes an index as far as its rows are consecutive.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Publishes to readers in other processes how far an embedded log may be read, and follows such a publication.
+"""Publishes how far an embedded log may be read to readers in other processes, and follows such a publication.
 
-Idea: an embedded log has a board of one row as a plain file beside its segments. The writer publishes on it
-after every append and sync; a reader that finds it follows its commit word, and falls back to what the log
-itself verifies when there is no writer.
+Idea: an embedded log has a board of one row as a plain file beside its segments. The writer publishes on it after
+every append and sync; a reader follows its commit word, and without a writer falls back to verifying the log itself.
 
-Contract: a board of another boot or another log, or a retired one, is ignored. Following never blocks the writer.
-Must not know: records, buffers.
+Contract: a board of another boot or another log, or a retired one, is ignored. Following never blocks the writer. Must
+not know: records, buffers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Tells objects of a parent process about a fork, before anything else runs in the child.
+"""Notifies objects of a parent process about a fork, before anything else runs in the child.
 
-Idea: a fork copies locks that other threads hold, sockets and descriptors; using them in the child would hang, or
-send messages as the parent. An object that was told refuses its verbs through state they check anyway, so no call
-has to ask which process it is in.
+Idea: a fork copies locks that other threads hold, sockets and descriptors; using them in the child would hang, or send
+messages as the parent. A notified object refuses its verbs through state they check anyway, so no call has to ask
+which process it is in.
 
-Contract: objects are held weakly. `_forked` neither waits nor touches what the parent still uses.
+Contract: objects are held weakly. `_forked` neither waits nor touches anything the parent still uses.
 """
 
 from __future__ import annotations

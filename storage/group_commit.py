@@ -1,12 +1,11 @@
 """One sync for the appends of many threads.
 
-Idea: a thread that has appended waits for the lock of the syncs. When it has it, another thread's sync has covered
-its batches, or its own covers those of every thread that waits behind it. Meanwhile the others append.
+Idea: a thread that has appended waits for the lock of the syncs. When it gets it, another thread's sync has covered
+its batches, or its own covers those of every waiting thread. Meanwhile others append.
 
 Contract: `through` returns only after a sync that began after the batch was written. One sync at a time: with two on
 one descriptor, the kernel reports a failure to only one of them. Code that closes or syncs files of the writer takes
-`syncing` first and the turn after it.
-Must not know: records, buffers, readers.
+`syncing` first and the turn after it. Must not know: records, buffers, readers.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The index of a segment: one row per batch, a guess that saves scanning.
+"""The index of a segment: one row per batch, a hint that saves scanning.
 
-Idea: a row is believed only after the batch it points to agrees, so an index may be missing, stale or
-damaged and nothing worse happens than a scan. Searching is bisection over rows read one at a time.
+Idea: a row is believed only after the batch it points to agrees, so a missing, stale or damaged index costs a scan and
+nothing else. Searching is bisection over rows read one at a time.
 
-Contract: rows are in order of seq, without gaps, and none is written before its batch has its bytes planned.
-Rows made by scanning a segment and rows of a file (`IndexRows`) are searched by the same functions.
-Pure but for the file it is handed to read. Must not know: which batches are committed.
+Contract: rows are in order of seq, without gaps, and a row is written only once the bytes of its batch are planned.
+Rows from scanning a segment and rows of a file (`IndexRows`) are searched by the same functions. Pure but for the file
+it is handed to read. Must not know: which batches are committed.
 """
 
 from __future__ import annotations

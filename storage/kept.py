@@ -1,12 +1,11 @@
-"""Records taken out of their batches and kept under their own offsets: a batch of kind KEPT.
+"""Builds KEPT batches: records taken out of their batches, under their own offsets.
 
-Idea: a lease may be for some records of a batch only, and a few stragglers must not hold back a whole segment.
-Both become a batch that carries the offset of each record in a column, beside everything else the records had.
+Idea: a lease may cover only some records of a batch, and a few stragglers must not hold back a whole segment. Both
+become a batch with the offset of each record in a column, beside all other columns of the records.
 
-Contract: what is taken out was verified before, so that damage never gets a fresh checksum. Keys, headers,
-priorities and times go along; a record without an event time gets the append time it had. Effects and the
-producer do not. Runs of records cost a slice per column and one copy of their bytes.
-Pure: batches in, bytes out.
+Contract: source batches are verified first, so that damage never gets a fresh checksum. Keys, headers, priorities and
+times are copied; a record without an event time gets its append time. Effects and the producer are not. A run of
+records costs a slice per column and one copy of its bytes. Pure: batches in, bytes out.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The bytes and names of a log's directory, batches and snapshots aside.
+"""The bytes and names of a log's directory, except batches and snapshots.
 
-Idea: every structure is one numpy dtype (FORMAT.md is held to them by a test) with one struct beside it for
-speed, an `encode_*` that adds the checksum and a `decode_*` that returns None for anything that does not
-match its own. A segment is a page with a header and two marks, then batches; an index is a header and one
-row per batch; the promises journal is a run of entries. All zeros never decode.
+Idea: every structure is one numpy dtype (a test compares it with FORMAT.md) with one struct beside it for speed, an
+`encode_*` that adds the checksum and a `decode_*` that returns None if the checksum does not match. A segment is a
+page with a header and two marks, then batches; an index is a header and one row per batch; the promises journal is a
+run of entries. All zeros never decode.
 
-Contract: little-endian, checksums are xxh3_64 of everything in the structure after the checksum itself.
-Pure: bytes and names in, values out. Knows nothing of files being opened, of processes or of time.
+Contract: little-endian; checksums are xxh3_64 of everything in the structure after the checksum itself. Pure: bytes
+and names in, values out. Knows nothing of open files, processes or time.
 """
 
 from __future__ import annotations

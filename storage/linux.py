@@ -1,4 +1,4 @@
-"""What only Linux has, said in one sentence."""
+"""The error for platforms other than Linux."""
 
 from __future__ import annotations
 

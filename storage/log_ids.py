@@ -1,11 +1,11 @@
 """Log ids, and which log belongs in a partition's directory.
 
 Idea: the log of a partition has a name-based UUID (version 5) of its topic's id and its number, so the directory
-DATA/topics/<topic id>/<partition> says which log belongs there, and files of another partition's are told apart.
-Logs that stand alone, the metadata log, and a log that `repair` makes in place of a lost one have random ids.
+DATA/topics/<topic id>/<partition> says which log belongs there, and another partition's files are recognised. Embedded
+logs, the metadata log, and a log that `repair` makes in place of a lost one have random ids.
 
-Contract: only an id that was made for a directory can belong elsewhere: random ones belong where they are found.
-Must not know: segments.
+Contract: only a name-based id can be in the wrong directory: random ones belong where they are found. Must not know:
+segments.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""The logs of one data directory: where they are, how they are opened, deleted, snapshotted and made shorter.
+"""The logs of one data directory: where they are; opening, deleting, snapshotting and trimming them.
 
     DATA/metadata/                          the metadata log
     DATA/topics/<topic id>/<partition>/     one log each
     DATA/trash/<topic id>-<random>          deleted topics until they are removed
 
-Idea: a node asks for logs by topic and partition. This is the common part of all its stores. Slow work goes to
-`Jobs`; a store that keeps a board overrides `_hold`, `_let_go` and `row`, and one that knows of syncs without an answer
-overrides `_open`.
+Idea: the common base of all stores of a node, which asks for logs by topic and partition. Slow work goes to `Jobs`; a
+store that keeps a board overrides `_hold`, `_let_go` and `row`, and one that knows of unanswered syncs overrides
+`_open`.
 
-Contract: as the engine's `ports.Store`, with the logs closed by the node. The caller has locked the directory.
-Must not know: what topics and records mean, readers.
+Contract: as the engine's `ports.Store`; the node closes the logs. The caller has locked the directory. Must not know:
+what topics and records mean, readers.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How far so many bytes of a log reach, as its indexes have it.
+"""Finds how far so many bytes of a log reach, from its indexes.
 
-Idea: rows of an index are in order of offset and of position alike, so where a piece of so many bytes ends is found
-by bisection, and what lies between is never looked at.
+Idea: index rows ascend by offset and by position, so bisection finds the end of a piece of so many bytes without
+reading what lies between.
 
-Contract: no batch is read. An index is believed without asking its batches, so bytes are about right; offsets ascend
-and end where the span ends, whatever an index says. A segment without an index counts as one batch.
-Pure but for the reader that it is handed.
+Contract: reads no batch. An index is believed without asking its batches, so bytes are approximate; offsets ascend and
+end where the span ends, whatever an index says. A segment without an index counts as one batch. Pure but for the
+reader that it is handed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The order of a log: gives batches their terms and times, and says which of them are committed and safe.
 
-Idea: a log does not know why a batch comes next. Its `LogOrder` does: that of a node by itself is `Sole`; one of
-several copies would follow a leader, and one that lends the log to another process would take it back first.
+Idea: a log asks its `LogOrder` for terms and commits, and does not know what decides them. A standalone node's is
+`Sole`; a replica's would follow a leader, and one that lends the log to another process would take it back first.
 
-Contract: an order speaks for any number of logs, and is asked with the log.
-Must not know: how batches are written, or cut.
+Contract: one order serves any number of logs, and is asked with the log. Must not know: how batches are written, or
+cut.
 """
 
 from __future__ import annotations

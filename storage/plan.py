@@ -1,11 +1,11 @@
-"""Planning an append: where each batch will stand and which bytes go where, before any of them is written.
+"""Plans an append: the position of each batch and the bytes to write, before any of them is written.
 
 Idea: a `Plan` walks the batches along the chain and gives each a position; when a segment is full it asks for the next
-one. What comes out is a list of pieces, one per segment, ready for one index write and one pwritev. `Stamping` gives
-batches their places in the chain, `Verbatim` checks those that have theirs already.
+one. The result is a list of pieces, one per segment, ready for one index write and one pwritev. `Stamping` gives
+batches their places in the chain, `Verbatim` checks batches that have places already.
 
-Contract: planning writes nothing; a plan that is dropped leaves the log as it was, but for segments it asked for.
-The body of a batch is never copied. Pure but for the `room` callback.
+Contract: planning writes nothing; dropping a plan leaves the log as it was, but for segments it asked for. The body of
+a batch is never copied. Pure but for the `room` callback.
 """
 
 from __future__ import annotations

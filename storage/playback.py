@@ -1,12 +1,12 @@
-"""Playing a log's records back in order, from a place that can be asked for and moved.
+"""Plays a log's records back in order, from a position that can be read and set.
 
 Idea: batches are decoded a run at a time, small enough to stay in the processor's cache until it is used, and the
-caller gets C iterators over these lists; the position is where the last list ended less what its iterator still
+caller gets C iterators over these lists; the position is the end of the last list less the items its iterator still
 holds, so following it costs nothing per record.
 
-Contract: every column is verified before a record of its batch is handed out. Records only: batches of
-state are passed over, batches of an unknown kind stop the reader. Not for use by several threads at once.
-Must not know: the writer, how far may be read.
+Contract: every column is verified before a record of its batch is handed out. Records only: state batches are skipped,
+batches of an unknown kind stop the reader. Not for use by several threads at once. Must not know: the writer, how far
+may be read.
 """
 
 from __future__ import annotations

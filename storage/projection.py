@@ -1,11 +1,10 @@
 """Batches with only the columns that the reader asked for.
 
-Idea: a reader of keys need not be sent values. The columns that stay are copied as they are stored, compressed or
-not, with the checksums they have; the header says the same place, and gets a checksum of its own.
+Idea: a reader of keys need not be sent values. The remaining columns are copied as stored, compressed or not, with
+their checksums; the header names the same place and gets a new checksum.
 
-Contract: no column is verified here, so that damage does not get a fresh checksum: the reader finds it. The
-result is for readers and never goes into a log, whose chain it would break.
-Pure: batches in, bytes out.
+Contract: verifies no column, so that damage does not get a fresh checksum: the reader finds it. The result is for
+readers and never goes into a log, whose chain it would break. Pure: batches in, bytes out.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The journal of promises: for every log of a node, the term it will not go below and the node it voted for.
 
-Idea: a promise is an entry of 64 bytes at the end of one file, synced before it counts. The newest entry of
-a log is the one that holds.
+Idea: a promise is an entry of 64 bytes at the end of one file, synced before it counts. The newest entry of a log
+holds.
 
-Contract: `promise` returns only when the entry is durable; terms never go down; a vote in a term never changes.
-A torn last entry was never promised. When many entries are superseded, opening rewrites the journal.
-Must not know: what terms are used for.
+Contract: `promise` returns only when the entry is durable; terms never go down; a vote in a term never changes. A torn
+last entry was never promised. When many entries are superseded, opening rewrites the journal. Must not know: what
+terms are used for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The segments of a log that is read: which there are, and how far they may be read.
+"""The readable part of a log: its segments, and how far they may be read.
 
-Idea: segments are known by name and opened when needed. How far may be read is the caller's word (`limit`: a seq, or a
-board word); without one, the log's own verified end.
+Idea: segments are known by name and opened when needed. The caller says how far may be read (`limit`: a seq, or a
+board word); without a limit, it is the log's own verified end.
 
 Contract: never takes a lock, never writes, never keeps a writer waiting. An index row is believed only when its batch
 agrees. Must not know: processes, boards, commit levels.

@@ -1,8 +1,8 @@
-"""Reading a log: where an offset or a time is in it.
+"""Reading a log: finds the batch of an offset or a time.
 
 Idea: a `LogReader` finds the batch in the segments of a log, and cursors (cursor.py) move on from there.
 
-Contract: as that of readable.py. Damage is raised as Corrupt with the offset where good records go on.
+Contract: as readable.py's. Damage raises Corrupt with the offset where good records continue.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A record as applications see it, and how a batch becomes a list of them.
+"""A record as applications see it, and decoding a batch into a list of them.
 
 Contract: records own their bytes; nothing points into a segment or a frame. Pure.
 """

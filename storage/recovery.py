@@ -1,12 +1,12 @@
 """The decisions of opening a log: where it ends, and which bytes are valid.
 
-Idea: `End` is a place in the log that everything before it leads up to; `follows` says whether a batch may
-stand right there (seq, log, offset, chain), so the log's end is as far as that goes. `begin` chooses the
-mark to start from. `walk` turns bytes into batches and stops at the first that is none.
+Idea: `End` is a place in the log; `follows` says whether a batch fits right there (seq, log, offset, chain), so the
+log's end is as far as that goes. `begin` chooses the mark to start from. `walk` turns bytes into batches and stops at
+the first invalid one.
 
-Contract: bytes at or below a mark are never cut: bad ones are `Damage`, reported and read around. The log
-above the mark is cut at the first bad batch, whatever follows, because unsynced writes have no order.
-Pure: pages and `read` functions in, decisions out.
+Contract: bytes at or below a mark are never cut: bad ones are `Damage`, reported and read around. The log above the
+mark is cut at the first bad batch, whatever follows, because unsynced writes have no order. Pure: pages and `read`
+functions in, decisions out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Room for what is appended: how large segments are, and the next one when it is time.
+"""Room for appends: segment sizes, and the next segment when one is full.
 
-Contract: a spare (blocks reserved and synced beforehand, all zeros) becomes the next segment, if it is there in time.
+Contract: a spare (blocks reserved and synced beforehand, all zeros) becomes the next segment if it is ready in time.
 Must not know: which batches go where.
 """
 

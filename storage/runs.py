@@ -1,11 +1,11 @@
-"""Runs: large parts of a state that never change, each in a file of its own beside the snapshots that name it.
+"""Runs: large immutable parts of a state, each in a file of its own beside the snapshots that name it.
 
-Idea: each snapshot is written from scratch, which is too costly for large parts that never change. Those are written
-once, under a number, and snapshots name number and checksum.
+Idea: a snapshot is written as a whole, which is too costly for large parts that never change. Those are written once,
+under a number, and snapshots name number and checksum.
 
 Contract: a run is durable before a snapshot that names it has its name (`sync`, then `snapshots.commit`). `load`
-returns only the bytes that were asked for, and raises Corrupt else: then no snapshot that names the run can be used.
-Must not know: what the bytes mean, which snapshots there are.
+returns exactly the requested bytes or raises Corrupt: then no snapshot that names the run can be used. Must not know:
+what the bytes mean, which snapshots there are.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Reading a whole log without trusting any of it: good batches, damaged ranges, and where it ends.
+"""Reads a whole log without trusting any of it: good batches, damaged ranges, and where it ends.
 
-Idea: walk the live segments from the first batch to the last. Everything that verifies and follows the
-batch before it is `Good`. Where that stops at or below what was durable is a `Bad` range, and the walk goes
-on at the next batch of this log; where it stops above is the `Tail`, and the walk is over. The newest mark says what
-was durable, and what evidence.py knows; in a segment that has lost its marks all that can be found was.
+Idea: walk the live segments from the first batch to the last. A batch that verifies and follows the one before it is
+`Good`. A stop at or below the durable point is a `Bad` range, and the walk continues at the next batch of this log; a
+stop above it is the `Tail`, and the walk ends. The newest mark and evidence.py say what was durable; in a segment that
+has lost its marks, every batch that can be found was.
 
-Contract: reads only, takes no lock, so it may run beside a broker: what a writer appends meanwhile is above
-the marks that were read first. Every seq that was durable is in a `Good` or in a `Bad`, in order.
-What is yielded points into a buffer that the next step may replace: decode it first.
+Contract: reads only and takes no lock, so it may run beside a broker: batches appended meanwhile are above the marks
+that were read first. Every durable seq is in a `Good` or in a `Bad`, in order. Results point into a buffer that the
+next step may replace: decode them first.
 
 Must not know: what to do about damage.
 """

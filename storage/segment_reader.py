@@ -1,10 +1,10 @@
-"""One segment opened for reading, and the bounded cache of such.
+"""One segment opened for reading, and a bounded cache of such readers.
 
-Idea: a `SegmentReader` gives bytes (copied, or views of a mapping), finds batches through the index, and
-falls back to scanning when the index lies. Nothing is believed before a batch header agrees.
+Idea: a `SegmentReader` returns bytes (copied, or views of a mapping), finds batches through the index, and falls back
+to scanning when the index is wrong. Nothing is believed before a batch header agrees.
 
-Contract: reading never locks, never writes, and never waits for a writer. A view of a mapping stays good
-after its reader was evicted from the cache. Not for use by several threads at once.
+Contract: reading never locks, never writes, and never waits for a writer. A view of a mapping stays valid after its
+reader was evicted from the cache. Not for use by several threads at once.
 Must not know: which batches are committed, what comes before or after this segment.
 """
 

@@ -1,9 +1,7 @@
 """A named block of memory that processes share: POSIX shared memory, or a file where there is none.
 
-Contract: all space is reserved before a process maps it (a full /dev/shm is an error, never a SIGBUS);
-permissions are what was asked, whatever the umask is. Descriptors are the caller's to close.
-
-Must not know: what the block holds.
+Contract: all space is reserved before a process maps it (a full /dev/shm is an error, never a SIGBUS); permissions are
+as requested, whatever the umask. The caller closes descriptors. Must not know: what the block holds.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Snapshots: the state of a partition at one seq, so that replay starts there and old segments may go.
 
-Idea: one file per snapshot, a 64-byte checksummed header and the body as one block. A file is written
-under another name, synced, renamed and the directory synced: a snapshot with its name is a whole one,
-unless the disk damaged it later. Two are kept, so one damaged file costs replay, not state.
+Idea: one file per snapshot, a 64-byte checksummed header and the body as one block. A file is written under another
+name, synced, renamed and the directory synced: a snapshot with its name is complete, unless the disk damaged it later.
+Two are kept, so one damaged file costs replay, not state.
 
-Contract: a snapshot is committed only when the batches up to its seq are durable. `load_newest` returns
-only bytes whose checksums, log id and name agree, falls back to the one before, and raises when what is
-left does not reach the log any more. The halves `prepare` and `commit` let another process do the sync
-between them.
+Contract: a snapshot is committed only when the batches up to its seq are durable. `load_newest` returns only bytes
+whose checksums, log id and name agree, falls back to the one before, and raises when the remaining ones no longer
+reach the log. The halves `prepare` and `commit` let another process do the sync between them.
 
 Must not know: what the body says (the engine's), when to take one.
 """

@@ -1,11 +1,10 @@
-"""The end of an open log: how far it is written and durable, and the segments that are open for it.
+"""The end of an open log: how far it is written and durable, and its open segments.
 
-Idea: appending.py moves the end on, cutting.py begins a generation at it; here is what both move, and how it becomes
-durable. Numbers stand apart rather than in a `LogEnd`, because every append moves them.
+Idea: the state that appending.py advances and cutting.py restarts in a new generation, and how it becomes durable.
+Plain numbers rather than a `LogEnd`, because every append moves them.
 
-Contract: `sync` is the only thing that makes durable, or `settle` with a keeper's result; a failed sync poisons, for
-good.
-Must not know: what batches contain, where terms come from, readers.
+Contract: only `sync`, or `settle` with a keeper's result, makes batches durable; a failed sync poisons, for good. Must
+not know: what batches contain, where terms come from, readers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A thread that does one thing every so often.
+"""A thread that repeats one action at an interval.
 
-Contract: `stop` returns when the thread is gone. An error of the action is raised by the owner's next `check`,
-and the thread goes on.
+Contract: `stop` returns when the thread has ended. An error of the action is raised by the owner's next `check`, and
+the thread goes on.
 """
 
 from __future__ import annotations

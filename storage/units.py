@@ -1,9 +1,8 @@
 """Sizes and times as people write them: "64MB", "1.5s", "7d".
 
-Idea: one reading for arguments, topic settings, configuration and command lines. Sizes are powers of 1024,
-with or without the "i": 64MB = 64MiB = 67108864. A text of a time has its unit:
-"7" is days to some people and seconds to others.
-Contract: `size_bytes` and `seconds` raise ValueError with a sentence that quotes what was given. Pure.
+Idea: one parser for arguments, topic settings, configuration and command lines. Sizes are powers of 1024, with or
+without the "i": 64MB = 64MiB = 67108864. Times in text need a unit: "7" is days to some people and seconds to others.
+Contract: `size_bytes` and `seconds` raise ValueError with a sentence that quotes the input. Pure.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Verifies a log: reads everything in its directory and reports damage.
 
-Idea: one pass of `scan` feeds a report: per segment what was found and whether its index agrees, every
-damaged range with file and position, where the log ends and why, the snapshots, and what is known already
-(poison, accepted losses). The report is made of plain values: `msgspec.to_builtins` is its JSON.
+Idea: one pass of `scan` feeds a report: the findings per segment and whether its index agrees, every damaged range
+with file and position, where the log ends and why, the snapshots, and known problems (poison, accepted losses). The
+report is made of plain values: `msgspec.to_builtins` is its JSON.
 
-Contract: reads only, takes no lock, safe beside a running broker. `ok` means that all damage is accepted;
-`clean` means that there is also nothing for `repair` to do. Damage above the newest mark does not exist:
-there it is the torn tail that the next writer cuts.
+Contract: reads only, takes no lock, safe beside a running broker. `ok` means that all damage is accepted; `clean` that
+`repair` has nothing to do either. Bad bytes above the newest mark are no damage but a torn tail, which the next writer
+cuts.
 
 Must not know: how to repair.
 """

@@ -1,8 +1,7 @@
 """penstock transport: the wire.
 
-`messages` and `codec` say what travels, the sessions what it means (all pure). `sockets` finds
-what carries it: ZeroMQ over ipc and tcp, or plain Unix sockets. They are not re-exported, so that programs without
-sockets do not load them.
+`messages` and `codec` define the messages, the sessions their meaning (all pure). `sockets` picks the carrier: ZeroMQ
+over ipc and tcp, or plain Unix sockets. They are not re-exported, so that programs without sockets do not load them.
 """
 
 from .codec import VERSION, decode_answer, decode_request, encode, frames

@@ -1,10 +1,8 @@
-"""The states of a batch on its way to the broker, and what leads from one to the next.
+"""The states of a batch on its way to the broker, and the transitions between them.
 
-Idea: one table. `producer_session.py` is driven by it, PROTOCOL.md (section 5) prints it, and a test holds the two
-together.
+Idea: one table drives `producer_session.py` and is printed in PROTOCOL.md (section 5); a test compares the two.
 
-Contract: what is not in the table cannot happen, and raises AssertionError.
-Pure: names and a table.
+Contract: a transition that is not in the table raises AssertionError. Pure: names and a table.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Messages to frames and back.
 
 A message travels as one frame, or two: the msgpack array [tag, field, ...], then the batches it carries.
-Contract: what comes off the wire decodes to a message or raises ProtocolError, nothing else, in time and
-memory proportional to the frames. Bounds of every number are checked here (messages.py), its meaning is not.
-The second frame is not looked into: only the broker's append and the readers look into batches.
+Contract: bytes from the wire decode to a message or raise ProtocolError, nothing else, in time and memory proportional
+to the frames. Bounds of every number are checked here (messages.py), their meaning is not. The second frame is opaque:
+only the broker's append and the readers look into batches.
 
 Pure: bytes in, messages out. Knows no sockets and no sessions.
 """

@@ -1,6 +1,6 @@
-"""What is done behind libzmq's back: listeners made for it, and connections that it accepted shut down.
+"""Works around libzmq: makes its listeners, and shuts down connections that it accepted.
 
-Contract: only connections of the given listeners are touched. Knows no zmq.
+Contract: touches only connections of the given listeners. Knows no zmq.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""The consumer's side of one session: what may be read, what came, and how far the application is.
+"""The consumer's side of one session: assigned partitions, received deliveries, and the application's position.
 
     Joined/Assigned -> partitions under an epoch
     Deliver ---------> in order, once, under the current epoch -> Delivery -> handed out -> committed
     revoked ---------> nothing more is handed out -> commit -> Release
 
-Idea: deliveries and assignments may travel by different sockets and overtake each other, so the epoch, not
-the order of arrival, decides: an older one is dropped, a newer one waits for its assignment.
+Idea: deliveries and assignments may travel by different sockets and overtake each other, so the epoch, not the order
+of arrival, decides: an older one is dropped, a newer one waits for its assignment.
 
-Contract: a Delivery is handed out at most once and only while `is_current`; positions of a partition never
-fall under one epoch: committed <= position <= fetched. The same for all sources: `receive` takes deliveries
-of a push or the control port, `take` what a mapped member read by itself.
-Pure: no sockets, no clock. A lost or evicted session is over; joining again makes a new one.
+Contract: a Delivery is handed out at most once and only while `is_current`; positions of a partition never fall under
+one epoch: committed <= position <= fetched. `receive` takes deliveries of a push or the control port, `take` the
+records a mapped member read itself. A lost or evicted session is over; joining again makes a new one. Pure: no
+sockets, no clock.
 """
 
 from __future__ import annotations

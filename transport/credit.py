@@ -1,7 +1,7 @@
-"""Credit: how much may be sent to a consumer before it has worked off what it was sent.
+"""Credit: how much may be sent to a consumer ahead of its processing.
 
-Idea: both sides count totals since the session began, so a lost or repeated Credit does no harm. Granted is
-what was finished plus one window: never more than a window is in pipes and queues, however slow the reader.
+Idea: both sides count totals since the session began, so a lost or repeated Credit does no harm. The grant is the
+finished total plus one window: pipes and queues never hold more than a window, however slow the reader.
 
 Contract: finished <= received; a grant is due once half the window is used up. Pure.
 """

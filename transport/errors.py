@@ -1,7 +1,7 @@
-"""Errors of the wire: what a peer sent wrong, what an address is wrong about, what a limit refuses.
+"""Errors of the wire: invalid messages, invalid addresses, exceeded limits.
 
-Contract: as in `storage/errors.py`: a message names the thing, the value, the limit and the way out.
-Imports nothing but the root of the tree.
+Contract: as in `storage/errors.py`: a message names the thing, the value, the limit and the way out. Imports nothing
+but the root of the tree.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Failures that came over the wire become errors again, of the class that the broker raised.
+"""Turns failures from the wire back into errors, of the class that the broker raised.
 
-Contract: a code that this side does not know (a newer broker's) becomes a RemoteError that keeps it.
-Pure. Which errors exist is registered by the floors that raise them (`Error.by_code`).
+Contract: an unknown code (a newer broker's) becomes a RemoteError that keeps it. Pure. The floors register the errors
+they raise (`Error.by_code`).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Messages on a stream of bytes: where each begins and ends (PROTOCOL.md, section 1.2).
+"""Messages on a stream of bytes: frame sizes, and the limit on them (PROTOCOL.md, section 1.2).
 
     4 bytes   size of frame 1       little-endian
     4 bytes   size of frame 2       0: the message has one frame
               frame 1, frame 2
 
-Idea: small messages are cut out of what one read brought; of one that is longer than that, the frames get memory
-of their size, and the rest of it is read straight into place, together with what follows it.
+Idea: small messages are cut out of the bytes of one read. For a longer message the frames get memory of their size,
+and the rest of it is read straight into place, together with whatever follows it.
 
-Contract: sizes are checked before any memory is taken for them. Whatever bytes come, `take` gives messages or
-raises ProtocolError, after which the stream is not to be used. Pure: knows no sockets and no meaning.
+Contract: sizes are checked before any memory is allocated. Whatever the bytes, `take` returns messages or raises
+ProtocolError, after which the stream must not be used. Pure: knows no sockets and no meaning.
 """
 
 from __future__ import annotations

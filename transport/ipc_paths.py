@@ -1,10 +1,10 @@
 """The paths of Unix sockets, ours and those of ZeroMQ's ipc: created private, never stolen.
 
-libzmq unlinks whatever stands at the path and listens there, even when another process does so already. So
-a path is probed first: a live one is refused, what a killed process left behind is removed.
+libzmq unlinks whatever is at the path and listens there, even when another process does so already. So a path is
+probed first: a live socket is refused, one left by a killed process is removed.
 
-Contract: directories this creates are 0700 and sockets bound while `claimed` are 0600; existing directories are
-left as they are. Knows no zmq.
+Contract: directories this creates are 0700 and sockets bound while `claimed` are 0600; existing directories are left
+as they are. Knows no zmq.
 """
 
 from __future__ import annotations

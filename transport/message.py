@@ -1,8 +1,6 @@
-"""What all messages have in common: their base, and the bounds of the numbers in them.
+"""The base of all messages, and the bounds of the numbers in them.
 
-A message is a msgpack array [tag, field, ...]; messages.py and queue_messages.py declare them.
-
-Pure: values only.
+A message is a msgpack array [tag, field, ...]; messages.py and queue_messages.py declare them. Pure: values only.
 """
 
 from __future__ import annotations

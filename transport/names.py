@@ -1,7 +1,4 @@
-"""What topics, groups, members and producers may be called. The rule: PROTOCOL.md, 8.2 (CreateTopic).
-
-Pure.
-"""
+"""Valid names of topics, groups, members and producers. The rule: PROTOCOL.md, 8.2 (CreateTopic). Pure."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Which partition a record goes to. Normative: every client in every language agrees on keys.
+"""Chooses a record's partition. Normative: clients in every language agree on keys.
 
     partition = xxh3_64(key, seed 0) modulo partition count
 
-Records without a key go to one partition for a whole batch, then to the next (round robin that sticks), so
-that batches stay large. Contract: the same key is always in the same partition while their count stands.
-Pure.
+Records without a key go to one partition for a whole batch, then to the next (sticky round robin), so that batches
+stay large. Contract: a key stays in its partition as long as the number of partitions does. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The producer's side of one partition: which batches are on their way, and what becomes of them.
+"""The producer's side of one partition: its batches in flight, and their outcomes.
 
     add -> to_send -> sent -> produced -> settled, in order
              ^          |
@@ -7,15 +7,14 @@
 
 The states of a batch are a table, `batch_states.py`.
 
-Idea: (producer id, epoch, first sequence) stands in every batch, so sending one again is harmless and order
-is kept: a failure that a retry can help sends that batch and all later ones again (the broker refused those
-for the gap; that refusal may even arrive first). Any other failure breaks the session: what followed it
-cannot be appended any more.
+Idea: every batch carries (producer id, epoch, first sequence), so resends are deduplicated and order is kept. A
+failure that a retry can help resends that batch and all later ones (the broker refused those for the gap; that refusal
+may even arrive first). Any other failure breaks the session: later batches cannot be appended any more.
 
-Contract: batches settle in the order they were added, each exactly once. They stand in `settled` until the caller takes
-them off, and `lost` works out anew what an interrupt left half done: no outcome is lost with one. In flight are at most
-`window_batches`, and `window_bytes` (one batch may be larger than that when it is alone).
-Pure: makes no batches and no requests, knows no clock: when to retry is the caller's business.
+Contract: batches settle in the order they were added, each exactly once. They stay in `settled` until the caller takes
+them off, and `lost` recomputes a step that was interrupted half-way, so no outcome is lost. In flight are at most
+`window_batches`, and `window_bytes` (a single batch may be larger). Pure: makes no batches and no requests, knows no
+clock: the caller decides when to retry.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Messages of queues: lease, settle, extend; tasks by id; dead letters; schedules.
 
-A topic's records are worked off by queue groups. A *lease* gives some of them to one worker until a time; the
-*token* is its number, and requests to settle or extend name it. To *settle* is to say what became of leased records:
-ack, nack, reject or release. Normative text: PROTOCOL.md, sections 8.7 and 8.8.
+Queue groups process a topic's records as work items. A *lease* gives some of them to one worker until a time; the
+*token* is its number, and requests to settle or extend name it. To *settle* is to report the outcome of leased
+records: ack, nack, reject or release. Normative text: PROTOCOL.md, sections 8.7 and 8.8.
 
 Pure: values only. No sockets, no clock, no rules.
 """

@@ -1,7 +1,6 @@
-"""Messages for reading whole ranges: where partitions end, how far so many bytes reach, where a group begins.
+"""Messages for reading whole ranges: the ends of partitions, how far so many bytes reach, where a group begins.
 
-One question is about any number of partitions, so that a planner asks once however many there are. Normative text:
-PROTOCOL.md, section 8.10.
+One question covers any number of partitions, so that a planner asks once. Normative text: PROTOCOL.md, section 8.10.
 
 Pure: values only. No sockets, no clock, no rules.
 """

@@ -1,7 +1,7 @@
-"""The raw sockets of a ZeroMQ context, also those whose making was interrupted.
+"""The raw sockets of a ZeroMQ context, including those whose creation was interrupted.
 
-Idea: libzmq ends a context once all of its sockets are closed, and waits for ever for one that Ctrl-C kept from the
-caller that was making it. A socket is known here before libzmq makes it.
+Idea: libzmq ends a context once all of its sockets are closed, and waits forever for one whose creation Ctrl-C
+interrupted. A socket is registered here before libzmq makes it.
 """
 
 from __future__ import annotations

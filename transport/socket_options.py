@@ -1,7 +1,8 @@
-"""Every ZeroMQ option that matters, in one table, with the reason for each.
+"""Every ZeroMQ option that matters, in one table, with the reason for each; and MESSAGE_BYTES_MAX, the limit of a frame
+on every transport.
 
-Idea: an option left at its default is a decision not taken. Names are those of zmq_setsockopt without the
-ZMQ_; zmq_sockets.py applies them before it binds or connects. Times in milliseconds.
+Idea: every option is a decision, also where libzmq has a default. Names are those of zmq_setsockopt without the ZMQ_;
+zmq_sockets.py applies them before it binds or connects. Times in milliseconds.
 
 Contract: values only; imports nothing.
 """

@@ -1,19 +1,19 @@
 """The keeper's core: rounds of group commit over a board and the files behind it.
 
-Idea: a round looks at the board, and for every partition whose written word is beyond what is synced it
-says so on the board (`sync_started`), syncs the partition's dirty segments (old ones first), and says so on the
-board (`synced`). One fdatasync covers all that was written to the file before it, so a thousand producers share a
-round; above a few dirty files one syncfs does for all of them, as long as none ever failed. The mark of what is
-durable is written into the segment after the broker was told, and not after every round: it dirties a page that the
-next sync has to write as well. That sync carries it, or one more when things are quiet.
+Idea: for every partition whose written word is beyond its synced word, a round announces the sync on the board
+(`sync_started`), syncs the partition's dirty segments (old ones first), and publishes the result (`synced`). One
+fdatasync covers everything written to the file before it, so a thousand producers share a round; above a few dirty
+files one syncfs serves all, as long as none ever failed. The mark of the durable end is written into the segment after
+the broker was told, and not after every round: it dirties a page that the next sync has to write as well. That sync
+carries it, or one more when things are quiet.
 
 Contract:
-- A segment is opened when it is registered and kept open until it is sealed and all of it is synced: only
-  a descriptor opened before the writes is told that they failed.
-- Only a seq whose index row is there in a registered segment is synced and vouched for.
-- A sync that fails is never tried again: its partition's poison word and its `poison` file say so.
-- Words only go forward, and a row that changed hands meanwhile (other log, other generation) is left alone,
-  so a keeper that was stopped and wakes late changes nothing.
+- A segment is opened when it is registered and kept open until it is sealed and all of it is synced: the kernel
+  reports a failed write only to descriptors opened before it.
+- Only a seq with an index row in a registered segment is synced and vouched for.
+- A failed sync is never retried: its partition's poison word and its `poison` file say so.
+- Words only go forward, and a row that changed hands meanwhile (other log, other generation) is left alone, so a
+  keeper that was stopped and wakes late changes nothing.
 
 Must not know: the link to the broker, processes, clocks (time comes as an argument).
 """

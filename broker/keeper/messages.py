@@ -1,11 +1,11 @@
-"""What broker and keeper tell each other over their socket pair, one class each.
+"""Messages between broker and keeper over their socket pair, one class each.
 
-Idea: the socket carries jobs and registrations, which are rare; the watermarks themselves are words on
-the board, and the two eventfds only say "look". A packet is a msgpack list of messages, so that a
-thousand partitions are registered with a few packets.
+Idea: the socket carries jobs and registrations, which are rare; the watermarks are words on the board, and the two
+eventfds only say "look". A packet is a msgpack list of messages, so that a thousand partitions are registered with a
+few packets.
 
-Contract: both ends are the same build of penstock (the supervisor starts both), so there are no versions.
-`row` names a partition by its row on the board. Must not know: how anything is done.
+Contract: both ends are the same build of penstock (the supervisor starts both), so there are no versions. `row` names
+a partition by its row on the board. Must not know: how anything is done.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""What a dead pair of broker and keeper leaves in doubt, kept until every such log is open again.
+"""Doubts: the syncs that a dead broker and keeper left unresolved, kept until every such log is open again.
 
-Idea: the board says which syncs failed (poison), and for which logs one may have begun and never answered: the
-keeper's (`sync_started`) or the broker's own, wherever anything is written that is not synced. The next broker
-sets the board up anew, so it first writes the doubts into DATA/doubts: a crash in the middle of its start must
-not make them forgotten, since the kernel will not report a failed write-back twice. Doubts that cannot be read
-any more are about every log.
+Idea: the board says which syncs failed (poison), and which may have begun and never answered: the keeper's
+(`sync_started`) or the broker's own, wherever anything is written and not synced. The next broker sets the board up
+anew, so it first writes the doubts into DATA/doubts: a crash during its start must not forget them, since the kernel
+will not report a failed write-back twice. An unreadable file of doubts puts every log in doubt.
 
-Contract: a doubt goes only when its log was opened with it taken into account. A boot of the machine settles
-all doubts of `written` bytes by itself (the page cache is gone), but a doubt too many costs only a copy.
-Must not know: where logs are, how they are opened.
+Contract: a doubt goes only when its log was opened with it taken into account. A reboot settles all doubts of
+`written` bytes (the page cache is gone), but a doubt too many costs only a copy. Must not know: where logs are, how
+they are opened.
 """
 
 from __future__ import annotations
