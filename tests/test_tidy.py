@@ -86,12 +86,15 @@ def _raises_or_tells(handler: ast.ExceptHandler) -> bool:
     return used or told or any(isinstance(node, ast.Raise) for node in inside)
 
 
+SKIPS = ("pytest.skip", "pytest.importorskip", "pytest.mark.skipif")
+
+
 def skips_without_reason(source: Source) -> Iterator[str]:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("pytest.mark.skip", "pytest.mark.xfail"):
             if not _called_with_reason(source.tree, node):
                 yield f"{source.place}:{node.lineno}: {ast.unparse(node)} without a reason"
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("pytest.skip", "pytest.mark.skipif"):
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in SKIPS:
             if not any(keyword.arg == "reason" for keyword in node.keywords) and not _sentence(node):
                 yield f"{source.place}:{node.lineno}: {ast.unparse(node.func)} without a reason"
 
@@ -204,6 +207,7 @@ BREAKS = [
     (silenced_errors, "with contextlib.suppress(Exception):\n    x()\n"),
     (skips_without_reason, "@pytest.mark.skip\ndef test_x(): ...\n"),
     (skips_without_reason, "pytest.skip()\n"),
+    (skips_without_reason, "pytest.importorskip('pyarrow')\n"),
     (skips_without_reason, "@pytest.mark.skipif(True)\ndef test_x(): ...\n"),
     (sleeping_tests, "time.sleep(1)\n"),
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the source is Spark's")
+pytest.importorskip("pyspark", reason="needs the extra penstock[spark]")
 
 from penstock.clients import Client
 from penstock.spark import register

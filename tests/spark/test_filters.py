@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-pytest.importorskip("pyspark", reason="filters are Spark's")
+pytest.importorskip("pyspark", reason="needs the extra penstock[spark]")
 
 from penstock.spark.filters import EVER, Filters, Moments
 from penstock.spark.offsets import PartitionKey, Position

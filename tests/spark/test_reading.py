@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="tasks are Spark's")
+pytest.importorskip("pyspark", reason="needs the extra penstock[spark]")
 
 from penstock.clients import Client
 from penstock.spark.errors import DataLoss, InvalidColumns

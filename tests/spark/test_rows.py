@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="rows are Arrow's")
+pa = pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
 
 from penstock.spark.rows import LEAST_ROWS, MOST_BYTES, MOST_ROWS, Rows  # noqa: E402
 from penstock.spark.schema import TYPES  # noqa: E402

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the source is Spark's")
+pytest.importorskip("pyspark", reason="needs the extra penstock[spark]")
 
 import pyarrow as pa
 from penstock.broker import ServeConfig

@@ -28,14 +28,14 @@ ROWS = encode([b"a", b"b", b"c"], keys=[b"k", None, b""], event_times=[1, 2, 3])
 
 
 def test_columns_come_in_the_order_in_which_they_are_asked_for():
-    pytest.importorskip("pyarrow", reason="the Arrow path needs the extra penstock[arrow]")
+    pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
     batch = parse(ROWS)
     assert batch.arrow().schema.names == ["value", "key", "offset", "timestamp", "headers"]
     assert batch.arrow(["offset", "value"]).to_pydict() == {"offset": [0, 1, 2], "value": [b"a", b"b", b"c"]}
 
 
 def test_a_batch_that_was_told_where_it_is_from_says_so():
-    pa = pytest.importorskip("pyarrow", reason="the Arrow path needs the extra penstock[arrow]")
+    pa = pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
     batch = parse(ROWS)
     batch.origin = Origin("flüge", 300)
     found = batch.arrow(["topic", "partition"])
@@ -67,7 +67,7 @@ def test_columns_that_are_not_there_are_refused(origin, names, says):
 
 
 def test_a_batch_of_a_range_has_the_columns_that_were_asked_for():
-    pytest.importorskip("pyarrow", reason="the Arrow path needs the extra penstock[arrow]")
+    pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
     batch = parse(ROWS)
     batch.origin = Origin("t", 0, ("key", "offset"))
     assert batch.arrow().to_pydict() == {"key": [b"k", None, b""], "offset": [0, 1, 2]}

@@ -7,7 +7,7 @@ import pytest
 from penstock.storage.batch import Codec, Kind, encode, parse
 from penstock.storage.errors import InvalidBatch
 
-pa = pytest.importorskip("pyarrow", reason="the Arrow path needs the extra penstock[arrow]")
+pa = pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
 
 from penstock.storage.arrow_encoding import as_binary, encode_arrow  # noqa: E402
 

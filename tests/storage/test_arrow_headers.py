@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.storage.batch import Codec, encode, parse
 from penstock.storage.errors import InvalidBatch
 
-pa = pytest.importorskip("pyarrow", reason="the Arrow path needs the extra penstock[arrow]")
+pa = pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
 
 from penstock.storage.arrow_encoding import encode_arrow  # noqa: E402
 from penstock.storage.arrow_headers import as_headers, header_type, unpacked  # noqa: E402

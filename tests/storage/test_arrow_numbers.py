@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="numbers of Arrow's")
+pa = pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
 
 from penstock.storage.arrow_numbers import array_of, filled, numbers_of, present_in, value_offsets  # noqa: E402
 
@@ -58,7 +58,7 @@ def test_offsets_of_a_slice_are_those_of_its_values():
 
 
 def test_pandas_is_not_imported():
-    pytest.importorskip("pandas", reason="nothing would import it")
+    pytest.importorskip("pandas", reason="pandas is not installed, so nothing could import it")
     program = """
 import sys, numpy, pyarrow
 from penstock.storage.arrow_numbers import array_of, numbers_of, present_in

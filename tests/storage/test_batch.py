@@ -269,7 +269,7 @@ def test_no_key_at_all_needs_no_column() -> None:
 
 
 def test_arrow_sees_the_same_records() -> None:
-    pa = pytest.importorskip("pyarrow", reason="the Arrow path needs the extra penstock[arrow]")
+    pa = pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
     table = b.parse(full_batch()).arrow(("value", "key", "offset", "timestamp"))
     assert table.column("value").to_pylist() == VALUES
     assert table.column("key").to_pylist() == KEYS
@@ -279,7 +279,7 @@ def test_arrow_sees_the_same_records() -> None:
 
 
 def test_arrow_values_lie_in_the_batch_itself() -> None:
-    pytest.importorskip("pyarrow", reason="the Arrow path needs the extra penstock[arrow]")
+    pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
     batch = b.parse(np.frombuffer(full_batch(), np.uint8))
     start = np.frombuffer(batch.buffer, np.uint8).ctypes.data
     address = batch.arrow(("value",)).column(0).buffers()[2].address
@@ -287,7 +287,7 @@ def test_arrow_values_lie_in_the_batch_itself() -> None:
 
 
 def test_arrow_arrays_become_the_same_batch_as_lists() -> None:
-    pa = pytest.importorskip("pyarrow", reason="the Arrow path needs the extra penstock[arrow]")
+    pa = pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
     from penstock.storage.arrow_encoding import encode_arrow
 
     values, keys = pa.array([b"skipped", *VALUES], pa.binary())[1:], pa.array([b"skipped", *KEYS], pa.binary())[1:]

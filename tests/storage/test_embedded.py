@@ -216,7 +216,7 @@ def test_seek_goes_to_offsets_times_and_both_ends(place) -> None:
 
 
 def test_batches_come_as_records_values_or_arrow(place) -> None:
-    pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
     with Log(**place) as log:
         log.append([b"a", b"b", b"c"])
         log.append(b"d")

@@ -155,7 +155,7 @@ def test_a_kept_batch_with_bad_offsets_is_found_by_check(offsets: list[int] | No
 
 
 def test_arrow_sees_the_original_offsets() -> None:
-    pytest.importorskip("pyarrow", reason="the Arrow path needs the extra penstock[arrow]")
+    pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
     kept = parse(keep(placed(encode([b"a", b"b", b"c"])), [(0, 1), (2, 1)]))
     assert arrow.record_batch(kept, ("offset", "value")).to_pydict() == {"offset": [40, 42], "value": [b"a", b"c"]}
 

@@ -314,7 +314,7 @@ def test_an_embedded_log_shows_records_only(tmp_path) -> None:
         log.seek("earliest")
         assert [value for batch in log.batches("values") for value in batch] == values
         log.seek("earliest")
-        pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow", reason="needs the extra penstock[arrow]")
         assert [value for batch in log.batches("arrow") for value in batch.column("value").to_pylist()] == values
         assert log.read(1)[0].value == values[1]
     writer.close()

@@ -223,7 +223,7 @@ def by_consumer_or_none(client: Any, topic: str, count: int) -> Iterator[pa.Reco
 
 
 def test_pandas_is_not_imported():
-    pytest.importorskip("pandas", reason="nothing would import it")
+    pytest.importorskip("pandas", reason="pandas is not installed, so nothing could import it")
     program = """
 import sys
 import penstock

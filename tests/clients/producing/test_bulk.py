@@ -85,7 +85,7 @@ def test_arrow_rows_are_split_by_key():
 
 
 def test_frames_of_other_libraries_are_tables():
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed, and tables of it are sent")
     frame = pandas.DataFrame({"value": [b"a", b"b", b"c"], "partition": [1, 0, 1]})
     sent = {number: values for number, values, _ in decoded(pieces(frame, None, SHAPE, None))}
     assert sent == {0: [b"b"], 1: [b"a", b"c"]}
