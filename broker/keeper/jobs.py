@@ -108,5 +108,5 @@ class KeeperJobs:
             found[1](result)
 
     def _send(self, commands: Sequence[messages.LinkMessage]) -> None:
-        if self._link is not None and commands:
+        if self._link is not None:
             self._link.send(commands)

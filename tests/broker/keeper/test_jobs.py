@@ -1,0 +1,115 @@
+"""Jobs of the broker: who does them, and what is called back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from penstock.broker.keeper import messages
+from penstock.broker.keeper.jobs import KeeperJobs
+from penstock.storage import snapshots
+from penstock.storage.errors import StorageError
+from penstock.storage.memory_files import MemoryFiles
+from support.pair import ListLink
+
+LOG_ID = b"\1" * 16
+
+
+class Desk:
+    """Jobs as a broker asks for them, and what it is told."""
+
+    def __init__(self) -> None:
+        self.files = MemoryFiles()
+        self.files.mkdir("/log")
+        self.jobs = KeeperJobs(self.files)
+        self.told: list[tuple[str, int]] = []
+
+    def unlink(self, name: str = "old") -> None:
+        self.jobs.unlink("/log", [name], self._done("unlinked"), lambda: self.told.append(("kept", 0)))
+
+    def snapshot(self, seq: int = 7) -> None:
+        self.jobs.finish_snapshot("/log", seq, LOG_ID, [2], self._done("saved"))
+
+    def _done(self, what: str) -> Callable[[int], None]:
+        return lambda result: self.told.append((what, result))
+
+    def make(self, name: str) -> None:
+        self.files.create(name, 1).close()
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_jobs_are_sent_once_each_and_those_that_are_open_to_the_next_keeper(desk: Desk):
+    desk.make("/trash/there")
+    first, second = ListLink(), ListLink()
+    desk.unlink()
+    desk.jobs.remove_tree("/trash/there")
+    desk.jobs.remove_tree("/trash/removed")
+    desk.jobs.prepare_spare(1, "/log", 4096)  # of no use when a keeper comes
+    unlink, tree = messages.Unlink(1, "/log", ["old"]), messages.RemoveTree("/trash/there")
+    snapshot = messages.FinishSnapshot(2, "/log", 7, LOG_ID, [2])
+    desk.jobs.keeper_started(first)  # pyright: ignore[reportArgumentType]
+    assert first.commands == [tree, unlink]
+    desk.snapshot()
+    spare, later = messages.PrepareSpare(1, "/log", 4096), messages.RemoveTree("/trash/later")
+    desk.jobs.prepare_spare(1, "/log", 4096)
+    desk.jobs.remove_tree("/trash/later")
+    assert first.commands == [tree, unlink, snapshot, spare, later]
+    desk.jobs.answered(messages.Unlinked(1))
+    desk.jobs.keeper_lost()
+    desk.unlink("new")
+    assert len(first.commands) == 5
+    desk.jobs.keeper_started(second)  # pyright: ignore[reportArgumentType]
+    assert second.commands == [tree, snapshot, messages.Unlink(3, "/log", ["new"])]
+
+
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        (messages.Unlinked(1), [("unlinked", 0)]),
+        (messages.Refused(-1, 1, "no"), [("kept", 0)]),
+        (messages.SnapshotSaved(2, 5), [("saved", 5)]),
+        (messages.Refused(-1, 2, "no"), []),
+        (messages.Refused(3, 0, "no"), []),
+        (messages.Unlinked(9), []),
+        (messages.Spared(1, "/log/spare"), []),
+    ],
+    ids=repr,
+)
+def test_what_a_keeper_answers_is_told_once(desk: Desk, report: messages.Report, told: list[tuple[str, int]]):
+    desk.unlink()
+    desk.snapshot()
+    desk.jobs.answered(report)
+    desk.jobs.answered(report)
+    assert desk.told == told
+
+
+@pytest.mark.parametrize("error", [OSError("read-only"), StorageError("not now")], ids=repr)
+def test_the_broker_does_at_its_end_what_is_open_and_says_what_it_cannot_do(
+    desk: Desk, error: Exception, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """Snapshot 7 is the second, so that something is told of what is covered."""
+    for seq in (3, 7):
+        snapshots.prepare(desk.files, "/log", seq, 1, b"body", LOG_ID)
+    snapshots.commit(desk.files, "/log", 3, LOG_ID)
+    desk.make("/log/old")
+    desk.make("/log/stays")
+    unlink = desk.files.unlink
+
+    def refuse(path: str) -> None:
+        if path.endswith("stays"):
+            raise error
+        unlink(path)
+
+    monkeypatch.setattr(desk.files, "unlink", refuse)
+    desk.unlink("stays")
+    desk.unlink()
+    desk.snapshot()
+    for _ in range(2):
+        desk.jobs.do_the_rest()
+        assert desk.told == [("unlinked", 0), ("saved", 3)], "each once"
+    assert not desk.files.exists("/log/old")
+    assert capfd.readouterr().err == f"penstock: Unlink failed: {error}\n"
