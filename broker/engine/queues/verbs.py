@@ -16,7 +16,16 @@ from ....transport.queue_messages import Settle, Verb
 from ...errors import LeaseLost, UnknownLease
 from ..tables import effects as fx
 from ..tables.queues.backoff import backed_off
-from ..tables.queues.outcomes import LIMIT_FELL, check_granted, check_settle, failed, ready_at, returned, settled
+from ..tables.queues.outcomes import (
+    LIMIT_FELL,
+    check_granted,
+    check_settle,
+    check_there,
+    failed,
+    ready_at,
+    returned,
+    settled,
+)
 from ..tables.queues.unfinished import next_plain
 from .choosing.choosing import Choice, RecordSource, choose, joined
 from .choosing.keyed import is_keyed
@@ -253,11 +262,12 @@ def _held(partition: Partition, queue: Queue, settle: Settle) -> Lease | None:
     if lease is not None:
         check_granted(lease, settle)
         return lease
+    check_there(partition.predicted_end, settle)
     if token in queue.ended:
         return None
     if token <= queue.last_token:
         raise LeaseLost(
-            f"lease {token} of group {queue.group} on {partition!r} is over: it ran out or was taken back; "
+            f"group {queue.group} on {partition!r} has no lease {token} now: it ran out, was taken back or never was; "
             "what was done under it does not count"
         )
     raise UnknownLease(f"group {queue.group} on {partition!r} has no lease {token}: settle under the token of Leased")

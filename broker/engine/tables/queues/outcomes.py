@@ -70,12 +70,27 @@ def check_settle(settle: Settle) -> None:
 
 def check_granted(lease: Lease, settle: Settle) -> None:
     """Raise UnknownLease for records that a lease never had."""
-    for first, count in (*settle.ranges, *((offset, 1) for offset, _ in settle.results)):
+    for first, count in _named(settle):
         if not lease.granted(first, count):
             raise UnknownLease(
                 f"lease {lease.token} was never given all of offsets {first} to {first + count - 1}: settle what came "
                 "with Leased"
             )
+
+
+def check_there(end: int, settle: Settle) -> None:
+    """Raise UnknownLease for records that no lease can have had: their partition ends before."""
+    for first, count in _named(settle):
+        if first + count > end:
+            raise UnknownLease(
+                f"lease {settle.token} never had record {max(first, end)}: partition {settle.partition} ends at {end}"
+            )
+
+
+def _named(settle: Settle) -> Iterator[tuple[int, int]]:
+    """The ranges that a settle is about; none mean all of its lease."""
+    yield from settle.ranges
+    yield from ((offset, 1) for offset, _ in settle.results)
 
 
 def _attempts(runs: Iterable[Run], offsets: Iterable[int]) -> list[int]:

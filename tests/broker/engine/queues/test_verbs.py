@@ -9,9 +9,10 @@ from penstock.broker.engine.queues.topic_queues import proposed
 from penstock.broker.engine.tables import effects as fx
 from penstock.storage.batch import encode
 from penstock.transport import messages as m
+from penstock.transport.queue_messages import Verb
 from support.engine import Rig
 
-ACK, NACK, REJECT = 0, 1, 2
+ACK, NACK, REJECT, RELEASE = Verb.ACK, Verb.NACK, Verb.REJECT, Verb.RELEASE
 
 
 @pytest.fixture
@@ -42,6 +43,25 @@ def test_a_lease_lives_through_a_restart_and_ends_in_time(rig: Rig, topic: bytes
     rig.pass_time(2)
     assert rig.lease(topic, most=3).runs == [(3, 3, 2)]
     assert [each.code for each in rig.settle(topic, m.Settle(0, lost.token, ACK))] == ["lease_lost"]
+
+
+@pytest.mark.parametrize("verb", [ACK, NACK, REJECT, RELEASE])
+@pytest.mark.parametrize("token", ["held", "settled", "expired", "never given"])
+def test_a_settle_of_a_record_that_does_not_exist_says_that_it_never_was_leased(
+    rig: Rig, topic: bytes, verb: int, token: str
+):
+    held, settled, expired = rig.lease(topic, most=3), rig.lease(topic, most=3), rig.lease(topic, most=3)
+    assert rig.settle(topic, m.Settle(0, settled.token, ACK)) == []
+    if token == "expired":
+        rig.pass_time(31)
+    tokens = {"held": held.token, "settled": settled.token, "expired": expired.token, "never given": 1}
+    for ranges, results in ([(9, 2)], []), ([], [(10, b"")]):
+        (refusal,) = rig.settle(topic, m.Settle(0, tokens[token], verb, ranges, results=results))
+        assert refusal.code == "unknown_lease"
+        assert ("10: partition 0 ends at 10" in refusal.message) == (token != "held")
+    if token != "held":
+        last = rig.settle(topic, m.Settle(0, tokens[token], verb, [(9, 1)]))
+        assert [each.code for each in last] == ([] if token == "settled" else ["lease_lost"])
 
 
 def test_a_pause_after_a_failure_lives_through_a_restart(rig: Rig, topic: bytes):
