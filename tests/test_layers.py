@@ -46,7 +46,8 @@ ORDER = {
         *("tables", "ports", "turns", "logs"),
         *("queues.choosing", "queues.topic_queues", "queues.verbs", "queues.lines", "queues.wakeups"),
         *("queues.requests", "queues.upkeep", "queues.service", "queues"),
-        *("streams", "topics", "transactions", "housekeeping", "desk", "office_port", "office", "node", ""),
+        *("streams", "topics", "transactions", "producing", "housekeeping", "desk"),
+        *("office_port", "office", "node", ""),
     ],
     "penstock.clients": [
         *(

@@ -17,6 +17,7 @@ from ...storage import retention
 from .logs.clock import LogTime
 from .logs.partition import Partition
 from .ports import NodeConfig, Now
+from .tables import effects as fx
 from .tables.queues.unfinished import finished_long_ago
 from .tables.settings import TopicSettings
 from .turns.marks import take
@@ -123,8 +124,11 @@ class Housekeeping:
 
     def _expire(self, topic: Topic, partition: Partition, time_us: int) -> None:
         config = self._config
-        needed = set(self._queues.mover.producers.values())
-        partition.forget_producers(config.max_producers, round(config.producer_expiry_s * 1e6), time_us, needed)
+        silent_us, needed = time_us - round(config.producer_expiry_s * 1e6), set(self._queues.mover.producers.values())
+        surplus = partition.committed.producers.surplus(config.max_producers, silent_us)
+        expired = [each for each in surplus if each not in needed]
+        if expired:
+            partition.propose_in_order(fx.ProducersExpired(expired))
         oldest = time_us - round(config.group_expiry_s * 1e6)
         for state in list(partition.committed.groups.by_name.values()):
             if state.last_us < oldest and state.group not in self._streams.of(topic):

@@ -22,6 +22,7 @@ from .logs.overlays import Overlays
 from .logs.seals import Seals
 from .office_port import OfficePort
 from .ports import Handlers, Now
+from .producing.producing import Producing
 from .queues.service import Queues
 from .queues.upkeep.scheduling import Scheduling
 from .streams.agenda import Agenda
@@ -30,7 +31,6 @@ from .streams.delivery import Stream
 from .streams.grouping import Grouping
 from .streams.joining import Joining
 from .streams.memberships import Memberships
-from .streams.producing import Producing
 from .streams.sessions import EXPIRY_CHECK_S, Sessions
 from .tables import effects as fx
 from .topics.administration import Administration

@@ -7,6 +7,7 @@ from typing import Any
 from penstock.broker.engine.logs.partition import Partition
 from penstock.broker.engine.tables.producers import Place
 from penstock.broker.engine.tables.stages import Stage
+from penstock.broker.engine.transactions import staging
 from penstock.broker.engine.transactions.reading import Portion, StageReader
 from penstock.storage.batch import Kind, encode, of_kind
 from penstock.storage.errors import Error
@@ -64,7 +65,7 @@ def publish(rig: Rig, topic: bytes, stage: int = STAGE, max_bytes: int = 1 << 20
     """Publish the next batches of a stage. Returns where they stand."""
     told = Told()
     for batch in portion(rig, topic, stage, max_bytes, partition).batches:
-        partition_of(rig, topic, partition).publish(batch, told)
+        staging.publish(partition_of(rig, topic, partition), batch, told)
     rig.turn()
     assert not told.errors, told.errors
     return told.places

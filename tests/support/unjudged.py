@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.broker.engine.logs.partition import Partition
+from penstock.broker.engine.producing.proposing import produce
 from penstock.clients.testing import MemoryBroker
 from penstock.storage import codecs
 from penstock.storage.batch import Codec, ColumnId, Kind, assemble, parse
@@ -43,7 +44,7 @@ class Unheard:
 
 def append(partition: Partition, batch: bytes) -> None:
     """Append a batch as it is."""
-    partition.produce(parse(batch), Unheard())  # type: ignore[arg-type]
+    produce(partition, parse(batch), Unheard())  # type: ignore[arg-type]
 
 
 def append_to(broker: MemoryBroker, topic: str, batch: bytes, partition: int = 0) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from ....storage.batch import encode_state, with_effects
-from ....storage.errors import Error, Poisoned, StorageError
+from ....storage.errors import BatchTooLarge, Error, Poisoned, StorageError
 from ..tables import effects as fx
 from ..tables.entry import Entry
 from ..tables.producers import Place
@@ -181,7 +181,17 @@ class Overlay(Generic[S]):
             raise Poisoned(f"{self.log.path} takes no more writes since a sync failed ({reason}); reads go on")
 
     def propose_records(self, batch: Payload, entry: Entry, waiter: Waiter) -> None:
-        """Queue a records batch, with the effects beside it."""
+        """Queue a batch of records, with the effects of `entry` beside them: all will be in the log, or none.
+
+        Raises BatchTooLarge.
+        """
+        if entry.effects:
+            batch = with_effects(batch, fx.encode(entry.effects))
+        limit = self.log.options.max_batch_bytes
+        if len(batch) > limit:
+            raise BatchTooLarge(
+                f"the batch has {len(batch)} bytes, a batch of this log may have {limit}: send smaller ones"
+            )
         proposed = self.proposed
         proposed.apply(entry, proposed.time_us)
         self._queue.append(Proposal(batch, entry, [waiter]))

@@ -1,7 +1,7 @@
-"""A partition: a log with the rules of producing, groups and positions.
+"""A partition: one log of a topic, what it adds up to, what is proposed to it, and positions in it.
 
-Idea: every question a message asks of one partition is a method here. Changes are proposed to its overlay; reads stay
-below `end`, the committed end.
+Idea: every request about a partition comes through here. Changes are proposed to its overlay; reads stay below `end`,
+the committed end. The meaning of a batch or an effect is its proposer's.
 
 Contract: a method that raises, raises an error of the tree and has changed nothing. Returned offsets are committed.
 Must not know peers, messages or sessions.
@@ -11,27 +11,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....storage.batch import Kind, encode, of_kind, parse, with_effects
-from ....storage.errors import AcceptedLoss, BatchTooLarge, Corrupt, Diverged, Error, InvalidBatch, OutOfBounds
-from ...errors import Fenced, InvalidRequest, LimitReached, Unavailable
+from ....storage.errors import AcceptedLoss, Corrupt, Diverged, OutOfBounds
+from ...errors import InvalidRequest
 from ..tables import effects as fx
-from ..tables.dedup import Keys, judge
-from ..tables.entry import Entry
-from ..tables.groups import GroupState
-from ..tables.producers import Place
-from ..tables.queues.placing import intake_of
-from ..tables.stages import Staged
-from ..tables.state import PartitionState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
     from ....storage.batch import Batch
     from ....storage.log import LogWriter
     from ....storage.reader import Cursor, LogReader
     from ..ports import Payload
+    from ..tables.entry import Entry
+    from ..tables.groups import GroupState
+    from ..tables.producers import Place
     from ..tables.settings import TopicSettings
-    from ..tables.timetable import ScheduleBody
+    from ..tables.state import PartitionState
     from .finals import Finals
     from .history import History
     from .overlay import Overlay, Waiter
@@ -185,8 +178,12 @@ class Partition:
         self.overlay.propose_in_order(effect, waiter)
 
     def propose_records(self, batch: Payload, entry: Entry, waiter: Waiter) -> None:
-        """Propose a batch of records, which says what `entry` does."""
+        """Propose a batch of records, with the effects of `entry` beside them. Raises BatchTooLarge."""
         self.overlay.propose_records(batch, entry, waiter)
+
+    def attach(self, place: Place, waiter: Waiter) -> None:
+        """Let `waiter` wait for a batch that is proposed and not yet committed."""
+        self.overlay.attach(place, waiter)
 
     def propose_kept(self, batch: Batch, waiter: Waiter) -> None:
         """Propose records that are carried forward."""
@@ -199,164 +196,6 @@ class Partition:
     def barrier(self, waiter: Waiter) -> None:
         """Tell `waiter` once everything that is proposed so far is committed."""
         self.overlay.barrier(waiter)
-
-    # -- producing --------------------------------------------------------------------------------
-
-    def produce(self, batch: Batch, waiter: Waiter, keys: Keys | None = None) -> None:
-        """Propose a batch that is already validated. A duplicate waits for its original.
-
-        Raises Poisoned, BatchTooLarge, InvalidBatch, SequenceGap, UnknownProducer, Fenced; with `keys`: LimitReached,
-        Unavailable.
-        """
-        self.check_writable()
-        self._check_size(batch.batch_bytes)
-        producer_id, epoch, first = batch.producer_id, batch.producer_epoch, batch.first_sequence
-        place = None
-        proposed = self.proposed
-        if producer_id in proposed.stages:
-            raise InvalidBatch(
-                f"producer {producer_id:x} is a stage of {self!r}: send records under an id of their own, "
-                "or staged ones until the stage is published"
-            )
-        if producer_id:
-            place = proposed.producers.judge(producer_id, epoch, first, batch.record_count)
-        if place is not None:
-            self._duplicate(place, first, waiter)
-            return
-        place = Place(first, batch.record_count)
-        entry, buffer = Entry(place, producer_id, epoch, intake=intake_of(batch)), batch.buffer
-        if keys is not None:
-            buffer = self._beside(buffer, entry, self._judge_keys(keys))
-        self.propose_records(buffer, entry, waiter)
-
-    def stage(self, batch: Batch, waiter: Waiter, limit: int, sealed: Collection[int]) -> None:
-        """Propose a validated batch that waits for its transaction. One that was staged before waits for its original.
-
-        Raises Poisoned, BatchTooLarge, InvalidBatch, SequenceGap, UnknownProducer, Fenced, Unavailable; LimitReached
-        when there are `limit` stages.
-        """
-        stage_id = batch.producer_id
-        self.check_writable()
-        self._check_size(batch.batch_bytes)
-        self._check_stage(batch, sealed)
-        stages = self.proposed.stages
-        if not stages.judge(stage_id, batch.first_sequence, batch.record_count):
-            self.barrier(waiter)
-            return
-        if stage_id not in stages and len(stages) >= limit:
-            raise LimitReached(
-                f"{self!r} has {limit} stages, which is the limit: commit or drop some, let them expire, raise "
-                "max_stages, or spread them over more partitions"
-            )
-        place, staged = Place(batch.first_sequence, 0), Staged(batch.record_count, batch.batch_bytes)
-        self.propose_records(batch.buffer, Entry(place, stage_id, staged=staged), waiter)
-
-    def _check_stage(self, batch: Batch, sealed: Collection[int]) -> None:
-        stage_id = batch.producer_id
-        if not stage_id or batch.producer_epoch:
-            raise InvalidBatch(
-                f"staged records need an id of their own, not 0, and epoch 0, not {batch.producer_epoch}: "
-                "choose a random one for each stage"
-            )
-        if stage_id in self.proposed.producers.by_id:
-            raise InvalidBatch(f"producer {stage_id:x} sends records to {self!r}: stage under an id of its own")
-        if stage_id in sealed:
-            raise Fenced(f"stage {stage_id:x} of {self!r} is being committed: nothing can be added to it")
-        if self.state_damaged:
-            raise Unavailable(f"{self!r} is damaged and may have lost staged records: repair it first")
-
-    def drop_stages(self, stage_ids: Iterable[int], waiter: Waiter, sealed: Collection[int]) -> None:
-        """Propose to forget those stages that are there and no transaction has. Raises Poisoned."""
-        self.check_writable()
-        stages = self.proposed.stages
-        dropped = [each for each in dict.fromkeys(stage_ids) if each in stages and each not in sealed]
-        if dropped:
-            self.propose_in_order(fx.StagesDropped(dropped), waiter)
-        else:
-            self.barrier(waiter)
-
-    def publish(self, batch: Batch, waiter: Waiter) -> None:
-        """Propose the records of a stage's next batch as ordinary ones. Raises Poisoned, BatchTooLarge."""
-        self.check_writable()
-        self._check_size(batch.batch_bytes)
-        place = Place(batch.first_sequence, batch.record_count)
-        records = of_kind(batch.buffer, Kind.RECORDS)
-        self.propose_records(records, Entry(place, batch.producer_id, intake=intake_of(batch)), waiter)
-
-    def fire(self, schedule: ScheduleBody, time_us: int, next_us: int, waiter: Waiter) -> None:
-        """Propose the record of a schedule that is due. Its event time is when it was due. Raises Poisoned."""
-        self.check_writable()
-        batch = encode(
-            [schedule.value],
-            keys=[schedule.key],
-            headers=[schedule.headers] if schedule.headers else None,
-            event_times=[schedule.next_us],
-            priorities=[schedule.priority],
-        )
-        entry = Entry(Place(0, 1), intake=intake_of(parse(batch)))
-        batch = self._beside(batch, entry, fx.ScheduleFired(schedule.name, time_us, next_us))
-        self.propose_records(batch, entry, waiter)
-
-    def _beside(self, batch: Payload, entry: Entry, effect: fx.AnyEffect) -> Payload:
-        """Put an effect beside the records of a batch: both will be in the log, or neither. Raises BatchTooLarge."""
-        entry.effects = (effect,)
-        both = with_effects(batch, fx.encode(entry.effects))
-        self._check_size(len(both))
-        return both
-
-    def _judge_keys(self, keys: Keys) -> fx.KeysSeen:
-        if self.state_damaged:
-            raise Unavailable(
-                f"{self!r} is damaged and may have lost dedup keys: repair it, or send without a dedup key"
-            )
-        settings, head = self.settings, self.proposed
-        table, window_us = head.keys, round(settings.dedup_window_s * 1e6)
-
-        def begun(offset: int) -> bool:
-            return head.queues.begun(offset, head.shelves)
-
-        effect = judge(table, keys.digests, self.predicted_end, keys.time_us, window_us, settings.dedup, begun)
-        new = sum(digest not in table.by_digest for digest in effect.digests)
-        if len(table.by_digest) + new > keys.limit and table.live(keys.time_us) + new > keys.limit:
-            raise LimitReached(
-                f"{self!r} remembers {keys.limit} dedup keys, which is the limit: shorten the topic's "
-                f"dedup_window_s={settings.dedup_window_s}, raise max_dedup_keys, or spread them over more partitions"
-            )
-        return effect
-
-    def _check_size(self, size: int) -> None:
-        limit = self.log.options.max_batch_bytes
-        if size > limit:
-            raise BatchTooLarge(f"the batch has {size} bytes, a batch of this log may have {limit}: send smaller ones")
-
-    def _duplicate(self, place: Place, first_sequence: int, waiter: Waiter) -> None:
-        inner = first_sequence - place.first_sequence
-        resend = Resend(waiter, inner) if inner else waiter
-        if 0 < place.seq <= self.seq:
-            resend.committed(place)
-        else:
-            self.overlay.attach(place, resend)
-
-    def open_producer(self, name: str, new_id: int, limit: int, waiter: Waiter) -> tuple[int, int]:
-        """Claim a named producer. Returns its id and its epoch; its next sequence is known once that is committed.
-
-        Raises Poisoned; LimitReached when `limit` names are taken.
-        """
-        self.check_writable()
-        table = self.proposed.producers
-        known = table.by_name.get(name)
-        if known is None and len(table.by_name) >= limit:
-            raise LimitReached(f"{self!r} remembers {limit} named producers already: use one of their names")
-        producer_id, epoch = (known.producer_id, known.epoch + 1) if known else (new_id, 1)
-        self.propose_in_order(fx.ProducerOpened(name, producer_id, epoch), waiter)
-        return producer_id, epoch
-
-    def forget_producers(self, limit: int, expiry_us: int, time_us: int, needed: Collection[int] = ()) -> None:
-        """Propose to forget unnamed producers that are over the limit or were silent for too long, but not `needed`."""
-        surplus = self.committed.producers.surplus(limit, time_us - expiry_us)
-        surplus = [each for each in surplus if each not in needed] if needed else surplus
-        if surplus and self.log.poisoned is None:
-            self.propose_in_order(fx.ProducersExpired(surplus))
 
     # -- groups -----------------------------------------------------------------------------------
 
@@ -465,22 +304,3 @@ class Partition:
         self.met(damage)
         beyond = damage.next_offset
         return beyond if beyond is not None and beyond > position else None
-
-
-class Resend:
-    """Waits for a batch on behalf of a resend that starts inside it."""
-
-    __slots__ = ("_inner", "_waiter")
-
-    def __init__(self, waiter: Waiter, inner: int) -> None:
-        self._waiter = waiter
-        self._inner = inner
-
-    def committed(self, place: Place) -> None:
-        moved = Place(
-            place.first_sequence, place.count, place.offset + self._inner, place.seq, place.term, place.time_us
-        )
-        self._waiter.committed(moved)
-
-    def failed(self, error: Error) -> None:
-        self._waiter.failed(error)

@@ -1,1 +1,1 @@
-"""Streams: producing, fetching, and groups whose members share the partitions of a topic."""
+"""Streams: fetching, and groups whose members share the partitions of a topic."""

@@ -24,6 +24,7 @@ from ..tables.decisions import FLEETING
 from ..tables.names import check_name
 from ..turns.portions import spread
 from ..turns.replies import Gather, failure
+from .staging import drop
 
 if TYPE_CHECKING:
     from ....transport.messages import Stage
@@ -130,9 +131,7 @@ class Committing:
             partition.check_writable()
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
         seals = self._commits.seals
-        yield from spread(
-            dropped.items(), gather, lambda each: each[0].drop_stages(each[1], gather.one(), seals.of(each[0]))
-        )
+        yield from spread(dropped.items(), gather, lambda each: drop(each[0], each[1], gather.one(), seals.of(each[0])))
 
     # -- deciding -----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from ....storage.errors import Error
 from ...errors import LimitReached, Unavailable
 from ..tables import effects as fx
 from .home import NAME
+from .staging import drop
 
 if TYPE_CHECKING:
     from ..logs.clock import LogTime
@@ -75,7 +76,7 @@ class Forgetting:
         gone = [stage for stage in old if stage in head and stage not in sealed][:PORTION]
         if gone:
             self.dropped += len(gone)
-            partition.drop_stages(gone, Unheeded(), sealed)
+            drop(partition, gone, Unheeded(), sealed)
 
     def _outlived(self, home: Partition, time_us: int) -> list[str]:
         """Names that are due, as committed, where times are certain, and not decided anew or forgotten since."""

@@ -23,6 +23,7 @@ from ...errors import Unavailable
 from ..tables import effects as fx
 from ..turns.replies import Gather
 from .reading import Portion, StageReader
+from .staging import publish
 
 if TYPE_CHECKING:
     from ....storage.batch import Batch
@@ -288,7 +289,7 @@ class Publisher:
         portion = Gather(lambda: self.over(line), lambda error: self.refused(line, error))
         for batch in batches:
             try:
-                line.partition.publish(batch, portion.one())
+                publish(line.partition, batch, portion.one())
             except Error as error:
                 portion.failed(error)
                 break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from penstock.broker.engine.streams import judging
+from penstock.broker.engine.producing import judging
 from penstock.clients.embedded.local import LocalChannel
 from penstock.clients.producing.pieces import HEADERS_BYTES_MAX, OVERHEAD_BYTES, Shape, extras_bytes
 from penstock.storage.encoding import pack_headers

@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
+from .....storage.batch import encode, parse
 from .....storage.encoding import PRIORITY_MAX
 from .....storage.errors import Error
 from .....transport.messages import DeleteSchedule, Done, ListSchedules, Schedule, Schedules, SetSchedule
@@ -23,9 +24,11 @@ from ....errors import InvalidRequest, LimitReached, Unavailable, UnknownSchedul
 from ...logs.partition import Partition
 from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
 from ...tables import effects as fx
+from ...tables.entry import Entry
 from ...tables.names import check_name
 from ...tables.producers import Place
 from ...tables.queues import schedules
+from ...tables.queues.placing import intake_of
 from ...tables.timetable import ScheduleBody
 from ...turns.replies import Gather
 from ..topic_queues import serves
@@ -156,7 +159,7 @@ class Scheduling:
         for schedule in partition.proposed.schedules.due(time_us):
             try:
                 next_us = schedules.next_us(schedule.spec, schedule.zone, time_us, schedule.next_us)
-                partition.fire(schedule, time_us, next_us, Fired(self, partition, time_us))
+                _propose(partition, schedule, time_us, next_us, Fired(self, partition, time_us))
             except Error:
                 self.again(partition, time_us)
                 return
@@ -195,6 +198,19 @@ class Fired:
 
     def failed(self, error: Error) -> None:
         self._scheduling.again(self._partition, self._time_us)
+
+
+def _propose(partition: Partition, schedule: ScheduleBody, time_us: int, next_us: int, waiter: Fired) -> None:
+    """Propose the record of a schedule that is due. Its event time is when it was due. Raises BatchTooLarge."""
+    batch = encode(
+        [schedule.value],
+        keys=[schedule.key],
+        headers=[schedule.headers] if schedule.headers else None,
+        event_times=[schedule.next_us],
+        priorities=[schedule.priority],
+    )
+    effects = (fx.ScheduleFired(schedule.name, time_us, next_us),)
+    partition.propose_records(batch, Entry(Place(0, 1), effects=effects, intake=intake_of(parse(batch))), waiter)
 
 
 def _home(topic: Topic, name: str) -> Partition:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from penstock.broker.engine.logs import overlay as overlay_module
 from penstock.broker.engine.logs.overlay import Overlay
@@ -12,9 +13,9 @@ from penstock.broker.engine.tables.entry import Entry
 from penstock.broker.engine.tables.producers import Place
 from penstock.broker.engine.tables.queues.placing import intake_of
 from penstock.broker.engine.tables.state import PartitionState
-from penstock.storage.batch import encode, parse
-from penstock.storage.errors import Poisoned
-from support.engine import Rig
+from penstock.storage.batch import encode, parse, with_effects
+from penstock.storage.errors import BatchTooLarge, Poisoned
+from support.engine import START_US, Rig
 
 
 class Told:
@@ -142,6 +143,28 @@ def test_an_overlay_counts_what_is_in_flight_with_a_priority():
     overlay.log.sync()
     again.advance()
     assert again.unshelved == 0
+
+
+def test_a_batch_may_be_as_large_as_the_log_takes_with_the_effects_beside_it_and_no_larger():
+    rig = Rig()
+    overlay, batch = overlay_on(rig), bytes(encode([b"x"]))
+    seen = fx.KeysSeen([0], [bytes(16)], START_US * 2)
+    both = len(with_effects(batch, fx.encode([seen])))
+
+    def take(most: int) -> None:
+        overlay.log.options = msgspec.structs.replace(overlay.log.options, max_batch_bytes=most)
+        overlay.propose_records(batch, Entry(Place(0, 1), effects=[seen]), Told())
+
+    with pytest.raises(BatchTooLarge, match=f"has {both} bytes, a batch of this log may have {both - 1}"):
+        take(both - 1)
+    assert (overlay.idle, overlay.proposed.keys.by_digest) == (True, {})
+    take(both)
+    assert overlay.flush(rig.now.wall_us)
+    overlay.log.sync()
+    overlay.advance()
+    chunk = overlay.log.reader().cursor(0).next()
+    assert chunk is not None
+    assert fx.decode(chunk.batches[0].effects() or b"") == [seen]
 
 
 def test_opening_a_node_makes_no_proposed_state():

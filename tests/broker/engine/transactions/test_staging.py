@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from penstock.broker.engine.tables import effects as fx
 from penstock.broker.engine.tables.stages import Stage
+from penstock.broker.engine.transactions import staging
 from penstock.storage.batch import Batch, Codec, Kind, batches, encode, of_kind
 from penstock.storage.errors import StorageFull
 from penstock.storage.record import records as records_of
@@ -376,7 +377,7 @@ def test_a_publication_that_is_lost_leaves_the_stage_as_it_was():
 
     (batch,) = portion(rig, topic).batches
     log.append = full
-    partition.publish(batch, told)
+    staging.publish(partition, batch, told)
     assert STAGE not in partition.proposed.stages
     rig.turn()
     assert [error.code for error in told.errors] == ["storage_full"]

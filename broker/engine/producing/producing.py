@@ -13,8 +13,10 @@ from ..logs.topics import Topics
 from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness
 from ..tables.dedup import Keys, digests
 from ..tables.names import check_name
+from ..transactions.staging import stage
 from ..turns.replies import Gather, KeyedReply, ProduceReply
 from .judging import judge
+from .proposing import open_producer, produce
 
 
 class Producing:
@@ -41,13 +43,13 @@ class Producing:
         reply = ProduceReply(self._port, peer, message.request)
         found = digests(batch)
         if batch.kind == Kind.STAGED:
-            partition.stage(batch, reply, self._config.max_stages, self._seals.of(partition))
+            stage(partition, batch, reply, self._config.max_stages, self._seals.of(partition))
         elif found is None:
-            partition.produce(batch, reply)
+            produce(partition, batch, reply)
         else:
             time_us = max(self._time.read(now), partition.log.last_time_us)
             keys = Keys(found, time_us, self._config.max_dedup_keys)
-            partition.produce(batch, KeyedReply(reply, len(found), partition.committed), keys)
+            produce(partition, batch, KeyedReply(reply, len(found), partition.committed), keys)
         self.batches += 1
         self.records += batch.record_count
         self.bytes += batch.batch_bytes
@@ -66,5 +68,5 @@ class Producing:
             return ProducerOpened(message.request, producer_id, epoch, sequence)
 
         gather = Gather.answering(self._port, peer, message.request, opened)
-        claims.append(partition.open_producer(message.name, new_id, self._config.max_producers, gather.one()))
+        claims.append(open_producer(partition, message.name, new_id, self._config.max_producers, gather.one()))
         gather.ready()

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import pytest
-from penstock.broker.engine.streams import judging
+from penstock.broker.engine.producing import judging
 from penstock.storage import codecs
 from penstock.storage.batch import HEADER_BYTES, Batch, Codec, ColumnId, Kind, assemble, encode, parse
 from penstock.storage.columns import encode_validity, join, pieces

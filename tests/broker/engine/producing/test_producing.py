@@ -72,13 +72,15 @@ def test_a_duplicate_is_answered_with_the_original_place_and_stored_once(hold: b
 def test_a_duplicate_in_the_same_turn_waits_for_the_same_append():
     rig = Rig()
     topic = rig.topic()
+    rig.produce(topic, [b"x"])
     payload = bytes(encode([b"a"], producer_id=5))
     requests = [rig.next_request() for _ in range(3)]
     for request in requests:
         rig.send(m.Produce(request, topic, 0), payload)
+    assert [rig.answers(request) for request in requests] == [[], [], []], "answered before it is in the log"
     rig.turn()
-    assert [rig.answers(request)[0].offset for request in requests] == [0, 0, 0]
-    assert rig.read(topic) == [b"a"]
+    assert [rig.answers(request)[0].offset for request in requests] == [1, 1, 1]
+    assert rig.read(topic) == [b"x", b"a"]
 
 
 def test_a_resend_that_begins_inside_a_batch_gets_the_offset_of_its_first_record():

@@ -1,0 +1,1 @@
+"""Producing: batches that clients send are checked, held against what their partition knows, and proposed."""
