@@ -1,4 +1,4 @@
-"""Where Spark finds penstock by itself: it imports top-level modules named `pyspark_*` and takes their DefaultSource.
+"""Lets Spark find penstock: Spark imports top-level modules named `pyspark_*` and takes their DefaultSource.
 
 Contract: loads whenever pyspark does. A module of such a name that fails to load would hide every other one.
 """

@@ -5,8 +5,8 @@
         with client.producer("flights") as producer: ...
         with client.consumer("flights", group="report") as consumer: ...
 
-Contract: the same verbs on all five schemes. Any number of threads may share a client; it does its work in
-the threads that call it (driver.py). Times are seconds or timedelta, sizes bytes or "64MB".
+Contract: the same verbs on all five schemes. Any number of threads may share a client, which works in the calling
+threads (driver.py). Times are seconds or timedelta, sizes bytes or "64MB".
 """
 
 from __future__ import annotations

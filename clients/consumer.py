@@ -1,8 +1,8 @@
 """The consumer for threads: `client.consumer(topic)`.
 
-Contract: records of one partition come in order. With a group, each partition is read by one member at a
-time, from the group's cursor on; what was not committed when a member is lost is read again by another.
-One thread at a time reads from a consumer; `close` and `commit` may come from others.
+Contract: records of one partition come in order. In a group, one member at a time reads a partition, from the group's
+cursor on; records that a lost member had not committed are read again by another. One thread at a time reads from a
+consumer; others may call `close` and `commit`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a client tells about topics, partitions and groups: frozen values, detached from the wire."""
+"""Descriptions of topics, partitions and groups, as clients return them: frozen values, detached from the wire."""
 
 from __future__ import annotations
 

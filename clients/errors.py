@@ -1,4 +1,4 @@
-"""Errors of the client side: what no broker said, because it did not answer or was not asked.
+"""Errors of the client side, when no broker answered or was asked.
 
 Contract: as in `storage/errors.py`: a message names the thing, the value, the limit and the way out.
 """

@@ -1,4 +1,4 @@
-"""From an address to a connection: which channel serves it."""
+"""Opens a connection to an address, over the channel of its scheme."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A task in the hands of a worker's application: one record of a queue, and the verbs that settle it.
 
-Contract: the verbs wait for their commit and raise LeaseLost when another worker has the task by now; what it did
-meanwhile may then have been done twice.
+Contract: the verbs wait for their commit and raise LeaseLost when another worker has the task by now; the work may
+then be done twice.
 """
 
 from __future__ import annotations

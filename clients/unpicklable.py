@@ -1,7 +1,7 @@
-"""What is bound to this process cannot be pickled, nor copied: it says so, and what to pass on instead.
+"""Refuses to pickle or copy objects that are bound to this process, and says what to pass on instead.
 
-Contract: pickling and deep copies raise Unpicklable, which is the TypeError that Python raises for locks and sockets.
-Pure: knows nothing of what it refuses to pickle.
+Contract: pickling and deep copies raise Unpicklable, a TypeError, as Python raises for locks and sockets. Pure: knows
+nothing of the objects.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The worker for threads: `client.worker(topic, group=...)`.
 
-Contract: a record is given to one worker of its group at a time, until it is acked or rejected: at least once. It is
-done twice when a worker is lost, or loses its lease, between doing it and its ack. Threads may share a worker: one
-fetches, any settles.
+Contract: a record goes to one worker of its group at a time, until it is acked or rejected: at least once. It is done
+twice when a worker, or its lease, is lost between the work and the ack. Threads may share a worker: one fetches, any
+settles.
 """
 
 from __future__ import annotations

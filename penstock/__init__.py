@@ -1,7 +1,7 @@
 """penstock: a message log and task queue for Python.
 
-Names are imported when they are first used: every process of penstock passes through this module, and most
-need only a part of what stands behind it.
+Names are imported when they are first used: every process of penstock imports this module, and most need only a part
+of the package.
 """
 
 from __future__ import annotations

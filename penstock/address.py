@@ -1,4 +1,4 @@
-"""The address of the broker where none is named: the one that this user runs or has configured.
+"""The default address of the broker: the one that this user runs or has configured.
 
 Contract: the same answer for programs and for the command line: PENSTOCK_URL, `url` of the configuration, the first
 address of its `listen`, and by default a socket in a directory that only this user can have put there.

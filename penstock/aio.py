@@ -10,7 +10,7 @@
             staged = await transaction.producer("flights")
             await staged.send(b"AA 1141")
 
-What opens something (connect, producer, consumer, worker, range) is used at once, as here, or awaited.
+Verbs that open something (connect, producer, consumer, worker, range) can be used at once, as here, or awaited.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Every setting of the command line, and where its value came from: flag > environment > file > default.
 
-Idea: one struct lists all there is, with a sentence per field; `load` fills it and remembers the source of each
-value. A field `drain_s` is `--set drain_s=5s`, `PENSTOCK_DRAIN_S=5s` and `drain_s = "5s"` in the TOML file.
-Contract: whatever is wrong raises InvalidConfig with one sentence that names the source, the key and the way out.
-Reads the file and the environment it is given, and nothing else; no globals.
+Idea: one struct lists all settings, with a sentence per field; `load` fills it and remembers the source of each value.
+A field `drain_s` is `--set drain_s=5s`, `PENSTOCK_DRAIN_S=5s` and `drain_s = "5s"` in the TOML file.
+Contract: any mistake raises InvalidConfig with one sentence that names the source, the key and the way out. Reads only
+the given file and environment; no globals.
 """
 
 from __future__ import annotations

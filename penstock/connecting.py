@@ -1,4 +1,4 @@
-"""`penstock.connect`, with or without an address: address.py says which broker it is where none is named."""
+"""`penstock.connect`, with an address or the default one (address.py)."""
 
 from __future__ import annotations
 

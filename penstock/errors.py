@@ -1,8 +1,8 @@
 """Every error that a caller of penstock may meet, in one place: `except errors.UnknownTopic`.
 
-All are an `Error`; those that Python has a word for are that too: TimedOut is a TimeoutError, what cannot be
-(Invalid...) a ValueError, what is not there (Unknown..., OutOfBounds) a LookupError, what is not installed (Missing...)
-an ImportError.
+All are an `Error`, and where Python has a class for them, also that: TimedOut is a TimeoutError, invalid arguments
+(Invalid...) are a ValueError, missing things (Unknown..., OutOfBounds) a LookupError, missing extras (Missing...) an
+ImportError.
 
 Each has a machine name (`code`), a human sentence (`message`), and says whether a retry can help (`retry`).
 """

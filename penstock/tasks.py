@@ -1,7 +1,7 @@
-"""`penstock.Tasks`: the tasks of `clients`, which find the broker as `penstock.connect` does.
+"""`penstock.Tasks`: the tasks of `clients`, with the default address of `penstock.connect`.
 
-Contract: as address.py. The address is looked up when the app is made, so that all of its processes, which are told
-the same, talk to the same broker.
+Contract: as address.py. The address is looked up when the app is made, so that all of its processes, configured alike,
+talk to the same broker.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One bench from its first row to its files: measured, written after every row, so that an early end loses none.
+"""One bench from its first row to its files, written after every row, so that an early end loses none.
 
-Contract: files go to the lab's outcome alone; the caller decides what becomes of them there.
+Contract: files go to the lab's outcome alone; the caller decides what becomes of them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One minute of the lab: does every part of it work, and have penstock's own ratios held.
+"""One minute of the lab: does every part of it work, and have penstock's own ratios held?
 
 Idea: a few figures at a small scale, each beside a bare limit that needs nothing installed, one latency under load and
 one curve; they go through harness, agents, histograms, archive, report and plots into a temporary directory, and their
-ratios are judged by what was committed for the same rows at the same scale (judgement.py). What fell is measured again,
-twice at most.
+ratios are compared with the committed ones for the same rows at the same scale (judgement.py). Rows that fell are
+measured again, twice at most.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The connection of a process to a broker: one for each address, kept for as long as the process lives.
+"""One connection per address and process, kept for as long as the process lives.
 
-Idea: Spark runs many short tasks in few Python processes, which it forks and uses again, so what costs a round trip
-or more is kept here. A forked process finds a client of its parent's and leaves it alone: the connection is not its.
-Contract: no thread and no socket before the first question. A client goes on after the broker was away; calls
-wait for it up to the timeout.
+Idea: Spark runs many short tasks in few Python processes, which it forks and reuses, so anything that costs a round
+trip is kept here. A forked process leaves its parent's client alone.
+Contract: no thread and no socket before the first question. A client survives a broker's absence; calls wait for it up
+to the timeout.
 """
 
 from __future__ import annotations

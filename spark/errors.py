@@ -1,7 +1,7 @@
-"""Errors of the Spark side: options that cannot be, and records that are gone.
+"""Errors of the Spark side: invalid options, and lost records.
 
-Contract: as in `storage/errors.py`: a message names the thing, the value, the limit and the way out. Spark shows it
-inside errors of its own, so it has to be understood without anything around it. Needs no pyspark.
+Contract: as in `storage/errors.py`: a message names the thing, the value, the limit and the way out. Spark wraps it in
+errors of its own, so it must make sense alone. Needs no pyspark.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Filters that Spark hands down, as far as a batch can skip records by them.
+"""Filters that Spark pushes down, as far as a batch read can skip records by them.
 
 Idea: conditions on topic and partition choose partitions, those on offset cut spans, those on timestamp choose rows
-where they are read. Everything is decided here exactly, so that Spark need not look again; what is not, it is told.
-Contract: a filter is taken whole, or Spark keeps it. Pure: values only.
+where they are read. A filter taken here is applied exactly, so Spark need not apply it again; all others stay Spark's.
+Contract: a filter is taken whole or left to Spark. Pure: values only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which Java Spark is to run on, found before Spark is started.
+"""Finds the Java that Spark is to run on, before Spark is started.
 
-Idea: without Java, pyspark ends in a stack trace about its gateway. Code that starts a session asks here first and gets
-one sentence instead. Contract: looks, and installs nothing; loads without pyspark.
+Idea: without Java, pyspark ends in a stack trace about its gateway. Code that starts a session asks here first and
+gets one sentence instead. Contract: only looks, never installs; loads without pyspark.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The JVM under a session, ended: Spark leaves it to the end of the process, and a program may have more to do.
+"""Ends the JVM under a session: Spark leaves it running to the end of the process.
 
-Contract: when `end` returns, the JVM and its Python workers are gone, and a session may be made anew.
+Contract: when `end` returns, the JVM and its Python workers are gone, and a new session may be made.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How much a micro-batch takes when it may not take all: options maxOffsetsPerTrigger and maxBytesPerTrigger.
+"""Limits of a micro-batch: options maxOffsetsPerTrigger and maxBytesPerTrigger.
 
 Idea: records are divided by arithmetic. Bytes are asked of the broker, which knows them from its index: first how many
 each partition has waiting, then, where that is more than its share, where the share ends.
-Contract: some record is taken whatever the limit, so that a query gets on.
+Contract: at least one record is taken whatever the limit, so that a query makes progress.
 """
 
 from __future__ import annotations

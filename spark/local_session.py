@@ -1,8 +1,8 @@
-"""A Spark session on this machine, made so that nothing has to be known about Spark to begin.
+"""Creates a Spark session on this machine with working defaults.
 
-Idea: what makes a first local session fail or crawl (workers of another Python, no Java, two hundred shuffle
-partitions, doors open to the network) is settled here, once, in plain settings that the caller may override.
-Contract: says what is missing before Spark is touched. Spark listens on the loopback only.
+Idea: plain settings, which the caller may override, prevent the failures of a first local session: workers of another
+Python, no Java, two hundred shuffle partitions, ports open to the network.
+Contract: reports anything missing before Spark is touched. Spark listens on the loopback only.
 """
 
 from __future__ import annotations

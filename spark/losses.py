@@ -1,4 +1,4 @@
-"""What to do about records that are gone: fail the query, or say so and go on (option `failOnDataLoss`)."""
+"""Handles lost records: fail the query, or warn and go on (option `failOnDataLoss`)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""How far each micro-batch of a stream goes, and what it reads.
+"""Plans the micro-batches of a stream: how far each goes, and the spans it reads.
 
-Idea: Spark asks again and again how far the source is; the answer for a micro-batch is written into the checkpoint
-before it runs, so whatever is decided here is decided once. All of it is in that answer (offsets.py): where the
-micro-batch ends, and where it begins if that is not where the last one ended.
-When there is nothing new the broker is left to wait for a moment, so that an idle query sleeps.
+Idea: Spark asks repeatedly how far the source is, and writes the answer for a micro-batch into the checkpoint before
+it runs, so each decision is made once. The answer (offsets.py) is complete: where the micro-batch ends, and where it
+begins if not where the last one ended. When there is nothing new the broker waits for a moment, so that an idle query
+sleeps.
 
-Contract: `next` gives the offsets it was given when there is nothing to do. What a user asked for by options holds:
-limits, the least that is worth a micro-batch, what to do about records that are gone.
+Contract: `next` returns the offsets it was given when there is nothing to do. It honours the user's options: limits,
+the minimum worth a micro-batch, the handling of lost records.
 """
 
 from __future__ import annotations

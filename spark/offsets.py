@@ -3,13 +3,13 @@
     {"v": 1, "topics": {"flights": {"id": "0a1b...", "p": {"0": [17, 2], "1": [42, 2]}}},
              "from":   {"flights": {"id": "0a1b...", "p": {"1": [40, -1]}}}}
 
-Idea: `topics` says where a micro-batch ends. `from` says where it begins in partitions where that is not where the
-one before ended: in all of them for the first one, in a new partition, behind records that are gone. So a micro-batch
-that is repeated after a crash reads the same records, although Spark remembers no beginning and the partitions
-have moved on. A position is an offset with the term of the record before it, -1 when unknown: after a power cut the
-same offset may mean another record, and the term tells. The id tells a topic from its namesake that was deleted.
+Idea: `topics` says where a micro-batch ends. `from` says where it begins in partitions where that is not the end of
+the one before: in all of them for the first one, in a new partition, behind lost records. So a micro-batch that is
+repeated after a crash reads the same records, although Spark remembers no beginning and the partitions have moved on.
+A position is an offset with the term of the record before it, -1 when unknown: after a power cut the same offset may
+mean another record, and the term tells them apart. The id tells a topic from a deleted one of the same name.
 
-Contract: `decode(encode(x)) == x`; the text of equal offsets is equal, for Spark compares texts. Pure.
+Contract: `decode(encode(x)) == x`; equal offsets have equal text, because Spark compares texts. Pure.
 """
 
 from __future__ import annotations

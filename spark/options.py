@@ -1,9 +1,9 @@
-"""Options of DataFrames that read or write topics: which there are, what they mean, and how they are read.
+"""Options of DataFrames that read or write topics: their names, meanings and parsing.
 
-Idea: one struct lists what a side understands, a sentence and a reader for each field; whatever is not in it is
-refused with the nearest name that is. Names and meanings are those of Spark's Kafka source where it has them, so
-that a job moves over by changing `format("kafka")`.
-Contract: what cannot be read raises InvalidOption with one sentence that names the option, the value and the way out.
+Idea: one struct lists a side's options, with a sentence and a parser for each; any other is refused with the nearest
+valid name. Names and meanings are those of Spark's Kafka source where it has them, so that a job moves over by
+changing `format("kafka")`.
+Contract: an invalid value raises InvalidOption with one sentence that names the option, the value and the way out.
 Case does not matter: Spark loses it. Pure: reads no file and no environment.
 """
 

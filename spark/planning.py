@@ -1,8 +1,7 @@
-"""What a query reads next: where it begins, how far it goes, into how many tasks that is divided.
+"""Plans a query: where it begins, how far it goes, and how its partitions are divided into tasks.
 
-Idea: a query stands somewhere in each partition; the broker says where partitions begin and end now. Out of both come
-spans of offsets, and a sentence for each record that should be there and is not: the caller makes an error or
-a warning of it.
+Idea: a query has a position in each partition; the broker says where partitions begin and end now. From both come
+spans of offsets, and a sentence for each record that should exist and does not, which the caller raises or logs.
 Contract: the same arguments give the same plan, in the order of topics, partitions and offsets. Pure.
 """
 

@@ -1,9 +1,8 @@
-"""What a task does: read spans of partitions, mostly one, and hand them to Spark as Arrow batches.
+"""A task: reads spans of partitions, mostly one, and hands them to Spark as Arrow batches.
 
-Idea: a task knows all that it needs: Spark hands it over as it stands, and nothing of the driver's is there. Each
-process keeps one client for all of its tasks. Where the broker's files can be mapped they are, and the values that
-Spark is handed lie in them.
-Contract: exactly the records of the spans come out, in order; those that are gone are settled as the query wants it.
+Idea: Spark passes a task everything it needs; it uses nothing of the driver's. Each process keeps one client for all
+of its tasks. Where the broker's files can be mapped, Spark's values stay in the mapping.
+Contract: returns exactly the records of the spans, in order; lost ones are handled as the query's options say.
 """
 
 from __future__ import annotations

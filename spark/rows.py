@@ -1,9 +1,9 @@
 """Rows: batches of one partition as Arrow record batches of the declared schema.
 
-Idea: Spark takes Arrow batches of tens of thousands of rows fastest. A large batch is sliced, its values staying where
-they were received or mapped; small ones are gathered and copied once. What is the same in every row is made once.
+Idea: Spark takes Arrow batches of tens of thousands of rows fastest. A large batch is sliced without copying its
+values; small ones are gathered and copied once. Columns with the same value in every row are made once.
 Contract: rows come in the order of offsets, none outside the span. The batch's own columns point into its memory for
-as long as Spark holds them. Headers of records without any are null, as Kafka's are.
+as long as Spark holds them. Records without headers have null, as with Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The columns of the source: those of Spark's Kafka source, name by name and type by type.
 
-Contract: `declared` is what a DataFrame has unless its user names columns; `check` refuses what no record has, before
-a task starts. Which columns of a batch are needed for it is asked of the broker, which sends no others. Pure.
+Contract: `declared` is the schema of a DataFrame unless its user names columns; `check` refuses unknown columns before
+a task starts. Only the columns that a query needs are requested from the broker. Pure.
 """
 
 from __future__ import annotations

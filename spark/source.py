@@ -1,7 +1,7 @@
-"""`format("penstock")`: what Spark asks for readers and writers.
+"""`format("penstock")`: the entry points Spark calls for readers and writers.
 
-Contract: everything that options and schemas can show to be wrong is refused here or where a reader is made, on the
-driver, before a task starts. Nothing is opened here: Spark makes this many times, in processes of its own.
+Contract: invalid options and schemas are refused here or where a reader is made, on the driver, before a task starts.
+Nothing is opened here: Spark makes this many times, in processes of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The options of the source, and which of them go together.
+"""The options of the source, and the valid combinations.
 
-Idea: names, meanings and defaults are those of Spark's Kafka source; what only penstock has stands at the end.
-Contract: `batch_options` and `stream_options` give options that can be planned with, or raise InvalidOption. Pure.
+Idea: names, meanings and defaults are those of Spark's Kafka source; penstock's own come last. Contract:
+`batch_options` and `stream_options` return options that can be planned with, or raise InvalidOption. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From options to positions: where a new query begins, where a batch ends.
+"""Resolves options to positions: where a new query begins, where a batch ends.
 
 Contract: every partition that is read gets a position, or InvalidOffsets says which one has none and why. A time finds
 the first record appended then or later, which `times` looks up. Pure.

@@ -1,8 +1,8 @@
-"""Which topics a query reads, and where their partitions begin and end now.
+"""The topics a query reads, and where their partitions begin and end now.
 
-Idea: one question to the broker tells the ends of all partitions of all topics, and may wait until one of them moves.
-What was known of a topic is told with it, its id above all: a topic that was deleted and made again is another one.
-Topics found by a pattern are listed again from time to time, because the broker does not announce new ones.
+Idea: one question to the broker returns the ends of all partitions of all topics, and may wait until one of them
+moves. It carries the known topic ids: a topic that was deleted and made again is another one. Topics found by a
+pattern are listed again from time to time, because the broker does not announce new ones.
 """
 
 from __future__ import annotations

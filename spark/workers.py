@@ -1,9 +1,8 @@
-"""What Spark's Python workers do between tasks, made short.
+"""Makes the pauses of Spark's Python workers between tasks short.
 
-Idea: a worker that is used again collects garbage after each task, for which Python looks through all that was ever
-imported: 40 ms, in which it could read 100,000 records. All of that stays as long as the worker does anyway, so
-it is taken out of what is looked through.
-Contract: only for processes that Spark starts for tasks and for planning, never for the user's own.
+Idea: a worker that is used again collects garbage after each task, for which Python scans every module ever imported:
+40 ms, in which it could read 100,000 records. Modules stay as long as the worker anyway, so they are frozen out of the
+collector. Contract: only for processes that Spark starts for tasks and for planning, never for the user's own.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The asyncio shell: drives steps as tasks on one event loop.
 
-Idea: the loop watches the channel's one descriptor; whatever arrives is taken in one turn. Tasks that wait for one
-outcome are woken by it, all others look again. One timer does what is due between calls: signs of life, commits,
-tries again. It is left to run while something is due no earlier, so that a send that is answered costs no timer.
+Idea: the loop watches the channel's one descriptor and takes whatever arrives in one turn. An outcome wakes the tasks
+that wait for it; all others look again. One timer does what is due between calls: heartbeats, commits, retries. It
+keeps running while nothing earlier is due, so that a send that is answered costs no timer.
 
-Contract: everything happens on the loop that connected; nothing blocks it but the disk of `file://`.
+Contract: everything happens on the loop that connected; only the disk of `file://` blocks it.
 """
 
 from __future__ import annotations

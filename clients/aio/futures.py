@@ -1,6 +1,6 @@
 """Futures for asyncio: `await` them.
 
-Contract: what blocks in the futures of threads raises TimedOut here while the outcome is not known.
+Contract: where the futures of threads block, these raise TimedOut while the outcome is unknown.
 """
 
 from __future__ import annotations

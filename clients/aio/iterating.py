@@ -1,6 +1,6 @@
-"""How a task of a loop iterates over consumers, workers and ranges.
+"""Iteration over consumers, workers and ranges, for tasks of a loop.
 
-Contract: iteration ends when another task closes what it reads from.
+Contract: iteration ends when another task closes the object it reads from.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What verbs return that open something: `await` it, or use it at once.
+"""The return type of verbs that open something: `await` it, or use it at once.
 
     producer = await client.producer("flights")
     async with client.producer("flights") as producer: ...      # closes it, too

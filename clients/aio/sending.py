@@ -1,6 +1,6 @@
-"""How tasks of a loop send one record without waiting, and many without keeping the loop.
+"""How tasks of a loop send one record without waiting, and many without blocking the loop.
 
-Contract: suspends only while the window is full, or to let the loop go on.
+Contract: suspends only while the window is full, or to let the loop run.
 """
 
 from __future__ import annotations

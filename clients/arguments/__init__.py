@@ -1,1 +1,1 @@
-"""Arguments: checked where they are given, and turned into the numbers that machines use."""
+"""Arguments: checked where they are given, and converted to numbers."""

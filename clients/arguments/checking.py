@@ -1,11 +1,11 @@
 """Checks arguments of public verbs against their signatures.
 
-Idea: the annotations of the public verbs are their contract, and there are few kinds of them. Each kind has one check;
-whatever an annotation cannot say (a limit of one verb, what the broker knows) is checked behind it.
+Idea: the annotations of the public verbs are their contract, of few kinds, and each kind has one check. Checks that an
+annotation cannot express (a limit of one verb, the broker's state) come later.
 
 Contract: a wrong argument raises InvalidArgument with its name, its value and what is wanted, before anything is done.
-A verb that is called well costs half a microsecond for each argument; the verbs of `BY_HAND`, which are called for each
-record, check for themselves. Signatures, documentation and annotations stay what they are.
+A correct call costs half a microsecond per argument; the verbs of `BY_HAND`, which are called per record, check for
+themselves. Signatures, documentation and annotations are unchanged.
 """
 
 from __future__ import annotations

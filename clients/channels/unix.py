@@ -1,7 +1,7 @@
-"""The channel over a Unix socket: everything, deliveries too, over the one connection.
+"""The channel over a Unix socket: one connection for everything, deliveries too.
 
-Contract: as channel.py. The connection makes progress only in calls of this channel, so its driver must
-keep calling while answers are expected. Must not know: what the messages mean.
+Contract: as channel.py. The connection makes progress only in calls of this channel, so its driver must keep calling
+while answers are expected. Must not know: what the messages mean.
 """
 
 from __future__ import annotations

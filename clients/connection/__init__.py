@@ -1,1 +1,1 @@
-"""Connections: questions and their answers, kept going through losses, for any channel."""
+"""Connections: requests and answers over any channel, kept up across lost connections."""

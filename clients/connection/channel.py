@@ -3,9 +3,9 @@
 Idea: `UnixChannel` and `ZmqChannel` speak to a broker process over sockets (modules of their names), `LocalChannel`
 (local.py) to a node in this process. The rest of the clients cannot tell them apart.
 
-Contract: `send` says at once whether the message was taken; `receive` gives what has arrived, None when
-nothing has. `fileno` is readable when `receive` may have something; it may also be waited for without the
-client's lock, by several threads at once. All else only under that lock.
+Contract: `send` says at once whether the message was taken; `receive` returns an arrived message, or None. `fileno` is
+readable when `receive` may have something; several threads may wait for it at once, without the client's lock. All
+else only under that lock.
 """
 
 from __future__ import annotations

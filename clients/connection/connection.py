@@ -1,13 +1,12 @@
-"""The connection: questions and their answers over one channel, kept going through losses.
+"""The connection: requests and their answers over one channel, kept up across lost connections.
 
-Idea: everything asked has an id and an asker. Whenever the channel has a new connection it greets again, and
-every asker without an answer is told that it may be lost. The asker decides how to recover (send the same
-bytes again, join again), because only it knows which requests are idempotent.
+Idea: every request has an id and an asker. On a new connection the channel greets again, and every asker without an
+answer is told that its request may be lost. The asker decides how to recover (resend the same bytes, join again),
+because only it knows which requests are idempotent.
 
-Contract: nothing here waits. `turn` takes what has arrived and keeps going what is due; `due` says when it
-must be called next at the latest. Callbacks of applications are only collected here, in `finished`, and
-outcomes that threads may wait for in `ended`, closed objects among them: the driver runs the former without the lock
-and wakes the waiters.
+Contract: nothing here waits. `turn` takes arrived messages and does what is due; `due` says when it must be called
+next. Callbacks of applications are only collected here, in `finished`, and outcomes that threads may wait for in
+`ended`, closed objects among them: the driver runs the former without the lock and wakes the waiters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How records may travel from the broker to a reader: what it may ask for, and which ways that leaves.
+"""The ways records can travel from the broker to a reader, and which of them a client can use.
 
 Contract: the best way comes first; the others are for when it does not get through.
 """

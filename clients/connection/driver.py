@@ -1,14 +1,14 @@
 """The sync shell: drives steps in the caller's thread, or in a pump thread between calls.
 
 Idea: each calling thread does its own input and output, under one lock, so a closed loop of sends costs no thread
-switch. A thread that has to wait is the leader: it gives the lock back and waits for the channel; others that
-wait meanwhile follow. Those that wait for one outcome are woken by it, all others after each of the leader's turns;
-a leader that is done wakes another to lead. The pump is one thread, started with the first
-thing that needs it, which checks every few milliseconds whether a thread has turned since; if none did, it
-turns itself (flushes what was gathered, takes answers, sends signs of life).
+switch. A thread that has to wait becomes the leader: it releases the lock and waits for the channel; other waiting
+threads follow. An outcome wakes the threads that wait for it; all others wake after each of the leader's turns. A
+leader that is done wakes another to lead. The pump is one thread, started when first needed; every few milliseconds it
+checks whether any thread has turned since, and if none did, turns itself (sends gathered records, takes answers, sends
+heartbeats).
 
-Contract: the lock is never held while waiting, nor while an application's callback runs. Threads may share
-everything of one client.
+Contract: the lock is never held while waiting, nor while an application's callback runs. Threads may share everything
+of one client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names for members and workers that were given none."""
+"""Default names for members and workers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a client has open: to be closed with it, unless it is closed before.
+"""The objects a client has open, closed with it unless they were closed before.
 
-Pure: knows nothing of what it holds but whether that is closed.
+Pure: knows nothing of them but whether they are closed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Waiting for descriptors: by Linux's own calls where there are, by what every system has elsewhere.
+"""Waits for descriptors: by Linux's own calls, or by portable ones elsewhere.
 
     Bell       a descriptor that any thread makes readable        eventfd          else a pair of sockets
     Front      one descriptor that tells of several               epoll            else a thread in select
     waiting    a call that waits until a descriptor is readable   poll             else select
 
-Contract: a bell and a front are level-triggered. A front is used under its owner's lock, but `fileno`, which may be
-waited for by several threads. Must not know: what is read.
+Contract: a bell and a front are level-triggered. A front is used under its owner's lock, except that several threads
+may wait for `fileno` at once. Must not know: what is read.
 """
 
 from __future__ import annotations

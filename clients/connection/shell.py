@@ -1,4 +1,4 @@
-"""A shell: what waits for a core, which never does. Threads have `Driver`, an event loop `AsyncDriver`."""
+"""A shell waits on behalf of a core, which never waits. Threads have `Driver`, an event loop `AsyncDriver`."""
 
 from __future__ import annotations
 

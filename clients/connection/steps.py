@@ -1,11 +1,11 @@
-"""Steps: a verb written once, waited for in two ways.
+"""Steps: a verb written once, for threads and event loops.
 
-Idea: everything that decides is a plain generator. It does what can be done now and yields a `Pause` where it
-cannot go on before something arrives; a shell then waits (a thread in poll, or a task on the loop) and
-resumes it. The value it returns is the verb's result, what it raises is the verb's error.
+Idea: a verb is a plain generator. It does what it can now and yields a `Pause` when it needs something to arrive; a
+shell then waits (a thread in poll, or a task on the loop) and resumes it. Its return value is the verb's result, and
+its exception the verb's error.
 
-Contract: a step never blocks and never waits by itself; its driver holds the client's lock while it
-runs, and not while it pauses. Resuming early is harmless: a step looks again at what it waits for.
+Contract: a step never blocks or waits by itself; its driver holds the client's lock while it runs, and not while it
+pauses. Resuming early is harmless: a step checks again what it waits for.
 """
 
 from __future__ import annotations

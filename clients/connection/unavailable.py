@@ -1,8 +1,8 @@
-"""Partitions of a topic that the broker cannot serve: a reader of the others is told once.
+"""Partitions of a topic that the broker cannot serve: reported once to a reader of the others.
 
-Idea: the broker opens its logs once, when it starts, so every connection is told again what it lists.
-Contract: `raise_next` raises PartitionUnavailable once for each partition, with the broker's sentence, and again only
-after it was served in between.
+Idea: the broker opens its logs once, when it starts, so it lists them anew on every connection.
+Contract: `raise_next` raises PartitionUnavailable once per partition, with the broker's sentence, and again only after
+the partition was served in between.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The time of day, as records have it; waiting goes by the clock of the connection, which never jumps."""
+"""The wall clock, for times in records; waiting uses the connection's monotonic clock."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Consuming: the life of a session, and what is delivered, handed out and committed in it."""
+"""Consuming: sessions, and the records delivered, handed out and committed in them."""

@@ -1,7 +1,7 @@
-"""Batches in the form an application asks for: lists of records, Arrow, or numpy columns.
+"""Converts batches to the form an application asks for: lists of records, Arrow, or numpy columns.
 
-Contract: Arrow and numpy views point into the bytes that were received or mapped wherever these allow it;
-the views keep them alive. Records own their bytes.
+Contract: Arrow and numpy views are zero-copy wherever the received or mapped bytes allow it, and keep them alive.
+Records own their bytes.
 """
 
 from __future__ import annotations

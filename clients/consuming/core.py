@@ -1,10 +1,11 @@
 """The core of sync and async consumers: deliveries, records handed out, and commits.
 
-Idea: session_life.py keeps a session open; the session (transport/consumer_session.py) knows what may be handed
-out; this turns deliveries into what the application asked for, and knows to the record how far that is.
+Idea: session_life.py keeps a session open; the session (transport/consumer_session.py) knows which records may be
+handed out; this module converts deliveries to the form the application asked for and tracks its position to the
+record.
 
-Contract: no records of a partition are handed out after another member got it. A partition is released between
-two calls of the application, after its records are committed if commits are automatic.
+Contract: no records of a partition are handed out after another member got it. A partition is released between two
+calls of the application, after its records are committed if commits are automatic.
 """
 
 from __future__ import annotations

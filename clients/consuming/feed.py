@@ -1,13 +1,13 @@
 """The feed: turns deliveries and mapped segments into batches the application may receive.
 
 Idea: a batch leaves the feed once it is decoded. One that cannot be decoded stays in front, and `next` raises the
-reason as often as it is called. For damage the caller says `pass_over` when the application hears of it; a loss that
-was accepted is passed with a warning.
+reason each time it is called. After reporting damage to the application, the caller calls `pass_over`; an accepted
+loss is passed with a warning.
 
-Contract: a batch comes out once, and only while its partition is ours under the same epoch. What is dropped
-instead is given back to the credit. Nothing good is lost around what is not: what comes before it came out before,
-damage and what retention took are passed over alone, a batch of a codec that is not installed waits until it is. A
-batch of a kind that this version does not know ends the reading, because it must not be skipped.
+Contract: a batch comes out once, and only while its partition is ours under the same epoch. Dropped batches are
+returned to the credit. Good batches around bad ones are never lost: earlier ones came out before, damage and records
+that retention took are passed over alone, and a batch of a codec that is not installed waits until it is. A batch of
+an unknown kind ends the reading, because it must not be skipped.
 """
 
 from __future__ import annotations

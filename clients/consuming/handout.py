@@ -1,7 +1,7 @@
 """A handout: the run of records that the application is iterating over.
 
-Idea: iteration hands out plain list iterators, chained in C, so a record costs no Python call. How far the
-application is can still be told exactly, because a list iterator knows how many items it has left.
+Idea: iteration hands out plain list iterators, chained in C, so a record costs no Python call. The application's
+position is still exact, because a list iterator knows how many items it has left.
 
 Contract: offsets of a run are contiguous. `position` is exact at any moment and from any thread.
 """

@@ -1,4 +1,4 @@
-"""How a thread iterates over a consumer.
+"""Iteration over a consumer, for threads.
 
 Contract: iteration ends when another thread closes the consumer. Records of one batch cost no Python each.
 """

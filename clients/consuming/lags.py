@@ -1,4 +1,4 @@
-"""How many records a consumer has yet to hand out, as the broker has it now."""
+"""The lag of a consumer: records it has yet to hand out, by the broker's present ends."""
 
 from __future__ import annotations
 

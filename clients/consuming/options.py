@@ -1,6 +1,6 @@
-"""How a consumer reads: the arguments of `client.consumer`, checked and complete.
+"""The options of a consumer: the arguments of `client.consumer`, checked and complete.
 
-Contract: what cannot be raises InvalidArgument before anything is sent.
+Contract: impossible combinations raise InvalidArgument before anything is sent.
 """
 
 from __future__ import annotations

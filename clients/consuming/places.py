@@ -1,4 +1,4 @@
-"""Places in partitions: where a seek goes, what a commit says, how far the application is done.
+"""Positions in partitions: the target of a seek, the cursors of a commit, the application's progress.
 
 Contract: reads a session, and changes nothing.
 """

@@ -1,4 +1,4 @@
-"""The life of a consumer's session: joining, staying alive, being lost, joining again.
+"""The life of a consumer's session: joining, heartbeats, losing it, joining again.
 
     joining -> reading -> (connection lost, evicted, a delivery lost, a silent endpoint) -> joining ...
 
@@ -6,8 +6,8 @@ Idea: readers do not notice a lost session. It joins again automatically, with a
 mapped or a push endpoint does not get through. Only permanent errors (another consumer took the name, the topic was
 deleted) become `failure`, which every verb raises.
 
-Contract: the reader is told before a session is dropped and after one is there. Signs of life are sent only
-while the application has called within `max_processing_s`.
+Contract: the reader is told before a session is dropped and after a new one has joined. Heartbeats are sent only while
+the application has called within `max_processing_s`.
 """
 
 from __future__ import annotations

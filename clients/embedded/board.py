@@ -1,11 +1,10 @@
 """The board of a node inside this process: tells readers in other processes how far each log is committed.
 
-Idea: the same board as a broker's, with rows but without a keeper and without slots for readers to sleep on. Beside
-`file://` it is what makes a reader see records once they are synced, and not when they happen to be in the
-page cache.
+Idea: the same board as a broker's, with rows but without a keeper or slots for sleeping readers. With it, readers
+beside `file://` see records once they are synced, not already when they are in the page cache.
 
-Contract: a sync that begins is marked before and after, so the next node knows which logs are in doubt if this
-process is killed in between. Without a board, readers verify the logs.
+Contract: a sync is marked before and after, so that if this process is killed in between, the next node knows which
+logs are in doubt. Without a board, readers verify the logs.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     reading without a group, topics, offsets, ends       answered by peek.py, beside a running broker, too
     anything else                                        takes the lock, opens the node, and stays with it
 
-Contract: a client that only reads never locks, writes or creates anything. When another process has the
-directory, the first change is answered with AlreadyOpen, which names it.
+Contract: a client that only reads never locks, writes or creates anything. If another process holds the directory, the
+first change is answered with AlreadyOpen, which names that process.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """A broker inside this process: `mem://name` and `file:///directory`.
 
-Idea: the same node as a broker process runs, driven by calling threads: a message goes in, proposals are
-appended and synced in the caller's thread, and the answers lie in the channels when that returns.
+Idea: the same node as in a broker process, driven by calling threads: a message goes in, proposals are appended and
+synced in the caller's thread, and the answers are in the channels when the call returns.
 
-Contract: one node per name or directory and process, shared by all its clients and threads under one lock.
-Messages sent before a thread looks for answers share one append and one sync. An exception out of the node,
-Ctrl-C for example, leaves it half-way, so it ends there as a broker process would that is killed: the next call opens
-another one over the same files, and all channels begin anew.
+Contract: one node per name or directory and process, shared by all its clients and threads under one lock. Messages
+sent before a thread looks for answers share one append and one sync. An exception out of the node, Ctrl-C for example,
+leaves it half-way, so it is dropped as if its broker was killed: the next call opens a new node over the same files,
+and all channels begin anew.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Reads a data directory without its lock: its topics, and readers of their logs.
 
-Idea: the metadata log is replayed read-only, and every log is read up to what its row on the board says is
-committed while a broker lives, or up to what verifies when none does. It blocks no writer and writes
-nothing, so it works beside a running broker, and on a copy without one.
+Idea: the metadata log is replayed read-only. Every log is read up to its committed word on the board while a broker
+lives, or up to its verified end when none does. This blocks no writer and writes nothing, so it works beside a running
+broker, and on a copy without one.
 
-Contract: answers are as of now; the catalogue is read again for every question. Damage of one log is said of
-that partition and hides no other.
+Contract: answers are current; the catalogue is read again for every question. Damage of one log is reported for that
+partition and hides no other.
 """
 
 from __future__ import annotations

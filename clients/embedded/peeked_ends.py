@@ -1,4 +1,4 @@
-"""Where the logs of a directory end, and how far so many bytes reach, asked without its lock.
+"""Answers questions about ends and sizes of a directory's logs without its lock.
 
 Idea: the writer does not know of questions that wait here, so they are checked periodically until their time is up.
 

@@ -1,9 +1,9 @@
 """The store of a node inside this process: the same directory as a broker's, without a keeper.
 
-Idea: everything a broker would hand to its keeper is done at once, in the caller's thread.
-Contract: as `engine.ports.Store`. The caller holds the directory's lock. A broker that was killed may have left
-syncs without an answer, so every log that was not closed cleanly is opened as suspect: what its tail holds is
-written anew before it counts.
+Idea: jobs that a broker would hand to its keeper run at once, in the caller's thread.
+Contract: as `engine.ports.Store`. The caller holds the directory's lock. A broker that was killed may have left syncs
+without an answer, so every log that was not closed cleanly is opened as suspect: its tail is written anew before it
+counts.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Producing: from values and tables to batches on their way, and the futures of what was sent."""
+"""Producing: from values and tables to batches in flight, and the futures of sent records."""

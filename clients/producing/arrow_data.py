@@ -1,6 +1,6 @@
-"""What is taken as Arrow: any library's data that speaks the Arrow PyCapsule interface.
+"""Recognises Arrow data: objects of any library that implement the Arrow PyCapsule interface.
 
-Contract: nothing is imported to find out. pyarrow's arrays, tables, batches and readers speak it, and so do the frames
+Contract: nothing is imported to find out. pyarrow's arrays, tables, batches and readers implement it, as do the frames
 of polars, pandas and DuckDB.
 """
 

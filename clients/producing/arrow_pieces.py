@@ -1,10 +1,10 @@
-"""Records in Arrow, as pieces: tables, record batches, arrays, or a stream of record batches.
+"""Divides Arrow data into pieces: tables, record batches, arrays, or a stream of record batches.
 
-Idea: rows that go to several partitions are put in the order of these with one sort and one take for a whole block, and
-each partition's run of rows is then cut without a copy. Where keys repeat, each different one is hashed once.
+Idea: rows for several partitions are ordered by partition with one sort and one take per block, and each partition's
+run of rows is then cut without a copy. Where keys repeat, each distinct one is hashed once.
 
-Contract: as bulk.py. Rows become no Python objects, but for keys that choose a partition and headers. What a column
-cannot be is refused before anything of its block is sent.
+Contract: as bulk.py. Rows become no Python objects, except keys that choose a partition, and headers. An unusable
+column is refused before anything of its block is sent.
 """
 
 from __future__ import annotations

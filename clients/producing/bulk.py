@@ -1,11 +1,11 @@
-"""Many records at once, as pieces: one batch for one partition each.
+"""Divides many records into pieces: one batch for one partition each.
 
-Idea: a piece is about TARGET_BYTES of values and keys, cut by counting instead of adding up: the last piece tells
-how many records the next one takes. Keys split a larger block over the partitions, so that every piece is worth
-sending; what they put into one partition beyond that is cut again. What comes in Arrow is cut by arrow_pieces.py.
+Idea: a piece is about TARGET_BYTES of values and keys, cut by counting instead of adding up: the size of the last
+piece says how many records the next one takes. Keys split a larger block over the partitions, so that every piece is
+worth sending; a partition's share beyond that is cut again. arrow_pieces.py cuts Arrow data.
 
-Contract: records keep their order within a partition. Pieces come out lazily; nothing is encoded before the
-sender's session gives the sequence.
+Contract: records keep their order within a partition. Pieces come out lazily; nothing is encoded before the sender's
+session gives the sequence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The core of sync and async producers: routing, batching and waiting for commits.
 
-Contract: `append` and `settle` never wait; verbs that do are steps. A window that is full makes the caller
-wait before its record is taken, and a time-out then says on what.
+Contract: `append` and `settle` never wait; verbs that do are steps. A full window makes the caller wait before its
+record is taken, and the error of a time-out says what it waited for.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A sender: what one producer has on its way to one partition.
+"""A sender: the records of one producer for one partition.
 
-Idea: records gather here; the session (transport/producer_session.py) says when they go and what becomes of
-them. Nothing in flight: a record goes at once. Something in flight: records gather until they are worth a
-batch, or until an answer comes back, so batches grow with load and nothing waits when there is none.
+Idea: records gather here; the session (transport/producer_session.py) decides when they go and tracks their outcome.
+With nothing in flight a record goes at once. Otherwise records gather until they are worth a batch, or until an answer
+comes back, so batches grow with load and idle producers add no delay.
 
-Contract: never waits. A batch that cannot be sent now stays in the session and is tried at every turn; batches
-that may be lost are sent again with the same sequences, and the broker deduplicates them. A sender
-registers with the connection only while it has something to retry, so idle senders cost nothing per turn.
+Contract: never waits. A batch that cannot be sent now stays in the session and is tried at every turn; batches that
+may be lost are resent with the same sequences, and the broker deduplicates them. A sender registers with the
+connection only while it has something to retry, so idle senders cost nothing per turn.
 """
 
 from __future__ import annotations

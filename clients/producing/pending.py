@@ -1,8 +1,8 @@
-"""Records on their way, and the futures of single ones.
+"""Records in flight, and the futures of single ones.
 
-Idea: records gather in plain lists until they are worth a batch, and settle together: one `Pending` holds
-the lists, the outcome and the waiters. A future is a reference to it and an index, so that a million of them
-cost a million small objects and settling costs nothing per record.
+Idea: records gather in plain lists until they are worth a batch, and settle together: one `Pending` holds the lists,
+the outcome and the waiters. A future is a reference to it and an index, so a million of them are a million small
+objects and settling costs nothing per record.
 
 Contract: an outcome is set once, under the client's lock; reading it needs no lock.
 """

@@ -1,4 +1,4 @@
-"""Pieces: many records that go to one partition as one batch, and what is checked of records before they are sent.
+"""Pieces: many records for one partition as one batch, and the checks on records before they are sent.
 
 Contract: a piece is encoded when a sender's session gives the sequence, not before. Pure.
 """

@@ -1,7 +1,7 @@
 """Queue options of a record: delay, priority and dedup key.
 
-Contract: checked before the record is gathered with others, so that what cannot be is refused alone and nothing of
-it is sent. A delay counts from the producer's clock, a moment is one. Pure.
+Contract: checked before the record joins others, so that an invalid one is refused alone and not sent. A delay counts
+from the producer's clock; a moment is absolute. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which core a producer sends with: its own, or that of the transaction which it is in.
+"""Chooses the core a producer sends with: its own, or that of the transaction it is in.
 
-Contract: nothing here waits; a record that has to wait for room goes to whichever core is sending then.
+Contract: nothing here waits; a record that waits for room goes to the core that is sending when there is room.
 """
 
 from __future__ import annotations

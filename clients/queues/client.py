@@ -1,4 +1,4 @@
-"""The verbs of a client that concern queues: groups, tasks, dead letters, schedules.
+"""The queue verbs of a client: groups, tasks, dead letters, schedules.
 
 Contract: as client.py, of which this is a part: any number of threads may call.
 """

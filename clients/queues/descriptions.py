@@ -1,4 +1,4 @@
-"""What a client tells about queues, tasks and schedules: frozen values, detached from the wire."""
+"""Descriptions of queues, tasks and schedules, as clients return them: frozen values, detached from the wire."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Picking single records out of the batches of an answer: the leased ones, the dead-lettered ones.
+"""Picks single records out of the batches of an answer: leased ones, dead-lettered ones.
 
-Contract: records come in the order that was asked for, which need not be that of the batches. Every column is
-checked before anything of it is used. A record that cannot be handed out is named with what is wrong with it, never
-left out, and hides no other one. Pure.
+Contract: records come in the requested order, which need not be that of the batches. Every column is checked before
+anything of it is used. An undecodable record is named with its error, never left out, and hides no other one. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verbs of a client that concern whole topics: where they end, how large parts are, and reading these.
+"""The range verbs of a client: ends of whole topics, sizes of parts, and reading them.
 
 Contract: as client.py, of which this is a part: any number of threads may call.
 """

@@ -1,10 +1,10 @@
-"""A range asked for in pieces, over the client's own connection.
+"""A range fetched in pieces over the client's own connection.
 
-Idea: the broker says where pieces of a good size end, so that two of them can be asked for at any time: it reads one
-while another is on its way and a third is in the application's hands.
+Idea: the broker says where pieces of a good size end, so two can be requested at a time: it reads one while another is
+in flight and a third is in the application's hands.
 
-Contract: as `ranges.Reading`. Memory: what the answers of two questions hold. A lost connection or a broker that was
-started again in the middle costs time only.
+Contract: as `ranges.Reading`. Memory: the answers to two requests. A lost connection or a restarted broker costs only
+time.
 """
 
 from __future__ import annotations

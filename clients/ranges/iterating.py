@@ -1,4 +1,4 @@
-"""How a thread iterates over a range."""
+"""Iteration over a range, for threads."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Topics as the broker has described them: where partitions are, for callers that read many ranges of one topic.
+"""A cache of topic descriptions, for callers that read many ranges of one topic.
 
-Idea: a description of a thousand partitions takes the broker tens of milliseconds, and for where one of them is (its
-directory, its log, its row on the board) it stays true for the life of the broker and the topic.
+Idea: describing a thousand partitions takes the broker tens of milliseconds, and the place of a partition (its
+directory, its log, its row on the board) is fixed for the life of the broker and the topic.
 
-Contract: what is told was said under the present incarnation of the broker, by the very id. It does not say
-how far a partition goes. Memory: some descriptions.
+Contract: a description is from the broker's present incarnation and for that very topic id. It does not say how far a
+partition goes. Memory: some descriptions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A range read from the segments themselves, mapped.
+"""A range read directly from mapped segments.
 
-Contract: as `ranges.Reading`. Nothing beyond the end of the range is looked at, which is committed.
+Contract: as `ranges.Reading`. Never reads beyond the end of the range, which is committed.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Reading: batches that were delivered or are mapped, checked, and made into records."""
+"""Reading: checks delivered or mapped batches and decodes them into records."""

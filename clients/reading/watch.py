@@ -1,13 +1,11 @@
-"""Watching the board: which partitions have more committed than when they were last looked at.
+"""Watches the board for partitions with new commits.
 
-Idea: nearly every look finds nothing new, or one partition of many, so a look compares words and calls nothing:
-a handful of them one by one, more of them as one numpy comparison. A reader goes to the logs only where a word
-moved.
+Idea: nearly every look finds nothing new, or one partition of many, so a look only compares words: a few of them one
+by one, more of them as one numpy comparison. A reader goes to the logs only where a word moved.
 
-Contract: `moved` tells a partition when its word is another than at the `moved` before, and each one the first
-time. What is committed of a partition is therefore read after it was told, or told again. `still` tells nothing
-and forgets nothing; it may be asked by a thread that goes to sleep on it.
-Must not know: what is read, which process wakes which.
+Contract: `moved` reports a partition when its word differs from the one at the last `moved`, and each partition the
+first time. So what is committed of a partition is read after it was reported, or it is reported again. `still` reports
+and forgets nothing; a thread about to sleep may ask it. Must not know: what is read, which process wakes which.
 """
 
 from __future__ import annotations

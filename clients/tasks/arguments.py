@@ -1,10 +1,10 @@
-"""The arguments of a task function, as bytes and back.
+"""Encodes the arguments of a task function, and decodes them.
 
 The value of a task is an array of two: the positional arguments as an array, the named ones as a map. So a worker or
 sender in another language needs nothing of Python.
 
-Contract: a call that the function would not take, or would not get as it was given, is refused where it is sent, with
-the argument's name; and what a worker unpacks has the types of the signature. Pure: values in, bytes out.
+Contract: a call with arguments that the function would not take, or would receive changed, is refused where it is
+sent, with the argument's name; a worker decodes arguments to the types of the signature. Pure: values in, bytes out.
 """
 
 from __future__ import annotations

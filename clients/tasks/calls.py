@@ -1,9 +1,9 @@
-"""Calls of task functions, each where it belongs: a `def` in a thread, an `async def` on a loop, or in a process.
+"""Calls task functions: a `def` in a thread, an `async def` on a loop, or either in a process.
 
 Idea: to the runner all three are alike: a future of an outcome, and a way to stop it.
 
-Contract: the loop of the application is not the runner's own: code that blocks it stops no heartbeat. What a call
-raises is an outcome; a task that no function can take is refused before it is started.
+Contract: the loop of the application is not the runner's own: code that blocks it stops no heartbeat. An exception in
+a call is an outcome; a task of an unknown function is refused before it is started.
 """
 
 from __future__ import annotations

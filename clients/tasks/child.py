@@ -1,7 +1,7 @@
 """A process that calls task functions for a runner: the other end of `processes.py`.
 
-Contract: it works on one order at a time, and ends when its runner is gone, in the middle of a call too: by then
-another worker gets the task. The child ignores signals sent to the whole process group: the runner drains instead.
+Contract: it works on one order at a time, and ends with its runner, even in the middle of a call: by then another
+worker gets the task. The child ignores signals sent to the whole process group: the runner drains instead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The context of a running task function: `penstock.current_task()`.
 
-Idea: a context variable, set around each call, so that nothing has to be passed through a program's own layers.
-Contract: a function that is called directly sees a task of its own: first attempt, never cancelled, and progress
-goes nowhere. What the context says never waits. Must not know how a function is run.
+Idea: a context variable, set around each call, so that programs need not pass it through their own layers.
+Contract: a function that is called directly sees a task of its own: first attempt, never cancelled, progress is
+dropped. Its methods never wait. Must not know how a function is run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Values as bytes and back: JSON or msgpack, never pickle.
+"""Encodes values as JSON or msgpack, never pickle, and decodes them.
 
-Contract: what is decoded equals what was encoded, as far as the encoding goes: JSON has no bytes (refused), no tuples
-(lists) and no keys but text; a type hint brings them back, as it does dates, UUIDs, dataclasses and Structs.
-Pure: values in, bytes out.
+Contract: decoding returns what was encoded, as far as the encoding goes: JSON has no bytes (refused), no tuples
+(lists) and only text keys; a type hint restores them, as well as dates, UUIDs, dataclasses and Structs. Pure: values
+in, bytes out.
 """
 
 from __future__ import annotations

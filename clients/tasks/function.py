@@ -1,4 +1,4 @@
-"""Task functions: what `@app.task` makes of a function.
+"""Task functions: the result of `@app.task`.
 
     @app.task(queue="mail", retry=Retry(max_attempts=5), key=lambda to, text: to)
     def send_mail(to: str, text: str) -> int: ...
@@ -9,8 +9,8 @@
     job = await send_mail.aio.send("a@b.c", "hi")
     send_mail.schedule("greeting", "0 6 * * mon-fri", "a@b.c", "hi")
 
-Contract: the signature stays what it was, for type checkers and at run time: `send` takes what the function takes, and
-the job's result is what the function returns.
+Contract: the decorated function keeps its signature, for type checkers and at run time: `send` takes the same
+arguments, and the job's result has the return type.
 """
 
 from __future__ import annotations

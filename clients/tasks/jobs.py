@@ -1,7 +1,7 @@
 """Jobs: the sender's handles of tasks.
 
-Contract: a job is an id and the function that reads its result, so it may be kept, sent elsewhere by its id, and asked
-again after a restart, for as long as the record is retained.
+Contract: a job is an id and the function that decodes its result, so it may be kept, recreated elsewhere from its id,
+and asked again after a restart, for as long as the record is retained.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An app's connection, for threads: one client and a producer per queue, made when they are needed.
 
-Contract: threads may share it. A forked child starts with none: what its parent opened is not its own.
+Contract: threads may share it. A forked child starts with none, because the connections are its parent's.
 """
 
 from __future__ import annotations

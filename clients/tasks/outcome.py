@@ -1,4 +1,4 @@
-"""What became of one call of a task function.
+"""The outcome of one call of a task function.
 
 Pure: values only, and how an exception reads in a history.
 """

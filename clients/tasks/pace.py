@@ -1,7 +1,7 @@
-"""How quickly the tasks of one queue end: how many more are worth leasing at once.
+"""The pace of one queue's tasks: how many more are worth leasing at once.
 
-Idea: as many as ended within a moment will end within the next one. Of a queue of quick tasks a lease then holds many,
-and its commit is not felt; of slow ones no more are leased than can begin, so that others get the rest.
+Idea: as many as ended within a moment will end within the next one. Leases of quick tasks then hold many, which hides
+the cost of a commit; of slow tasks only those are leased that can begin soon, so that other workers get the rest.
 Pure: times come as arguments.
 """
 

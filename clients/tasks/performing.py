@@ -1,6 +1,6 @@
-"""One call of a task function, from bytes to what became of it; wherever it runs.
+"""Performs one call of a task function: decodes the task, calls, and returns the outcome, in any kind of pool.
 
-Contract: nothing that the function does is raised here: an exception is an outcome, with its traceback for the log.
+Contract: exceptions of the function are not raised here: they are outcomes, with a traceback for the log.
 """
 
 from __future__ import annotations

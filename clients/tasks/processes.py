@@ -1,11 +1,10 @@
 """Processes that call task functions: the pool of `process=True`.
 
-Idea: a child of its own for each call that runs, kept for the next one. It is spawned, never forked, since a runner has
-threads; it gets the task's bytes over a pipe and unpacks them itself.
+Idea: each running call has a child of its own, kept for the next call. It is spawned, never forked, since a runner has
+threads; it gets the task's bytes over a pipe and decodes them itself.
 
-Contract: a child that dies is the failure of the task it worked on, and of nothing else. A call that takes too long is
-stopped by killing its child. The time counts from when the child is ready.
-`run` blocks its thread.
+Contract: the death of a child fails only the task it worked on. A call that takes too long is stopped by killing its
+child. The time counts from when the child is ready. `run` blocks its thread.
 """
 
 from __future__ import annotations

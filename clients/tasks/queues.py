@@ -1,10 +1,10 @@
 """The queues of an app: their names and settings, and their creation at the broker.
 
-A topic that an app makes holds tasks and nothing else, so finished tasks expire after KEEP_S unless the app says
-otherwise; the records of a topic that was there before may be read by others, and stay.
+A topic that an app makes holds only tasks, so finished tasks expire after KEEP_S unless the app says otherwise; other
+applications may read the records of a topic that existed before, so they stay.
 
-Idea: senders and workers both create a missing queue; only workers change the settings of an existing one, because
-the settings concern them.
+Idea: senders and workers both create a missing queue; only workers change the settings of an existing one, because the
+settings concern them.
 """
 
 from __future__ import annotations

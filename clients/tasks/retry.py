@@ -1,7 +1,7 @@
-"""How often and how soon a failed task is tried again.
+"""Retry rules of a task function: how often, and after which delay.
 
-Idea: the rules of a queue group in the words of the application. They are settings of the queue, decided on by the
-broker: a worker that dies is retried by the same rules as one that raises.
+Idea: the rules of a queue group in the words of the application. They are settings of the queue, which the broker
+applies: a worker that dies is retried by the same rules as a function that raises.
 
 Pure: values only.
 """

@@ -1,13 +1,13 @@
-"""The runner: leases tasks of an app's queues, has their functions called, and settles each.
+"""The runner: leases tasks of an app's queues, calls their functions, and settles each task.
 
-Idea: one loop of its own that only leases, waits and settles; the functions run in threads, in processes, and on
-another loop (calls.py). So nothing that an application does delays a heartbeat. Calls that end while
-the loop is busy are taken together: one wake-up, one request (settling.py).
+Idea: its own loop only leases, waits and settles; functions run in threads, in processes, and on another loop
+(calls.py), so an application never delays a heartbeat. Calls that end while the loop is busy are taken together: one
+wake-up, one request (settling.py).
 
-Contract: at most `concurrency` calls run at once, over all queues; of each queue about as many are leased ahead as
-end within a moment (pace.py), and those that cannot begin soon are given back. `stop` drains: nothing more is leased,
-what runs may finish for `drain_s` seconds, the rest is released without counting an attempt; what was done is
-committed before the runner ends. While the broker is away the runner waits for it.
+Contract: at most `concurrency` calls run at once, over all queues; each queue leases about as many tasks ahead as end
+within a moment (pace.py), and returns those that cannot begin soon. `stop` drains: it leases no more, gives running
+calls `drain_s` seconds to finish, and releases the rest without counting an attempt; finished work is committed before
+the runner ends. While the broker is away the runner waits for it.
 """
 
 from __future__ import annotations

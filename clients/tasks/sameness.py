@@ -1,9 +1,9 @@
-"""Whether an argument would reach its function as it was given, and the annotation that would have it so.
+"""Checks whether an argument would reach its function unchanged, and names the annotation that would make it so.
 
-Idea: encodings have fewer types than Python. What a hint names comes back as that type; what no hint names comes back
-as the encoding has it, and only there a change would be silent.
+Idea: encodings have fewer types than Python. A value with a type hint comes back as that type, one without as the
+encoding's type, and only there a change would be silent.
 
-Contract: pure. Values that are told apart by `==` or by their type are not the same; of two NaN, both are.
+Contract: pure. Values that differ by `==` or by type are not the same; two NaN are.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Reports the outcomes of tasks to the broker.
 
-Idea: tasks that were done are many, and are acked without waiting, so that those that end together are committed
-together. Other outcomes are sent one by one.
+Idea: most tasks succeed and are acked without waiting, so that those that end together are committed together. Other
+outcomes are sent one by one.
 
-Contract: `outcomes` counts what is committed. A task that another worker has by now is logged and not counted.
-While the broker is away, reports are retried until the runner stops.
+Contract: `outcomes` counts committed outcomes. A task that another worker has by now is logged and not counted. While
+the broker is away, reports are retried until the runner stops.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A few threads that run calls: the pool of `def`.
 
-Idea: as concurrent.futures, but its threads do not hold up the end of the process: a function that never returns
-cannot be stopped, and a worker that was told to end has to end.
+Idea: as concurrent.futures, but without holding up the end of the process: a function that never returns cannot be
+stopped, and a worker must be able to end.
 Contract: at most `most` calls run at once; others wait in line.
 """
 

@@ -1,8 +1,8 @@
-"""What a runner and its child processes say to each other: msgpack over a pipe, one message each.
+"""Messages between a runner and its child processes: msgpack over a pipe.
 
     child -> runner   Ready once, when it can work
     runner -> child   Order, and Cancelled while that is worked on
-    child -> runner   Told (progress) any number of times, then what became of it
+    child -> runner   Told (progress) any number of times, then the outcome
 
 Pure: values and bytes.
 """

@@ -1,9 +1,9 @@
 """The core of sync and async stagings and transactions: their producers, and how they end.
 
-Idea: a transaction is the stages of its producers, a name and an epoch. From the moment it is to be committed its
-stages are fixed: nothing can be sent any more, and to commit again is to ask the same question again.
+Idea: a transaction is the stages of its producers, a name and an epoch. Committing fixes its stages: nothing more can
+be sent, and committing again repeats the same request.
 
-Contract: nothing here waits; verbs that do are steps. What ended is never begun again. A commit with an
+Contract: nothing here waits; verbs that do are steps. An ended transaction never begins again. A commit with an
 unknown outcome leaves everything as it is, so that it can be repeated.
 """
 

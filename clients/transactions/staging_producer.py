@@ -1,10 +1,10 @@
 """A producer whose records are staged: the broker hides them until a transaction publishes them.
 
-Idea: as any other producer, but that its batches are of kind STAGED and that each partition's sequence is a stage,
-whole from its first record to its last. An ordinary producer whose sequence broke goes on under another id; a stage
-that broke has lost records, so its sender ends, and its commit raises StageLost.
+Idea: like any other producer, except that its batches are of kind STAGED and that each partition's sequence is a
+stage, complete from its first record to its last. An ordinary producer whose sequence broke goes on under another id;
+a broken stage has lost records, so its sender ends, and its commit raises StageLost.
 
-Contract: nothing has an offset before it is published: sends and futures say -1.
+Contract: records have no offset before they are published: sends and futures say -1.
 """
 
 from __future__ import annotations

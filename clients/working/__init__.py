@@ -1,1 +1,1 @@
-"""Working: leases as a worker gets, holds, extends and settles them."""
+"""Working: a worker's leases, from request to settling."""

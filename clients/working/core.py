@@ -1,12 +1,11 @@
-"""The worker, written once: what is leased, what is in the application's hands, what was said about it.
+"""The core of sync and async workers: leases, the tasks in the application's hands, and their outcomes.
 
-Idea: leasing.py asks for leases and keeps those that came; settling.py says what became of tasks. This is what the
-application calls: it takes tasks from the one, gives outcomes to the other, and keeps alive what it works on.
+Idea: leasing.py gets leases; settling.py reports outcomes. This is the application's interface: it takes tasks from
+the one, passes outcomes to the other, and extends the leases of tasks in hand.
 
-Contract: no task is handed out of a lease that is lost or over. A lease of which anything was handed out is
-extended at a third of its time, as long as the application calls within `max_processing_s`; one that only waited
-here for so long is given back, because waiting is no attempt and others may have time. Closing gives back
-everything unsettled.
+Contract: no task is handed out of a lost or expired lease. A lease with a task handed out is extended at a third of
+its time, as long as the application calls within `max_processing_s`; one that only waited here for so long is
+returned, because waiting is no attempt and other workers may have time. Closing returns everything unsettled.
 """
 
 from __future__ import annotations

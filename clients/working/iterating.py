@@ -1,6 +1,6 @@
-"""How a thread iterates over a worker.
+"""Iteration over a worker, for threads.
 
-Contract: iteration ends when another thread closes the worker. What a loop leaves behind is the next one's.
+Contract: iteration ends when another thread closes the worker. Tasks that a loop has not taken go to the next loop.
 """
 
 from __future__ import annotations

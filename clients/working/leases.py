@@ -1,10 +1,10 @@
-"""Leases as the worker that holds them knows them, and what became of their tasks on the way to the broker.
+"""Leases as their worker knows them, and outcomes of their tasks on the way to the broker.
 
-Idea: verbs only note what became of which tasks; a `Gathering` holds those of one lease that are to be said
-together, and becomes ranges when it is sent. Callers that want the outcome wait for a `SettleFuture`.
+Idea: verbs only note outcomes of tasks; a `Gathering` collects those of one lease that are to be sent together, and
+becomes ranges when it is sent. Callers that want the result wait for a `SettleFuture`.
 
-Contract: pure bookkeeping, under the client's lock. A gathering names a lease as a whole only when it holds all
-that was ever leased, so that saying it again, in any order with others, never settles what was not meant.
+Contract: pure bookkeeping, under the client's lock. A gathering names a lease as a whole only when it holds every task
+of the lease, so that resending it, in any order with others, never settles a task by mistake.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""Getting leases: requests that are out, leases that wait to be handed out.
+"""Getting leases: requests in flight, and leases that wait to be handed out.
 
-Idea: while the application works, the next leases are asked for. Such a request is answered at once; when there was
-nothing, the next one stays at the broker as credit, and is answered as records come. What is asked for while the
-application waits, waits as long as it does.
+Idea: while the application works, the next leases are requested. Such a request is answered at once; if it was empty,
+the next one stays at the broker as credit, and is answered as records come. A request made while the application
+waits, waits as long as it does.
 
     fetch() --- nothing here ---> Lease(wait) ........ answered with tasks, or empty when the time is up
     handed out ------ prefetch -> Lease(no wait) ----- empty -> Lease(credit) ........ answered when something comes
 
 A worker that takes tasks as they come would ask in vain each time: after tasks that came by credit, the next request
-is credit at once, if the application waits and no outcomes ride on the request. A `fetch` whose time is up asks
-once more then, because such credit says nothing about what there is.
+is credit at once, if the application waits and no outcomes ride on the request. A `fetch` whose time is up then asks
+once more, because a waiting credit does not say whether there are records.
 
-Contract: a record that cannot be decoded hides no other one. A damaged one is rejected with that reason; one whose
-codec is not installed here goes back, and `fetch` says so once it has nothing else. `fetch` comes back empty only when
-every request that had to be answered by its deadline was. Requests are asked again over a new connection. Those of a
-`fetch` that was cancelled, and of a closed worker, are recalled: the broker answers them at once. What comes for a
-closed worker is given back. Never waits itself, but for `fetch`.
+Contract: an undecodable record hides no other one. A damaged record is rejected with that reason; one whose codec is
+not installed here is returned, and `fetch` raises it once it has nothing else. `fetch` returns nothing only when every
+request that had to be answered by its deadline was. Requests are repeated over a new connection. Those of a cancelled
+`fetch`, and of a closed worker, are recalled: the broker answers them at once. Leases that reach a closed worker are
+returned. Only `fetch` waits.
 """
 
 from __future__ import annotations

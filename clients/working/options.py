@@ -1,6 +1,6 @@
-"""How a worker works: the arguments of `client.worker`, checked and complete.
+"""The options of a worker: the arguments of `client.worker`, checked and complete.
 
-Contract: what cannot be raises InvalidArgument before anything is sent.
+Contract: impossible combinations raise InvalidArgument before anything is sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A task as a value: one record of a queue, and a reference to its lease.
 
-Idea: what is known about the lease (lost, cancelled) is asked there, so a hundred tasks of one lease cost a hundred
-small objects and nothing else. The classes of applications add the verbs: `Task`, and `AsyncTask` for event loops.
+Idea: the lease knows whether it is lost or cancelled, so a hundred tasks of one lease are a hundred small objects and
+nothing else. The applications' classes add the verbs: `Task`, and `AsyncTask` for event loops.
 
 Contract: values never change.
 """

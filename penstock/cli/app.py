@@ -1,8 +1,8 @@
-"""The root of the command line: which commands there are, and how each ends.
+"""The root of the command line: its commands, and how each ends.
 
-Idea: modules are imported when their command is called, so `penstock --help` costs nothing; and one place turns
-whatever ends a command into a line on standard error and an exit code.
-Contract: no expected error shows a traceback, nor does what the system refuses (OSError). A bug does.
+Idea: a command's module is imported when it is called, so `penstock --help` costs nothing; and one place turns any
+exception into a line on standard error and an exit code.
+Contract: no expected error shows a traceback, nor does an OSError. A bug does.
 """
 
 from __future__ import annotations

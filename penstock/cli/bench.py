@@ -1,7 +1,7 @@
 """`penstock bench`: measure a running broker from here.
 
-Idea: the few numbers a user asks for first, on their own machine and broker, with a topic of its own that is deleted
-afterwards. Comparisons with the machine's limits and with peers are the business of `make bench`.
+Idea: the few numbers a user asks for first, on their own machine and broker, with a temporary topic. `make bench`
+compares with the machine's limits and with peers.
 """
 
 from __future__ import annotations

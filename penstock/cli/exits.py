@@ -1,4 +1,4 @@
-"""Exit codes, all of them, and which error ends in which.
+"""All exit codes, and the errors that end in each.
 
 Contract: a program may rely on these numbers; a new kind of failure gets a new number.
 """

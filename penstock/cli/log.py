@@ -1,7 +1,7 @@
-"""`penstock log`: verify, repair and dump logs on disk, with no broker in between.
+"""`penstock log`: verify, repair and dump logs on disk, without a broker.
 
 Idea: reading is safe beside a running broker; repair takes the writer's lock of each log and is refused while another
-process holds it. Where the logs are, and which of them are gone, log_places.py says.
+process holds it. log_places.py finds the logs, and the missing ones.
 """
 
 from __future__ import annotations

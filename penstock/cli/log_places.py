@@ -1,8 +1,8 @@
-"""Finds the logs below paths: those that are there, and those that a catalogue says should be.
+"""Finds the logs below paths, and those that a catalogue lists but are missing.
 
 Idea: a path is one log, or a data directory with many. Directories of topics are named by ids: where the catalogue
-beside them can be read, it says the topic's name, and which partitions are gone. A data directory that no node would
-open has a problem of its own, whatever its logs are like.
+beside them can be read, it has the topic's name, and says which partitions are gone. A data directory that no node
+would open is a problem of its own, whatever its logs are like.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What commands say: tables and sentences for people, JSON lines for programs.
+"""The output of commands: tables and sentences for people, JSON lines for programs.
 
-Idea: a command makes values; one `Output` writes them the way that was asked for. Results go to standard output,
-everything about the running (progress, notes, errors) to standard error, so that a pipe carries only results.
+Idea: a command makes values; one `Output` writes them in the chosen form. Results go to standard output, everything
+else (progress, notes, errors) to standard error, so that a pipe carries only results.
 Contract: under `--json` each line of standard output is one JSON object, and nothing else is written there.
 """
 

@@ -1,4 +1,4 @@
-"""Where to begin: earliest, latest, an offset, or a time, as people write them. Pure."""
+"""Parses where to begin: earliest, latest, an offset, or a time. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock schedule`: records that are appended at stated times."""
+"""`penstock schedule`: set, list and delete recurring records."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`penstock spark`: topics to and from files with Spark, and what becomes of topics over time.
+"""`penstock spark`: topics to and from files with Spark, and rollups over time.
 
-Contract: every command can be ended at any moment and called again; results are as if it had run once. `spark_runs.py`
-says how it ends.
+Contract: every command can be stopped at any moment and started again; results are as if it had run once.
+`spark_runs.py` says how it ends.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the commands of `penstock spark` share: a session of Spark, how to run, progress, and an end in good order.
+"""Shared by the commands of `penstock spark`: a session, running a pipeline, progress, and a clean end.
 
-Idea: what can be wrong is found in the order of what it costs to look: the broker, the topics, Java, and then Spark is
-started. Progress goes to the terminal as one line that changes, and under --json as a line for each batch.
-Contract: ^C or SIGTERM ends a pipeline in good order; a second one at once. Either costs nothing but the work of the
-batch that runs. What Java and Python workers write to standard error goes to a file, which stays when something failed.
+Idea: checks run from the cheapest to the dearest: the broker, the topics, Java; then Spark is started. Progress is one
+changing line on a terminal, and under --json a line for each batch.
+Contract: ^C or SIGTERM stops a pipeline cleanly; a second one at once. Either costs at most the running batch.
+Standard error of Java and Python workers goes to a file, which stays if something failed.
 """
 
 from __future__ import annotations

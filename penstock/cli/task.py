@@ -1,4 +1,4 @@
-"""`penstock task`: tasks by hand, and what became of one."""
+"""`penstock task`: lease and settle tasks by hand, and show the status of a task."""
 
 from __future__ import annotations
 

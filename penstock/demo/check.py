@@ -1,8 +1,8 @@
-"""The verdict: does what came out of the broker equal what the file holds?
+"""The verdict: is the broker's output equal to the file?
 
-Idea: three questions, each answered with sentences: was every record handed out once (count), in the order in
-which its key was written (order), and do the reports agree (totals)?
-Pure: numbers in, sentences out; none means all is equal.
+Idea: three questions, each answered with sentences: was every record handed out once (count), in the order in which
+its key was written (order), and do the reports agree (totals)? Pure: numbers in, sentences out; none means all is
+equal.
 """
 
 from __future__ import annotations

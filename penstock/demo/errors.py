@@ -1,4 +1,4 @@
-"""What can go wrong in the demo itself; what the broker refuses keeps its own class."""
+"""Errors of the demo itself; the broker's errors keep their own classes."""
 
 from __future__ import annotations
 

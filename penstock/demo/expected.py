@@ -1,8 +1,8 @@
-"""What the file says by itself: numpy over the whole of it at once.
+"""The expected totals: numpy over the whole file at once.
 
-Idea: the other way to the same numbers. It shares no line of parsing with the producers and consumers it judges:
-the commas of the file are found as one array, a column is where they stand, and a number is its digits.
-Pure: bytes in, numbers out.
+Idea: an independent way to the same numbers. It shares no line of parsing with the producers and consumers it judges:
+the commas of the file are found as one array, a column is where they are, and a number is its digits. Pure: bytes in,
+numbers out.
 """
 
 from __future__ import annotations

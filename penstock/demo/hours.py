@@ -1,7 +1,6 @@
-"""What the file says of delays per carrier and hour: numpy over the whole of it at once.
+"""The expected delays per carrier and hour: numpy over the whole file at once.
 
-Idea: the other way to what Spark computes while the flights stream in; it shares no line with that.
-Pure: bytes in, numbers out.
+Idea: an independent way to the numbers that Spark computes while the flights stream in. Pure: bytes in, numbers out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hearing the processes of the demo, and showing what they say, until something is so."""
+"""Reads the messages of the demo's processes and displays them, until a condition holds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The whole demo: a broker, the stream part, the queue part, the Spark part, the checks, the verdict.
 
-Contract: returns what was measured and the differences found; raises penstock's errors when it could not be run.
-Nothing is left behind but the data directory that was asked for.
+Contract: returns the measurements and the differences found; raises penstock's errors if it could not be run. Leaves
+nothing behind but a requested data directory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The stream part of the demo: two producers over unix, a group of three over tcp, one mapped reader.
 
-Idea: the processes are made while the broker starts; `run` gives the orders, shows what they say, and knows from the
-group's lag that everything was consumed.
+Idea: the processes are made while the broker starts; `run` gives the orders, displays their messages, and knows from
+the group's lag that everything was consumed.
 """
 
 from __future__ import annotations

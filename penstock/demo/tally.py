@@ -1,9 +1,8 @@
-"""What a consumer makes of the flights: totals per carrier, and a trace of what came in which order.
+"""A consumer's tally of the flights: totals per carrier, and a trace of the order of arrival.
 
-Idea: two answers to two questions. The totals are the report. The trace (partition, offset and a
-fingerprint per record, in order of arrival) is what the check needs to find a record lost, doubled, changed or
-out of order, whichever member got it.
-Pure: records in, numbers out. Must not know where records come from.
+Idea: the totals are the report. The trace (partition, offset and a fingerprint per record, in order of arrival) lets
+the check find a record lost, doubled, changed or out of order, whichever member got it. Pure: records in, numbers out.
+Must not know where records come from.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What this machine does without any system: processor, memory, disk, sockets. The limits beside every figure."""
+"""This machine without any system: processor, memory, disk, sockets. The limits beside every figure."""

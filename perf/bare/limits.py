@@ -1,4 +1,4 @@
-"""What processor, memory and disk of this machine can do without penstock: the second column of every figure.
+"""The limits of processor, memory and disk of this machine without penstock: the second column of every figure.
 
 Each function returns one sample in the unit of the rows it stands beside.
 """

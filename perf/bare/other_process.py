@@ -1,7 +1,7 @@
 """The other process of a bare measurement: starts a role of peer.py and ends it.
 
-Contract: a peer says one line when it is ready, does what its role says, and ends when its standard input closes. One
-that does not end, or whose measurement failed while it waits for more, is killed.
+Contract: a peer prints one line when it is ready, performs its role, and ends when its standard input closes. One that
+does not end, or whose measurement failed while it waits for more, is killed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bare Unix stream sockets between two processes: what the path of local clients can do at the most.
+"""Bare Unix stream sockets between two processes: the limit of the path of local clients.
 
-Plain socket calls on one connection, batches made by the client's own encoder and preceded by their length. The
-receiver discards what arrives; an acknowledgement is one byte.
+Plain socket calls on one connection; batches from the client's own encoder, preceded by their length. The receiver
+discards them; an acknowledgement is one byte.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What it takes to wake another process: by a semaphore, by a futex, and by an eventfd there and back."""
+"""The cost of waking another process: by a semaphore, by a futex, and by an eventfd there and back."""
 
 from __future__ import annotations
 

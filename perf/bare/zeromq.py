@@ -1,4 +1,4 @@
-"""Bare ZeroMQ between two processes: the same batches, made by the client's own encoder, and nothing done with them.
+"""Bare ZeroMQ between two processes: the same batches, from the client's own encoder, and no work on them.
 
 Each function returns one sample in the unit of the rows it stands beside. Over tcp it is loopback; CURVE is ZeroMQ's
 own encryption, with keys made for the sample.

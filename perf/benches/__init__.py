@@ -1,4 +1,4 @@
-"""What is measured: one small file for each bench, found because it is here.
+"""The benches: one small file each, found by being in this folder.
 
 A bench is a module with one generator `rows(lab)`. It sets something up, yields a `Row`, a `Latency` or a `Curve`
 (../lab/rows.py), is resumed when that has been measured, and cleans up.

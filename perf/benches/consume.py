@@ -1,8 +1,8 @@
 """Consuming a stored topic: over a Unix socket, over ZeroMQ, and mapped; as objects and as Arrow batches; warm, cold.
 
 A sample is a new consumer that reads the topic from the first record to the last. Beside it, a bare PUSH and a bare
-Unix socket hand ready batches of such records to a receiver that does not look at them; memcpy stands beside what is
-mapped; and every peer reads what it had stored before the clock started.
+Unix socket hand ready batches of such records to a receiver that discards them; memcpy is the limit of mapped reading;
+every peer reads what it stored before the clock started.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The embedded log: what a record costs without a broker, beside what else users write to a disk with.
+"""The embedded log: the cost per record without a broker, beside other stores that write to a disk.
 
-Every store of stores/ stands beside every row, at the same durability and with batches of as many records: `written`
-ends when the last record is with the kernel, `durable` syncs after every flush. Penstock checksums every batch on the
-way in and again on the way out; it races those that check too, the others are shown. Peers read values as bytes in all
-three forms of reading. Arrow batches are mapped and verified, so a record cannot cost less than reading its bytes.
+Every store of stores/ is beside every row, at the same durability and with batches of as many records: `written` ends
+when the last record is with the kernel, `durable` syncs after every flush. Penstock checksums every batch on the way
+in and again on the way out; goals compare it with stores that check too, the others are only shown. Peers read values
+as bytes in all three forms of reading. Arrow batches are mapped and verified, so a record cannot cost less than
+reading its bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How cost grows: with the log, topics, consumers, the backlog and what is in flight.
+"""How cost grows: with the log, topics, consumers, the backlog, and records in flight.
 
-One thing grows in each curve and everything else stays. The default run has few small points, the full one goes to the
+Each curve grows one thing and keeps everything else. The default run has few small points, the full one goes to the
 end: 50 GiB of log where the disk has room for it, 10,000 topics, 1,000 consumers, 10 million records behind and a
-million in flight. What was set up for one point stays and grows for the next.
+million in flight. The setup of one point stays and grows for the next.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a client feels while another one fires requests at the broker, for every request there is.
+"""The latency of one client while another fires requests at the broker, for every type of request.
 
-A hostile connection over unix:// sends one type of request as fast as the broker takes it: as much as one may ask for,
-then as clients ask it, then as much as one may without reading an answer. Meanwhile another client does one round after
-the other: a ping, and one record put in and fetched. A sample is of the way with the highest median. Three processes
-share two cores, so that a part of what is felt is not the broker's doing.
+A hostile connection over unix:// sends one type of request as fast as the broker takes it: with the largest allowed
+arguments, then with common ones, then the largest without reading answers. Meanwhile another client does one round
+after the other: a ping, and one record put in and fetched. A sample is of the way with the highest median. Three
+processes share two cores, so the broker causes only part of the delay.
 """
 
 from __future__ import annotations

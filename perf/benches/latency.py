@@ -4,8 +4,8 @@ Closed loops first. The disk is measured at the same pace: an fdatasync right af
 pause, so the limit beside a round trip of L is the median fdatasync of a loop that makes one every L.
 
 Then open loops, from the moment each record was due to the moment a consumer in another process had it. At the lowest
-rate everything sleeps in between, and what is measured is waking up. The tail is that of a broker at half of the rate
-that it sustains, while its keeper syncs and retention removes segments.
+rate everything sleeps in between, so the row measures waking up. The tail is that of a broker at half of its sustained
+rate, while its keeper syncs and retention removes segments.
 """
 
 from __future__ import annotations

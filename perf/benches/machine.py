@@ -1,7 +1,7 @@
-"""What this machine does without penstock: processor, memory, disk, bare ZeroMQ, bare Unix sockets, waking up.
+"""This machine without penstock: processor, memory, disk, bare ZeroMQ, bare Unix sockets, waking up.
 
-Every other bench has the limits of its own rows beside them; here they stand together, each for itself. Where one of
-them has another beside it, the ratio is the price of something: of CURVE, of a mapping, of ZeroMQ on one machine.
+Every other bench has the limits of its own rows beside them; here they are together. Where one is beside another, the
+ratio is the price of something: of CURVE, of a mapping, of ZeroMQ on one machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What 1,000 topics cost a broker that has nothing to do: processor time and disk."""
+"""The cost of 1,000 topics to an idle broker: processor time and disk."""
 
 from __future__ import annotations
 

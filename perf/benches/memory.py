@@ -1,8 +1,8 @@
 """Broker memory with a consumer a million records behind, and with one that has joined and never reads.
 
-The bound: whatever consumers do, the broker's own memory stays within BOUND_MIB of what it was when they had joined;
-their credit, the buffers of sockets and the arenas of Python are in that. Mapped files do not count: the kernel takes
-them back when it needs the space. Each sample is a broker of its own: memory once grown does not show growth again.
+The bound: whatever consumers do, the broker's own memory stays within BOUND_MIB of its size when they had joined,
+including credit, socket buffers and Python's arenas. Mapped files do not count: the kernel takes them back when it
+needs the space. Each sample is a new broker: memory once grown does not show growth again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How long opening a large log takes: closed in good order, and after kill -9 in the middle of writing.
+"""Opening a large log: after a clean close, and after kill -9 in the middle of writing.
 
-The log is written once, by a process of its own; the killed one is killed again before every sample. Opening again
-makes a new generation each time, so the samples are independent.
+Another process writes the log once; the killed one is killed again before every sample. Each opening makes a new
+generation, so the samples are independent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Producing from one client in a closed loop, beside a bare DEALER and ROUTER and beside every peer.
 
-Over unix:// where a row says nothing else. The window is the client's own, 8 MB, in penstock; eight batches in the bare
-pairs, over ZeroMQ and over a Unix socket, which move the same batches, encoded by the same function, and acknowledge
-each as soon as it has arrived: no log, no checksum verified, no disk. A peer is driven as its users would to send many
-at once, and its time includes connecting, which is small beside the rest.
+Over unix:// unless a row says otherwise. The window is the client's own, 8 MB, in penstock, and eight batches in the
+bare pairs, over ZeroMQ and over a Unix socket. Those move the same batches, from the same encoder, and acknowledge
+each on arrival: no log, no checksum verified, no disk. Peers are driven as their users would to send many records, and
+their time includes connecting, which is small beside the rest.
 """
 
 from __future__ import annotations

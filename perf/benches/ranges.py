@@ -1,8 +1,8 @@
-"""Ranges: the batches between two offsets, mapped and over the client's connection, all of them or their places alone.
+"""Ranges: the batches between two offsets, mapped and over the client's connection, whole or only their positions.
 
 A sample reads a stored topic once, from its first record to its last, as a planner's tasks do. Beside it a bare Unix
-socket hands ready batches of such records to a receiver that does not look at them, and a consumer reads the same
-topic as Arrow batches. A question about the ends of many partitions stands beside one about nothing.
+socket hands ready batches of such records to a receiver that discards them, and a consumer reads the same topic as
+Arrow batches. A question about the ends of many partitions is beside an empty one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Spark reading and writing topics, on two cores: beside Parquet of the same rows, and beside its own Kafka source.
 
-A sample is a whole job from the frame to its end, planning included; streams are told by their batches. Rows have a
-key of 8 bytes and a value of 100, and what is read goes to a sink that drops it. There are two partitions for each task
-that runs at a time, Kafka's likewise; Kafka is filled by Spark's own sink. Everything is read out of the page cache.
+A sample is a whole job from the frame to its end, planning included; streams are timed by their batches. Rows have a
+key of 8 bytes and a value of 100, and reads go to a sink that drops them. There are two partitions for each task that
+runs at a time, Kafka's likewise; Kafka is filled by Spark's own sink. Everything is read out of the page cache.
 """
 
 from __future__ import annotations

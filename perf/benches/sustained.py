@@ -1,8 +1,8 @@
-"""What rate each system sustains in an open loop, and its latency at 10, 50, 80 and 90 % of that.
+"""The rate each system sustains in an open loop, and its latency at 10, 50, 80 and 90 % of that.
 
-Each system is offered shares of its own rate: at one rate for all, those that are slower would only show how a queue
-grows. The rate of each system is searched for once, at the level `written`, and its shares follow from it. A search
-takes half a minute, so the short run has penstock's own shares only.
+Each system is offered shares of its own rate: one rate for all would only show how the queues of slower ones grow. The
+rate of each system is searched for once, at the level `written`. A search takes half a minute, so the short run has
+penstock's own shares only.
 """
 
 from __future__ import annotations

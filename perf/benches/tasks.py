@@ -1,4 +1,4 @@
-"""Tasks through a queue group: their whole life beside other task queues, what waits in memory, and cost by backlog.
+"""Tasks through a queue group: their whole life beside other task queues, memory per waiting task, and cost by backlog.
 
 A life: put in durably, leased, acked durably. Two worker processes take batches of a hundred while one process puts
 tasks in; or one client does all three for one task after the other. Peers do the same through their own Python

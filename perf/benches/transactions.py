@@ -1,4 +1,4 @@
-"""Transactions of one client, beside the same records sent without; and rows of Arrow that go by their keys.
+"""Transactions of one client, beside the same records sent without; and Arrow rows partitioned by key.
 
 A transaction is measured until all of it can be read: its records are synced twice, the second time by the broker
 alone. Small ones are measured one after the other, each with its decision, beside single sends.

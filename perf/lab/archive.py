@@ -1,7 +1,7 @@
 """Results on disk: one JSON file per bench, each with the machine, commit, versions and command it came from.
 
-Idea: a long measurement may be done in parts. Every run gathers in build/perf; with `--write` a bench that was
-measured to its end replaces its own files in perf/results and leaves the others as they are.
+Idea: a long measurement may be done in parts. Every run gathers in build/perf; with `--write` a completed bench
+replaces its own files in perf/results and leaves the others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A process of the lab's own: a module of this tree, run beside the one that measures, with a pipe each way.
+"""A child process of the lab: a module of this tree, run beside the measuring process, with a pipe each way.
 
-Contract: nothing of it is left when the block ends. What has to be put away in good order is the child's to finish
-before that; it learns from the end of its standard input that its parent is gone.
+Contract: the child is gone when the block ends. It must clean up before that; the end of its standard input tells it
+that its parent is gone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What penstock has set out to reach, path by path, at equal durability and as ratios of one run on two cores.
+"""Penstock's goals, path by path, at equal durability and as ratios of one run on two cores.
 
-A row names its path in `stated` and has the bounds in figures; RESULTS.md opens with every path listed here, those
-that no row has answered yet included.
+A row names its path in `stated` and has the bounds in figures; RESULTS.md opens with every path listed here, including
+those without a measured row.
 """
 
 from __future__ import annotations

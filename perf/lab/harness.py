@@ -1,8 +1,8 @@
-"""Run what a bench asks for, pair by pair.
+"""Runs the measurements that a bench asks for, pair by pair.
 
 Idea: a bench is a generator. It sets something up, yields a `Row`, a `Latency` or a `Curve` (rows.py), is resumed when
-that has been measured, and cleans up. Penstock and what stands beside it are sampled in turn, and which goes first
-alternates, so that a slow minute of the machine hits both.
+that has been measured, and cleans up. Penstock and its limits and peers are sampled in turn, alternating which goes
+first, so that a slow minute of the machine hits both.
 
 Contract: samples start and stop what they need; the harness times nothing itself and knows nothing of penstock. A
 limit or peer that is absent or fails costs its own column, an error of penstock's own sample ends the bench.

@@ -1,12 +1,12 @@
-"""Whether ratios have held: those just measured beside those committed, row by row.
+"""Compares measured ratios with the committed ones, row by row.
 
 Idea: a ratio to the machine's own limit, taken in one run, says little about the machine and much about the code. One
-that has fallen below half of the committed one is no noise. A busy machine may still spoil one try, so of several
-tries the best counts, row by row.
+below half of the committed one is no noise. A busy machine may still spoil one try, so the best of several tries
+counts, row by row.
 
-Contract: pure. A ratio is that of the best samples of both sides, which what else the machine does disturbs least, and
-is turned so that more is better. A limit that could not be measured has failed, as it needs nothing that may be
-missing; a row that nothing was committed for cannot fail, and says so.
+Contract: pure. A ratio is that of the best samples of both sides, which other load disturbs least, turned so that more
+is better. A limit that could not be measured has failed, because it needs nothing that may be missing; a row without a
+committed ratio cannot fail, and says so.
 """
 
 from __future__ import annotations

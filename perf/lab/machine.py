@@ -1,4 +1,4 @@
-"""What a figure depends on besides the code: the machine, the disk, the versions, the commit."""
+"""The conditions of a figure besides the code: the machine, the disk, the versions, the commit."""
 
 from __future__ import annotations
 

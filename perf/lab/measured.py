@@ -1,8 +1,8 @@
-"""What came out of measuring: every sample, and the ratios and verdicts that follow from them.
+"""Results: every sample, and the ratios and verdicts that follow from them.
 
 Contract: plain values, written and read as JSON (archive.py); nothing derived is stored. A ratio is the median of the
-ratios of pairs that were sampled one after the other, penstock over the other. A bound that could not be judged,
-because what it names is absent, is neither reached nor missed.
+ratios of pairs that were sampled one after the other, penstock over the other. A bound against something absent is
+neither reached nor missed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The plots beside RESULTS.md: ratios as bars, percentiles by load, curves. SVG, the same bytes for the same results.
 
-Colours and greys are chosen to be read on white and on black; the ground is transparent. Matplotlib is loaded only
-when something is drawn.
+Colours and greys are legible on white and on black; the background is transparent. Matplotlib is loaded only when
+something is drawn.
 """
 
 from __future__ import annotations

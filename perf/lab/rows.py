@@ -1,12 +1,12 @@
-"""What can be measured: a figure, a latency, a curve.
+"""The things a bench can measure: a figure, a latency, a curve.
 
-Idea: a bench says what to measure and what stands beside it; the harness decides in which order and how often.
-Beside penstock stand *limits* (what this machine does without any system: bare ZeroMQ, memcpy, fdatasync) and
-*peers* (what users would pick instead). A limit is sampled at once; a peer is started before its first sample and
-stopped after its last, so that no two peers share the machine while a figure is taken.
+Idea: a bench says what to measure and what to compare with; the harness decides in which order and how often.
+Comparisons are *limits* (this machine without any system: bare ZeroMQ, memcpy, fdatasync) and *peers* (what users
+would choose instead). A limit is sampled at once; a peer is started before its first sample and stopped after its
+last, so that no two peers share the machine while a figure is taken.
 
-Contract: values only; nothing here runs, waits or prints. Knows no system and not penstock. What came out of
-measuring is in measured.py.
+Contract: values only; nothing here runs, waits or prints. Knows no system and not penstock. Results are in
+measured.py.
 """
 
 from __future__ import annotations

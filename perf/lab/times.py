@@ -1,7 +1,7 @@
-"""How long benches took, kept so that the next run can say beforehand how long it will take.
+"""How long benches took, so that the next run can announce how long it will take.
 
-Contract: only runs at the stated size are kept, short and full ones apart. What has not been measured is not guessed:
-it is named as unknown.
+Contract: keeps only runs at the stated size, short and full ones apart. A bench that was never measured is named as
+unknown, not guessed.
 """
 
 from __future__ import annotations

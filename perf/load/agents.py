@@ -1,8 +1,8 @@
 """The processes of an open loop: `python -m perf.load.agents <role> <plan>`, started and bounded by loads.py.
 
-Idea: sender and receiver are processes of their own, so that neither takes the interpreter from the other, and the
-server shares the machine with what it would in real life. An agent connects and says that it is ready; a few messages
-go through; it is told when the schedule starts, runs it, and says what came out as one line of JSON.
+Idea: sender and receiver are separate processes, so that neither takes the interpreter from the other, and the server
+shares the machine with the clients as in production. An agent connects and says that it is ready; a few messages go
+through; it is told when the schedule starts, runs it, and prints its results as one line of JSON.
 
 Contract: an agent ends by itself: an alarm stops its loop at the end of the run, also inside a call of a client
 library, and it waits for nothing else but its standard input, which closes when its parent ends.

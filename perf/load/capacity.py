@@ -1,9 +1,9 @@
-"""The rate that a system sustains: found by trying, first in powers of two, then by halving what is left.
+"""The rate that a system sustains: found by trying, first in powers of two, then by bisection.
 
 Idea: a rate holds when an open loop at it ends with everything received, with a p99 below a bound and with a latency
 that does not grow. One failure may be the machine's, so a rate fails only when it fails twice.
 
-Contract: bounded: at most TRIES_MAX rates are tried. `search` is pure; `holds` says what a run at a rate came to.
+Contract: bounded: at most TRIES_MAX rates are tried. `search` is pure; `holds` judges one run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HdrHistograms of latencies: made from ages, read as percentiles, kept as .hlog files that other tools read.
 
-Contract: values are nanoseconds, three digits of each are kept, and nothing is dropped: what is longer than the
-longest counts as the longest.
+Contract: values are nanoseconds with three significant digits, and nothing is dropped: longer values count as the
+longest.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A hostile connection: sends the same requests over and over, as fast as the broker takes them.
 
-`python -m perf.load.hostile SOCKET` does, for each line `FILE reads` or `FILE mute` on its standard input, what the
-line says until the next line comes: connect, send FILE again and again, read the answers and drop them, or never read
-one. It says a line when a connection was greeted, and one with the bytes that were sent when it is closed.
+`python -m perf.load.hostile SOCKET` obeys each line `FILE reads` or `FILE mute` on its standard input until the next
+one: it connects, sends FILE again and again, and reads and drops the answers, or never reads one. It prints a line
+when a connection was greeted, and one with the bytes sent when it is closed.
 
-Contract: knows bytes and no messages; FILE begins with what is sent once, in a line of its length before it.
+Contract: knows bytes and no messages; FILE begins with the part that is sent once, preceded by a line with its length.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One open-loop run against a system: start its agents, give them a schedule, fold what they say.
+"""One open-loop run against a system: starts its agents, gives them a schedule, and merges their results.
 
 Contract: bounded in time. A system that cannot keep up gives an outcome in which latency grows and messages are
-missing; an agent that does not answer within its time is stopped and raises. Every run has a stream of its own, so
-that what an earlier one left behind delays nothing.
+missing; an agent that does not answer within its time is stopped and raises. Every run has its own stream, so that
+leftovers of an earlier one delay nothing.
 """
 
 from __future__ import annotations

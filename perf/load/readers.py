@@ -1,10 +1,10 @@
 """Several groups that read one topic at once, each in a process of its own.
 
-Idea: groups share nothing, so what they cost together is what the broker and the machine make of it. Every process
-connects and joins; when all have, all are told to go, and the time runs until the last one has read everything.
+Idea: groups share nothing, so their joint cost is that of the broker and the machine. Every process connects and
+joins; when all have, all are told to go, and the time runs until the last one has read everything.
 
-Contract: `python -m perf.load.readers <url> <topic> <delivery> <group> <count>` says a line when it is ready, reads
-when it is told to, says a line when it is done, and ends when its standard input closes.
+Contract: `python -m perf.load.readers <url> <topic> <delivery> <group> <count>` prints a line when it is ready, reads
+when it is told to, prints a line when it is done, and ends when its standard input closes.
 """
 
 from __future__ import annotations

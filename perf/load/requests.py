@@ -1,9 +1,9 @@
-"""Every request there is, as clients ask it and as much as one may ask for: what a hostile client sends.
+"""Every type of request, with common and with the largest allowed arguments, as a hostile client sends it.
 
-Idea: one table by type of message, for the bench that times what others feel of it and for the test that counts what
-it costs. A type that is missing in either table fails both.
+Idea: one table by type of message, for the bench that times what other clients feel and for the test that counts the
+cost. A type that is missing in either table fails both.
 
-Contract: values only. `Subjects` are what the requests are about; the request numbers are all the same.
+Contract: values only. `Subjects` are the topics and groups of the requests; the request numbers are all the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Embedded stores under one interface (store.py): penstock's Log and what users write to a disk with. One file each."""
+"""Embedded stores under one interface (store.py): penstock's Log and its peers. One file each."""
 
 from __future__ import annotations
 

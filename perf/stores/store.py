@@ -1,12 +1,12 @@
-"""What every embedded store in the six-way table can do: append records in order, read them back in order.
+"""The interface of every embedded store: append records in order, read them back in order.
 
 Contract:
-- `append` writes all values one after the other through the way its users would write many (a transaction, a write
-  batch), and at `durable` returns when they are synced: once per `batch` values. At `written` nothing is synced, and
-  the bytes are with the kernel, where the death of this process does not reach them.
+- `append` writes all values one after the other in the way its users would write many (a transaction, a write batch),
+  and at `durable` returns when they are synced: once per `batch` values. At `written` nothing is synced, and the bytes
+  are with the kernel, where the death of this process does not reach them.
 - `read` returns how many values it saw, each as a `bytes` object in Python (or in the store's own language, for those
   that are not Python), from the oldest.
-- `checks` says whether reading verifies the bytes against a checksum: rows that do not are not raced against.
+- `checks` says whether reading verifies the bytes against a checksum: rows that do not are not compared with goals.
 - `durabilities` names the levels a store really has; nothing is compared across them.
 """
 

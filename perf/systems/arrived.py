@@ -1,6 +1,6 @@
-"""Values that an asyncio client hands to a callback, kept until the measuring side asks for them.
+"""Values that an asyncio client hands to a callback, kept until the measuring side takes them.
 
-Waiting is for a bare future: a coroutine with a timeout around it costs a task or two for every record at a time.
+Waiting is for a bare future: a coroutine with a timeout around it costs a task or two per record.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A bare Unix stream socket and a Python process that hands on what it gets: what two hops cost without a system.
+"""A bare Unix stream socket and a Python process that forwards bytes: the cost of two hops without a system.
 
-Idea: what every broker between two local processes has to do at the least. A sender connects, a receiver connects, and
-a forwarder between them copies bytes; or one connection gets its own bytes back (echo), which is the ping-pong. Nothing
-is kept, nothing is looked at, so there is no durability to state.
+Idea: the least that every broker between two local processes has to do. A sender connects, a receiver connects, and a
+forwarder between them copies bytes; or one connection gets its own bytes back (echo), which is the ping-pong. Nothing
+is stored or inspected, so there is no durability to state.
 
-Contract: values travel as a length of four bytes and the value; what is due together goes in one write.
+Contract: values travel as a length of four bytes and the value; values that are due together go in one write.
 """
 
 from __future__ import annotations

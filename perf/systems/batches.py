@@ -1,4 +1,4 @@
-"""Values cut into batches as their sender would cut them: so many at most, and about so many bytes."""
+"""Cuts values into batches as their sender would: at most so many, of about so many bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker of our own for the time of a measurement, and what its processes cost.
+"""A broker of our own for the time of a measurement, and the cost of its processes.
 
 Started through the command line like any other, in a fresh directory on the disk under test; stopped at the end.
 """

@@ -1,10 +1,10 @@
-"""What every task queue in the lab can do, so that one load drives all of them.
+"""The interface of every task queue in the lab, so that one load drives all of them.
 
 Contract:
-- `durable`: what is acknowledged, a task put in or finished, has been fsynced. Nothing is compared across levels.
+- `durable`: an acknowledged task, put in or finished, has been fsynced. Nothing is compared across levels.
 - `serve` binds loopback or a Unix socket only, keeps everything under `directory`, and stops what it started.
 - `enqueue` returns when every task is acknowledged.
-- A worker is a process of its own. It takes up to `batch` tasks at a time where the client can, and says what is
+- A worker is a process of its own. It takes up to `batch` tasks at a time where the client can, and counts a task as
   finished only when the server has acknowledged that.
 - The loop of `one` puts a task in, takes it and finishes it; it returns when that is acknowledged.
 """

@@ -1,20 +1,20 @@
-"""What every message system in the lab can do, so that one load drives all of them.
+"""The interface of every message system in the lab, so that one load drives all of them.
 
-Idea: a system is started in a directory at one durability, gives an address, and is driven through the Python
-client that its users would use, in the way that is fastest there (pipelines, batches, confirms in a window). The
-server runs in processes of its own; the functions run in the process that measures, or in an agent (../load/agents.py).
+Idea: a system is started in a directory at one durability, gives an address, and is driven through the Python client
+that its users would use, in the way that is fastest there (pipelines, batches, confirms in a window). The server runs
+in processes of its own; the functions run in the measuring process, or in an agent (../load/agents.py).
 
 Contract:
-- `durable`: what is acknowledged has been fsynced. `written`: it is in the page cache of a server that another
-  process's death does not touch. `durabilities` names the levels a system really has; nothing is compared across them.
+- `durable`: acknowledged values have been fsynced. `written`: they are in the page cache, where the death of the
+  server does not reach them. `durabilities` names the levels a system really has; nothing is compared across them.
 - `serve` binds loopback or a Unix socket only, on a free port, keeps everything under `directory`, and stops what it
   started by its process id, however the block ends.
-- `produce` returns when every value is acknowledged. `consume` returns when at least that many have been received, from
-  the oldest that is there, as objects an application could use (bytes at least), and acknowledged where the system
-  wants that. A queue forgets what was consumed; a log gives the same values again.
+- `produce` returns when every value is acknowledged. `consume` returns when at least that many have been received,
+  from the oldest, as objects an application could use (bytes at least), and acknowledged where the system wants that.
+  A queue forgets consumed values; a log returns them again.
 - A `Sender` takes values that are due now, as one batch where the client can; it waits for no acknowledgement if the
-  client can pipeline. A `Receiver` waits for a value, not much
-  longer than a second if it can, and returns what has arrived.
+  client can pipeline. A `Receiver` waits for a value, not much longer than a second if it can, and returns the values
+  that have arrived.
 - The sender of `acknowledged` returns when every value it was given is acknowledged: one record, closed loop.
 """
 

@@ -1,6 +1,6 @@
 """A worker of a queue: `python -m perf.systems.worker <plan>`. It works until its standard input ends.
 
-Contract: says one line when it is connected. What it has finished stands at its place of the mapped tally.
+Contract: prints one line when it is connected. Its count of finished tasks is at its place in the mapped tally.
 """
 
 from __future__ import annotations

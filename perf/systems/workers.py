@@ -1,7 +1,7 @@
 """The worker processes of a queue (worker.py), started and watched from here.
 
-Idea: what is finished stands in a small mapped file, a number for each worker, so that counting needs no system
-call. Contract: a worker ends with the process that started it, or with the block.
+Idea: a small mapped file has a count of finished tasks per worker, so that counting needs no system call. Contract: a
+worker ends with the process that started it, or with the block.
 """
 
 from __future__ import annotations

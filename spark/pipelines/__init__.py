@@ -1,7 +1,7 @@
 """Pipelines as functions: a Spark session and plain arguments in, progress and exactly-once results out.
 
-Each follows its topics batch by batch, notes in a checkpoint how far it is, and can be ended at any moment, by force
-too: started again with the same checkpoint and target, it goes on, and its results are as if it had never stopped.
+Each follows its topics batch by batch with a checkpoint, and may be stopped or killed at any moment: started again
+with the same checkpoint and target it resumes, and its results are as if it had never stopped.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Topics into files: Parquet by topic, date and hour, as it is or as a Delta or Iceberg table.
+"""Archives topics into files: Parquet by topic, date and hour, plain or as a Delta or Iceberg table.
 
-Idea: executors write the files of a batch aside; then the driver writes down, durably, which files that batch is. That
-is the decision. Everything behind it (moving them to their places, committing them to the table) is done again after a
-crash until it is done, and everything before it is thrown away and written anew. So a record is in the archive once,
-and no reader, Spark or not, sees one twice. Spark's own file sink keeps such a list, too, but only Spark reads it.
-Contract: when Spark notes that a batch is done, its files are on disk (fsync) and part of the table. With a cursor, the
+Idea: executors write the files of a batch aside; then the driver durably records which files the batch has. That is
+the decision. Later steps (moving the files into place, committing them to the table) are repeated after a crash until
+done, and earlier ones are discarded and redone. So a record is in the archive once, and no reader, Spark or not, sees
+one twice. Spark's own file sink keeps such a list, too, but only Spark reads it.
+Contract: when Spark marks a batch as done, its files are on disk (fsync) and part of the table. With a cursor, the
 broker hears of it afterwards, so that retention which waits for groups waits for the archive.
 """
 

@@ -1,10 +1,10 @@
-"""Arrow batches into Parquet files, one for each partition and hour: the part of an archive that runs on executors.
+"""Writes Arrow batches into Parquet files, one per partition and hour: the executors' part of an archive.
 
 Idea: a task gets records in the order of their offsets and may meet many hours; it keeps a bounded number of files
-open, collects row groups worth reading, and closes the file that waited longest when one too many is wanted. What it
-wrote goes back as rows to the driver, which decides which files become part of the archive. A failed task leaves files
-that are not part of it.
-Contract: a file is on disk (fsync) before its row goes back. No loop over records.
+open, collects row groups worth reading, and closes the least recently written file when it needs another. Its files
+are reported as rows to the driver, which decides which become part of the archive. A failed task leaves files that do
+not.
+Contract: a file is on disk (fsync) before its row is returned. No loop over records.
 """
 
 from __future__ import annotations

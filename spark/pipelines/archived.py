@@ -1,7 +1,7 @@
-"""An archive as something to be replayed.
+"""An archive as a source of a replay.
 
-Idea: names of files say which offsets are in them, so a portion opens the files that it needs; files that others wrote
-(a Delta table that was compacted) are opened and looked through.
+Idea: file names say which offsets are in them, so a portion opens only the files that it needs; files of other writers
+(a Delta table that was compacted) are opened and searched.
 """
 
 from __future__ import annotations

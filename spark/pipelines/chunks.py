@@ -1,7 +1,7 @@
-"""A fixed range of records in portions that are each written at once. Pure.
+"""Divides a fixed range of records into portions. Pure.
 
-Idea: a portion takes the same share of every partition, so that all of them move on together, and it is computed from
-the range and the number of portions alone: portion 7 has the same records whenever it is asked for.
+Idea: a portion takes the same share of every partition, so that all of them progress together, and follows from the
+range and the number of portions alone: portion 7 always has the same records.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The latest value of each key: as a table of Parquet files, or appended to a topic.
+"""Compacts topics to the latest value of each key, as a table of Parquet files, or appended to a topic.
 
-Idea: a batch of records is reduced to the newest of each key, and put over what was there before. A table is a
-directory per batch and a link `current` that is moved at once, so a reader sees the table before the batch or after
-it; a topic gets the newest of each key as one transaction a batch. The number of the batch stands in the link, or at
-the broker: a batch that comes again is known.
+Idea: a batch of records is reduced to the newest of each key and merged into the result so far. A table is a directory
+per batch and a link `current` that is replaced atomically; a topic gets the newest of each key as one transaction per
+batch. The link, or the broker, holds the number of the batch, so a repeated batch is recognised.
 Contract: newest is by offset, and between partitions (a key moves when its topic grows) by time. Records without a key
-are passed over.
+are skipped.
 """
 
 from __future__ import annotations

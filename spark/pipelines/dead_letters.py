@@ -1,8 +1,8 @@
-"""Dead letters by reason over time: of a dead-letter topic, where a queue group has one, or as the broker lists them.
+"""Counts dead letters by reason over time, from a dead-letter topic or from the broker's list.
 
-Idea: a copy in a dead-letter topic says in its headers what died, where, when and why; so dead letters are records like
-others, and counting them is a rollup whose group is the reason and whose time is that of death. Numbers in a reason
-are put as #, for reasons that differ in an order's number are one reason.
+Idea: a copy in a dead-letter topic has its origin, time and reason in headers, so counting dead letters is a rollup
+grouped by the reason, over the time of death. Numbers in a reason become #, so that reasons which differ only by, say,
+an order's number are one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """An archive as a Delta table, through `deltalake`: no Java, no jar.
 
-Idea: executors wrote the files; a commit names them, with what their partitions and statistics are, and with
-(pipeline, batch) as an application transaction, which the table remembers: so a batch is part of it once.
+Idea: executors wrote the files; a commit adds them with their partitions and statistics, and with (pipeline, batch) as
+an application transaction, which the table remembers: so a batch is added once.
 """
 
 from __future__ import annotations

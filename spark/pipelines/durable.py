@@ -1,7 +1,7 @@
-"""Small files that must not be lost or seen half written, and a lock that a dead process does not keep.
+"""Small files written durably and atomically, and a lock that ends with its process.
 
 Contract: when `write` returns, a power cut leaves the new content; before, the old or the new one. Directories are
-those of this machine or of a file system that all of them mount.
+local or on a file system that all machines mount.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What went wrong in a query, as one sentence.
+"""Extracts one sentence from the failure of a query.
 
-Idea: Spark wraps an error of a Python worker into a text with the frames of both languages. Somewhere in it stands the
-line that Python ends a traceback with, the name of one of our errors and its sentence; that is what a reader wants,
-and its class is what a program wants.
+Idea: Spark wraps an error of a Python worker into a text with the frames of both languages. The last line of the
+Python traceback in it names one of our errors and its sentence; readers want the sentence, and programs the class.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """An archive as an Iceberg table, through `pyiceberg`: no Java, no jar.
 
-Idea: executors wrote the files; one commit adds them and notes in the table's properties which batch of this pipeline
-they are: so a batch is part of it once. The catalog is a SQLite file beside the data; others read the table through
-it, or by its newest metadata file.
+Idea: executors wrote the files; one commit adds them and stores the pipeline's batch in the table's properties: so a
+batch is added once. The catalog is a SQLite file beside the data; others read the table through it, or by its newest
+metadata file.
 """
 
 from __future__ import annotations

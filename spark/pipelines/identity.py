@@ -1,8 +1,8 @@
 """The owner of a checkpoint and a target, so that a restart resumes its own work and never another pipeline's.
 
-Idea: a pipeline gets a random id when its checkpoint is made. Whatever it commits anywhere is numbered under that id,
-and its target says it too; so results are exactly once for as long as the two stay together, and when they do not,
-that is an error before anything is read, instead of records that come twice.
+Idea: a pipeline gets a random id when its checkpoint is made. All its commits are numbered under that id, and its
+target stores it too; so results are exactly once for as long as the two stay together, and a mismatch is an error
+before anything is read, instead of duplicates.
 Contract: `claim` is called with the lock of the checkpoint held. It writes nothing unless the work is new.
 """
 

@@ -1,8 +1,9 @@
-"""Where a record of an archive lies: names of files, and which records share one. Pure.
+"""The layout of an archive: names of files, and which records share one. Pure.
 
-Idea: `topic=flights/date=2013-01-31/hour=07/00003-<first>-<last>.parquet`. Directories are what Hive, Spark, Delta and
-Arrow read as columns; a file has records of one partition of one hour (UTC), in the order of their offsets, and says
-in its name which, so that a reader of a range opens only what it needs, and the same records always get the same name.
+Idea: `topic=flights/date=2013-01-31/hour=07/00003-<first>-<last>.parquet`. Hive, Spark, Delta and Arrow read the
+directories as columns. A file has records of one partition of one hour (UTC), in the order of their offsets, and its
+name has the first and last, so a reader of a range opens only the files it needs, and the same records always get the
+same name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How far a pipeline is: what it took, what is left, how fast. Pure.
+"""The progress of a pipeline: records taken, records left, and the rate. Pure.
 
-Idea: Spark describes each batch in JSON; three numbers of it are worth a line on a terminal.
+Idea: Spark describes each batch in JSON; three of its numbers make a line on a terminal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A range of a topic as something to be replayed."""
+"""A range of a topic as a source of a replay."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Records once more: an archive, or a range of a topic, into a topic, with the keys, headers and times they had.
+"""Replays an archive, or a range of a topic, into a topic, with the original keys, headers and times.
 
-Idea: what is replayed is settled first and written down: the offsets of each partition, cut into portions. A portion
-is one transaction under the replay's name, numbered, so the broker itself knows which ones are done; a replay that was
-interrupted asks, and goes on with the next one. Times are what the column `timestamp` says: a record whose producer
-gave none has the time at which it was appended first.
-Contract: records of one partition keep their order, in the partition that their key chooses, or in the one they were
-in.
+Idea: the records to replay are fixed first and written down: the offsets of each partition, cut into portions. A
+portion is one numbered transaction under the replay's name, so the broker itself knows which are done; an interrupted
+replay asks, and resumes with the next one. Times are those of the column `timestamp`: a record without its producer's
+time gets the time of its first append.
+Contract: records of one partition keep their order, in the partition that their key chooses, or in their original one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Counts and rates by key and window of time, from a topic into a topic.
+"""Counts and rates by key and time window, from a topic into a topic.
 
-Idea: Spark keeps the windows that are open in its state and lets a watermark close them: a window is written once, when
-records as late as `late` can no longer come. Results are records, with the group as their key and JSON as their value,
-and are appended exactly once by the sink.
-Contract: what comes later than the watermark is not counted; a window without records is not written.
+Idea: Spark keeps open windows in its state and closes them by a watermark: a window is written once, when records as
+late as `late` can no longer come. Results are records, with the group as their key and JSON as their value, appended
+exactly once by the sink.
+Contract: records later than the watermark are not counted; a window without records is not written.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A pipeline that runs: reading topics batch by batch, telling how far it is, ending in good order.
+"""Runs a pipeline: reads topics batch by batch, reports progress, and stops cleanly.
 
-Idea: every pipeline that follows topics is one streaming query with a checkpoint; Spark notes what a batch is before
-it runs it and that it is done after, so that a restart repeats the last batch at most, as the same batch. What a batch
-does is up to the pipeline, which does nothing the second time.
-Contract: what goes wrong is raised as an error of penstock with one sentence, also when it happened in a Python of
-Spark's.
+Idea: every pipeline that follows topics is one streaming query with a checkpoint; Spark notes a batch before it runs
+and after it is done, so that a restart repeats at most the last batch, unchanged. The pipeline makes its own work on a
+repeated batch idempotent.
+Contract: failures are raised as an error of penstock with one sentence, also when they happened in one of Spark's
+Python workers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What an archive is besides its files: nothing, a Delta table, or an Iceberg table.
+"""The table over an archive's files: none, a Delta table, or an Iceberg table.
 
-Contract: `add` makes the files of a batch, which lie in their places already, part of the table; all of them or none.
-Called again with the batch that it added last, it does nothing. Tables stand in the directory of the archive.
+Contract: `add` makes the files of a batch, already in place, part of the table, all or none. Repeated with the last
+batch, it does nothing. Tables are in the directory of the archive.
 """
 
 from __future__ import annotations

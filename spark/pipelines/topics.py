@@ -1,4 +1,4 @@
-"""What a pipeline asks the broker for itself, before Spark begins and after it ended.
+"""A pipeline's own questions to the broker, before Spark starts and after it ended.
 
 Contract: each question has a connection of its own, closed when it is answered.
 """

@@ -1,8 +1,8 @@
-"""What a DataFrame must look like to be written, and which of its columns become what of a record.
+"""The columns a DataFrame must have to be written, and how they map to records.
 
-Idea: columns are found by name, whatever their order and case, as Spark does. Those that only the broker can give
-(`offset`, `timestampType`) may stand there, so that what was read can be written, and are not sent.
-Contract: everything that a schema can show is refused here, before a task starts. Pure: knows types, not rows.
+Idea: columns are found by name, whatever their order and case, as Spark does. Columns that only the broker can set
+(`offset`, `timestampType`) are allowed and not sent, so that a frame that was read can be written.
+Contract: an invalid schema is refused here, before a task starts. Pure: knows types, not rows.
 """
 
 from __future__ import annotations

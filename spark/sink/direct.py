@@ -1,7 +1,7 @@
 """At least once: rows are sent while the task runs, and can be read from then on.
 
-A task that Spark runs again sends its rows again, and what a failed write has sent stays. In return nothing is
-written twice by the broker, and rows can be read before the write is over.
+A task that Spark repeats sends its rows again, and rows of a failed write stay. In return the broker writes nothing
+twice, and rows can be read before the write is over.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Under which name and number a write is committed, so that the same write is known when it comes again.
+"""The name and number a write is committed under, so that a repeated write is recognised.
 
-Idea: a streaming query has an id that its checkpoint keeps, and numbers its micro-batches; both together are what
-Spark repeats after a crash. A batch write has neither: it gets a name of its own, which makes it one atomic write,
-or the one that its author gives it with a version, which makes it one write however often the job is run.
-Pure.
+Idea: a streaming query has an id that its checkpoint keeps, and numbers its micro-batches; Spark repeats both after a
+crash. A batch write has neither: it gets a name of its own, which makes it one atomic write, or its author gives a
+name and version, which makes it one write however often the job is run. Pure.
 """
 
 from __future__ import annotations

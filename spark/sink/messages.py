@@ -1,4 +1,4 @@
-"""What a task tells the driver about its rows. Travels pickled: plain values only."""
+"""A task's messages to the driver about its rows. Pickled: plain values only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of the sink, and which of them go together. Pure: reads no file and no environment."""
+"""Options of the sink, and the valid combinations. Pure: reads no file and no environment."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Rows as Spark hands them to a task, taken apart by topic and gathered until they are worth sending.
+"""Splits a task's rows by topic and gathers them until they are worth sending.
 
-Idea: Spark cuts rows into batches of its own size, penstock wants some hundred KiB for each partition: rows gather
-by topic until there is enough for all of its partitions. With a topic column a stable sort by topic and one `take`
-bring the rows of each topic together.
-Contract: rows of one topic keep their order. No loop over rows. Bounded: what is gathered over all topics stays
-below GATHERED_BYTES_MAX and one batch of Spark's.
+Idea: Spark cuts rows into batches of its own size, penstock wants some hundred KiB for each partition: rows gather by
+topic until there is enough for all of its partitions. With a topic column a stable sort by topic and one `take` bring
+the rows of each topic together.
+Contract: rows of one topic keep their order. No loop over rows. Bounded: rows gathered over all topics stay below
+GATHERED_BYTES_MAX and one batch of Spark's.
 """
 
 from __future__ import annotations

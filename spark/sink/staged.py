@@ -1,12 +1,12 @@
 """Exactly once: tasks stage their rows, the driver commits what all of them staged.
 
-Idea: each attempt of a task stages under random ids of its own, and only what the driver names is committed, so that
-attempts that failed, were killed or ran twice leave nothing but stages, which their task drops, or else the broker in
-time. The commit is one decision of the broker for an epoch; asking for it again changes nothing, so that Spark
-may run a micro-batch again from any point: a task that finds its epoch decided stages nothing.
+Idea: each attempt of a task stages under random ids of its own, and only stages that the driver names are committed.
+Attempts that failed, were killed or ran twice leave only stages, which their task drops, or else the broker in time.
+The commit is one decision of the broker for an epoch and is idempotent, so Spark may repeat a micro-batch from any
+point: a task that finds its epoch decided stages nothing.
 
-Contract: `write` runs in tasks, `commit` and `abort` on the driver, in other processes than the tasks' and than the
-one that made the writer: what they know of each other stands in messages.
+Contract: `write` runs in tasks, `commit` and `abort` on the driver, in different processes from the tasks and from the
+one that made the writer; they communicate only by messages.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which writer a write gets, once everything that can be known before its tasks start is checked.
+"""Chooses the writer of a write, after all checks that are possible before its tasks start.
 
-Contract: raises on the driver, with the sentence that its user reads, for options and columns that cannot be, for
-a topic that is not there, and for a broker that does not answer.
+Contract: raises on the driver, with a sentence for the user, for invalid options and columns, for a missing topic, and
+for a broker that does not answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Flights from a topic, as a table that grows, a view over it, and a topic of those that are late.
+"""Flights from a topic as a growing table, a view over it, and a topic of the late ones.
 
-Idea: says what there is to be; Spark works out the order, remembers how far it is, and runs what is new. The broker's
-address is in PENSTOCK_URL.
+Idea: a declarative pipeline: it declares datasets, and Spark works out the order, tracks progress, and runs what is
+new. The broker's address is in PENSTOCK_URL.
 """
 
 from __future__ import annotations
