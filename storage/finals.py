@@ -9,13 +9,15 @@ without a result and have no word.
 
 Contract: words are written when a batch is applied, without a sync, and are complete for every process of the same
 boot. `settle` makes them durable up to a seq. Words of another boot are complete up to that seq; the node that opens
-them rewrites the rest from the log (`covered` says from where), or everything if a file is missing or cut short. No
-file stays open between calls.
+them rewrites the rest from the log (`covered` says from where), or everything if a file is missing, cut short, or has
+nothing but zeros. No checksum covers the words: zeros among others are not told from words that never were. No file
+stays open between calls.
 Must not know: what a queue is, what a batch says.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
@@ -60,6 +62,9 @@ PREFIX = "finals-"
 _WORD = np.dtype("<i8")
 _FIRST_BYTES = 4096
 """The size of a new file of words."""
+_BLANK = "has nothing but zeros: its words are lost"
+_PIECE_BYTES = 64 << 10
+_NAME = re.compile(rf"{PREFIX}[0-9a-f]{{32}}(-[0-9]{{20}})?")
 
 
 class Outcome(IntEnum):
@@ -125,6 +130,36 @@ def final_of(value: int) -> Final | None:
     return Final(Outcome(outcome), seq) if outcome in set(Outcome) else None
 
 
+def is_blank(files: Files, path: str) -> bool:
+    """Whether a file of words has none: it was made for one, so they are lost."""
+    file = files.open(path)
+    try:
+        size = file.size()
+        return size > 0 and not any(
+            (piece := file.pread(_PIECE_BYTES, position)) != bytes(len(piece))
+            for position in range(0, size, _PIECE_BYTES)
+        )
+    finally:
+        file.close()
+
+
+def problems(files: Files, directory: str) -> list[str]:
+    """What is wrong with the finals in a directory, a sentence each; the next start writes all of them again."""
+    found: list[str] = []
+    for name in sorted(files.listdir(directory)):
+        path, match = f"{directory}/{name}", _NAME.fullmatch(name)
+        if match is None or not files.is_file(path):
+            continue
+        try:
+            if match[1] is None and decode_header(files.read(path)) is None:
+                found.append(f"{path}: its header does not verify")
+            elif match[1] and is_blank(files, path):
+                found.append(f"{path} {_BLANK}")
+        except FileNotFoundError:
+            continue  # retention, or the end of its group, took it meanwhile
+    return found
+
+
 class FinalFiles:
     """The finals of one log's groups, as files in its directory. `boot_id`: of this machine now."""
 
@@ -144,6 +179,8 @@ class FinalFiles:
             return 0
         known = self._sizes(group)
         if header is None or header.log_id != self._log_id or header.chunks != digest(known):
+            return 0
+        if any(is_blank(self._files, f"{self._directory}/{name}") for name in self._names(group)):
             return 0
         if header.boot_id == self._boot_id != UNKNOWN_BOOT:
             self._stands[group], self._chunks[group] = header.through, known
@@ -183,7 +220,7 @@ class FinalFiles:
             self._write_header(group, self._stands[group])
 
     def read(self, group: str, offset: int) -> Final | None:
-        """What is known of a record; None for nothing. Raises Corrupt when its file is gone or cut short."""
+        """What is known of a record; None for nothing. Raises Corrupt when its file is gone, cut short or blank."""
         start = offset % CHUNK
         path = self._path(group, offset - start)
         size, position = self._chunks.get(group, {}).get(offset - start, 0), start * _WORD.itemsize
@@ -198,6 +235,8 @@ class FinalFiles:
         finally:
             file.close()
         if len(data) == _WORD.itemsize:
+            if not any(data) and is_blank(self._files, path):
+                raise Corrupt(f"{path} {_BLANK}", path=path)
             return final_of(int.from_bytes(data, "little"))
         if position < size:
             raise _cut_short(path, size)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from . import aside, log_ids, snapshots
+from . import aside, finals, log_ids, snapshots
 from .accepted import Accepted, is_accepted, read_accepted
 from .batch import Kind
 from .errors import Corrupt
@@ -83,6 +83,7 @@ class Report(msgspec.Struct):
     poison: str = ""
     staged: int = 0
     strangers: list[str] = []
+    finals: list[str] = []
 
     @property
     def ok(self) -> bool:
@@ -96,10 +97,10 @@ class Report(msgspec.Struct):
 
     @property
     def clean(self) -> bool:
-        """Whether there is also nothing to rebuild, to cut, to drop or to set aside."""
+        """Whether there is also nothing that `repair` or the next start rebuilds, cuts, drops or sets aside."""
         whole = all(segment.index == "ok" for segment in self.segments) and not any(s.problem for s in self.snapshots)
         cut = self.tail is not None and self.tail.reason != ""
-        return self.ok and whole and not cut and not self.poison and not self.strangers
+        return self.ok and whole and not cut and not (self.poison or self.strangers or self.finals)
 
 
 def verify(files: Files, directory: str, *, progress: Progress | None = None) -> Report:
@@ -119,6 +120,7 @@ def verify(files: Files, directory: str, *, progress: Progress | None = None) ->
     for found in snapshots.scan(files, directory, segments.log_id or snapshots.ANY_LOG):
         problem = found.problem.message if found.problem is not None else ""
         report.snapshots.append(SnapshotReport(f"{directory}/{found.name}", found.seq, problem))
+    report.finals = finals.problems(files, directory)
     _check_reach(files, directory, report)
     _check_segments(files, directory, report)
     return report

@@ -172,6 +172,7 @@ def _findings(report: Report) -> Iterator[str]:
     for path in report.strangers:
         way_out = "a repair sets it aside" if is_spareable(os.path.basename(path)) else "move it away"
         yield f"{path}: {NO_FILE}; {way_out}"
+    yield from (f"{problem}; the next start writes them again" for problem in report.finals)
     if report.poison:
         yield f"{report.path}: poisoned: {report.poison}; the next start cuts at the mark and goes on"
 

@@ -19,6 +19,7 @@ from penstock.storage.finals import (
     decode_header,
     encode_header,
     final_of,
+    problems,
     word,
 )
 from penstock.storage.log import LogWriter
@@ -152,6 +153,43 @@ def test_a_file_of_words_that_is_cut_short_is_found_by_the_next_node(size: int) 
     again.write("g", [(0, words(1)), (700, words(1))])
     assert [again.read("g", offset) for offset in (0, 1, 700, 701)] == [RESULT, None, RESULT, None]
     assert kept(files).covered("g") == EVERYTHING
+
+
+@pytest.mark.parametrize("first", [0, CHUNK - 1])
+def test_a_file_of_words_that_became_zeros_is_not_believed(first: int) -> None:
+    files = MemoryFiles()
+    finals = kept(files)
+    finals.write("g", [(first, words(1))])
+    finals.settle("g", 7)
+    assert finals.read("g", 5) is None
+    data = files.contents[words_file(files)].data
+    assert problems(files, "/log") == []
+    data[:] = bytes(len(data))
+    with pytest.raises(Corrupt, match=f"-{0:020d} has nothing but zeros"):
+        finals.read("g", first)
+    assert (kept(files).covered("g"), kept(files, LATER).covered("g")) == (0, 0)
+    assert problems(files, "/log") == [f"{words_file(files)} has nothing but zeros: its words are lost"]
+    again = kept(files)
+    again.stand("g", 0)
+    again.write("g", [(first, words(1))])
+    assert (kept(files).covered("g"), kept(files).read("g", first)) == (EVERYTHING, RESULT)
+
+
+def test_a_log_with_lost_finals_is_whole_and_not_clean() -> None:
+    files = MemoryFiles()
+    LogWriter.create("/log", files=files, log_id=LOG, order=Sole(Promises("/promises", files))).close(True)
+    kept(files).write("g", [(0, words(1))])
+    assert verify(files, "/log").clean
+    (header,) = [f"/log/{name}" for name in files.listdir("/log") if name.startswith("finals") and name.count("-") == 1]
+    files.contents[header].data[30] ^= 1
+    data = files.contents[words_file(files)].data
+    data[:] = bytes(len(data))
+    report = verify(files, "/log")
+    assert (report.ok, report.clean) == (True, False)
+    assert [line.partition(" ")[2] for line in report.finals] == [
+        "its header does not verify",
+        "has nothing but zeros: its words are lost",
+    ]
 
 
 def test_a_file_of_words_that_is_cut_short_under_a_node_is_neither_read_nor_written() -> None:

@@ -90,7 +90,7 @@ def test_after_a_clean_close_another_boot_reads_no_batch_again() -> None:
     rig.node.close(rig.now)
     for name in [name for name in rig.store.files.contents if "finals" in name and name[-21] == "-"]:
         file = rig.store.files.open(name, write=True)
-        file.pwritev([bytes(file.size())], 0)  # so that a second writing would be seen
+        file.pwritev([bytes(file.size() - 1), b"\x01"], 0)  # so that a second writing would be seen
     rig.store.boot_id = b"else" * 4
     rig.restart(clean=False)
     assert looked(rig) == dict.fromkeys(range(12))
@@ -99,6 +99,20 @@ def test_after_a_clean_close_another_boot_reads_no_batch_again() -> None:
 
 def words_of(rig: Rig) -> list[str]:
     return [name for name in rig.store.files.contents if "finals" in name and name[-21] == "-"]
+
+
+@pytest.mark.parametrize("other_boot", [False, True])
+def test_words_that_became_zeros_are_missed_aloud_and_written_again_at_the_start(other_boot: bool) -> None:
+    rig, ends = started()
+    for name in words_of(rig):
+        data = rig.store.files.contents[name].data
+        data[:] = bytes(len(data))
+    with pytest.raises(Unavailable, match="nothing but zeros"):
+        partition(rig).finals.look("g", 1)
+    if other_boot:
+        rig.store.boot_id = b"else" * 4
+    rig.restart()
+    assert looked(rig) == ends
 
 
 @pytest.mark.parametrize("other_boot", [False, True])
