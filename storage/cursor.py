@@ -308,7 +308,7 @@ class Cursor:
         if not batches:
             beyond = self._beyond(segment, last)
             if not self._pass_damage(beyond):
-                raise self._corrupt(segment, beyond)
+                raise self._corrupt(segment, self._reader.known_end(last) if beyond is None else beyond.offset)
         return data, batches
 
     def _pass_damage(self, beyond: Beyond | None) -> bool:
@@ -329,13 +329,12 @@ class Cursor:
         mark = segment.mark_of(last)
         return None if mark is None else Beyond(mark.end_position, last + 1, mark.end_offset)
 
-    def _corrupt(self, segment: SegmentReader, beyond: Beyond | None) -> Corrupt:
+    def _corrupt(self, segment: SegmentReader, following: int | None) -> Corrupt:
         reason = "the batch does not follow the one before it"
         try:
             segment.batch(self.position).check()
         except InvalidBatch as error:
             reason = error.message
-        following = None if beyond is None else beyond.offset
         return self._reader.corrupt(segment.ref.path, self.position, reason, self.offset, following)
 
     def _advance(self, data: Buffer, batches: list[Batch]) -> Chunk | None:

@@ -242,7 +242,8 @@ class LogWriter(LogTail):
         """A reader of this log that sees what is committed."""
         return LogReader(
             self.path, self.files, mapped=mapped, cache=self._cache, limit=self._limit, first=lambda: self._first or 0,
-            newest=lambda: self.opened[-1].newest if self.opened else None, log_id=self.log_id,
+            newest=lambda: self.opened[-1].newest if self.opened else None, ends=lambda seq: self.ends.get(seq),
+            log_id=self.log_id,
         )  # fmt: skip
 
     def _limit(self) -> int:

@@ -32,6 +32,7 @@ class ReadableLog:
         first: the first offset that may be read, where retention moved it past the first segment's.
         cache: open segments, shared with other readers of the process; the reader's own when None.
         newest: the batch that was written last, from a writer in this process that has it at hand.
+        ends: the end offset of a batch, from such a writer, where it remembers it: also of a batch damaged since.
         log_id: of the log; None: what its newest segment says.
     """
 
@@ -45,6 +46,7 @@ class ReadableLog:
         first: Callable[[], int] | None = None,
         cache: SegmentCache | None = None,
         newest: Callable[[], Newest | None] | None = None,
+        ends: Callable[[int], int | None] | None = None,
         log_id: bytes | None = None,
     ) -> None:
         self.path = path
@@ -56,6 +58,7 @@ class ReadableLog:
         self._limit = limit
         self._first = first
         self.newest = newest
+        self._ends = ends
         self.generation = 0
         """That of the last limit."""
         self.met_damage = False
@@ -217,6 +220,9 @@ class ReadableLog:
         """The offset after the batch `seq`."""
         if seq < self.names[0].base_seq:
             return self.base_offset(0)
+        known = None if self._ends is None else self._ends(seq)
+        if known is not None:
+            return known
         row = self.row(seq)
         place = self.place_of(seq)
         segment = self.segment(self.names[place])

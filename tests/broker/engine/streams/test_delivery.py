@@ -336,6 +336,31 @@ def test_damage_that_took_no_record_stops_nobody_and_is_told(kind: str):
     assert rig.received(joined) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.parametrize("lost", [1, 2])
+def test_newest_batches_that_are_damaged_before_a_mark_names_them_are_told_like_others(lost: int):
+    rig = Rig()
+    topic = rig.topic(commit="written")
+    rig.store.lazy = True  # the keeper has written no mark yet
+    for value in (b"a", b"b", b"c" * NEWEST_BYTES_MAX):
+        rig.produce(topic, [value])
+    reader = partition_of(rig, topic).log.reader()
+    for seq in range(4 - lost, 4):
+        row = reader.row(seq)
+        assert row is not None
+        rig.store.files.contents[reader.segment_of(seq).ref.path].data[row.position + 20] ^= 1
+    assert [rig.fetch(topic, 3).next_offset, rig.fetch(topic, 2).offset] == [3, 3]
+    joined = rig.join(topic)
+    told, nothing = rig.deliveries(joined)[-1]
+    assert (nothing, told.offset, told.next_offset, told.records) == ([], 3, 3, 0)
+    assert "is damaged at" in told.damage
+    assert len(rig.received(joined)) == 3 - lost
+    late = rig.join(topic, positions=[(0, 2)])
+    assert rig.deliveries(late)[-1][0].damage
+    rig.produce(topic, [b"d"])
+    assert rig.received(joined)[3 - lost :] == rig.received(late) == [b"d"]
+    assert rig.deliveries(joined)[-1][0].damage == ""
+
+
 def test_damage_at_the_end_is_told_without_records_and_what_is_written_later_comes():
     rig = Rig()
     topic = rig.topic()
