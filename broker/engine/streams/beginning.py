@@ -21,6 +21,8 @@ from ..turns.replies import Gather, failure
 from .grouping import check_idle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..logs.partition import Partition
     from ..logs.topics import Topic, Topics
     from ..ports import Handlers, Now, Payload, Peer, Port, Work
@@ -46,11 +48,15 @@ class Beginning:
         for number in range(len(topic.partitions)):
             topic.partition(number)
         wanted = [(topic.partition(number), offset) for number, offset in sorted(dict(message.positions).items())]
-        start = Start(self._port, peer, message.request, topic, message.group, wanted)
+
+        def check() -> None:
+            check_idle(self._memberships, topic, message.group)
+
+        start = Start(self._port, peer, message.request, topic, message.group, wanted, check)
         if start.has_begun:
             start.answer()
             return
-        check_idle(self._memberships, topic, message.group)
+        check()
         for partition, offset in wanted:
             partition.check_cursor(offset)
         yield from start.others()
@@ -60,14 +66,23 @@ class Start:
     """One group being begun."""
 
     def __init__(
-        self, port: Port, peer: Peer, request: int, topic: Topic, group: str, wanted: list[tuple[Partition, int]]
+        self,
+        port: Port,
+        peer: Peer,
+        request: int,
+        topic: Topic,
+        group: str,
+        wanted: list[tuple[Partition, int]],
+        check: Callable[[], None],
     ) -> None:
+        """`check` raises when the group has members: they come and go between two portions."""
         self._port = port
         self._peer = peer
         self._request = request
         self._topic = topic
         self._group = group
         self._wanted = wanted
+        self._check = check
 
     @property
     def has_begun(self) -> bool:
@@ -83,6 +98,7 @@ class Start:
             if self._has_cursor(partition):
                 partition.barrier(gather.one())
             else:
+                self._check()
                 partition.move_cursor(self._group, offset, gather.one())
 
         yield from spread(self._wanted[1:], gather, give)
@@ -91,6 +107,7 @@ class Start:
         partition, offset = self._wanted[0]
         if not self.has_begun:  # by another request meanwhile
             try:
+                self._check()
                 partition.check_writable()
             except Error as error:
                 self._refuse(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from penstock.transport import messages as m
 from support.engine import Rig
 
@@ -56,6 +57,23 @@ def test_a_member_that_joins_ends_a_commit_in_portions_of_one_that_is_none():
     begun = {number: offset for number, (_, offset) in rig.assigned(joined).items()}
     assert begun == {number: max(cursor, 0) for number, cursor in enumerate(cursors(rig, topic))}
     assert (begun[0], begun[59]) == (1, 0)
+
+
+@pytest.mark.parametrize("portions", [1, 100], ids=["between two portions", "before the lowest partition"])
+def test_a_member_that_joins_while_its_group_begins_ends_that(portions: int):
+    rig, topic = wide()
+    rig.store.hold = portions > 1  # then the lowest waits for the commit of the others
+    request = rig.next_request()
+    rig.send(m.BeginGroup(request, topic, "g", [(number, 1) for number in range(PARTITIONS)]))
+    rig.turn(portions)
+    assert not rig.answers(request)
+    rig.store.hold = False
+    joined = rig.join(topic, "g", "a", peer="another")
+    rig.turn(20)
+    assert refused(rig, request) == ["group_active"]
+    begun = {number: offset for number, (_, offset) in rig.assigned(joined).items()}
+    assert begun == {number: max(cursor, 0) for number, cursor in enumerate(cursors(rig, topic))}
+    assert (begun[0], begun[1]) == (0, 1)
 
 
 def test_a_member_that_joins_while_its_group_is_deleted_keeps_what_it_owns():
