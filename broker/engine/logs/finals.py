@@ -1,12 +1,12 @@
 """Finals: the outcomes of records that are no longer in any table.
 
 Idea: a queue's tables hold open records. For a record that ended with a result, a cancellation or a discard, a file
-beside the log has the seq of the batch that says so (storage/finals.py); a query reads that batch. A plain ack has no
-entry: a record below the frontier and in no table is completed.
+beside the log has the seq of the batch that says so (storage/finals.py); a query reads that batch. A plain ack leaves
+no word: a record below the frontier and in no table is completed.
 
-Contract: receives every committed batch in order, also during replay. Entries may be written twice; the latest wins.
-After a failed write, look-ups raise Unavailable until the log is reopened, which rewrites all entries from the log. An
-entry is only a hint: the reader trusts the batch it names. Pure: files are an argument.
+Contract: receives every committed batch in order, also during replay. Words may be written twice; the latest wins.
+After a failed write, look-ups raise Unavailable until the log is reopened, which rewrites all words from the log. A
+word is only a hint: the reader trusts the batch it names. Pure: files are an argument.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class Lines:
         return now_us if line.demands else line.asked_us
 
     def unprepared(self, topic: Topic, group: str) -> None:
-        """That the partitions have a group is not known any more."""
+        """Forget which partitions have a group."""
         line = self._by_topic.get(topic, {}).get(group)
         if line is not None:
             line.prepared = 0

@@ -40,7 +40,7 @@ def check_serves(partition: Partition) -> None:
 
 
 def find(partition: Partition, group: str) -> Queue | None:
-    """A group of a partition as if all proposals were committed."""
+    """A group in the proposed state of a partition."""
     return partition.proposed.queues.by_name.get(group)
 
 

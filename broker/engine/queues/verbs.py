@@ -46,7 +46,7 @@ RAN_OUT = "the lease ran out"
 """Reason of a retry after the worker's lease expired."""
 
 Progress = tuple[int, bytes]
-"""An offset, and what its worker says."""
+"""An offset, and its worker's progress."""
 
 PASSED_MAX = 1000
 """Void or cancelled untouched records that each lease may skip again."""
@@ -64,7 +64,7 @@ class Granted(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """What became of an extension."""
+    """The outcome of an extension."""
 
     lost: list[int]  # tokens
     cancelled: list[int]  # offsets of records still leased that were cancelled

@@ -25,7 +25,7 @@ StageKey = tuple[bytes, int, int]
 
 
 class Decision(Struct, array_like=True, frozen=True):
-    """One epoch that is decided and not known to be published: these stages will be."""
+    """One decided epoch whose stages are not all known to be published."""
 
     epoch: int
     time_us: int
@@ -99,7 +99,7 @@ class TransactionTable:
                 self._unfinished.pop(name, None)
 
     def forgotten(self, names: Iterable[str]) -> None:
-        """Nothing is known of these any more."""
+        """Forget these names."""
         for name in names:
             self.by_name.pop(name, None)
             self._order(name).pop(name, None)
@@ -108,7 +108,7 @@ class TransactionTable:
     # -- looking ------------------------------------------------------------------------------------
 
     def unfinished(self) -> list[tuple[str, Decision]]:
-        """What is decided and not known to be published, in the order in which it was decided."""
+        """Unpublished epochs, in the order of their decisions."""
         found = [(name, each) for name in self._unfinished for each in self.by_name[name].unfinished]
         return sorted(found, key=lambda each: (each[1].time_us, each[0], each[1].epoch))
 

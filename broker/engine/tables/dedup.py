@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from ....storage.batch import Batch
 
 KEY_BYTES_MAX = 1024
-"""Of one dedup key."""
+"""Limit of one dedup key."""
 
 DIGEST_BYTES = 16
 NEVER = 1 << 62
 SLACK = 4096
-"""Keys that may stand in the order of expiry without need before it is made anew."""
+"""Superfluous entries in the order of expiry before it is rebuilt."""
 
 Rule = Literal["drop", "replace", "extend"]
 
@@ -100,7 +100,7 @@ class KeyTable:
             self._order_anew()
 
     def expire(self, time_us: int) -> None:
-        """Forget keys whose time is over."""
+        """Forget expired keys."""
         order, known = self._order, self.by_digest
         while order and order[0][0] <= time_us:
             _, _, expired = heapq.heappop(order)
@@ -112,13 +112,13 @@ class KeyTable:
         self.due_us = order[0][0] if order else NEVER
 
     def live(self, time_us: int) -> int:
-        """How many keys there are, without those whose time is over."""
+        """The number of keys that have not expired."""
         if self.due_us > time_us:
             return len(self.by_digest)
         return sum(until_us > time_us for _, until_us in self.by_digest.values())
 
     def copy(self) -> KeyTable:
-        """The same table, on its own. What is in it never changes, and is shared."""
+        """A copy. Entries are immutable, and shared."""
         table = KeyTable()
         table.by_digest, table.due_us = self.by_digest.copy(), self.due_us
         table._order, table._ordered, table._number = self._order.copy(), self._ordered, self._number

@@ -88,7 +88,7 @@ class QueueSet(QueueEffect, tag=16, frozen=True):
 
 
 class QueueDeleted(QueueEffect, tag=17, frozen=True):
-    """A queue group is forgotten here."""
+    """A queue group is deleted."""
 
 
 class LeaseGranted(QueueEffect, tag=18, frozen=True):
@@ -169,7 +169,7 @@ class TasksCancelled(QueueEffect, tag=25, frozen=True):
 
 
 class QueuePaused(QueueEffect, tag=26, frozen=True):
-    """Nothing is leased until `until_us`; 0 goes on."""
+    """Paused: nothing is leased until `until_us`; 0 resumes."""
 
     until_us: int
 
@@ -201,13 +201,13 @@ class ScheduleSet(Effect, tag=28, frozen=True):
 
 
 class ScheduleDeleted(Effect, tag=29, frozen=True):
-    """A schedule is forgotten."""
+    """A schedule is deleted."""
 
     name: str
 
 
 class ScheduleFired(Effect, tag=30, frozen=True):
-    """Beside the record that it appended: so it fired once."""
+    """A schedule fired; in the batch of the record that it appended."""
 
     name: str
     fired_us: int
@@ -221,7 +221,7 @@ class OutboxMoved(Effect, tag=31, frozen=True):
 
 
 class OutboxRouted(Effect, tag=32, frozen=True):
-    """Copies whose numbers lie in `ranges` go to this partition of this topic."""
+    """Copies with numbers in `ranges` go to this partition of this topic."""
 
     topic: bytes
     partition: int
@@ -239,13 +239,13 @@ class FrontierMoved(QueueEffect, tag=33, frozen=True):
 
 
 class StagesDropped(Effect, tag=34, frozen=True):
-    """These stages will not be published; their batches mean nothing any more."""
+    """These stages are dropped and will not be published."""
 
     stages: list[int]
 
 
 class TransactionDecided(Effect, tag=35, frozen=True):
-    """In a partition of `__txn`: these stages (topic, partition, stage) will be published. There is no way back."""
+    """In a partition of `__txn`: these stages (topic, partition, stage) will be published. Final."""
 
     transaction: str
     epoch: int
@@ -260,7 +260,7 @@ class TransactionFinished(Effect, tag=36, frozen=True):
 
 
 class TransactionsForgotten(Effect, tag=37, frozen=True):
-    """In a partition of `__txn`: which epochs of these were decided is not known any more."""
+    """In a partition of `__txn`: these names and their epochs are forgotten."""
 
     transactions: list[str]
 
@@ -293,7 +293,7 @@ class TopicDeleted(Effect, tag=66, frozen=True):
 
 
 class TopicErased(Effect, tag=67, frozen=True):
-    """The files of a deleted topic are gone; the tombstone is done with."""
+    """The files of a deleted topic are gone, and so is its tombstone."""
 
     topic: bytes
 

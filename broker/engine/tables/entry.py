@@ -33,7 +33,7 @@ class Entry(Struct, gc=False, eq=False):
 
     @property
     def has_records(self) -> bool:
-        """Whether it is for more than effects."""
+        """Whether it has more than effects."""
         return bool(self.place.count) or self.kept is not None or self.staged is not None
 
 

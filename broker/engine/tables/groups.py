@@ -28,7 +28,7 @@ class GroupState(Struct, array_like=True):
     last_us: int = 0  # append time of its last effect
 
     def resume(self, first: int, end: int) -> int:
-        """Where reading goes on, within the offsets that exist."""
+        """The next offset to read, within the offsets that exist."""
         wanted = self.cursor if self.cursor != NOTHING else self.start
         return min(max(wanted, first), end)
 

@@ -94,7 +94,7 @@ class ProducerTable:
         )
 
     def record(self, producer_id: int, epoch: int, place: Place, time_us: int) -> None:
-        """A batch of a producer stands in the log."""
+        """A batch of a producer was appended."""
         producer = self.by_id.get(producer_id)
         if producer is None:
             producer = ProducerState(producer_id, epoch, 0, 0)

@@ -20,7 +20,7 @@ from ...errors import InvalidSettings
 MIB = 1 << 20
 
 BESIDE = ("partitions",)
-"""What callers give next to the settings of a topic: may be meant by a misspelt one."""
+"""Arguments beside the settings of a topic, which a misspelt setting may mean."""
 
 S = TypeVar("S", bound=Struct)
 
@@ -33,9 +33,9 @@ class TopicSettings(Struct, frozen=True, kw_only=True):
     retention_s: float | None = None  # records older than this may go
     retention_bytes: int | None = None  # per partition: the oldest beyond this may go
     retain_unread: bool = False  # never remove what a group has not committed yet
-    codec: Literal["none", "lz4", "zstd"] = "none"  # how producers compress values; advice, checked nowhere
+    codec: Literal["none", "lz4", "zstd"] = "none"  # how producers compress values; a hint, never checked
     max_record_bytes: int = 16 * MIB
-    dedup: Literal["drop", "replace", "extend"] = "drop"  # what a second record of a dedup key does within the window
+    dedup: Literal["drop", "replace", "extend"] = "drop"  # what a second record with a dedup key does within the window
     dedup_window_s: float = 300.0  # how long a dedup key is remembered
 
     def named(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "dedup_window_s": (0.001, 30 * 86400),
 }
 FIXED = ("commit",)
-"""What cannot change after creation: acknowledged records of one log stand at one level."""
+"""Settings that are fixed at creation: all acknowledged records of a log have one commit level."""
 
 
 def parse(given: dict[str, Any]) -> TopicSettings:
@@ -97,7 +97,7 @@ WORDS = {"bool": "true or false", "int": "a whole number", "float": "a number", 
 
 
 def _refusal(what: str, kind: type[Struct], given: dict[str, Any], error: str) -> str:
-    """The sentence for what msgspec says like "Expected `int`, got `str` - at `$.segment_bytes`"."""
+    """Rewords a message of msgspec like "Expected `int`, got `str` - at `$.segment_bytes`"."""
     reason, _, place = error.partition(" - at `$.")
     name = place.rstrip("`")
     choices = get_args(next((field.type for field in structs.fields(kind) if field.name == name), None))

@@ -114,7 +114,7 @@ class StageTable:
             stage.runs[:1] = [(first + 1, many - 1)] if many > 1 else []
 
     def dropped(self, stage_ids: Iterable[int]) -> None:
-        """These mean nothing any more."""
+        """These stages are dropped."""
         for stage_id in stage_ids:
             self.by_id.pop(stage_id, None)
 
@@ -157,7 +157,7 @@ class StageTable:
 
 
 def _without(run: tuple[int, int], seqs: range) -> Iterator[tuple[int, int]]:
-    """What lies before and behind some seqs."""
+    """The seqs before and behind some seqs."""
     first, end = run[0], sum(run)
     if first < min(end, seqs.start):
         yield first, min(end, seqs.start) - first

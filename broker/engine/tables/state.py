@@ -62,7 +62,7 @@ class SnapshotBody(Struct, array_like=True):
 
 
 class PartitionState:
-    """What a partition's log adds up to, up to `seq`."""
+    """The state of a partition: its log up to `seq`."""
 
     def __init__(self) -> None:
         self.seq = 0

@@ -1,7 +1,7 @@
 """The schedules of a partition: the sum of their effects.
 
 Contract: applies logged effects and decides nothing. ScheduleFired is in the same batch as the record, so a schedule
-fired exactly as often as it is logged.
+fired exactly as often as it is logged. Pure.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Timetable:
 
     @property
     def due_us(self) -> int:
-        """When the first of them is due."""
+        """When the first schedule is due."""
         return min((each.next_us for each in self.by_name.values()), default=FOREVER_US)
 
     def due(self, time_us: int) -> list[ScheduleBody]:
-        """Those that are due at a time, the longest overdue first."""
+        """The schedules due at a time, the longest overdue first."""
         found = [each for each in self.by_name.values() if each.next_us <= time_us]
         return sorted(found, key=lambda each: (each.next_us, each.name))
 
     def set(self, effect: fx.ScheduleSet) -> None:
-        """A schedule stands. One of the same name is replaced; when it fired last is remembered."""
+        """Set a schedule. It replaces one of the same name, and keeps its last firing time."""
         known = self.by_name.get(effect.name)
         self.by_name[effect.name] = ScheduleBody(
             effect.name, effect.spec, effect.zone, effect.value, effect.key, effect.headers, effect.priority,

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from ...logs.partition import Partition
 
 SPOTS = 256
-"""Places remembered where a group's last lease ended."""
+"""Remembered positions behind groups' last leases."""
 
 FIRST_READ_BYTES = 8192
-"""Read at once while nothing is known of how large records are."""
+"""Bytes read at once while the size of records is unknown."""
 
 AHEAD_BYTES = 64 << 10
 """Bytes read at once for a group that follows the log, so that the next leases find their records in memory."""
 
 SPOT_BYTES = 256 << 10
-"""Of batches that were read and not needed yet: more is not remembered."""
+"""Limit of remembered bytes read ahead."""
 
 
 class Answering:
@@ -60,7 +60,7 @@ class Answering:
             del self._spots[key]
 
     def record_bytes(self, partition: Partition, group: str) -> float:
-        """How large a group's records were lately; 0 when that is not known."""
+        """The recent size of a group's records; 0 when unknown."""
         spot = self._spots.get((partition, group))
         return 0.0 if spot is None else spot.record_bytes
 

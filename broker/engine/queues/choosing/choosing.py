@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...tables.queues.queue import Queue
 
 LOOK = 1000
-"""Records to be tried again that are looked at for the ones of the highest priority: the first in the log."""
+"""Ready retries searched for the highest priority: the first in the log."""
 
 Skipped = Callable[[int, int], Sequence[int]]
 """`skipped(low, high)`: offsets from `low` on and below `high`, sorted."""
@@ -54,7 +54,7 @@ class RecordSource(NamedTuple):
     end: int  # the offset behind the last record
     skipped: Skipped = nothing  # untouched records that are void or cancelled
     shelves: Shelves | None = None  # records with a priority or a delay, where there are any
-    shelved_us: int = FOREVER_US  # no timer up to this time can come to the shelves any more
+    shelved_us: int = FOREVER_US  # no timer up to this time can be added any more
 
 
 def choose(queue: Queue, source: RecordSource, limit: int, now_us: int) -> Choice:
@@ -67,7 +67,7 @@ def choose(queue: Queue, source: RecordSource, limit: int, now_us: int) -> Choic
 
 
 def _by_level(queue: Queue, source: RecordSource, shelves: Shelves, limit: int, now_us: int) -> Choice:
-    """Where there are records with a priority or a delay."""
+    """The choice where there are records with a priority or a delay."""
     ready = _ready(queue, shelves, limit, now_us)
     runs: list[Run] = []
     cursors: list[Moved] = []
@@ -87,7 +87,7 @@ def _by_level(queue: Queue, source: RecordSource, shelves: Shelves, limit: int, 
 
 
 def _ready(queue: Queue, shelves: Shelves, limit: int, now_us: int) -> dict[int, list[int]]:
-    """Records to be tried again that are ready, by priority."""
+    """Ready retries, by priority."""
     if shelves.by_level.keys() == {0}:
         return {0: queue.waiting.ready(now_us, limit)}
     found: dict[int, list[int]] = {}
@@ -97,7 +97,7 @@ def _ready(queue: Queue, shelves: Shelves, limit: int, now_us: int) -> dict[int,
 
 
 class ShelfPicker:
-    """Takes from one shelf for one group, and knows how far that went."""
+    """Takes records from one shelf for one group, and keeps the cursor."""
 
     def __init__(self, queue: Queue, source: RecordSource, level: int, shelf: Shelf) -> None:
         self._queue = queue
@@ -203,7 +203,7 @@ def _between(low: int, high: int, passed: Sequence[int]) -> Iterator[Run]:
 
 
 def _again(queue: Queue, offsets: Sequence[int]) -> Iterator[Run]:
-    """Records to be tried again, under their next attempt."""
+    """Retries, under their next attempt."""
     return joined((offset, queue.waiting[offset].attempt + 1) for offset in offsets)
 
 

@@ -37,7 +37,7 @@ class KeyScheduler:
         self.partition = partition
         self.chooser = Chooser()
         self.window = KeyWindow(partition, port)
-        self.next_us = FOREVER_US  # when a rate lets something go that could not go when it was chosen last
+        self.next_us = FOREVER_US  # when a rate admits a record that it held back at the last choice
         self.cold = False  # whether pages were missing then
 
     def choose(self, queue: Queue, source: RecordSource, limit: int, now_us: int) -> Choice:
@@ -92,7 +92,7 @@ class KeyScheduler:
         return busy
 
     def _known(self, queue: Queue, source: RecordSource) -> Iterator[Candidate]:
-        """What was met before."""
+        """Candidates below the frontier."""
         level_of = source.shelves.level_of if source.shelves else _plain
         for offset, key in queue.held.items():
             yield Candidate(offset, self._key(offset, key), level=level_of(offset))
@@ -138,7 +138,7 @@ class KeySchedulers:
         return FOREVER_US if scheduler is None else scheduler.next_us
 
     def again_us(self, partition: Partition, queue: Queue, key: int, now_us: int) -> int:
-        """When the rate of a key lets its next record go; 0: at once, or not known."""
+        """When the rate of a key admits its next record; 0: at once, or not known."""
         scheduler = self._by_group.get((partition, queue.group))
         return 0 if scheduler is None or key == UNKNOWN else scheduler.chooser.again_us(queue.settings, key, now_us)
 
@@ -148,12 +148,12 @@ class KeySchedulers:
         return scheduler is not None and scheduler.cold
 
     def forget(self, partition: Partition) -> None:
-        """The partition is gone."""
+        """Forget a closed partition."""
         for key in [key for key in self._by_group if key[0] is partition]:
             del self._by_group[key]
 
     def leave(self, partition: Partition, group: str) -> None:
-        """The group is gone."""
+        """Forget a deleted group."""
         self._by_group.pop((partition, group), None)
 
 

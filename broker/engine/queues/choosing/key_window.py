@@ -33,7 +33,7 @@ STRAYS_MAX = 4096
 
 
 class NotYet(Exception):
-    """The pages are on their way, or the record is not committed yet."""
+    """The pages are being read, or the record is not committed yet."""
 
 
 class KeyWindow:

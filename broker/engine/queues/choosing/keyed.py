@@ -29,7 +29,7 @@ UNLIMITED = 1 << 62
 
 
 class Candidate(NamedTuple):
-    """A record that may be leased."""
+    """A record that could be leased."""
 
     offset: int
     key: int
@@ -39,7 +39,7 @@ class Candidate(NamedTuple):
 
 
 class KeyedChoice(NamedTuple):
-    """What goes into a lease."""
+    """The records of a lease."""
 
     taken: list[Candidate]
     held: list[tuple[int, int]]  # offset and key of untouched records that were passed over
@@ -110,7 +110,7 @@ class Chooser:
         return _choice(taken, seen, judge.next_us)
 
     def again_us(self, settings: QueueSettings, key: int, now_us: int) -> int:
-        """When the rate of a key lets its next record go; 0: at once."""
+        """When the rate of a key admits its next record; 0: at once."""
         rate = settings.key_rate_per_s
         return 0 if rate is None or key == OWN else self._rates.again_us(key, rate, now_us)
 
@@ -124,7 +124,7 @@ class Chooser:
         return taken
 
     def _rotate(self, judge: _Judge, by_key: dict[int, deque[Candidate]], taken: list[Candidate], most: int) -> None:
-        """One record of each key after the other, until none of them can go."""
+        """One record of each key in turn, until none can go."""
         ring = sorted(by_key)
         ring = deque(ring[(start := bisect_right(ring, self._turn)) :] + ring[:start])
         while ring and len(taken) < most:

@@ -63,7 +63,7 @@ class Picker:
         self._port = port
 
     def pick(self, pick: Pick) -> None:
-        """Read on, and tell when all is there."""
+        """Read on, and call `done` when complete."""
         while pick.open:
             before = pick.next
             try:
@@ -95,7 +95,7 @@ class Picker:
         return self._port.read(pick.cursor, CHUNK_BYTES, pick.kept_seq or partition.seq, pick)
 
     def _take(self, pick: Pick, chunk: Chunk) -> None:
-        """Take what is asked for out of a chunk. Raises what damage raises."""
+        """Take the wanted records out of a chunk. Raises what damage raises."""
         kind = Kind.KEPT if pick.kept_seq else Kind.RECORDS
         for batch in chunk.batches:
             if pick.open and batch.kind == kind:

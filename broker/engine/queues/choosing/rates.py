@@ -12,10 +12,10 @@ from __future__ import annotations
 _SECOND = 1_000_000_000_000  # picoseconds: the highest rate has whole intervals
 _US = 1_000_000
 BURST_S = 0.1
-"""How much of a second's worth may go at once."""
+"""The burst, as a share of a second's worth."""
 
 BUCKETS_MAX = 4096
-"""Buckets that are kept before full ones are thrown away."""
+"""Buckets kept before full ones are dropped."""
 
 
 class Rates:
@@ -35,7 +35,7 @@ class Rates:
         return again_us
 
     def again_us(self, key: int, rate: float, now_us: int) -> int:
-        """When there is a token: 0 when there is one now."""
+        """When there will be a token; 0: now."""
         again_us = self._next(key, rate, now_us)[1]
         return again_us if again_us > now_us else 0
 

@@ -27,7 +27,7 @@ SPARE_BYTES = 128 << 10
 """Up to this many extra bytes are sent rather than cut off: cutting costs as much as sending them."""
 
 CUT_BYTES, CUT_RECORD_BYTES = 1024, 16
-"""What a batch that was cut has beside what its records had: columns of offsets and times, and a header."""
+"""Overhead of a cut batch: columns of offsets and times, and a header."""
 
 
 class Spot:
@@ -57,7 +57,7 @@ class Spot:
 
     @property
     def read_bytes(self) -> int:
-        """What it keeps in memory."""
+        """The bytes it keeps in memory."""
         return sum([batch.batch_bytes for batch in self.batches])
 
 

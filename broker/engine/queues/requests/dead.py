@@ -40,7 +40,7 @@ LOOKS = 32
 
 LIST_MAX = 100
 LIST_BYTES = 1 << 20
-"""Of one answer; one record at least."""
+"""Limit of one answer; at least one record."""
 
 Make = Callable[[list[int]], fx.TasksRedriven | fx.TasksDiscarded]
 """The effect on a portion of offsets."""

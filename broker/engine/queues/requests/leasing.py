@@ -317,7 +317,7 @@ class LeaseRequests:
             self._refuse(demand, refused)
 
     def _try_again(self, demand: Demand) -> None:
-        """Lease something else, or stand in line: for no time, when that is over."""
+        """Lease something else, or stand in line: for no time, when its time is up."""
         topic, message = demand.topic, demand.message
         line = self._lines.of(topic, message.group)
         demand.partition = demand.granted = demand.reading = None
@@ -335,7 +335,7 @@ class LeaseRequests:
         self._lines.unprepared(demand.topic, message.group)  # that may be what failed
         self._port.reply(demand.peer, failure(message.request, error))
 
-    # -- what ends ----------------------------------------------------------------------------------
+    # -- cancelling ---------------------------------------------------------------------------------
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""

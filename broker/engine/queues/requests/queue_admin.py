@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class QueueAdmin:
-    """Handlers of what concerns a queue group as a whole."""
+    """Handlers of requests about whole queue groups."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class QueueAdmin:
             verbs.configure(partition, group, queue_settings(topic, group), -1)
 
     def _check_dead_topic(self, topic: Topic, group: str, name: str) -> None:
-        """Raise InvalidSettings, InvalidTopic unless copies of what dies may go to a topic."""
+        """Raise InvalidSettings, InvalidTopic unless a topic may be a group's dead-letter topic."""
         if not name:
             return
         check_topic_name(name)

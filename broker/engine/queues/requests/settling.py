@@ -55,7 +55,7 @@ class SettleRequests:
         self._watching = watching
 
     def settle(self, peer: Peer, message: SettleTasks, payload: Payload, now: Now) -> Work:
-        """Settle what can be, refuse the rest."""
+        """Settle valid leases, refuse the rest."""
         topic = self._topics.get(message.topic)
         check_name("group", message.group)
         refused: list[Refusal] = []
@@ -126,7 +126,7 @@ class SettleRequests:
         return refused
 
     def failed(self, topic: Topic, group: str, settles: Sequence[Settle]) -> None:
-        """What was proposed does not stand: the leases are as they were."""
+        """The proposals failed: the leases are as they were."""
         numbers = {settle.partition for settle in settles}
         for partition in topic.readable:
             if partition.number in numbers:

@@ -145,7 +145,7 @@ class TaskRequests:
             self._awaiting.add(question)
 
     def advanced(self, partition: Partition) -> None:
-        """More is committed: answer what that made final."""
+        """More is committed: answer questions about records that are final now."""
         self._awaiting.more(partition)
 
     def _still_leased(self, question: TaskQuestion) -> bool:
@@ -162,7 +162,7 @@ class TaskRequests:
         self._awaiting.warmed(question)
 
     def tick(self, now: Now) -> float | None:
-        """Answer those whose time is up. Returns the next deadline."""
+        """Answer questions whose time is up. Returns the next deadline."""
         for question in self._awaiting.parked.due(now.monotonic_s):
             question.waits = False
             if not question.cold and self._awaiting.attempt(question):
@@ -317,7 +317,7 @@ def _result(batch: Batch, group: str, offset: int) -> tuple[bytes | None, int]:
 
 
 def _key(batch: Batch, offset: int) -> int:
-    """What stands for the key of a record."""
+    """The hash of a record's key."""
     at = batch.first_at(offset)
     if at >= batch.record_count:
         return UNKNOWN

@@ -20,7 +20,7 @@ from ...tables.queues.retrying import RetryingRecord
 from ..choosing.keyed import looks_at_keys
 
 LAST_US = 253_402_300_799_999_999
-"""The last moment that a calendar has."""
+"""The last datetime there is."""
 
 
 class Facts(NamedTuple):
@@ -34,7 +34,7 @@ class Facts(NamedTuple):
     key: int = UNKNOWN  # keys.hash_of its key, for groups that look at keys; held and waiting records know theirs
     rate_us: int = 0  # when the rate of its key lets the next one go (KeySchedulers.again_us); 0: at once
     asking: int = 1  # requests for a lease that wait for records of this partition
-    final: str = ""  # what became of it, where it is done: "completed", "discarded"
+    final: str = ""  # its outcome, if it is done: "completed", "discarded"
     final_us: int = 0  # and when
 
 
@@ -155,7 +155,7 @@ def key_of(queue: Queue, offset: int, facts: Facts) -> int:
 
 
 def _in_line(queue: Queue, offset: int, facts: Facts) -> str:
-    """Its place among those that could go."""
+    """Its place among the records that could go."""
     special = bool(facts.level or facts.not_before_us)
     if offset < queue.frontier and not special and offset not in queue.waiting and offset not in queue.held:
         return "done"

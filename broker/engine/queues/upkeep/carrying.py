@@ -86,7 +86,7 @@ class Carrier:
         self._carry(partition, offsets[seqs <= last_seq])
 
     def _standing(self, partition: Partition) -> tuple[np.ndarray, np.ndarray]:
-        """What was carried and is open, and where it stands."""
+        """Carried records that are open, and the batches that hold them."""
         kept = partition.committed.kept
         return kept.standing(unfinished(partition.proposed) if kept else np.empty(0, np.int64))
 
@@ -135,7 +135,7 @@ def _beginning(extents: Sequence[SegmentExtent], limit: int) -> int:
 
 
 def _overdue(partition: Partition, extents: Sequence[SegmentExtent], limit: int, time_us: int) -> np.ndarray:
-    """What is open for long and was not carried yet, in segments that end before `limit`."""
+    """Long-open records that were not carried yet, in segments that end before `limit`."""
     head = partition.proposed
     found = [
         (open_in(queue), queue.settings.carry_after_s) for queue in head.queues.by_name.values()

@@ -29,7 +29,7 @@ PORTION = 200
 
 RETRY_S = 1.0
 RETRY_MOST_S = 60.0
-"""Until what could not be moved is tried again: doubled each time."""
+"""Delay before failed entries are retried; doubles each time."""
 
 
 class MoveRest(NamedTuple):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ...tables.queues.outbox import OutboxEntry
 
 PORTION_BYTES = 1 << 20
-"""Of what is copied in one round; one entry at least."""
+"""Limit of one round; at least one entry."""
 
 
 class OutboxRecord(NamedTuple):
@@ -99,7 +99,7 @@ class Round:
         else:
             self.begin()
 
-    # -- where --------------------------------------------------------------------------------------
+    # -- destinations -------------------------------------------------------------------------------
 
     def _route(self) -> None:
         """Decide where those go of which it is not decided, and log that first."""
@@ -130,10 +130,10 @@ class Round:
         self._entries = [standing[entry.number] for entry in self._entries if entry.number in standing]
         self._append()
 
-    # -- there --------------------------------------------------------------------------------------
+    # -- appending ----------------------------------------------------------------------------------
 
     def _append(self) -> None:
-        """Append what is not there yet."""
+        """Append the copies that have not arrived yet."""
         places: dict[tuple[bytes, int], list[OutboxEntry]] = {}
         for entry in self._entries:
             places.setdefault((entry.topic, entry.partition), []).append(entry)
@@ -146,7 +146,7 @@ class Round:
         self.settled()
 
     def _append_to(self, target: Partition, entries: list[OutboxEntry]) -> None:
-        """Raises what keeps a partition from taking them."""
+        """Raise the error that keeps a partition from taking copies."""
         producer_id = producer_of(self._source.log.log_id)
         target.check_writable()
         if target.state_damaged:
@@ -176,19 +176,19 @@ class Round:
         return batch
 
     def committed(self, entries: list[OutboxEntry]) -> None:
-        """These are there."""
+        """These copies arrived."""
         self._there += entries
         self.settled()
 
     def refused(self, entries: list[OutboxEntry], error: Error) -> None:
-        """These are not."""
+        """These copies did not arrive."""
         self._mover.rest(self._source, entries[0].target, error)
         self.settled()
 
     # -- done ---------------------------------------------------------------------------------------
 
     def settled(self) -> None:
-        """One target less to wait for; after the last one, log what is there."""
+        """One target has answered; after the last one, log which copies arrived."""
         self._waiting -= 1
         if self._waiting:
             return

@@ -42,7 +42,7 @@ RECORD_BYTES_MAX = 64 << 10
 """Of the record of a schedule: value, key and headers together stand in the state of the partition."""
 
 LISTED = 32
-"""Partitions or schedules that are looked at in one step."""
+"""Partitions or schedules examined in one step."""
 
 RETRY_US = 1_000_000
 """How soon a partition is asked again that could not take a record, or a schedule whose next time cannot be told."""
@@ -148,11 +148,11 @@ class Scheduling:
         self._due.pop(partition, None)
 
     def again(self, partition: Partition, time_us: int) -> None:
-        """What was due at a time could not be appended: try again soon."""
+        """A due record could not be appended: retry soon."""
         self._look_at(partition, time_us + RETRY_US)
 
     def _fire(self, partition: Partition, time_us: int) -> None:
-        """Append what is due in a partition, one record for each schedule."""
+        """Append the due records of a partition, one per schedule."""
         del self._due[partition]
         if not serves(partition) or not self._registry.holds(partition):
             return

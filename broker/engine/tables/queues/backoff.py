@@ -22,11 +22,11 @@ TimedRun = tuple[int, int, int, int]
 """First offset, how many, attempts so far, ready at."""
 
 DOUBLINGS_MAX = 64
-"""Beyond so many every pause is at its limit."""
+"""Beyond this, every delay is at its limit."""
 
 
 def backed_off(settings: QueueSettings, now_us: int, chance: Chance, run: Run) -> list[TimedRun]:
-    """When each record of a run that failed may be tried again."""
+    """The retry times of a failed run."""
     first, count, attempt = run
     pause_us = 1e6 * min(settings.backoff_max_s, settings.backoff_s * 2.0 ** min(attempt - 1, DOUBLINGS_MAX))
     if not settings.jitter or not pause_us:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 MINUTE_US = 60_000_000
 
 MOST = 512
-"""Entries; beyond that the older half is halved."""
+"""Limit of entries; beyond it the older half is halved."""
 
 
 class Endings:
@@ -43,7 +43,7 @@ class Endings:
                 self._thin()
 
     def _thin(self) -> None:
-        """Count two old minutes as the later one: what ended in them is kept a little longer."""
+        """Count two old minutes as the later one: their records are kept a little longer."""
         old, self.entries = self.entries[: MOST // 2], self.entries[MOST // 2 :]
         pairs = zip(old[::2], old[1::2], strict=True)
         self.entries[:0] = [(later_us, lowest) for (_, lowest), (later_us, _) in pairs]
@@ -53,11 +53,11 @@ class Endings:
         return next((offset for minute_us, offset in self.entries if minute_us + MINUTE_US > before_us), end)
 
     def next_us(self, keep_us: int) -> int | None:
-        """When more is forgettable that is to be kept for so long; None when all is."""
+        """When the next records expire that are kept for so long; None when all have."""
         return self.entries[0][0] + MINUTE_US + keep_us if self.entries else None
 
     def forget_below(self, first: int) -> None:
-        """The log begins later."""
+        """The log's first offset moved."""
         self.first = max(self.first, first)
         low = [minute_us for minute_us, offset in self.entries if offset < first]
         if low:

@@ -41,13 +41,13 @@ class Kept:
         return bool(self._recent) or len(self._offsets) > 0
 
     def add(self, offsets: np.ndarray, seq: int) -> None:
-        """These stand in batch `seq` now."""
+        """These records are in batch `seq` now."""
         self._recent.update(dict.fromkeys(offsets.tolist(), seq))
         if len(self._recent) > max(RECENT_MIN, len(self._offsets) // 8):
             self._merge()
 
     def seq(self, offset: int) -> int:
-        """Where a record stands; 0 when it was not carried."""
+        """The batch that holds a record; 0 if it was not carried."""
         found = self._recent.get(offset)
         if found is not None:
             return found
@@ -57,7 +57,7 @@ class Kept:
         return 0
 
     def retain(self, offsets: np.ndarray, high: int) -> None:
-        """Of what is below `high`, forget all but these."""
+        """Forget all records below `high` except these."""
         self._merge()
         stay = np.isin(self._offsets, offsets) | (self._offsets >= high)
         self._offsets, self._seqs = self._offsets[stay], self._seqs[stay]
@@ -68,7 +68,7 @@ class Kept:
         return self._offsets
 
     def missing(self, offsets: np.ndarray) -> np.ndarray:
-        """Of these, the ones that were not carried."""
+        """Those of `offsets` that were not carried."""
         self._merge()
         return offsets[~np.isin(offsets, self._offsets)] if len(self._offsets) else offsets
 

@@ -27,7 +27,7 @@ _MASK = (1 << 64) - 1
 
 
 def hash_of(key: bytes | None) -> int:
-    """What stands for a key."""
+    """The hash of a key."""
     return OWN if key is None else max(xxh3_64_intdigest(key), _LEAST)
 
 

@@ -22,7 +22,7 @@ Run = tuple[int, int, int]
 """First offset, how many, attempt."""
 
 Failure = tuple[int, str, str]
-"""When an attempt failed, by whose hands, why."""
+"""When an attempt failed, which worker had it, why."""
 
 
 class ExtentBody(Struct, array_like=True, frozen=True):
@@ -46,7 +46,7 @@ class LeaseBody(Struct, array_like=True, frozen=True):
 
 
 FEW_EXTENTS = 8
-"""So many extents of a lease are looked through one by one."""
+"""Up to this many extents of a lease are searched one by one."""
 
 
 class Extent:
@@ -61,7 +61,7 @@ class Extent:
         self.left = left
 
     def clear(self, first: int, count: int) -> int:
-        """Take out what lies in a range. Returns how many records that were."""
+        """Take out the records of a range, and return how many there were."""
         low, high = max(first - self.offset, 0), min(first + count - self.offset, self.count)
         if low >= high:
             return 0
@@ -70,7 +70,7 @@ class Extent:
         return gone.bit_count()
 
     def runs(self) -> Iterator[Range]:
-        """What is left, as ranges."""
+        """The remaining records, as ranges."""
         left, offset = self.left, self.offset
         if left == (1 << self.count) - 1:
             yield offset, self.count
@@ -122,7 +122,7 @@ class Lease:
         return cleared
 
     def runs(self) -> Iterator[Run]:
-        """What it still has, as (first offset, how many, attempt)."""
+        """The records it still has, as (first offset, how many, attempt)."""
         for extent in self.extents:
             for offset, count in extent.runs():
                 yield offset, count, extent.attempt
@@ -157,7 +157,7 @@ class Lease:
         return count > 0 and held == count
 
     def attempt(self, offset: int) -> int:
-        """The attempt under which it holds a record; 0 when it does not hold it (any more)."""
+        """The attempt of a record it holds; 0 when it does not hold it (any more)."""
         for extent in self._near(offset, 1):
             index = offset - extent.offset
             if 0 <= index < extent.count and extent.left >> index & 1:
@@ -207,7 +207,7 @@ SLACK = 64
 
 
 FEW = 64
-"""So many leases are looked through one by one."""
+"""Up to this many leases are searched one by one."""
 
 BLOCK = 256
 """Records of a block: of many leases, only those with a record in the same block are looked at."""
@@ -233,7 +233,7 @@ class LeaseTable(dict[int, Lease]):
             self._place(self._blocks, lease)
 
     def remove(self, lease: Lease) -> None:
-        """A lease is over."""
+        """Remove an ended lease."""
         del self[lease.token]
         if self._blocks is None:
             return

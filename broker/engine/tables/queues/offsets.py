@@ -30,7 +30,7 @@ class Block(Struct, frozen=True, gc=False):
         return len(self.deltas)
 
     def below(self, number: int) -> int:
-        """How many of them are below `number`."""
+        """The count of numbers below `number`."""
         wanted = number - self.base
         if wanted <= 0:
             return 0
@@ -39,7 +39,7 @@ class Block(Struct, frozen=True, gc=False):
         return int(np.searchsorted(self.deltas, self.deltas.dtype.type(wanted)))
 
     def numbers(self, first: int, end: int) -> np.ndarray:
-        """Those at places `first` to `end` (exclusive)."""
+        """The numbers at places `first` to `end` (exclusive)."""
         return self.deltas[first:end].astype(np.int64) + self.base
 
 

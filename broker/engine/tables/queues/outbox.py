@@ -36,7 +36,7 @@ class OutboxEntry(Struct, array_like=True, frozen=True):
 
 
 class Outbox:
-    """The copies of one partition that are not known to stand where they should."""
+    """The copies of one partition that are not known to have arrived."""
 
     def __init__(self) -> None:
         self.last = 0  # the highest number given out
@@ -55,7 +55,7 @@ class Outbox:
                     )
 
     def routed(self, effect: fx.OutboxRouted) -> None:
-        """It is decided where some go."""
+        """The destinations of some copies were chosen."""
         for first, count in effect.ranges:
             for number in range(first, first + count):
                 entry = self.entries.get(number)
@@ -63,7 +63,7 @@ class Outbox:
                     self.entries[number] = structs.replace(entry, topic=effect.topic, partition=effect.partition)
 
     def moved(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Some stand where they should."""
+        """Some copies have arrived."""
         for first, count in ranges:
             for number in range(first, first + count):
                 self.entries.pop(number, None)

@@ -31,7 +31,7 @@ LIMIT_FELL = "max_attempts was lowered"
 """Reason of a retrying record that is dead-lettered because its group's limit fell."""
 
 REASON_MAX = 4096
-"""Characters of a reason."""
+"""Limit of a reason, in characters."""
 
 RESULT_MAX = 1_000_000
 """Bytes of a result: with the rest of its message it fits into a request."""
@@ -44,11 +44,11 @@ Outcome = fx.TasksFinished | fx.TasksReturned | fx.TasksDied
 VERBS = frozenset(Verb)
 
 Retry = Callable[["Run"], "Sequence[TimedRun]"]
-"""When a run of records may be tried again."""
+"""The retry times of a run of records."""
 
 
 def check_settle(settle: Settle) -> None:
-    """Raise InvalidRequest for a settle that cannot be."""
+    """Raise InvalidRequest for an impossible settle."""
     if settle.verb not in VERBS:
         known = ", ".join(f"{verb.value} {verb.name.lower()}" for verb in Verb)
         raise InvalidRequest(f"verb {settle.verb} is not known: {known} are")
@@ -69,7 +69,7 @@ def check_settle(settle: Settle) -> None:
 
 
 def check_granted(lease: Lease, settle: Settle) -> None:
-    """Raise UnknownLease for records that a lease never had."""
+    """Raise UnknownLease if the lease never had one of the records."""
     for first, count in _named(settle):
         if not lease.granted(first, count):
             raise UnknownLease(
@@ -106,7 +106,7 @@ def _attempts(runs: Iterable[Run], offsets: Iterable[int]) -> list[int]:
 def settled(
     queue: Queue, lease: Lease, left: list[Run], settle: Settle, now_us: int, chance: Chance
 ) -> Iterator[Outcome]:
-    """What the worker says became of what is left of its lease."""
+    """The outcome that a worker reports for the rest of its lease."""
     match settle.verb:
         case Verb.ACK:
             ranges = [(first, count) for first, count, _ in left] if settle.ranges else []
@@ -137,7 +137,7 @@ def failed(queue: Queue, lease: Lease, runs: list[Run], reason: str, retry: Retr
 
 
 def returned(queue: Queue, token: int, runs: list[Run], now_us: int, *, ended: bool) -> Iterator[Outcome]:
-    """Returned without a try. Records at or over a limit that was lowered meanwhile are dead-lettered."""
+    """Returned without an attempt. Records at or over a limit that was lowered meanwhile are dead-lettered."""
     most = queue.settings.max_attempts
     again = [run for run in runs if run[2] <= most]
     over = [(first, count, attempt - 1) for first, count, attempt in runs if attempt > most]

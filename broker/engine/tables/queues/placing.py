@@ -34,7 +34,7 @@ class Placed(Struct, frozen=True, gc=False, eq=False):
 
 
 def intake_of(batch: Batch) -> ShelvedRecords | None:
-    """What is to be remembered of a batch until it is committed; None for a plain one. Raises InvalidBatch."""
+    """The shelved records of a batch until it is committed; None for a plain one. Raises InvalidBatch."""
     if batch.column_count == 1:
         return None
     levels, times = batch.priorities(), batch.not_before()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .shelves import Shelves
 
 ENDED_MAX = 4096
-"""Leases that were settled by their own worker and are remembered, so that settling again is no error."""
+"""Remembered leases that their own worker settled, so that settling again is no error."""
 
 HISTORY_MAX = 20
 """Failures that are remembered of one record, the latest."""
@@ -43,7 +43,7 @@ class Dead(Struct, array_like=True):
 
 
 class ShelfCursor(Struct, array_like=True):
-    """How far the shelf of one priority was taken: records without a delay, and timers."""
+    """A group's position on the shelf of one priority: records without a delay, and timers."""
 
     offset: int = 0  # of those without a delay, this one is next
     time_us: int = 0  # of the last timer that was taken
@@ -137,7 +137,7 @@ class Queue:
         return [offset for offset in (*self.waiting, *self.held) if first <= offset < first + count]
 
     def extended(self, tokens: Iterable[int], until_us: int, progress: Iterable[tuple[int, bytes]]) -> None:
-        """Leases end at another time."""
+        """Leases were extended."""
         for token in tokens:
             if token in self.leases:
                 self.leases.extend(token, until_us)
@@ -152,7 +152,7 @@ class Queue:
         self.settings = settings
 
     def _over(self, ranges: Iterable[tuple[int, int]], time_us: int) -> None:
-        """Records (first offset, how many) are over for good."""
+        """Records (first offset, how many) ended for good."""
         if self.settings.keep_finished_s is not None:
             for first, count in ranges:
                 self.endings.note(time_us, first, count)
@@ -235,7 +235,7 @@ class Queue:
                 self.cancelled.add(offset)
 
     def forget_below(self, first: int, kept: Kept) -> None:
-        """The log begins later: forget removed records, except those on shelves."""
+        """The log's first offset moved: forget removed records, except those on shelves."""
         self.endings.forget_below(first)
         if self.cancelled and min(self.cancelled) < first:
             self.cancelled = {offset for offset in self.cancelled if offset >= first or kept.seq(offset)}
@@ -260,11 +260,11 @@ class Queue:
                 lease.keys.pop(offset, None)
 
     def _remembers(self, lease: Lease) -> bool:
-        """Whether anything is known of single records of a lease."""
+        """Whether single records of a lease have a key, history or progress."""
         return bool(self.cancelling or self.progress or lease.history or lease.keys)
 
     def _settled(self, lease: Lease, *, ended: bool) -> None:
-        """A lease that holds nothing any more is over."""
+        """Remove a lease that holds nothing any more."""
         if lease.left or lease.token not in self.leases:
             return
         self.leases.remove(lease)
@@ -280,7 +280,7 @@ class Queue:
         return self.leases.holding(offset)
 
     def begun(self, offset: int, shelves: Shelves) -> bool:
-        """Whether a record is leased or over: done, dead-lettered or cancelled."""
+        """Whether a record is leased or ended: done, dead-lettered or cancelled."""
         if offset < self.start or offset in self.waiting or offset in self.held:
             return False
         if offset in self.dead or offset in self.cancelled or self.lease_of(offset) is not None:

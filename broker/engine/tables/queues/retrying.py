@@ -44,7 +44,7 @@ class WaitingTable(dict[int, RetryingRecord]):
             self._tidy()
 
     def ready(self, now_us: int, limit: int) -> list[int]:
-        """The lowest offsets that are ready, at most `limit`."""
+        """The lowest ready offsets, at most `limit`."""
         if not self:
             self._timed, self._ready = [], []
             return []
@@ -62,7 +62,7 @@ class WaitingTable(dict[int, RetryingRecord]):
         return found
 
     def next_us(self, now_us: int) -> int | None:
-        """When the next one becomes ready that is not ready at `now_us`; None without any."""
+        """When the next record becomes ready after `now_us`; None without any."""
         self._ripen(now_us)
         timed = self._timed
         while timed:

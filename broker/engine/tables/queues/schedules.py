@@ -45,7 +45,7 @@ def next_us(spec: str, zone: str, after_us: int, due_us: int) -> int:
 
 
 def check(spec: str, zone: str, now_us: int) -> int:
-    """When a new schedule is due first. Raises InvalidRequest, also when that is never."""
+    """The first time a new schedule is due. Raises InvalidRequest, also when there is none."""
     found = next_us(spec, zone, now_us, now_us)
     if found == FOREVER_US:
         raise _unreadable(spec, "there is no such day in the next 50 years")
@@ -60,7 +60,7 @@ def _next_of_cron(spec: str, where: tzinfo, after_us: int) -> int:
             if due_us > after_us:  # in an hour that comes twice, what is given first may be over
                 return due_us
     except OverflowError:
-        pass  # beyond the last year that a date can have
+        pass  # beyond the last year of a datetime
     return FOREVER_US
 
 

@@ -20,21 +20,21 @@ DAY_S = 86400.0
 class QueueSettings(Struct, frozen=True, kw_only=True):
     """Settings of one queue group. Times in seconds."""
 
-    lease_s: float = 30.0  # how long a worker has a record, unless it asks for another time or extends
+    lease_s: float = 30.0  # how long a worker holds a record, unless it asks for another time or extends
     lease_max_s: float = 12 * 3600.0  # the longest lease that may be asked for
-    max_attempts: int = 20  # leases of one record; after the last failed one it is dead-lettered
-    backoff_s: float = 1.0  # before the second attempt; doubled before each further one
-    backoff_max_s: float = 300.0  # never longer
-    jitter: float = 0.5  # a delay is shortened by a random part of up to so much of it
+    max_attempts: int = 20  # attempts of one record; when the last one fails it is dead-lettered
+    backoff_s: float = 1.0  # delay before the second attempt; doubles with each further one
+    backoff_max_s: float = 300.0  # limit of that delay
+    jitter: float = 0.5  # a random part of up to this share is taken off a delay
     order: Literal["none", "key"] = "none"  # key: one record of a key at a time, in order
     fair: bool = False  # keys take turns
     key_concurrency: int | None = None  # records of one key that may be leased at once
     key_rate_per_s: float | None = None  # leases of one key in a second; a tenth of a second's worth may go at once
-    look_ahead: int = 1000  # records that are looked at beyond the first that cannot go, where keys matter
+    look_ahead: int = 1000  # with keys: records examined beyond the first that cannot go
     dead_retention_s: float = 14 * DAY_S  # dead letters are discarded after this long
     dead_topic: str = ""  # gets one copy of each dead-lettered record
-    carry_after_s: float = DAY_S  # what is open for longer is carried forward and holds no segment back
-    keep_finished_s: float | None = None  # what ended so long ago may go, results too; None: the topic's retention says
+    carry_after_s: float = DAY_S  # records open for longer are carried forward, so that their segments can go
+    keep_finished_s: float | None = None  # finished records and results go after this; None: by topic retention
 
     def named(self) -> dict[str, Any]:
         """By name, as the wire carries them."""

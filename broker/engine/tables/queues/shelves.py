@@ -19,10 +19,10 @@ from .placing import Placed
 from .timers import NO_OFFSETS, TimerRun, Timers
 
 LARGE = 1 << 17
-"""Offsets of records without a delay that are put into one run."""
+"""Offsets of records without a delay in one run."""
 
 WINDOW = 256
-"""Special records that are looked at in one go while the frontier passes them."""
+"""Shelved records examined at once while the frontier passes them."""
 
 
 class Filed(Struct, frozen=True, gc=False):
@@ -62,7 +62,7 @@ class Shelf:
 
 
 class Shelves:
-    """All special records of a partition."""
+    """All shelved records of a partition."""
 
     def __init__(self) -> None:
         self.first = 0  # nothing below is remembered
@@ -105,14 +105,14 @@ class Shelves:
                 del self.by_level[level]
 
     def restore(self, found: Placed) -> None:
-        """Of records that are on their shelves already: which there are."""
+        """The records that are on their shelves already."""
         self.special.add(found.offsets)
         self._levels += found.levels.tobytes()
 
     # -- runs ---------------------------------------------------------------------------------------
 
     def large(self) -> Large | None:
-        """A large part that is in no run yet; None without one."""
+        """A large part that has no run yet; None if there is none."""
         for level, shelf in self.by_level.items():
             run = shelf.timers.large()
             if run is not None:
@@ -123,7 +123,7 @@ class Shelves:
         return None
 
     def file(self, large: Large, checksum: int) -> None:
-        """A large part is in a run now, the one after the last."""
+        """A large part was written into the next run."""
         self.last_run += 1
         shelf = self.by_level[large.level]
         if large.run is not None:

@@ -29,7 +29,7 @@ DISCARDED: Final = "discarded"
 CANCELLED: Final = "cancelled"
 
 FINAL = frozenset({COMPLETED, DEAD, DISCARDED, CANCELLED})
-"""States that a record leaves only when redriven, or never."""
+"""Final states: a record leaves them only when redriven."""
 
 
 class RecordStatus(Struct, frozen=True):

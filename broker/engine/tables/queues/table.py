@@ -23,14 +23,14 @@ Ended = tuple[Outcome, int, int]
 
 
 class EndListener(Protocol):
-    """What is told of records that end with something to tell."""
+    """Receives records that end with a result or reason."""
 
     def noted(self, group: str, found: Iterable[Ended]) -> None:
         """Records ended."""
         ...
 
     def batch_applied(self, seq: int) -> None:
-        """All that was noted stands in batch `seq`."""
+        """The noted records ended in batch `seq`."""
         ...
 
     def dropped(self, group: str) -> None:
@@ -125,7 +125,7 @@ def ended(effect: fx.Effect) -> list[Ended]:
 
 
 def _coming(effect: fx.QueueEffect) -> list[tuple[int, int]]:
-    """(first offset, how many) of records that an effect makes wait."""
+    """(first offset, how many) of records that an effect makes retry."""
     match effect:
         case fx.LeaseGranted():
             return [(offset, 1) for offset, _ in effect.held]

@@ -166,7 +166,7 @@ class Timers:
         return _first_of(found, limit)
 
     def next(self, after: Place, low: int = 0) -> int | None:
-        """When the first timer behind `after` is due; None without one."""
+        """When the first timer behind `after` is due; None if there is none."""
         found = [_some(run, first, len(run), 1, low)[0] for run, first in self._behind(after, low)]
         return min((int(times[0]) for times in found if len(times)), default=None)
 

@@ -26,7 +26,7 @@ NOTHING_TAKEN = ShelfCursor()
 
 
 class HasQueues(Protocol):
-    """What of a partition's state is asked here."""
+    """The part of a partition's state that this module reads."""
 
     first: int
     end: int
@@ -37,7 +37,7 @@ class HasQueues(Protocol):
 
 
 class Finished(NamedTuple):
-    """What all groups of a partition are done with for longer than they want to keep it."""
+    """Records that all groups of a partition finished longer ago than they keep them."""
 
     below: int  # nothing below this offset ended later than that
     is_all: bool  # it is everything, and nothing is open
@@ -76,7 +76,7 @@ def untouched(queues: QueueTable, shelves: Shelves, end: int) -> int:
 
 
 def open_in(queue: Queue) -> np.ndarray:
-    """What one group has open below its frontier."""
+    """The open records of one group below its frontier."""
     runs = [np.arange(first, first + count) for lease in queue.leases.values() for first, count, _ in lease.runs()]
     tables = [_keys(table) for table in (queue.waiting, queue.held, queue.dead)]
     return np.unique(np.concatenate([*runs, *tables]))
@@ -114,7 +114,7 @@ def most_delayed(queues: QueueTable, shelves: Shelves, high: int) -> int:
 
 
 def on_the_way(outbox: Outbox) -> np.ndarray:
-    """What has yet to be copied to another topic."""
+    """Records that have yet to be copied to another topic."""
     return np.unique(_keys([entry.offset for entry in outbox.entries.values()]))
 
 

@@ -61,7 +61,7 @@ class Voids:
         return self._offsets[self._at(first) : self._at(end)].tolist() if self._offsets else []
 
     def among(self, offsets: np.ndarray) -> np.ndarray:
-        """Those of some records that are void, sorted."""
+        """The void ones of some records, sorted."""
         if not (len(offsets) and self._offsets):
             return offsets[:0]
         first, end = self._at(int(offsets.min())), self._at(int(offsets.max()) + 1)
@@ -94,7 +94,7 @@ class Voids:
         return bisect_left(self._offsets, offset)
 
     def copy(self) -> Voids:
-        """The same ones, on their own."""
+        """A copy."""
         voids = Voids()
         voids._offsets, voids._tasks = self._offsets[:], self._tasks[:]
         return voids
