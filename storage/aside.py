@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import cutting, finals, layout, log_ids, runs, snapshots
+from . import cutting, finals, layout, runs, snapshots
 from .accepted import FILE_NAME
 from .files import Files
 from .recovery import NOTHING
@@ -78,6 +78,6 @@ def make_anew(files: Files, directory: str) -> list[str]:
     files.mkdir(directory)
     old = sorted(filter(is_spareable, files.listdir(directory)))
     said = [set_aside(files, f"{directory}/{name}", "of a log of which no segment is left") for name in old]
-    cutting.begin_generation(files, directory, log_ids.random_id(), NOTHING, 1, clean=True).close()
+    cutting.begin_generation(files, directory, files.new_id(), NOTHING, 1, clean=True).close()
     made = f"make an empty log in {directory}: nothing of its own is left, so offsets are given out again"
     return [made, *said]

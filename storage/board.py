@@ -70,7 +70,7 @@ class Board:
         """Make a board, or re-initialise the one of that name in place when it has the same shape.
 
         Args:
-            name: shared memory of this name (fresh and random when neither name nor file is given).
+            name: shared memory of this name.
             file: a plain file instead; with both, the file is for a machine without shared memory.
             mode: permissions, whatever the umask is.
 
@@ -80,13 +80,13 @@ class Board:
         """
         assert rows > 0, f"a board of {rows} rows"
         size = total_bytes(rows, slots)
-        if name is None and file is not None:
-            return cls._create_at(str(Path(file).absolute()), rows, slots, size, mode)
-        try:
-            return cls._create_at(name or f"/penstock-{uuid.uuid4().hex[:16]}", rows, slots, size, mode)
-        except BoardUnavailable:
-            if file is None:
-                raise
+        if name is not None:
+            try:
+                return cls._create_at(name, rows, slots, size, mode)
+            except BoardUnavailable:
+                if file is None:
+                    raise
+        assert file is not None, "a board has a name or a file"
         return cls._create_at(str(Path(file).absolute()), rows, slots, size, mode)
 
     @classmethod

@@ -19,7 +19,6 @@ Must not know: what topics and logs hold.
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -80,7 +79,7 @@ def identify(files: Files, data: str, *, node: str = "") -> Identity | None:
 
 def claim(files: Files, data: str) -> Identity:
     """Make a new directory, which the caller has locked, a node's of its own, durably."""
-    made = Identity(FORMAT, uuid.uuid4().hex, uuid.uuid4().hex)
+    made = Identity(FORMAT, files.new_id().hex(), files.new_id().hex())
     files.rewrite(f"{data}/{layout.NODE}", msgspec.json.encode(made))
     return made
 
@@ -168,7 +167,7 @@ def open_board(files: Files, data: str, *, rows: int, slots: int, is_owned: Call
     if name is not None and name.startswith(data):
         board = Board.create(rows, slots=slots, file=name)
     else:
-        fresh = name or f"/penstock-{uuid.uuid4().hex[:16]}"
+        fresh = name or f"/penstock-{files.new_id().hex()[:16]}"
         board = Board.create(rows, slots=slots, name=fresh, file=f"{data}/{BOARD_FILE}")
     try:
         _note_board(files, f"{data}/{layout.BOARD}", board.name.encode())

@@ -146,7 +146,7 @@ class Log:
         promises = Promises(f"{os.path.dirname(guard)}/{layout.PROMISES}", self._files)
         self._closing.append(promises.close)
         writer = self._writer = LogWriter.create_or_open(
-            self.path, files=self._files, log_id=os.urandom(16), order=Sole(promises), options=self._options
+            self.path, files=self._files, log_id=self._files.new_id(), order=Sole(promises), options=self._options
         )
         self._closing.append(lambda: writer.close(clean=False))
         publisher = self._publisher = BoardPublisher(writer, self._files)

@@ -18,6 +18,7 @@ import os
 import shutil
 import stat
 import struct
+import uuid
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -200,6 +201,13 @@ class Files:
     def __init__(self) -> None:
         """Raises NeedsLinux."""
         need_linux("a log in files")
+
+    def new_id(self) -> bytes:
+        """16 bytes that no other call has given or will give: a random UUID (version 4).
+
+        All randomness of a log comes from here, so that files made for a simulation decide about it, too.
+        """
+        return uuid.uuid4().bytes
 
     def create(self, path: str, size: int = 0) -> File:
         """A new file with `size` bytes of zeros reserved. Raises FileExistsError, StorageFull (and leaves nothing)."""

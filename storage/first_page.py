@@ -9,8 +9,6 @@ Contract: writes only the first page. Believes an index as far as its rows are c
 
 from __future__ import annotations
 
-import uuid
-
 from . import layout, segment, snapshots
 from .files import Files
 from .layout import DATA_START, INDEX_HEADER_BYTES, INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow, SegmentName
@@ -28,7 +26,7 @@ def log_id_of(files: Files, directory: str, names: list[SegmentName]) -> bytes:
     for each in snapshots.scan(files, directory):
         if each.problem is None:
             return snapshots.load(files, directory, each.name).log_id
-    return uuid.uuid4().bytes
+    return files.new_id()
 
 
 def stated(files: Files, path: str) -> SegmentName | None:

@@ -9,7 +9,6 @@ Must not know: the caller, the purpose of the files.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -70,7 +69,7 @@ class InlineJobs:
 
 def prepare_spare(files: Files, directory: str, size_bytes: int) -> str:
     """A file with reserved blocks, synced, under a name of its own. Returns its path."""
-    path = f"{directory}/{spare_name(uuid.uuid4().hex)}"
+    path = f"{directory}/{spare_name(files.new_id().hex())}"
     file = files.create(path, size_bytes)
     try:
         file.sync()

@@ -2,7 +2,8 @@
 
 Idea: the log of a partition has a name-based UUID (version 5) of its topic's id and its number, so the directory
 DATA/topics/<topic id>/<partition> says which log belongs there, and another partition's files are recognised. Embedded
-logs, the metadata log, and a log that `repair` makes in place of a lost one have random ids.
+logs, the metadata log, and a log that `repair` makes in place of a lost one have random ids (`Files.new_id`), as have
+partitions' logs of older versions: their directories do not say whether such a log is their own.
 
 Contract: only a name-based id can be in the wrong directory: random ones belong where they are found. Must not know:
 segments.
@@ -18,16 +19,6 @@ from .files import Files
 
 _PARTITION = re.compile(rf"(?:.*/)?{TOPICS}/([0-9a-f]{{32}})/([0-9]+)")
 _NAME_BASED = 5
-
-
-def new_id(directory: str) -> bytes:
-    """The id of a log to be made in a directory."""
-    return own_id(directory) or random_id()
-
-
-def random_id() -> bytes:
-    """The id of a log that no directory says."""
-    return uuid.uuid4().bytes
 
 
 def own_id(directory: str) -> bytes | None:

@@ -15,7 +15,6 @@ what topics and records mean, readers.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -118,7 +117,7 @@ class LogStore:
         )
 
     def _new_log_id(self, path: str) -> bytes:
-        return log_ids.new_id(path)
+        return log_ids.own_id(path) or self.files.new_id()
 
     def _hold_for(self, topic: bytes, log: LogWriter) -> LogWriter:
         self._of_topic.setdefault(topic, []).append(log)
@@ -158,7 +157,7 @@ class LogStore:
         except StorageFull:
             self._jobs.remove_tree(source)  # on a full disk, this is what makes room
             raise
-        target = f"{trash}/{topic.hex()}-{uuid.uuid4().hex[:8]}"
+        target = f"{trash}/{topic.hex()}-{self.files.new_id().hex()[:8]}"
         self.files.rename_dir(source, target)
         self.files.sync_dir(topics)
         self.files.sync_dir(trash)

@@ -7,8 +7,6 @@ Must not know: what recovery makes of it.
 
 from __future__ import annotations
 
-import uuid
-
 from . import layout
 from .files import Files
 
@@ -33,7 +31,7 @@ def write(files: Files, path: str, reason: str, *, durable: int = 0) -> str:
 
 
 def _write(files: Files, path: str, text: bytes) -> None:
-    temporary = f"{path}/{layout.spare_name(uuid.uuid4().hex)}"
+    temporary = f"{path}/{layout.spare_name(files.new_id().hex())}"
     file = files.create(temporary, len(text))
     try:
         file.pwritev([text], 0)

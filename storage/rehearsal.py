@@ -85,6 +85,9 @@ class RehearsalFiles(Files):
         self._named: dict[str, Draft | None] = {}  # names that changed; None is gone
         self._made: set[str] = set()  # directories
 
+    def new_id(self) -> bytes:
+        return self._files.new_id()
+
     def create(self, path: str, size: int = 0) -> File:
         if self.exists(path):
             raise FileExistsError(errno.EEXIST, "is there already", path)

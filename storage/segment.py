@@ -10,7 +10,6 @@ Must not know: which batches are committed, readers, what happens after a failur
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -203,7 +202,7 @@ def _prepared(files: Files, directory: str, size: int, spare: str | None) -> Fil
             file.close()
             raise
         return file
-    return files.create(f"{directory}/{layout.spare_name(uuid.uuid4().hex)}", size)
+    return files.create(f"{directory}/{layout.spare_name(files.new_id().hex())}", size)
 
 
 def _create_index(files: Files, ref: SegmentRef, header: SegmentHeader) -> File:

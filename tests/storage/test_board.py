@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -16,12 +17,21 @@ from penstock.storage.board import Board, Level, split, word
 from penstock.storage.errors import BoardUnavailable, NewerFormat, StorageFull
 
 
+def fresh() -> str:
+    """The name of shared memory that nothing else has."""
+    return f"/penstock-test-{uuid4().hex[:16]}"
+
+
 @pytest.fixture(params=["file", "shared", "private"])
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Board]:
     if request.param == "private":
         yield Board.private(8, slots=4)
         return
-    made = Board.create(8, slots=4, file=tmp_path / "board") if request.param == "file" else Board.create(8, slots=4)
+    made = (
+        Board.create(8, slots=4, file=tmp_path / "board")
+        if request.param == "file"
+        else Board.create(8, slots=4, name=fresh())
+    )
     yield made
     made.retire()
     made.close()
@@ -93,7 +103,7 @@ def test_a_row_that_changed_hands_says_nothing_about_the_old_log(board: Board) -
 
 
 def test_an_attached_board_sees_the_same_words(tmp_path: Path) -> None:
-    for owner in (Board.create(4), Board.create(4, file=tmp_path / "board")):
+    for owner in (Board.create(4, name=fresh()), Board.create(4, file=tmp_path / "board")):
         owner.row(2).assign(5, generation=1, level=Level.WRITTEN)
         reader = Board.attach(owner.name)
         owner.row(2).written = word(1, 3)
@@ -194,7 +204,7 @@ def test_too_little_space_names_what_is_needed(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(StorageFull, match=f"needs {65536 + 64 * 64} bytes and /dev/shm"):
-        Board.create(4)
+        Board.create(4, name=fresh())
     with pytest.raises(StorageFull, match=str(tmp_path)):
         Board.create(4, file=tmp_path / "board")
     assert not (tmp_path / "board").exists(), "a board without space leaves no name behind"
@@ -208,7 +218,7 @@ def test_a_machine_without_shared_memory_uses_the_file(tmp_path: Path, monkeypat
     board = Board.create(2, name="/penstock-test", file=tmp_path / "board")
     assert board.name == str(tmp_path / "board")
     with pytest.raises(BoardUnavailable):
-        Board.create(2)
+        Board.create(2, name=fresh())
 
 
 def test_the_permissions_are_what_was_asked_whatever_the_umask(tmp_path: Path) -> None:
@@ -223,7 +233,7 @@ def test_the_permissions_are_what_was_asked_whatever_the_umask(tmp_path: Path) -
 
 
 def test_a_reader_may_write_its_slot_and_nothing_else(tmp_path: Path) -> None:
-    for owner in (Board.create(700, slots=100), Board.create(700, slots=100, file=tmp_path / "board")):
+    for owner in (Board.create(700, slots=100, name=fresh()), Board.create(700, slots=100, file=tmp_path / "board")):
         for index in (0, 63, 64, 99):
             reader, slot = Board.attach_slot(owner.name, index)
             with pytest.raises(TypeError):
@@ -249,7 +259,7 @@ def _count_up(name: str, limit: int) -> None:
 
 def test_another_process_never_shows_half_a_word() -> None:
     """The halves of each stored word are equal; a torn store would show two different ones."""
-    board = Board.create(1)
+    board = Board.create(1, name=fresh())
     limit = 200_000
     writer = multiprocessing.get_context("spawn").Process(target=_count_up, args=(board.name, limit))
     writer.start()

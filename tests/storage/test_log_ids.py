@@ -26,8 +26,8 @@ SHAPE = [(2, 0, 1), (3, 1, 2), (1, 2, 1)]
 def two(shape: list[tuple[int, ...]]) -> tuple[Built, Built]:
     """Logs of two partitions, with other values at the same places."""
     files = MemoryFiles()
-    one = build(files, ONE, shape=shape, log_id=log_ids.new_id(ONE))
-    other = build(files, OTHER, shape=shape, log_id=log_ids.new_id(OTHER), value_bytes=20)
+    one = build(files, ONE, shape=shape, log_id=log_ids.own_id(ONE))
+    other = build(files, OTHER, shape=shape, log_id=log_ids.own_id(OTHER), value_bytes=20)
     return one, other
 
 
@@ -46,19 +46,18 @@ def opened(built: Built) -> LogWriter:
 
 
 def test_a_partitions_log_has_an_id_of_its_own_and_other_logs_random_ones() -> None:
-    assert len({log_ids.new_id(directory) for directory in (ONE, OTHER, f"{ONE}0", f"/{'x/' * 3}{OTHER}")}) == 3
-    assert log_ids.new_id(ONE) == log_ids.own_id(ONE) == bytes.fromhex("4666ffd203ad5720b02788b4203af22d")
+    assert len({log_ids.own_id(directory) for directory in (ONE, OTHER, f"{ONE}0", f"/{'x/' * 3}{OTHER}")}) == 3
+    assert log_ids.own_id(ONE) == bytes.fromhex("4666ffd203ad5720b02788b4203af22d")
     for directory in ("data/metadata", "/log", f"data/trash/{'1a' * 16}-12345678/0"):
         assert log_ids.own_id(directory) is None
-        assert log_ids.new_id(directory) != log_ids.new_id(directory)
 
 
 def test_only_an_id_that_was_made_for_a_directory_can_belong_elsewhere() -> None:
-    assert log_ids.is_misplaced(ONE, log_ids.new_id(OTHER))
-    assert not log_ids.is_misplaced(ONE, log_ids.new_id(ONE))
-    assert not log_ids.is_misplaced(ONE, log_ids.random_id())
+    assert log_ids.is_misplaced(ONE, log_ids.own_id(OTHER))
+    assert not log_ids.is_misplaced(ONE, log_ids.own_id(ONE))
+    assert not log_ids.is_misplaced(ONE, MemoryFiles().new_id())
     assert not log_ids.is_misplaced(ONE, LOG_ID)
-    assert not log_ids.is_misplaced("/a/copy", log_ids.new_id(OTHER))
+    assert not log_ids.is_misplaced("/a/copy", log_ids.own_id(OTHER))
 
 
 @pytest.mark.parametrize("shape", [SHAPE[:1], SHAPE])
@@ -66,8 +65,8 @@ def test_a_directory_with_the_log_of_another_partition_is_refused_with_both_name
     one, other = two(shape)
     swap(one, other, range(len(shape)))
     for built, ours, theirs in ((one, ONE, OTHER), (other, OTHER, ONE)):
-        names = f"{ours} does not hold its own log: .*{log_ids.new_id(theirs).hex()}, which belongs in {theirs}; "
-        with pytest.raises(Corrupt, match=f"{names}the log of {ours} is {log_ids.new_id(ours).hex()}.*--accept-loss"):
+        names = f"{ours} does not hold its own log: .*{log_ids.own_id(theirs).hex()}, which belongs in {theirs}; "
+        with pytest.raises(Corrupt, match=f"{names}the log of {ours} is {log_ids.own_id(ours).hex()}.*--accept-loss"):
             find_end(built.files, ours)
         with pytest.raises(Corrupt, match=names):
             opened(built)
@@ -76,9 +75,9 @@ def test_a_directory_with_the_log_of_another_partition_is_refused_with_both_name
             reader.cursor(0).next(1)
         reader.close()
         report = verify(built.files, ours)
-        assert (report.ok, report.records, report.log_id) == (False, 0, log_ids.new_id(ours).hex())
+        assert (report.ok, report.records, report.log_id) == (False, 0, log_ids.own_id(ours).hex())
         assert f"which belongs in {theirs}; the log of {ours}" in report.damage[0].reason
-        snapshots.save(built.files, ours, 2, 1, b"state", log_ids.new_id(theirs))
+        snapshots.save(built.files, ours, 2, 1, b"state", log_ids.own_id(theirs))
         before = {name: content(built.files, f"{ours}/{name}") for name in built.files.listdir(ours)}
         done = repair(built.files, ours, now_us=TIME)
         assert (done.actions, done.after.ok) == ([], False)
@@ -100,7 +99,7 @@ def test_records_of_segments_of_another_partition_are_not_read(places: tuple[int
         assert errors
         assert len(records) < len(built.values)
         report = verify(built.files, built.directory)
-        assert report.log_id == log_ids.new_id(built.directory).hex()
+        assert report.log_id == log_ids.own_id(built.directory).hex()
         assert sum("which belongs in" in bad.reason for bad in report.unaccepted) == len(places)
 
 
@@ -123,5 +122,5 @@ def test_accepting_the_loss_keeps_the_other_partitions_segments_as_they_are(plac
 def test_a_file_among_the_topics_is_no_home() -> None:
     one, _ = two(SHAPE[:1])
     put(one.files, "data/topics/a file", b"")
-    log_id = log_ids.new_id(f"data/topics/{'3c' * 16}/0")
+    log_id = log_ids.own_id(f"data/topics/{'3c' * 16}/0")
     assert "which belongs in no directory here" in log_ids.misplacement(one.files, ONE, log_id)

@@ -362,9 +362,9 @@ GONE = f"data/topics/{'1a' * 16}/0"
 
 @pytest.mark.parametrize("left", ["nothing", "an empty directory", "all but segments"])
 def test_a_partition_that_is_gone_is_damage_until_it_is_made_anew(left: str) -> None:
-    built = build(directory=GONE, shape=[(2, 0, 1)], log_id=log_ids.new_id(GONE))
+    built = build(directory=GONE, shape=[(2, 0, 1)], log_id=log_ids.own_id(GONE))
     files = built.files
-    snapshots.save(files, GONE, 2, 1, b"state", log_ids.new_id(GONE))
+    snapshots.save(files, GONE, 2, 1, b"state", log_ids.own_id(GONE))
     write_accepted(files, GONE, [Accepted(built.segment_path(), 0, 2, None, 2, None, "gone before", NOW)])
     for name in files.listdir(GONE):
         if left != "all but segments" or name.endswith(".segment"):
@@ -384,6 +384,6 @@ def test_a_partition_that_is_gone_is_damage_until_it_is_made_anew(left: str) -> 
     assert done.after.accepted == []
     log = LogWriter.open(GONE, files=files, order=Sole(Promises("data/promises", files)))
     assert (log.written, log.end_offset) == (0, 0)
-    assert log.log_id != log_ids.new_id(GONE), "another incarnation is another log"
+    assert log.log_id != log_ids.own_id(GONE), "another incarnation is another log"
     log.close()
     assert verify(files, GONE).clean
