@@ -251,9 +251,7 @@ class LogWriter(LogTail):
 
     def _own_reader(self) -> LogReader:
         if self._reader is None:
-            reader = LogReader(
-                self.path, self.files, cache=self._cache, limit=lambda: self.written, log_id=self.log_id
-            )
+            reader = LogReader(self.path, self.files, cache=self._cache, limit=lambda: self.written, log_id=self.log_id)
             self._extents = Extents(reader)
             self._reader = reader  # last: Ctrl-C comes with the return of a call, and finds both or none
         elif self._reader.names != self.names:

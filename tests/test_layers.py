@@ -107,13 +107,13 @@ LENT = {"penstock.broker.engine.logs.replay": {"penstock.storage.accepted", "pen
 ONLY_IN = {
     "zmq": {"penstock.transport.raw_sockets", "penstock.transport.zmq_sockets"},
     "socket": {
+        "penstock.transport.bell",  # where there is no eventfd
         "penstock.transport.connections",  # of libzmq
         "penstock.transport.ipc_paths",
         "penstock.transport.unix_client",
         "penstock.transport.unix_connection",
         "penstock.transport.unix_server",
         "penstock.broker.packets",
-        "penstock.clients.connection.readiness",  # where there is no eventfd
         "penstock.clients.connection.naming",  # for the machine's name
     },
     "click": {"penstock.cli"},

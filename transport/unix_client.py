@@ -6,7 +6,6 @@ One thread at a time; only `wake` is for any. Knows no messages.
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import time
@@ -14,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from .bell import EventBell
 from .errors import CannotListen, ProtocolError
 from .sent import Sent
 from .socket_options import MESSAGE_BYTES_MAX
@@ -52,7 +52,7 @@ class UnixClient:
         self._clock = clock
         try:
             self._epoll = select.epoll()
-            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            self._wake = EventBell()
         except OSError as error:
             raise CannotListen(f"no socket left ({error.strerror}); raise ulimit -n or close some") from error
         self._woken = False  # `_wake` may be readable
@@ -131,8 +131,8 @@ class UnixClient:
         """Wait for something to happen, and see to it."""
         self._woken = False
         for fd, event in self._epoll.poll(timeout_s):
-            if fd == self._wake:
-                os.eventfd_read(self._wake)
+            if fd == self._wake.fileno():
+                self._wake.hush()
                 continue
             if event & select.EPOLLOUT:
                 self._flush()
@@ -206,7 +206,7 @@ class UnixClient:
         """Make `fd` readable until the next `refresh`, from any thread."""
         if not self._epoll.closed:
             self._woken = True
-            os.eventfd_write(self._wake, 1)
+            self._wake.ring()
             self._woken = True  # again, if a reader looked between the two: once too often, never too seldom
 
     def close(self) -> None:
@@ -214,7 +214,7 @@ class UnixClient:
         if self._epoll.closed:
             return
         self._epoll.close()
-        os.close(self._wake)
+        self._wake.close()
         self._inbox.clear()
         if self._connection is not None:
             self._connection.close()

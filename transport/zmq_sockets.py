@@ -56,14 +56,17 @@ MUTED_MAX = 1024
 
 
 class Context:
-    """Owner of sockets: everything it made is closed with it, and closing never waits for a peer."""
+    """Owner of sockets: everything it made is closed with it, and closing never waits for a peer.
+
+    One that is dropped is closed, too.
+    """
 
     def __init__(self, *, io_threads: int = 1, room: DescriptorRoom | None = None) -> None:
         self.room = room or DescriptorRoom()
         self._context = zmq.Context(io_threads)
         self._context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
         self._open: set[Socket] = set()
-        self._raw = RawSockets()
+        self._raw = RawSockets(self, self._context)
         self._monitors = count()
 
     def server(self, urls: Iterable[str], *, max_bytes: int = MESSAGE_BYTES_MAX) -> ServerSocket:
@@ -111,8 +114,7 @@ class Context:
         """Close all sockets, then the context. What was not delivered is dropped. Repeating it does nothing."""
         for made in list(self._open):
             made.close()
-        self._raw.close()
-        self._context.term()
+        self._raw.end()
 
     def __enter__(self) -> Context:
         return self

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...transport.bell import Bell
 from ...transport.codec import decode_answer, frames
 from ...transport.errors import ProtocolError
 from ...transport.url import reachable
 from ...transport.zmq_sockets import ClientSocket, Context, PullSocket
-from ..connection.readiness import Bell, Front
+from ..connection.readiness import Front
 from ..connection.steps import FOREVER
 from ..connection.wall_clock import wall_us
 from ..reading.mapped import board_logs, board_source
@@ -36,11 +37,11 @@ class ZmqChannel:
         self._url = url
         self._max_bytes = max_bytes
         self._context = Context()
+        self._front = Front()
         try:
             self._dealer: ClientSocket = self._context.client(url, max_bytes=max_bytes)
             self._pulls: dict[str, PullSocket] = {}
             self._wake = Bell()
-            self._front = Front()
             self._sources: dict[int, PullSocket] = {self._dealer.fd: self._dealer}
             self._monitor = self._dealer.monitor_fd
             self._ready: dict[PullSocket, None] = {}
@@ -49,6 +50,7 @@ class ZmqChannel:
                 self._front.add(descriptor)
             self._refresh()
         except BaseException:
+            self._front.close()
             self._context.close()
             raise
 

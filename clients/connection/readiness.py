@@ -1,73 +1,21 @@
 """Waits for descriptors: by Linux's own calls, or by portable ones elsewhere.
 
-    Bell       a descriptor that any thread makes readable        eventfd          else a pair of sockets
     Front      one descriptor that tells of several               epoll            else a thread in select
     waiting    a call that waits until a descriptor is readable   poll             else select
 
-Contract: a bell and a front are level-triggered. A front is used under its owner's lock, except that several threads
-may wait for `fileno` at once. Must not know: what is read.
+Contract: a front is level-triggered. It is used under its owner's lock, except that several threads may wait for
+`fileno` at once. Must not know: what is read.
 """
 
 from __future__ import annotations
 
-import os
 import select
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-
-class EventBell:
-    """A bell that is an eventfd."""
-
-    def __init__(self) -> None:
-        self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def ring(self) -> None:
-        """Make it readable; from any thread."""
-        os.eventfd_write(self._descriptor, 1)
-
-    def hush(self) -> None:
-        """Take back all rings so far."""
-        with suppress(BlockingIOError):
-            os.eventfd_read(self._descriptor)
-
-    def close(self) -> None:
-        """Not while anything waits for it."""
-        os.close(self._descriptor)
-
-
-class SocketBell:
-    """A bell that is a pair of sockets."""
-
-    def __init__(self) -> None:
-        self._here, self._there = socket.socketpair()
-        self._here.setblocking(False)
-        self._there.setblocking(False)
-
-    def fileno(self) -> int:
-        return self._here.fileno()
-
-    def ring(self) -> None:
-        """Make it readable; from any thread."""
-        with suppress(BlockingIOError):  # full: it is readable
-            self._there.send(b"\0")
-
-    def hush(self) -> None:
-        """Take back all rings so far."""
-        with suppress(BlockingIOError):
-            while self._here.recv(4096):
-                pass
-
-    def close(self) -> None:
-        """Not while anything waits for it."""
-        self._here.close()
-        self._there.close()
+from ...transport.bell import Bell
 
 
 class EpollFront:
@@ -157,7 +105,6 @@ def _wait_by_select(descriptor: int) -> Callable[[float | None], Any]:
     return wait
 
 
-Bell = EventBell if hasattr(os, "eventfd") else SocketBell
 Front = EpollFront if hasattr(select, "epoll") else SelectFront
 waiting = _wait_by_poll if hasattr(select, "poll") else _wait_by_select
 """`waiting(descriptor)(milliseconds)`: whether it is readable by then; None waits for ever."""

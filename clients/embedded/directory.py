@@ -19,6 +19,7 @@ from ...storage.board import boot_id
 from ...storage.data_directory import identify
 from ...storage.errors import Error, OutOfBounds, StorageError
 from ...storage.files import Files
+from ...transport.bell import Bell
 from ...transport.codec import VERSION
 from ...transport.messages import (
     Answer,
@@ -44,7 +45,6 @@ from ...transport.messages import (
     Topics,
     Welcome,
 )  # fmt: skip
-from ..connection.readiness import Bell
 from ..connection.steps import FOREVER
 from ..connection.unavailable import is_closed
 from ..connection.wall_clock import wall_us

@@ -18,13 +18,14 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from ...broker.engine import Node, NodeConfig, Now
 from ...storage import forks, lock
 from ...storage.data_directory import claim, identify
 from ...storage.errors import Closed, Poisoned, StorageError
 from ...storage.memory_files import MemoryFiles
-from ..connection.readiness import Bell
+from ...transport.bell import Bell
 from ..connection.steps import FOREVER
 from ..errors import InvalidArgument
 from .store import LocalStore
@@ -86,7 +87,7 @@ class LocalBroker:
         self.lock = threading.RLock()
         self.closed = False
         self.driving: LocalChannel | None = None
-        self._channels: dict[LocalChannel, None] = {}
+        self._channels: WeakSet[LocalChannel] = WeakSet()
         self._clock = clock or system_clock
         self._follows_time = clock is None
         self._guard = guard
@@ -125,7 +126,7 @@ class LocalBroker:
         """A new channel to this broker; `on_message` wakes its user instead of the channel's own descriptor."""
         with self.lock:
             channel = LocalChannel(self, on_message=on_message)
-            self._channels[channel] = None
+            self._channels.add(channel)
             return channel
 
     def now_us(self) -> int:
@@ -210,7 +211,7 @@ class LocalBroker:
     def leave(self, channel: LocalChannel) -> None:
         """A channel was closed."""
         with self.lock:
-            self._channels.pop(channel, None)
+            self._channels.discard(channel)
             self.disconnect(channel)
 
     def close(self) -> None:

@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from penstock.clients.connection.readiness import EpollFront, EventBell, SelectFront, SocketBell, waiting
+from penstock.clients.connection.readiness import EpollFront, SelectFront, waiting
+from penstock.transport.bell import EventBell, SocketBell
 from support.processes import TESTS
 
 
