@@ -20,6 +20,7 @@ class InterruptAt:
     def __init__(self, nth: int, inside: tuple[str, ...] = ("",)) -> None:
         self.left = nth
         self._inside = tuple(os.path.realpath(TREE / folder) for folder in inside)
+        self._counts: dict[str, bool] = {}  # by file
 
     @property
     def came(self) -> bool:
@@ -28,7 +29,10 @@ class InterruptAt:
     def _see(self, frame: FrameType, event: str, what: Any) -> None:
         if event not in ("call", "c_return") or what == sys.setprofile:
             return
-        if not os.path.realpath(frame.f_code.co_filename).startswith(self._inside):
+        file = frame.f_code.co_filename
+        if (counts := self._counts.get(file)) is None:
+            counts = self._counts[file] = os.path.realpath(file).startswith(self._inside)
+        if not counts:
             return
         self.left -= 1
         if self.left == 0:
