@@ -204,7 +204,7 @@ def _watch_signals() -> int:
 
 
 def _refused(error: OSError, data: str) -> str:
-    """What the system refused when the broker started, and of which file."""
+    """The system's error at the start of the broker, and its file."""
     reason = (error.strerror or str(error)).lower()
     return f"cannot start in {data}: " + (f"{error.filename}: {reason}" if error.filename else reason)
 

@@ -32,14 +32,14 @@ ROLLING = 64
 of the limit."""
 
 LOG_FILES = 2
-"""Of each log that is written: a segment and its index."""
+"""Descriptors of each log that is written: a segment and its index."""
 
 KEPT = MONITOR_EVENTS + 32
 """Never for connections: for those about to be refused, and what is open for a moment. At most a tenth of the limit."""
 
 
 def connection_room(limit: int) -> DescriptorRoom:
-    """What connections may take in a process that may open `limit` files."""
+    """Descriptors for connections in a process that may open `limit` files."""
     return DescriptorRoom(min(SOCKETS_MAX, limit // 2), limit - min(KEPT, limit // 10))
 
 

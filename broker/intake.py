@@ -38,7 +38,7 @@ TURN_MESSAGES = 256
 """Messages taken from one socket in one turn."""
 
 TICK_S = 1e-9
-"""What the clock tells apart: no turn is shorter."""
+"""The resolution of the clock: no turn is shorter."""
 
 TELL_HOSTILE_S = 1.0
 """Between two lines about peers that were cut off: a hostile one must not fill the log."""

@@ -79,7 +79,7 @@ class Limits:
         return found
 
     def _full(self, topic: PlannedTopic, span: tuple[int, int, int], most: int) -> int:
-        """Where the first piece of `most` bytes ends."""
+        """The end of the first piece of `most` bytes."""
         ((piece, *_),) = self._client().measure(topic.name, [span], most, id=topic.id)
         return piece[0]
 

@@ -75,7 +75,7 @@ class MicroBatches:
         return self._decided(topics, begin, limited)
 
     def newest(self) -> SourceOffsets | None:
-        """How far the topics were when they were looked at last."""
+        """The ends of the topics at the last look."""
         if self._seen is None:
             return None
         return by_topic(self._seen, {place: latest(end) for place, end in end_of(self._seen).items()})
@@ -135,7 +135,7 @@ class MicroBatches:
     # -- what is read, and what is done -------------------------------------------------------------------
 
     def plan(self, start: SourceOffsets, end: SourceOffsets) -> list[PlannedSpan]:
-        """What the tasks of a micro-batch read. Raises DataLoss."""
+        """The spans of a micro-batch. Raises DataLoss."""
         found, losses = spans(start, end, self._subscription.now(end))
         settle(losses, self._options.fail_on_data_loss)
         return divide(found, self._options.min_partitions, self._options.max_partition_rows)

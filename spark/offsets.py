@@ -105,7 +105,7 @@ class _Document(msgspec.Struct, rename={"version": "v", "begins": "from"}):
 
 
 def decode(stored: Mapping[str, Any]) -> SourceOffsets:
-    """What `encode` made, from a checkpoint. Raises InvalidOffsets."""
+    """Decode the offsets of a checkpoint. Raises InvalidOffsets."""
     try:
         found = msgspec.convert(stored, _Document, strict=False)
     except msgspec.ValidationError as error:

@@ -22,7 +22,7 @@ from .errors import InvalidOption
 T = TypeVar("T", bound="Endpoint")
 
 SPARK_OWN = frozenset({"checkpointlocation", "queryname", "path"})
-"""What Spark hands over with a user's options."""
+"""Names that Spark adds to a user's options."""
 
 WITHOUT_MEANING = frozenset(
     {"groupidprefix", "kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms"}

@@ -140,7 +140,7 @@ def offsets(topics: Iterable[PlannedTopic], begin: QueryStart, ends: Mapping[Par
 def spans(
     start: SourceOffsets, end: SourceOffsets, topics: Sequence[PlannedTopic]
 ) -> tuple[list[PlannedSpan], list[str]]:
-    """What the micro-batch from `start` to `end` reads, and what of it is not there any more."""
+    """The spans of the micro-batch from `start` to `end`, and the records lost from them."""
     now = {topic.name: topic for topic in topics}
     found: list[PlannedSpan] = []
     losses: list[str] = []
@@ -159,7 +159,7 @@ def spans(
 
 
 def clipped(span: PlannedSpan, end: End, losses: list[str]) -> PlannedSpan:
-    """What of a span can be read; the rest is added to `losses`."""
+    """The readable part of a span; the rest is added to `losses`."""
     if span.begin.offset < end.first:
         losses.append(_taken(span.place, span.begin.offset, min(end.first, span.end)))
         span = span._replace(begin=Position(min(end.first, span.end)))

@@ -95,7 +95,7 @@ class SpanReader:
         )
 
     def _behind(self, span: PlannedSpan, error: Error, losses: list[str]) -> PlannedSpan:
-        """What of a span can be read after an error, which is added to `losses`."""
+        """The part of a span that can be read after an error, which is added to `losses`."""
         begin = span.begin.offset
         if isinstance(error, OutOfBounds):
             found = self.client().ends([span.place.topic])[span.place.topic]

@@ -87,7 +87,7 @@ class Rows:
             yield from self.rest()
 
     def rest(self) -> Iterator[pa.RecordBatch]:
-        """What was gathered and has not come out yet."""
+        """The gathered rows that have not come out yet."""
         parts, self._gathered, self._rows, self._bytes = self._gathered, [], 0, 0
         if parts:
             yield self._made(self._columns(parts), sum(part.rows for part in parts))

@@ -32,7 +32,7 @@ NULLABLE = frozenset({"key", HEADERS})
 TIMESTAMP = "timestamp"
 
 STORED = {"key": "key", "value": "value", "timestamp": TIMESTAMP, "timestampType": TIMESTAMP, "headers": "headers"}
-"""What of a batch's columns a column is made of; the others say the same for all records, or count."""
+"""The batch column behind each column; the others are constant, or count."""
 
 
 def declared(options: SourceOptions) -> str:

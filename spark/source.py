@@ -24,7 +24,7 @@ class PenstockSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What stands in `format(...)`."""
+        """The name in `format(...)`."""
         return "penstock"
 
     def schema(self) -> str:

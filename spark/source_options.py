@@ -46,7 +46,7 @@ def pattern(value: str) -> str:
 
 
 def _json(kind: Any, example: str, form: str = "") -> Callable[[str], Any]:
-    """What reads JSON of `kind`."""
+    """A parser of JSON as `kind`."""
 
     def read(value: str) -> Any:
         try:

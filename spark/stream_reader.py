@@ -47,7 +47,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends; `start` when there is none to run."""
+        """The end of the next micro-batch; `start` when there is none to run."""
         begin = decode(start)
         end = self._batches.next(begin, limited=not isinstance(limit, ReadAllAvailable))
         return start if end is begin else encode(end)

@@ -13,5 +13,5 @@ from functools import cache
 
 @cache
 def freeze() -> None:
-    """What this process has by now, it keeps. Does something once a process."""
+    """Exclude everything allocated so far from garbage collection, once per process."""
     gc.freeze()

@@ -42,7 +42,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecordColumns(Protocol):
-    """What Arrow takes of a batch."""
+    """The columns of a batch that Arrow takes."""
 
     seq: int
     base_offset: int

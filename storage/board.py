@@ -170,7 +170,7 @@ class Board:
         return flat.reshape(self.rows, ROW_WORDS)[:, ROW_WORD[field]]
 
     def slot(self, index: int) -> Futex:
-        """What one mapped reader sleeps on (needs a board that may be written)."""
+        """The slot that one mapped reader sleeps on (needs a writable board)."""
         assert 0 <= index < self.slot_count, f"slot {index} of a board of {self.slot_count} slots"
         place = slots_place(self.rows) + index * SLOT_BYTES
         return Futex(memoryview(self._buffer)[place : place + WORD_BYTES])

@@ -42,7 +42,7 @@ RUN_BYTES = 256 << 10
 """Of objects, made from a column at once."""
 
 OBJECT_BYTES = 64
-"""What an object takes beside its bytes, with the list's pointer to it."""
+"""The overhead of an object, with the list's pointer to it."""
 
 LARGE = 2048
 """From this many bytes a value on, slicing the column in place is cheaper than slicing a copy of it."""

@@ -235,7 +235,7 @@ class Cursor:
         return names[place + 1].base_seq - 1 if place + 1 < len(names) else SEQ_LIMIT
 
     def _run_bytes(self, segment: SegmentReader, last: int, max_bytes: int, cached: bool) -> int:
-        """How much to read, as the index has it; a mapping is read as far as it goes."""
+        """How many bytes to read, by the index; a mapping is read to its end."""
         file = None if self._reader.mapped else segment.index_file()
         if file is None:
             return max_bytes

@@ -43,7 +43,7 @@ _OURS = frozenset({layout.BOARD, BOARD_FILE, layout.PROMISES, METADATA, TOPICS, 
 
 
 class Identity(Struct, frozen=True):
-    """What DATA/node.json says."""
+    """The content of DATA/node.json."""
 
     format: int
     node: str
@@ -145,7 +145,7 @@ def metadata_path(files: Files, data: str) -> str | None:
 
 
 def partition_path(data: str, topic: bytes, partition: int) -> str:
-    """Where the log of a partition is."""
+    """The path of a partition's log."""
     return f"{data}/{TOPICS}/{topic.hex()}/{partition}"
 
 

@@ -220,7 +220,7 @@ class FinalFiles:
             self._write_header(group, self._stands[group])
 
     def read(self, group: str, offset: int) -> Final | None:
-        """What is known of a record; None for nothing. Raises Corrupt when its file is gone, cut short or blank."""
+        """The word of a record; None if it has none. Raises Corrupt when its file is gone, cut short or blank."""
         start = offset % CHUNK
         path = self._path(group, offset - start)
         size, position = self._chunks.get(group, {}).get(offset - start, 0), start * _WORD.itemsize

@@ -86,7 +86,7 @@ CRITICAL = 1
 
 
 class Kind(IntEnum):
-    """What a batch is. 0 never parses."""
+    """The kind of a batch. 0 never parses."""
 
     RECORDS = 1
     STATE = 2  # effects only, no offsets

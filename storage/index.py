@@ -124,7 +124,7 @@ def needs_columns(batch: Batch) -> bool:
 
 
 def extras(batch: Batch) -> dict[str, int]:
-    """What the optional columns add to a row: the range of priorities and the latest not-before."""
+    """The optional columns of a row: the range of priorities and the latest not-before."""
     found: dict[str, int] = {}
     priorities, delays = batch.column(ColumnId.PRIORITY), batch.column(ColumnId.NOT_BEFORE)
     if priorities is not None and len(priorities):

@@ -103,7 +103,7 @@ assert MARK.itemsize == _MARK_STRUCT.size == SECTOR_BYTES
 
 
 class SegmentHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What the first sector of a segment says."""
+    """The header of a segment, in its first sector."""
 
     log_id: bytes
     generation: int

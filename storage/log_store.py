@@ -39,7 +39,7 @@ _log = logging.getLogger("penstock.storage")
 
 
 class LogSettings(Protocol):
-    """What a topic's settings say of its logs."""
+    """The settings of a topic that concern its logs."""
 
     @property
     def commit(self) -> str: ...
@@ -49,7 +49,7 @@ class LogSettings(Protocol):
 
 
 class StoredLog:
-    """What the store remembers of an open log."""
+    """The store's record of an open log."""
 
     __slots__ = ("covered", "retiring", "runs")
 
@@ -133,7 +133,7 @@ class LogStore:
     # -- where and what ---------------------------------------------------------------------------
 
     def directory(self, topic: bytes, partition: int) -> str:
-        """Where a partition's files are."""
+        """The directory of a partition's files."""
         return partition_path(self._data, topic, partition)
 
     def row(self, log: LogWriter) -> int:

@@ -33,7 +33,7 @@ _APPENDABLE = frozenset(Kind)
 
 
 class Appended(NamedTuple):
-    """Where a batch went."""
+    """The place of a planned batch."""
 
     seq: int
     base_offset: int
@@ -113,7 +113,7 @@ class PlacedBatch(NamedTuple):
 
 
 class Placing(Protocol):
-    """Where the places of batches come from."""
+    """Gives batches their places."""
 
     def inspect(self, batch: Buffer, size: int) -> Any:
         """Inspect the next batch before it has a position. Raises InvalidBatch."""

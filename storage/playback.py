@@ -30,7 +30,7 @@ _KNOWN_KINDS = frozenset(Kind)
 _NOTHING_GIVEN: Iterator[object] = iter(())
 
 Runs = Callable[[Batch, int], Iterator[list[Item]]]
-"""What a batch holds from an offset on, a list at a time."""
+"""The records of a batch from an offset on, a list at a time."""
 
 
 def values_from(batch: Batch, start: int) -> Iterator[list[bytes]]:
@@ -70,7 +70,7 @@ class Playback:
                 offset = passed(loss)
 
     def items(self, decode: Runs[Item]) -> Iterator[Item]:
-        """What `decode(batch, start)` makes of every batch from the position to the end."""
+        """The result of `decode(batch, start)` for every batch from the position to the end."""
         return chain.from_iterable(self._given_runs(decode))
 
     def _given_runs(self, decode: Runs[Item]) -> Iterator[Iterator[Item]]:

@@ -128,7 +128,7 @@ def follows(end: LogEnd, batch: Batch, log_id: bytes) -> str:
 
 
 class RecoveryPlan(Enum):
-    """What to do from the place where recovery begins."""
+    """How recovery goes on from its beginning."""
 
     CONTINUE = "closed in good order: append in place"
     VERIFY = "keep what follows and verifies, then go on in a new generation"
@@ -137,7 +137,7 @@ class RecoveryPlan(Enum):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """Where recovery begins: `segment` is an index into the live segments."""
+    """The beginning of recovery: `segment` is an index into the live segments."""
 
     segment: int
     end: LogEnd

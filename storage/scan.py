@@ -53,7 +53,7 @@ class Bad(msgspec.Struct, frozen=True):
 
 
 class Tail(msgspec.Struct, frozen=True):
-    """Where the log ends. `reason` is "" when only zeros follow, else what an opening writer will cut."""
+    """The end of the log. `reason` is "" when only zeros follow, else what an opening writer will cut."""
 
     file: str
     position: int

@@ -92,7 +92,7 @@ class SegmentReader:
 
     @property
     def mapping(self) -> memoryview:
-        """What is mapped of the file, from its first byte on; it may have grown since."""
+        """The mapping of the file, from its first byte on; the file may have grown since."""
         return self._view
 
     def map_again(self) -> None:

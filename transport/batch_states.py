@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class BatchState(StrEnum):
-    """Where a batch is."""
+    """The state of a batch."""
 
     WAITING = "waiting"  # to be sent, or sent again
     HELD = "held"  # refused for a gap: not sent again before the batch before it is answered
@@ -22,7 +22,7 @@ class BatchState(StrEnum):
 
 
 class BatchEvent(StrEnum):
-    """What happens to a batch."""
+    """An event of a batch."""
 
     SENT = "sent"
     PRODUCED = "Produced"

@@ -327,7 +327,7 @@ class Release(Message, tag=35, frozen=True):
 
 
 class Credit(Message, tag=36, frozen=True):
-    """What may be sent to the session since it began, in total. No answer; counts as a sign of life."""
+    """How much may be sent to the session since it began, in total. No answer; counts as a heartbeat."""
 
     session: Count
     total_bytes: Count
@@ -466,7 +466,7 @@ Request = (
     | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup
 )  # fmt: skip
-"""What a client sends."""
+"""Messages from a client."""
 
 Answer = (
     Failure | Done | Welcome | Topics | Offsets | ProducerOpened | Produced | Fetched | Joined | Assigned
@@ -474,4 +474,4 @@ Answer = (
     | Leased | Settled | Extended | Queues | TaskState | DeadTasks | Counted | Schedules
     | TransactionCommitted | TransactionState | Ends | Measured | Begun
 )  # fmt: skip
-"""What a broker sends."""
+"""Messages from a broker."""

@@ -97,7 +97,7 @@ class ProducerSession:
         self.bytes_in_flight = 0
         self.in_flight: deque[InFlight] = deque()
         self.settled: deque[InFlight] = deque()
-        """What the caller has to tell of, and takes off then."""
+        """Settled batches, which the caller takes off."""
         self.unsent = 0
         self._window_bytes = window_bytes
         self._window_batches = window_batches

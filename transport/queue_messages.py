@@ -39,7 +39,7 @@ Settles = Annotated["list[Settle]", Meta(max_length=SETTLES_MAX)]
 
 
 class Verb(IntEnum):
-    """What became of leased records."""
+    """The outcome of leased records."""
 
     ACK = 0  # done
     NACK = 1  # failed: again later, or dead-lettered when that was the last attempt
@@ -51,7 +51,7 @@ class Verb(IntEnum):
 
 
 class Settle(Struct, array_like=True, frozen=True, gc=False):
-    """What became of the records of one lease, or of some of them. Settling twice the same way changes nothing."""
+    """The outcome of the records of one lease, or of some of them. Idempotent."""
 
     partition: Count
     token: Count
@@ -160,7 +160,7 @@ class ListQueues(Message, tag=77, frozen=True):
 
 
 class QueuePartition(Struct, array_like=True, frozen=True, gc=False):
-    """What one partition has for a group. Every record is counted once, finished ones not at all."""
+    """The counts of one partition for a group. Every unfinished record is counted once."""
 
     partition: Count
     ready: Count  # could be leased now, but for limits and order of keys
@@ -209,7 +209,7 @@ class DeleteQueue(Message, tag=80, frozen=True):
 
 
 class AskTask(Message, tag=81, frozen=True):
-    """What became of one record in a group. With `wait_ms`, answered when it is final or the time is up."""
+    """The status of one record in a group. With `wait_ms`, answered when it is final or the time is up."""
 
     request: Count
     topic: TopicId

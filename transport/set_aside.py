@@ -49,7 +49,7 @@ class SetAside(Generic[Message]):
         self._bytes -= sum(size for _, size in self._resumed.pop(peer, ()))
 
     def instead(self, peer: bytes, message: Message, size: int) -> Message | None:
-        """What to hand out now that a message has come: it, an older one of its peer, or nothing."""
+        """The message to hand out after one has come: it, an older one of its peer, or none."""
         held = self._held.get(peer)
         waiting = self._resumed.get(peer) if held is None else held
         if waiting is None:

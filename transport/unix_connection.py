@@ -36,7 +36,7 @@ _BUFFERS_MAX = 256
 """In one call; the kernel takes up to 1024."""
 
 READING = select.EPOLLIN | select.EPOLLRDHUP
-"""What to watch a connection for."""
+"""The events to watch a connection for."""
 
 _CREDENTIALS = struct.Struct("3i")
 
@@ -135,7 +135,7 @@ class UnixConnection:
 
     @property
     def events(self) -> int:
-        """What to watch for now."""
+        """The events to watch for now."""
         return (READING if self.heeded else 0) | (select.EPOLLOUT if self.stalled else 0)
 
     def describe(self) -> str:

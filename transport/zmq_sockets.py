@@ -134,7 +134,7 @@ class Context:
 
 
 class Socket:
-    """What all four have in common. `raw` is for the poller only."""
+    """The base of all four. `raw` is for the poller only."""
 
     def __init__(self, context: Context, raw: zmq.Socket[bytes]) -> None:
         self.raw = raw
@@ -228,7 +228,7 @@ class _Listening(Socket):
     def __init__(self, context: Context, raw: zmq.Socket[bytes]) -> None:
         super().__init__(context, raw)
         self.endpoints: list[str] = []
-        """What was bound, ports filled in."""
+        """The bound addresses, with ports filled in."""
         self._bound: list[ipc_paths.Bound] = []
 
     def bind(self, urls: Sequence[Url]) -> None:
@@ -417,7 +417,7 @@ class PushSocket(_Listening):
 
     @property
     def endpoint(self) -> str:
-        """Where its one peer connects."""
+        """The address its one peer connects to."""
         return self.endpoints[0]
 
     def send(self, frames: Sequence[Buffer]) -> Sent:

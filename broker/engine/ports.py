@@ -33,7 +33,7 @@ Payload = bytes | bytearray | memoryview
 """Batches, back to back. The node keeps a reference until the next flush, and never changes it."""
 
 Work = Generator[int | None, None, Any]
-"""What may be much to do: it yields after every few tens of microseconds, and is done in portions (portions.py)."""
+"""Work that may be long: it yields after every few tens of microseconds, and is done in portions (portions.py)."""
 
 Handlers = dict[type, Callable[[Peer, Any, Payload, "Now"], Work | None]]
 """What an area of the node does with each message: the message's class, and a method that takes one of it.
@@ -128,7 +128,7 @@ class Runs(Protocol):
 
 
 class Store(Protocol):
-    """Where logs live. All paths, options, locks and board rows are its business."""
+    """The home of logs, with their paths, options, locks and board rows."""
 
     def metadata(self) -> LogWriter:
         """Open the node's metadata log, creating it the first time."""
@@ -179,7 +179,7 @@ class Store(Protocol):
         ...
 
     def finals(self, log: LogWriter) -> FinalFiles:
-        """Where it is remembered what became of tasks of this log's queue groups."""
+        """The finals of this log's queue groups."""
         ...
 
     def covered(self, log: LogWriter) -> int:

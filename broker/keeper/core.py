@@ -82,7 +82,7 @@ class KeeperTail:
 
 
 class Step(NamedTuple):
-    """What a round does for one partition."""
+    """One partition in a round."""
 
     tail: KeeperTail
     target: int  # the word that will be vouched for
@@ -303,7 +303,7 @@ class Keeper:
             return None
 
     def _step(self, tail: KeeperTail, target: int) -> Step | None:
-        """What to sync for a partition up to `target`; None while the segment of that is not registered yet."""
+        """The files to sync for a partition up to `target`; None while its segment is not registered yet."""
         generation, seq = split(target)
         place = tail.holder_of(seq)
         if place < 0 or generation != tail.generation or not tail.owns_row():

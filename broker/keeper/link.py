@@ -41,7 +41,7 @@ class KeeperLink:
         return self._socket.unsent > 0 and not self.gone
 
     def attach(self, board: str, data: str, lock: int) -> None:
-        """What the keeper is to watch, first of all commands; with it comes a copy of the directory's lock."""
+        """The first of all commands: what to watch, with a copy of the directory's lock."""
         try:
             self._socket.send_descriptors(packets([Attach(board, data)])[0], [lock])
         except OSError:

@@ -144,10 +144,10 @@ def _packet(group: Sequence[bytes]) -> bytes:
 
 
 def decode_commands(packet: bytes) -> list[Command]:
-    """What the broker said in one packet."""
+    """The broker's messages of one packet."""
     return _COMMANDS.decode(packet)
 
 
 def decode_reports(packet: bytes) -> list[Report]:
-    """What the keeper said in one packet."""
+    """The keeper's messages of one packet."""
     return _REPORTS.decode(packet)

@@ -102,7 +102,7 @@ def latency(records: int, rate: float | None, size: int, partitions: int, commit
 def tasks(
     records: int, batch: int, strict: bool, size: int, partitions: int, commit: str, session: Invocation
 ) -> None:  # fmt: skip
-    """Put tasks in and work them off with one client; done when the last ack is committed.
+    """Enqueue tasks and process them with one client; done when the last ack is committed.
 
     Without --strict a batch is acked with the request that leases the next one.
     """

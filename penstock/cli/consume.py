@@ -51,21 +51,21 @@ class Wanted(Struct, frozen=True):
 @click.command
 @click.argument("topic")
 @click.option("--format", "form", type=click.Choice(FORMATS), help="See above.  [default: lines; with --json: json]")
-@click.option("--group", help="Read as a member of this group, from where it stands.")
+@click.option("--group", help="Read as a member of this group, from its cursor.")
 @click.option("--from", "start", type=POSITION, default="earliest", show_default=True, help="See above.")
-@click.option("--partition", type=click.IntRange(0), help="Only this one; not with --group.")
-@click.option("--count", type=click.IntRange(1), help="End after so many records.")
+@click.option("--partition", type=click.IntRange(0), help="Only this partition; not with --group.")
+@click.option("--count", type=click.IntRange(1), help="End after N records.")
 @click.option("--follow/--no-follow", " /--until-end", default=True, help="Wait for more, or end where the topic ends.")
 @click.option(
-    "--delivery", type=click.Choice(DELIVERIES), default="auto", show_default=True, help="How records travel."
+    "--delivery", type=click.Choice(DELIVERIES), default="auto", show_default=True, help="How records are delivered."
 )
-@click.option("--commit/--no-commit", default=None, help="With --group: remember what was written.  [default: commit]")
+@click.option("--commit/--no-commit", default=None, help="With --group: commit the records written.  [default: commit]")
 @with_session
 def command(
     topic: str, form: Format | None, group: str | None, start: Position, partition: int | None, count: int | None,
     follow: bool, commit: bool | None, delivery: Delivery, session: Invocation,
 ) -> int:  # fmt: skip
-    """Write records of TOPIC to standard output. Damaged ones are passed over and named: exit code 5.
+    """Write records of TOPIC to standard output. Damaged ones are skipped and reported: exit code 5.
 
     \b
     --format lines  every value with a newline behind; any bytes

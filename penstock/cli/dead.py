@@ -21,15 +21,15 @@ def command() -> None:
     """List, show, redrive and discard dead-lettered tasks."""
 
 
-REASON = click.option("--reason", default="", metavar="TEXT", help="Only those whose reason has this in it.")
+REASON = click.option("--reason", default="", metavar="TEXT", help="Only tasks whose reason contains this.")
 IDS = click.argument("ids", nargs=-1, metavar="[ID]...")
 
 
 @command.command("list")
 @click.argument("topic")
 @REASON
-@click.option("--partition", type=click.IntRange(0), help="Only of this one.")
-@click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@click.option("--partition", type=click.IntRange(0), help="Only of this partition.")
+@click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="At most N.")
 @group_option
 @with_session
 def list_(topic: str, reason: str, partition: int | None, count: int, group: str, session: Invocation) -> None:
@@ -69,18 +69,18 @@ def show(id_: str, group: str, session: Invocation) -> None:
     failures(session, task.history)
 
 
-@command.command(short_help="Try dead-lettered tasks again.")
+@command.command(short_help="Redrive dead-lettered tasks.")
 @click.argument("topic")
 @IDS
-@click.option("--all", "all_", is_flag=True, help="All of them.")
+@click.option("--all", "all_", is_flag=True, help="All dead letters.")
 @REASON
-@click.option("--rate", type=RATE, default=0.0, help="So many become ready each second.  [default: all at once]")
+@click.option("--rate", type=RATE, default=0.0, help="Tasks made ready per second.  [default: all at once]")
 @group_option
 @with_session
 def redrive(
     topic: str, ids: tuple[str, ...], all_: bool, reason: str, rate: float, group: str, session: Invocation
 ) -> None:
-    """Have dead-lettered tasks of TOPIC tried again, from attempt 1: those named, those of a --reason, or --all."""
+    """Redrive dead-lettered tasks of TOPIC, from attempt 1: those named, those of a --reason, or --all."""
     _check_choice(ids, all_, reason)
     with session.connect() as client:
         count = client.redrive(topic, group, ids=list(ids) or None, reason=reason, per_s=rate)
@@ -88,10 +88,10 @@ def redrive(
     session.output.say("redriven", f"{units.count_text(count, 'task')} to be tried again", topic=topic, count=count)
 
 
-@command.command(short_help="Give dead-lettered tasks up.")
+@command.command(short_help="Discard dead-lettered tasks.")
 @click.argument("topic")
 @IDS
-@click.option("--all", "all_", is_flag=True, help="All of them.")
+@click.option("--all", "all_", is_flag=True, help="All dead letters.")
 @REASON
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @group_option
@@ -99,7 +99,7 @@ def redrive(
 def discard(
     topic: str, ids: tuple[str, ...], all_: bool, reason: str, yes: bool, group: str, session: Invocation
 ) -> None:
-    """Give dead-lettered tasks of TOPIC up: those named, those of a --reason, or --all."""
+    """Discard dead-lettered tasks of TOPIC: those named, those of a --reason, or --all."""
     _check_choice(ids, all_, reason)
     if not yes and not session.output.as_json:
         _confirm(topic, ids, reason, group, session)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @click.command
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Keep the broker's data here.")
-@click.option("--flights", "most", type=click.IntRange(1), help="Only the first so many flights.")
-@click.option("--spark/--no-spark", default=True, show_default=True, help="With the part that Spark takes in it.")
+@click.option("--flights", "most", type=click.IntRange(1), help="Only the first N flights.")
+@click.option("--spark/--no-spark", default=True, show_default=True, help="Include the Spark part.")
 @with_output
 def command(data: Path | None, most: int | None, spark: bool, output: Output) -> int:
     """Stream 336,776 real flights through a broker and check every one.

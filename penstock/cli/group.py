@@ -25,7 +25,7 @@ def command() -> None:
 @click.option("--topic", help="Only groups of this topic.")
 @with_session
 def list_(topic: str | None, session: Invocation) -> None:
-    """List groups and how far they are behind."""
+    """List groups and their lag."""
     with session.connect() as client:
         groups = client.groups(topic) if topic else client.groups()
     groups = sorted(groups, key=lambda group: (group.topic, group.name))
@@ -94,13 +94,13 @@ def reset(topic: str, name: str, position: Any, partitions: tuple[int, ...], ses
     session.output.say("reset", sentence, **_as_json(group))
 
 
-@command.command(short_help="Forget a group and its cursors.")
+@command.command(short_help="Delete a group and its cursors.")
 @click.argument("topic")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_session
 def delete(topic: str, name: str, yes: bool, session: Invocation) -> None:
-    """Forget group NAME of TOPIC and its cursors; it must have no members."""
+    """Delete group NAME of TOPIC and its cursors; it must have no members."""
     with session.connect() as client:
         if not yes and not session.output.as_json:
             click.confirm(f"delete group {name} of topic {topic}?", abort=True, err=True)

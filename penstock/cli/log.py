@@ -41,11 +41,11 @@ def command() -> None:
     """
 
 
-@command.command(short_help="Say what is damaged.")
+@command.command(short_help="Report damage.")
 @_PATHS
 @with_output
 def verify(paths: tuple[Path, ...], output: Output) -> int:
-    """Read everything in the logs at PATHS and say what is damaged. Exit code 5 when something is."""
+    """Read everything in the logs at PATHS and report damage. Exit code 5 if there is any."""
     from ..storage.verify import verify as verify_log
 
     found = places(paths)
@@ -61,13 +61,13 @@ def verify(paths: tuple[Path, ...], output: Output) -> int:
     return _exit_code(output, found, all(report.ok for _, report in reports))
 
 
-@command.command(short_help="Put right what can be put right.")
+@command.command(short_help="Repair logs as far as possible.")
 @_PATHS
 @click.option("--accept-loss", is_flag=True, help="Give up damaged records for good: readers warn and pass them.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @with_output
 def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Output) -> int:
-    """Put right what can be put right in the logs at PATHS: indexes, snapshots, torn ends.
+    """Repair the logs at PATHS as far as possible: indexes, snapshots, torn ends.
 
     Damage to records stays, and is exit code 5, unless --accept-loss.
     """
@@ -91,7 +91,7 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
 @command.command(short_help="Write logs as JSON lines.")
 @_PATHS
 @click.option("--records", "with_records", is_flag=True, help="One line per record too.")
-@click.option("--from", "start", type=int, default=0, metavar="OFFSET", help="Leave out what ends before this offset.")
+@click.option("--from", "start", type=int, default=0, metavar="OFFSET", help="Skip what ends before this offset.")
 def dump(paths: tuple[Path, ...], with_records: bool, start: int) -> None:
     """Write the logs at PATHS as JSON lines: one per segment, batch and damaged range."""
     from ..storage.dump import dump_json

@@ -26,10 +26,10 @@ CHUNK_BYTES = 1 << 20
 @click.argument("topic")
 @click.argument("files", nargs=-1, type=click.File("rb"))
 @click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True, help="See above.")
-@click.option("--key", help="Key of all records that bring none.")
-@click.option("--key-separator", metavar="TEXT", help="With lines: what stands before it is the record's key.")
+@click.option("--key", help="Key of all records without one.")
+@click.option("--key-separator", metavar="TEXT", help="With lines: the text before it is the record's key.")
 @click.option("--header", "headers", type=ASSIGNMENT, multiple=True, help="Header of all records; repeatable.")
-@click.option("--partition", type=click.IntRange(0), help="Send all there, instead of by key.")
+@click.option("--partition", type=click.IntRange(0), help="Send all records to this partition, instead of by key.")
 @with_session
 def command(
     topic: str, files: tuple[BinaryIO, ...], form: Format, key: str | None, key_separator: str | None,

@@ -31,7 +31,7 @@ def command() -> None:
 @click.option("--topic", help="Only queues of this topic.")
 @with_session
 def list_(topic: str | None, session: Invocation) -> None:
-    """List queues and what they hold."""
+    """List queues and their tasks by state."""
     with session.connect() as client:
         queues = sorted(client.queues(topic), key=lambda queue: (queue.topic, queue.name))
         stuck = _stuck(client, queues)
@@ -92,15 +92,15 @@ def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session:
     """Create the queue of TOPIC, or change its settings.
 
     \b
-    lease_s=30s lease_max_s=12h    how long a worker has a task, unless it extends; the longest it may ask for
-    max_attempts=20                then it is dead-lettered
-    backoff_s=1s backoff_max_s=5m  before the second attempt; doubled before each further one, up to the second
-    jitter=0.5                     a delay is shortened by a random part of up to so much of it
+    lease_s=30s lease_max_s=12h    how long a worker holds a task without a heartbeat; the longest lease
+    max_attempts=20                after so many failures a task is dead-lettered
+    backoff_s=1s backoff_max_s=5m  delay before the second attempt, doubling with each further one; its limit
+    jitter=0.5                     a random part of up to this share is taken off a delay
     order=none|key fair=no         one task of a key at a time, in order; keys take turns
     key_concurrency= key_rate_per_s= look_ahead=1000
-    dead_retention_s=14d dead_topic=  when dead letters are discarded; a topic that gets a copy of each
-    carry_after_s=1d               what is open for longer holds no file of the log back
-    keep_finished_s=               finished tasks and their results go after so long, as in 1d; empty: never
+    dead_retention_s=14d dead_topic=  dead letters are discarded after this; a topic for copies of them
+    carry_after_s=1d               tasks open for longer are copied forward, so that files can go
+    keep_finished_s=               finished tasks and results go after this, e.g. 1d; empty: by retention
     """
     with session.connect() as client:
         queue = client.set_queue(topic, group, **{name: _value(name, text) for name, text in settings})
@@ -108,14 +108,14 @@ def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session:
     session.output.say("set", sentence, topic=topic, group=group, settings=queue.settings)
 
 
-@command.command(short_help="Lease nothing for a while.")
+@command.command(short_help="Pause a queue.")
 @click.argument("topic")
-@click.option("--for", "duration", type=SOME_TIME, help="So long, as in 10m.")
-@click.option("--until", type=MOMENT, help="Until a time like 2026-01-31T12:00.")
+@click.option("--for", "duration", type=SOME_TIME, help="Duration, e.g. 10m.")
+@click.option("--until", type=MOMENT, help="Until a time, e.g. 2026-01-31T12:00.")
 @group_option
 @with_session
 def pause(topic: str, duration: float | None, until: datetime | None, group: str, session: Invocation) -> None:
-    """Have workers of TOPIC get nothing, until a time or until resumed. What is leased may be finished."""
+    """Pause the queue of TOPIC, until a time or until resumed. Leased tasks may still be finished."""
     if duration is not None and until is not None:
         raise click.UsageError("--for and --until say the same: give one of them")
     if until is not None and until <= datetime.now(UTC):
@@ -133,19 +133,19 @@ def pause(topic: str, duration: float | None, until: datetime | None, group: str
 @group_option
 @with_session
 def resume(topic: str, group: str, session: Invocation) -> None:
-    """End a pause."""
+    """Resume a paused queue."""
     with session.connect() as client:
         client.resume_queue(topic, group)
     session.output.say("resumed", f"queue {group} of {topic} is resumed", topic=topic, group=group)
 
 
-@command.command(short_help="Forget a queue: leases, attempts, dead letters.")
+@command.command(short_help="Delete a queue: leases, attempts, dead letters.")
 @click.argument("topic")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @group_option
 @with_session
 def delete(topic: str, yes: bool, group: str, session: Invocation) -> None:
-    """Forget the queue of TOPIC: leases, attempts, dead letters. The topic's records stay."""
+    """Delete the queue of TOPIC: leases, attempts, dead letters. The topic's records stay."""
     with session.connect() as client:
         if not yes and not session.output.as_json:
             click.confirm(f"delete queue {group} of topic {topic}?", abort=True, err=True)

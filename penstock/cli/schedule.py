@@ -24,16 +24,16 @@ def command() -> None:
 @click.argument("name")
 @click.argument("spec")
 @click.argument("value", default="")
-@click.option("--zone", default="UTC", show_default=True, help="Of cron fields, like Europe/Vienna.")
+@click.option("--zone", default="UTC", show_default=True, help="Time zone of cron fields, e.g. Europe/Vienna.")
 @click.option("--key", help="Key of the record.")
 @click.option("--header", "headers", type=ASSIGNMENT, multiple=True, help="Header of the record; repeatable.")
-@click.option("--priority", type=click.IntRange(0, 255), default=0, show_default=True, help="Higher goes first.")
+@click.option("--priority", type=click.IntRange(0, 255), default=0, show_default=True, help="0 to 255, higher first.")
 @with_session
 def set_(
     topic: str, name: str, spec: str, value: str, zone: str, key: str | None, headers: tuple[tuple[str, str], ...],
     priority: int, session: Invocation,
 ) -> None:  # fmt: skip
-    """Append VALUE to TOPIC whenever SPEC says so, each time once. One of the same NAME is replaced.
+    """Append VALUE to TOPIC at the times of SPEC, each once. Replaces a schedule of the same NAME.
 
     \b
     SPEC   "0 4 * * 1-5"   five fields of cron: minute, hour, day, month, weekday
@@ -74,7 +74,7 @@ def list_(topic: str | None, session: Invocation) -> None:
 @click.argument("name")
 @with_session
 def delete(topic: str, name: str, session: Invocation) -> None:
-    """Forget schedule NAME of TOPIC. What it has appended stays."""
+    """Delete schedule NAME of TOPIC. The records it appended stay."""
     with session.connect() as client:
         client.delete_schedule(topic, name)
     session.output.say("deleted", f"schedule {name} of {topic} deleted", topic=topic, name=name)

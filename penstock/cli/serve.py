@@ -34,7 +34,7 @@ _ENGINE = (
     "--listen", metavar="URL", multiple=True, help="unix:///path, ipc:///path or tcp://host:port (0: any); repeatable."
 )
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
-@click.option("--parent", type=int, metavar="PID", help="Drain when this process, which starts us, ends.")
+@click.option("--parent", type=int, metavar="PID", help="Drain when this process ends.")
 @with_config
 def command(
     *, data: str | None, listen: tuple[str, ...], insecure: bool | None, parent: int | None,

@@ -19,10 +19,10 @@ FORMATS = ("parquet", "delta", "iceberg")
 DIRECTORY = click.Path(file_okay=False)
 
 CHECKPOINT = click.option(
-    "--checkpoint", type=DIRECTORY, required=True, help="A directory that remembers how far it is; of this work alone."
+    "--checkpoint", type=DIRECTORY, required=True, help="The directory with its progress; for this pipeline only."
 )
 OWN_CHECKPOINT = click.option(
-    "--checkpoint", type=DIRECTORY, help="What remembers how far it is.  [default: a directory below --to]"
+    "--checkpoint", type=DIRECTORY, help="The directory with its progress.  [default: below --to]"
 )
 
 
@@ -30,16 +30,16 @@ OWN_CHECKPOINT = click.option(
 def command() -> None:
     """Archive, replay, roll up and compact topics with Spark. Needs Java and penstock[spark].
 
-    Every command can be ended at any moment and called again with the same options: it goes on, and results are as if
+    Every command may be stopped at any moment and called again with the same options: it resumes, with results as if
     it had run once.
     """
 
 
-@command.command(short_help="Topics into Parquet files, a Delta or an Iceberg table.")
+@command.command(short_help="Archive topics as Parquet files, a Delta or an Iceberg table.")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @click.option("--to", "target", type=DIRECTORY, required=True, help="A directory: new, or of this archive.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="parquet", show_default=True)
-@click.option("--cursor", metavar="GROUP", help="The broker sees under this name how far it is; retention may wait.")
+@click.option("--cursor", metavar="GROUP", help="Track progress as this group, so that retention can wait.")
 @OWN_CHECKPOINT
 @following
 @with_session
@@ -60,13 +60,13 @@ def archive(
         finish(session, "archived", progress, f"in {target}")
 
 
-@command.command(short_help="An archive, or a range of a topic, into a topic.")
+@command.command(short_help="Append an archive, or a range of a topic, to a topic.")
 @click.argument("target", metavar="TARGET")
 @click.option("--archive", type=click.Path(exists=True, file_okay=False), help="The directory of an archive.")
-@click.option("--topic", help="A topic; with --archive, which one of it.")
-@click.option("--start", type=MOMENT, help="Only from this time on, 2026-01-31T12:00.")
+@click.option("--topic", help="A topic; with --archive, one of its topics.")
+@click.option("--start", type=MOMENT, help="Only from this time on, e.g. 2026-01-31T12:00.")
 @click.option("--end", type=MOMENT, help="Only before this time.")
-@click.option("--keep-partitions", is_flag=True, help="Where they were, not where their keys belong.")
+@click.option("--keep-partitions", is_flag=True, help="Keep records in their partitions, instead of by key.")
 @CHECKPOINT
 @on_spark
 @with_session
@@ -93,11 +93,11 @@ def replay(
         finish(session, "replayed", progress, f"into {target}")
 
 
-@command.command(short_help="Counts and rates by key and window, into a topic.")
+@command.command(short_help="Count records by key and window, into a topic.")
 @click.argument("topic")
 @click.argument("target", metavar="TARGET")
-@click.option("--window", default="1 minute", show_default=True, help="How long a window is.")
-@click.option("--slide", help="How far apart two begin.  [default: as long as one is]")
+@click.option("--window", default="1 minute", show_default=True, help="Length of a window.")
+@click.option("--slide", help="Distance between the starts of two windows.  [default: --window]")
 @click.option("--late", default="10 minutes", show_default=True, help="How late a record may be and still count.")
 @click.option("--by", default="key", show_default=True, help="What to count by: Spark SQL over a record's columns.")
 @CHECKPOINT
@@ -120,12 +120,12 @@ def rollup(
         finish(session, "counted", progress, f"into {target}")
 
 
-@command.command("dead-letters", short_help="Dead letters by reason and window.")
+@command.command("dead-letters", short_help="Count dead letters by reason and window.")
 @click.argument("topic")
-@click.option("--group", help="What the broker lists as dead-lettered in this queue group of TOPIC.")
-@click.option("--window", default="1 hour", show_default=True, help="How long a window is.")
-@click.option("--into", "target", metavar="TARGET", help="Append the counts to this topic as time goes by.")
-@click.option("--checkpoint", type=DIRECTORY, help="With --into: a directory that remembers how far it is.")
+@click.option("--group", help="Count the dead letters of this queue group of TOPIC, as the broker lists them.")
+@click.option("--window", default="1 hour", show_default=True, help="Length of a window.")
+@click.option("--into", "target", metavar="TARGET", help="Append the counts to this topic.")
+@click.option("--checkpoint", type=DIRECTORY, help="With --into: the directory with its progress.")
 @following
 @with_session
 def dead_letters(
@@ -168,7 +168,7 @@ def dead_letters(
     session.output.table(columns, [tuple(row.values()) for row in rows], empty="no dead letters")
 
 
-@command.command(short_help="The latest record of each key, as Parquet or into a topic.")
+@command.command(short_help="Compact a topic to the latest record of each key.")
 @click.argument("topic")
 @click.option("--to", "directory", type=DIRECTORY, help="Parquet, in DIRECTORY/current.")
 @click.option("--into", "target", metavar="TARGET", help="A topic.")

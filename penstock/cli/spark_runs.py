@@ -69,9 +69,9 @@ def following(function: F) -> F:
         return function(*args, how=RunOptions(how.master, how.settings, every_s, most), **options)
 
     every = click.option(
-        "--every", "every_s", type=DURATION, help="Go on until ^C, a batch each so often.  [default: to the end, once]"
+        "--every", "every_s", type=DURATION, help="Run a batch per interval, until ^C.  [default: once, to the end]"
     )
-    most = click.option("--max-records", "most", type=click.IntRange(1), help="At most so many in a batch.")
+    most = click.option("--max-records", "most", type=click.IntRange(1), help="At most N records per batch.")
     return every(most(on_spark(command)))  # type: ignore[return-value]
 
 

@@ -31,12 +31,12 @@ def command() -> None:
 @command.command(short_help="Put tasks into a queue.")
 @click.argument("topic")
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
-@click.option("--key", help="What they are about; tasks of one key go to one partition.")
+@click.option("--key", help="Key of the tasks; tasks of one key go to one partition.")
 @click.option("--header", "headers", type=ASSIGNMENT, multiple=True, help="Header of all of them; repeatable.")
 @click.option("--delay", "delay_s", type=DURATION, help="Deliver them after this delay, e.g. 10m.")
 @click.option("--at", "moment", type=MOMENT, help="Deliver them no earlier than this time, e.g. 2026-01-31T12:00.")
-@click.option("--priority", type=click.IntRange(0, 255), default=0, show_default=True, help="Higher goes first.")
-@click.option("--dedup", help="Not again under this key, while the topic's window lasts.")
+@click.option("--priority", type=click.IntRange(0, 255), default=0, show_default=True, help="0 to 255, higher first.")
+@click.option("--dedup", help="Dedup key: repeats within the topic's window are skipped.")
 @with_session
 def enqueue(
     topic: str, values: tuple[str, ...], key: str | None, headers: tuple[tuple[str, str], ...], delay_s: float | None,
@@ -64,9 +64,9 @@ def enqueue(
 
 @command.command(short_help="Lease tasks by hand.")
 @click.argument("topic")
-@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="At most so many.")
-@click.option("--lease", "lease_s", type=DURATION, help="For so long; default: as the queue is set.")
-@click.option("--wait", "wait_s", type=DURATION, default="0s", show_default=True, help="For the first to come.")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="At most N.")
+@click.option("--lease", "lease_s", type=DURATION, help="Length of the lease; default: the queue's setting.")
+@click.option("--wait", "wait_s", type=DURATION, default="0s", show_default=True, help="Wait for the first task.")
 @group_option
 @with_session
 def lease(topic: str, count: int, lease_s: float | None, wait_s: float, group: str, session: Invocation) -> None:
@@ -88,7 +88,7 @@ def lease(topic: str, count: int, lease_s: float | None, wait_s: float, group: s
 LEASED = click.argument("names", nargs=-1, required=True, metavar="ID@TOKEN...")
 
 
-@command.command(short_help="Leased tasks are done.")
+@command.command(short_help="Ack leased tasks.")
 @LEASED
 @click.option("--result", help="Stored with the task; `penstock task status` prints it.")
 @group_option
@@ -98,10 +98,10 @@ def ack(names: tuple[str, ...], result: str | None, group: str, session: Invocat
     _settle(session, group, names, "ack", result=None if result is None else result.encode())
 
 
-@command.command(short_help="Leased tasks failed: again later, or dead-lettered.")
+@command.command(short_help="Nack leased tasks: retry later, or dead-letter.")
 @LEASED
 @click.option("--delay", "delay_s", type=DURATION, help="Retry after this delay; default: the queue's back-off.")
-@click.option("--reason", default="", help="For their history.")
+@click.option("--reason", default="", help="Reason, for the task's history.")
 @group_option
 @with_session
 def nack(names: tuple[str, ...], delay_s: float | None, reason: str, group: str, session: Invocation) -> None:
@@ -109,9 +109,9 @@ def nack(names: tuple[str, ...], delay_s: float | None, reason: str, group: str,
     _settle(session, group, names, "nack", delay=delay_s, reason=reason)
 
 
-@command.command(short_help="Leased tasks failed for good: dead-letter them.")
+@command.command(short_help="Reject leased tasks: dead-letter them.")
 @LEASED
-@click.option("--reason", default="", help="For their history.")
+@click.option("--reason", default="", help="Reason, for the task's history.")
 @group_option
 @with_session
 def reject(names: tuple[str, ...], reason: str, group: str, session: Invocation) -> None:
@@ -119,7 +119,7 @@ def reject(names: tuple[str, ...], reason: str, group: str, session: Invocation)
     _settle(session, group, names, "reject", reason=reason)
 
 
-@command.command(short_help="Give leased tasks back, uncounted.")
+@command.command(short_help="Release leased tasks, without counting an attempt.")
 @LEASED
 @group_option
 @with_session
@@ -143,7 +143,7 @@ def _settle(session: Invocation, group: str, names: Sequence[str], verb: str, **
 
 @command.command
 @click.argument("id_", metavar="ID")
-@click.option("--wait", "wait_s", type=DURATION, help="Until it is completed, dead-lettered or cancelled; at most.")
+@click.option("--wait", "wait_s", type=DURATION, help="Wait so long until it is in a final state.")
 @group_option
 @with_session
 def status(id_: str, wait_s: float | None, group: str, session: Invocation) -> None:

@@ -25,18 +25,18 @@ def command() -> None:
 def _settings(function: F) -> F:
     """The settings of a topic as options; None is "not given"."""
     for option in (
-        click.option("--dedup-window", "dedup_window_s", type=DURATION, help="How long a dedup key counts, as in 5m."),
+        click.option("--dedup-window", "dedup_window_s", type=DURATION, help="How long dedup keys are remembered."),
         click.option(
             "--dedup",
             type=click.Choice(["drop", "replace", "extend"]),
-            help="Of tasks with one dedup key the first is worked off, or the last; "
-            "extend: the first, and with each further one the window starts anew.",
+            help="Of tasks with one dedup key, process the first, or the last; "
+            "extend: the first, renewing the window with each further one.",
         ),
         click.option("--max-record-bytes", type=SIZE, help="Largest record."),
         click.option("--codec", type=click.Choice(["none", "lz4", "zstd"]), help="How clients compress values."),
         click.option("--retain-unread/--no-retain-unread", default=None, help="Keep what a group has not committed."),
-        click.option("--retention-bytes", type=SIZE, help="Keep about so much per partition; 0: no limit."),
-        click.option("--retention", "retention_s", type=DURATION, help="Keep records so long, as in 7d; 0: forever."),
+        click.option("--retention-bytes", type=SIZE, help="Keep about this much per partition; 0: no limit."),
+        click.option("--retention", "retention_s", type=DURATION, help="Keep records so long, e.g. 7d; 0: forever."),
         click.option("--segment-bytes", type=SIZE, help="Size of a log's files; retention removes whole ones."),
     ):
         function = option(function)
@@ -53,7 +53,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @click.argument("name")
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--commit", type=click.Choice(["durable", "written"]), help="Acknowledge when synced, or when written.")
-@click.option("--if-missing", is_flag=True, help="An existing topic of this name is no error, unless it differs.")
+@click.option("--if-missing", is_flag=True, help="Accept an existing topic of this name, unless it differs.")
 @_settings
 @with_session
 def create(name: str, partitions: int, if_missing: bool, session: Invocation, **options: Any) -> None:
@@ -121,7 +121,7 @@ def show(name: str, session: Invocation) -> None:
 
 @command.command
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), help="Grow to so many; keys then go to other partitions.")
+@click.option("--partitions", type=click.IntRange(1), help="Grow to N partitions; keys then go to other partitions.")
 @_settings
 @with_session
 def alter(name: str, partitions: int | None, session: Invocation, **options: Any) -> None:

@@ -56,7 +56,7 @@ WRITTEN = pa.schema(
 
 
 class FileKey(NamedTuple):
-    """What the records of a file have in common."""
+    """The topic, partition and hour of a file."""
 
     topic: str
     partition: int

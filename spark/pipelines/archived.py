@@ -42,7 +42,7 @@ class Archived:
         self.topics = {self._topic: self._whose.topics[self._topic]}
 
     def spans(self, start: datetime | None, end: datetime | None) -> list[ArchiveChunk]:
-        """What has a time between two, in each partition."""
+        """The records between two times, by partition."""
         from pyspark.sql import functions as F
 
         paths = self._files()
@@ -53,7 +53,7 @@ class Archived:
         return [ArchiveChunk(self._topic, *row) for row in counted.collect()]
 
     def read(self, spans: list[ArchiveChunk], start: datetime | None, end: datetime | None) -> DataFrame:
-        """Those records, each partition by itself and in order."""
+        """The rows, each partition by itself and in order."""
         from pyspark.sql import functions as F
 
         wanted = self._frame([path for path in self._files() if _overlaps(path, spans)], start, end)

@@ -115,7 +115,7 @@ TIME_OF_DEATH = f"timestamp_micros(try_cast({_header('time')} as bigint))"
 
 
 def _listed(url: str, topic: str, group: str) -> pa.Table:
-    """What the broker lists, page by page."""
+    """The broker's dead letters, page by page."""
     import pyarrow as pa
 
     with ask(url) as client:

@@ -52,7 +52,7 @@ class DeltaFiles:
         )  # fmt: skip
 
     def files(self) -> list[Path]:
-        """What the last commit has."""
+        """The last committed batch."""
         return sorted(
             self._directory / uri.removeprefix("file://") for uri in DeltaTable(str(self._directory)).file_uris()
         )

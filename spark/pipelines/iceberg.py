@@ -64,6 +64,6 @@ class IcebergFiles:
             change.set_properties({self._property: str(batch)})
 
     def files(self) -> list[Path]:
-        """What the last commit has."""
+        """The last committed batch."""
         planned = self._catalog.load_table(NAME).scan().plan_files()
         return sorted(Path(task.file.file_path.removeprefix("file://")) for task in planned)

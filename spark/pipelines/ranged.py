@@ -27,7 +27,7 @@ class Ranged:
         self.topics = ids_of(url, [topic])
 
     def spans(self, start: datetime | None, end: datetime | None) -> list[ArchiveChunk]:
-        """What was appended between two times."""
+        """The records appended between two times."""
         with ask(self._url) as client:
             starts, ends = (
                 client.offsets(self._topic, start or "earliest"),
@@ -40,7 +40,7 @@ class Ranged:
         ]
 
     def read(self, spans: list[ArchiveChunk], start: datetime | None, end: datetime | None) -> DataFrame:
-        """Those records: a task a partition."""
+        """The rows, one task per partition."""
         reader = self._spark.read.format(FORMAT).option("url", self._url).option("includeHeaders", "true")
         reader = reader.option("assign", json.dumps({self._topic: [span.partition for span in spans]}))
         reader = reader.option("startingOffsets", self._offsets({span.partition: span.start for span in spans}))

@@ -40,7 +40,7 @@ SENT = ("key", "value", "headers", "timestamp")
 
 
 class Recorded(Protocol):
-    """Where records come from a second time."""
+    """The source of a replay."""
 
     @property
     def topics(self) -> dict[str, str]:
@@ -48,16 +48,16 @@ class Recorded(Protocol):
         ...
 
     def spans(self, start: datetime | None, end: datetime | None) -> list[ArchiveChunk]:
-        """What there is between two times."""
+        """The records between two times."""
         ...
 
     def read(self, spans: list[ArchiveChunk], start: datetime | None, end: datetime | None) -> DataFrame:
-        """Those records; those of one partition in one task, in their order."""
+        """The rows; those of a partition in one task, in order."""
         ...
 
 
 class ReplayPlan(Struct, frozen=True):
-    """What a replay does, from its first run on."""
+    """The plan of a replay, fixed by its first run."""
 
     spans: list[ArchiveChunk]
     portions: int
@@ -115,7 +115,7 @@ def replay(
 def _plan(
     checkpoint: Path, source: Recorded, start: datetime | None, end: datetime | None, portion_records: int
 ) -> ReplayPlan:
-    """What is replayed, written down before anything is."""
+    """The plan, stored before the replay begins."""
     spans = source.spans(start, end)
     plan = ReplayPlan(spans, portions_of(spans, portion_records), start, end)
     durable.write(checkpoint / PLAN, plan)

@@ -33,7 +33,7 @@ TAKEN = {
     "partition": "int",
     "timestamp": "timestamp",
 }
-"""What a column of each name must be, as people read it."""
+"""The valid types of each column, for messages."""
 
 PASSED_BY = frozenset({"offset", "timestamptype"})
 """Columns of the source that the broker assigns; the sink refuses them."""

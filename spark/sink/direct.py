@@ -20,7 +20,7 @@ from .rows import SinkRows
 
 
 class DirectWriter(DataSourceArrowWriter):
-    """Of a batch write."""
+    """The writer of a batch write."""
 
     def __init__(self, options: SinkOptions, layout: Layout) -> None:
         self._options = options
@@ -38,7 +38,7 @@ class DirectWriter(DataSourceArrowWriter):
 
 
 class DirectStreamWriter(DataSourceStreamArrowWriter):
-    """Of a streaming query."""
+    """The writer of a streaming query."""
 
     def __init__(self, options: SinkOptions, layout: Layout) -> None:
         self._options = options

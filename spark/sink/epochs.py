@@ -19,7 +19,7 @@ NAME_MAX = 200
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-"""What Spark tells each task of a streaming query about it."""
+"""The properties that Spark gives each task of a streaming query."""
 
 
 class Epoch(NamedTuple):

@@ -26,7 +26,7 @@ def lasting_name(value: str) -> str:
 
 
 class SinkOptions(Endpoint, frozen=True, kw_only=True):
-    """What a write may be told. `topic` "": each row names its own."""
+    """The options of a write. `topic` "": each row names its own."""
 
     topic: Annotated[str, Option("topic", text, "The topic of all rows, whatever their column `topic` says.")] = ""
     delivery: Annotated[

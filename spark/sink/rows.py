@@ -25,7 +25,7 @@ GATHERED_BYTES_MAX = 32 << 20
 
 
 class Sender(Protocol):
-    """What records of one topic are given to: a producer."""
+    """A producer of one topic."""
 
     @property
     def partitions(self) -> int: ...
@@ -34,7 +34,7 @@ class Sender(Protocol):
 
 
 class Gathered:
-    """What is gathered for one topic."""
+    """The rows gathered for one topic."""
 
     def __init__(self, sender: Sender) -> None:
         self.sender = sender

@@ -29,7 +29,7 @@ from .rows import SinkRows
 
 
 class StagedWriter(DataSourceArrowWriter):
-    """Of a batch write. Its epoch travels with it to the tasks and to the driver's commit."""
+    """The writer of a batch write. Its epoch travels with it to the tasks and to the driver's commit."""
 
     def __init__(self, options: SinkOptions, layout: Layout) -> None:
         self._options = options
@@ -53,7 +53,7 @@ class StagedWriter(DataSourceArrowWriter):
 
 
 class StagedStreamWriter(DataSourceStreamArrowWriter):
-    """Of a streaming query."""
+    """The writer of a streaming query."""
 
     def __init__(self, options: SinkOptions, layout: Layout) -> None:
         self._options = options

@@ -46,7 +46,7 @@ class CatalogueBody(Struct, array_like=True):
 
 
 class CatalogueState:
-    """What the metadata log adds up to, up to `seq`."""
+    """The state of the metadata log up to `seq`."""
 
     def __init__(self) -> None:
         self.seq = 0
@@ -96,7 +96,7 @@ class CatalogueState:
         """The loss of these batches was accepted; none is ever read again."""
 
     def copy(self) -> CatalogueState:
-        """The same state, on its own."""
+        """A copy."""
         return type(self).decode(self.encode())
 
     def encode(self) -> bytes:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class State(Protocol):
-    """What a log adds up to."""
+    """A log and its state."""
 
     seq: int
     term: int

@@ -34,7 +34,7 @@ OPEN_END = 1 << 63
 """An offset beyond all others."""
 
 TAIL_BYTES = 1 << 20
-"""Of effects in one batch: results of tasks may be large, and a batch has a limit."""
+"""Limit of effects in one batch: results of tasks may be large, and a batch has a limit."""
 
 BESIDE_BYTES = 64 << 10
 """Of a batch of records that takes effects beside it, which copies it: a batch of their own costs as much."""
@@ -52,7 +52,7 @@ class Waiter(Protocol):
         ...
 
     def failed(self, error: Error) -> None:
-        """It never will be."""
+        """It will never be committed."""
         ...
 
 

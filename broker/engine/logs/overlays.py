@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Overlays:
-    """Those of one office."""
+    """The overlays of one office."""
 
     def __init__(self, registry: LogRegistry) -> None:
         """Over every log that is open."""

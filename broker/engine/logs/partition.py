@@ -114,19 +114,19 @@ class Partition:
         return "damaged" if damaged else "ok"
 
     def group(self, name: str) -> GroupState:
-        """What is committed of a group."""
+        """The committed state of a group."""
         return self.committed.groups.get(name)
 
     # -- its state, and what is proposed to it ------------------------------------------------------
 
     @property
     def committed(self) -> PartitionState:
-        """What its log adds up to, as far as it is committed."""
+        """The committed state."""
         return self.history.committed
 
     @property
     def proposed(self) -> PartitionState:
-        """The same as if everything that is proposed were committed."""
+        """The state as if all proposals were committed."""
         return self.overlay.proposed
 
     @property
@@ -156,7 +156,7 @@ class Partition:
 
     @property
     def unshelved(self) -> int:
-        """How many batches have a priority or a delay and are not committed yet."""
+        """The count of uncommitted batches with a priority or a delay."""
         return self.overlay.unshelved
 
     def next_token(self) -> int:
@@ -300,7 +300,7 @@ class Partition:
         self.damaged = self.damaged or not isinstance(damage, AcceptedLoss)
 
     def around(self, damage: Corrupt, position: int) -> int | None:
-        """Where reading goes on after damage at `position`; None when nothing behind it can be read."""
+        """Where reading continues after damage at `position`; None when nothing behind it can be read."""
         self.met(damage)
         beyond = damage.next_offset
         return beyond if beyond is not None and beyond > position else None

@@ -15,7 +15,7 @@ NONE: Set[int] = frozenset()
 
 
 class Seals:
-    """Those of all partitions."""
+    """The sealed stages of all partitions."""
 
     def __init__(self) -> None:
         self._by_partition: dict[Partition, set[int]] = {}
@@ -29,7 +29,7 @@ class Seals:
         self._by_partition.setdefault(partition, set()).add(stage_id)
 
     def remove(self, partition: Partition, stage_id: int) -> None:
-        """It is no transaction's any more."""
+        """Unseal a stage."""
         sealed = self._by_partition.get(partition, set())
         sealed.discard(stage_id)
         if not sealed:

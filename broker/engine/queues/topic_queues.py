@@ -45,7 +45,7 @@ def find(partition: Partition, group: str) -> Queue | None:
 
 
 def proposed(partition: Partition, group: str) -> Queue:
-    """The same. Raises UnknownGroup."""
+    """As `find`. Raises UnknownGroup."""
     queue = find(partition, group)
     if queue is None:
         raise unknown(partition, group)

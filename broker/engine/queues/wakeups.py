@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .lines import Lines
 
 RETRY_US = 1_000_000
-"""How soon what could not be written is proposed again."""
+"""Delay before failed proposals are repeated."""
 
 
 class Watching:

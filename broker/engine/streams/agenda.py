@@ -30,7 +30,7 @@ class Listener(Protocol):
 
     @property
     def way(self) -> Hashable:
-        """What deliveries go through."""
+        """The outlet of deliveries."""
         ...
 
     def send_news(self, port: Port) -> None:

@@ -29,7 +29,7 @@ CLAIMS = 8
 
 
 class Phase(Enum):
-    """How far a claim is."""
+    """The state of a claim."""
 
     PENDING = "pending"  # the owner effect is not committed yet
     OWNED = "owned"
@@ -37,22 +37,22 @@ class Phase(Enum):
 
 
 class Member(Protocol):
-    """What the coordinator asks of a session."""
+    """A session, as the coordinator needs it."""
 
     member: str
     start: int
     awaited: int  # claims it waits for before it is told for the first time
 
     def give(self, partition: Partition, epoch: int, offset: int) -> None:
-        """It reads `partition` from now on."""
+        """Start to read `partition`."""
         ...
 
     def ask_back(self, partition: int) -> None:
-        """It should finish and release."""
+        """Finish `partition` and release it."""
         ...
 
     def take(self, partition: int) -> None:
-        """It does not read `partition` any more."""
+        """Stop reading `partition`."""
         ...
 
     def tell(self) -> None:

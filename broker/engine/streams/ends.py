@@ -69,7 +69,7 @@ class EndsRequests:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of waiting questions."""
         return len(self._parked)
 
     def ask(self, peer: Peer, message: AskEnds, payload: Payload, now: Now) -> Work:

@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 
 BYTES_MAX = 4 << 20
-"""Of one answer, but for one batch that is longer."""
+"""Limit of one answer, except for a single longer batch."""
 
 CONTINUATIONS = 256
 """Places remembered where a peer's last fetch ended."""
 
 
 class Continuation(NamedTuple):
-    """Where a fetch ended: the next offset, the term of the batch before it, and a cursor that stands there."""
+    """The end of a fetch: the next offset, the term of the batch before it, and a cursor there."""
 
     offset: int
     term: int
@@ -120,7 +120,7 @@ class Fetching:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of waiting fetches."""
         return len(self._awaiting.parked)
 
     def _answer(self, waiting: WaitingFetch) -> bool:

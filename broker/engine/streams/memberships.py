@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class Memberships:
-    """Those of all topics."""
+    """The memberships of all topics."""
 
     def __init__(self) -> None:
         self._by_topic: dict[Topic, dict[str, Membership]] = {}
 
     def of(self, topic: Topic) -> Mapping[str, Membership]:
-        """Those of a topic, by group."""
+        """The memberships of a topic, by group."""
         return self._by_topic.get(topic, {})
 
     def add(self, topic: Topic, membership: Membership) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Reader(Protocol):
-    """What is told when the end of a partition moves."""
+    """A reader, told when the end of a partition moves."""
 
     id: int
 
@@ -27,21 +27,21 @@ NONE: Mapping[int, Reader] = {}
 
 
 class Readers:
-    """Those of all partitions."""
+    """The readers of all partitions."""
 
     def __init__(self) -> None:
         self._by_partition: dict[Partition, dict[int, Reader]] = {}
 
     def of(self, partition: Partition) -> Mapping[int, Reader]:
-        """Those of a partition."""
+        """The readers of a partition."""
         return self._by_partition.get(partition, NONE)
 
     def add(self, partition: Partition, reader: Reader) -> None:
-        """It is told from now on."""
+        """Add a reader."""
         self._by_partition.setdefault(partition, {})[reader.id] = reader
 
     def remove(self, partition: Partition, id_: int) -> None:
-        """It is told no more."""
+        """Remove a reader."""
         readers = self._by_partition.get(partition, {})
         readers.pop(id_, None)
         if not readers:

@@ -125,7 +125,7 @@ class Session:
 
     @property
     def way(self) -> Hashable:
-        """What deliveries go through: its own endpoint, or the connection of its peer."""
+        """The outlet of deliveries: its own endpoint, or the connection of its peer."""
         return self.id if self.delivery == PUSH else self.peer
 
     def send_news(self, port: Port) -> None:
@@ -208,7 +208,7 @@ class Sessions:
         return self._next_id
 
     def add(self, session: Session) -> None:
-        """It is open from now on."""
+        """Add an open session."""
         self.by_id[session.id] = session
         self._by_peer.setdefault(session.peer, {})[session] = None
 

@@ -19,7 +19,7 @@ RECENT = 64
 
 
 class Place(Struct, array_like=True, gc=False):
-    """Where a batch of a producer stands. `seq` is 0 until the batch is appended: then the rest is not known either."""
+    """The place of a producer's batch. `seq` is 0 until the batch is appended; until then the rest is unknown too."""
 
     first_sequence: int
     count: int
@@ -115,7 +115,7 @@ class ProducerTable:
         producer.epoch, producer.last_us = epoch, time_us
 
     def expired(self, producer_ids: list[int]) -> None:
-        """These are forgotten."""
+        """Forget these producers."""
         for producer_id in producer_ids:
             producer = self.by_id.pop(producer_id, None)
             if producer is not None and producer.name:

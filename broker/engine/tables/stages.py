@@ -21,7 +21,7 @@ NO_SEQ = 1 << 62
 
 
 class Staged(Struct, frozen=True, gc=False):
-    """What one batch of kind STAGED adds to its stage."""
+    """The part of a stage in one batch of kind STAGED."""
 
     records: int
     bytes: int
@@ -96,7 +96,7 @@ class StageTable:
         stage.last_us = time_us
 
     def placed(self, stage_id: int, seq: int) -> None:
-        """It is committed, and this is where it stands."""
+        """Its batch is committed, at this place."""
         runs = self.by_id[stage_id].runs
         if runs and sum(runs[-1]) == seq:
             runs[-1] = (runs[-1][0], runs[-1][1] + 1)

@@ -96,7 +96,7 @@ class Commit:
 
 
 class Commits:
-    """Those of one node."""
+    """The commits of one node."""
 
     def __init__(self, registry: LogRegistry, home: Home, publisher: Publisher, alarms: Alarms, seals: Seals) -> None:
         """Takes up what the logs say is decided and not published. Nothing is handled before it is sealed."""
@@ -113,7 +113,7 @@ class Commits:
         return sum(map(len, self._under_way.values()))
 
     def of(self, name: str) -> dict[int, Commit]:
-        """Those of a transaction, by epoch."""
+        """The commits of a transaction, by epoch."""
         return self._under_way.get(name, {})
 
     def begin(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> Commit:
@@ -132,7 +132,7 @@ class Commits:
         return commit
 
     def unseal(self, keys: Sequence[StageKey]) -> None:
-        """These are no transaction's any more."""
+        """Unseal these stages."""
         for key in keys:
             partition = self._partition(key)
             if partition is not None:

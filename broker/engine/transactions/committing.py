@@ -93,7 +93,7 @@ class Committing:
             )
 
     def ask(self, peer: Peer, message: AskTransaction, payload: Payload, now: Now) -> None:
-        """What is committed about a transaction. Raises InvalidRequest, Unavailable."""
+        """The committed state of a transaction. Raises InvalidRequest, Unavailable."""
         check_transaction(message.transaction)
         name, topic = message.transaction, self._home.topic
         known = None

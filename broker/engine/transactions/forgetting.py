@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from .home import Home
 
 PORTION = 1000
-"""Of what one effect names."""
+"""Limit of the names in one effect."""
 
 FLEETING_S = 3600.0
-"""So long names are remembered that begin with `~`."""
+"""How long names that begin with `~` are remembered."""
 
 
 class Forgetting:
-    """What is forgotten of the transactions of a node."""
+    """Expires the stages and names of a node."""
 
     def __init__(self, config: NodeConfig, time: LogTime, home: Home, commits: Commits) -> None:
         self.dropped = 0  # stages

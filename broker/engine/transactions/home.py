@@ -26,11 +26,11 @@ NAME = "__txn"
 PARTITIONS = 4
 
 SETTINGS = TopicSettings(segment_bytes=16 * MIB, retention_s=3600.0)
-"""It holds no records. With any retention, what snapshots cover goes."""
+"""It holds no records. With any retention, segments that snapshots cover are removed."""
 
 
 class Home:
-    """Where the decisions of a node are."""
+    """The topic of a node's decisions."""
 
     def __init__(self, registry: LogRegistry, maker: TopicMaker, config: NodeConfig) -> None:
         self._registry = registry
@@ -60,7 +60,7 @@ class Home:
             refused(error)
 
     def partition(self, topic: Topic, name: str) -> Partition:
-        """Where the decisions about a transaction are, all of them. Raises Unavailable."""
+        """The partition with all decisions about a transaction. Raises Unavailable."""
         partition = topic.partition(partition_of(name.encode(), len(topic.partitions)))
         if partition.state_damaged:
             raise Unavailable(

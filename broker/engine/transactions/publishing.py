@@ -73,7 +73,7 @@ class DecidedStage(NamedTuple):
 
 
 class Doing(Enum):
-    """What a line does."""
+    """The state of a line."""
 
     NOTHING = "nothing"
     WAITS = "waits for its turn"
@@ -113,7 +113,7 @@ class PublishingLine:
 
 
 class Load:
-    """What is read for a line at once: of its first stages, in their order."""
+    """A portion read for a line: of its first stages, in their order."""
 
     __slots__ = ("batches", "error", "line", "size", "stages")
 
@@ -125,7 +125,7 @@ class Load:
         self.error: Error | None = None
 
     def next_portion(self, done: Callable[[Portion], None]) -> Portion:
-        """What is to be read of the next stage."""
+        """The batches to read of the next stage."""
         stage_id = self.line.jobs[self.stages].key[2]
         self.stages += 1
         return Portion(self.line.partition, stage_id, PORTION_BYTES - self.size, done)
@@ -180,7 +180,7 @@ class Publisher:
                 self._queue(line)
 
     def topic_deleted(self, topic: Topic) -> None:
-        """What goes with a topic is published as far as it will ever be."""
+        """Stages of a deleted topic count as published."""
         for partition in topic.readable:
             line = self._lines.pop(partition, None)
             if line is not None:

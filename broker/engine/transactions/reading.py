@@ -27,7 +27,7 @@ class Portion:
     __slots__ = ("batches", "cursor", "done", "error", "left", "max_bytes", "partition", "size", "stage")
 
     def __init__(self, partition: Partition, stage: int, max_bytes: int, done: Callable[[Portion], None]) -> None:
-        """Of what is not published yet, as committed; nothing when there is no such stage."""
+        """The unpublished batches, as committed; none when there is no such stage."""
         found = partition.committed.stages.get(stage)
         self.partition = partition
         self.stage = stage

@@ -57,12 +57,12 @@ class AwaitingRequests(Generic[A]):
         self._telling: dict[tuple[Awaited, Peer], bool] = {}  # and whether there is more since
 
     def add(self, request: A) -> None:
-        """It waits from now on."""
+        """Park a request."""
         self.parked.add(request)
         self._by_partition.setdefault(request.partition, {}).setdefault(request.peer, {})[request.number] = request
 
     def forget(self, request: A) -> None:
-        """It is answered, or its connection is gone."""
+        """Remove a request that is answered, or whose connection is gone."""
         self.parked.remove(request)
         of_partition = self._by_partition[request.partition]
         known = of_partition[request.peer]

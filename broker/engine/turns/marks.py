@@ -14,7 +14,7 @@ Marked = TypeVar("Marked")
 
 
 def take(marks: dict[Marked, None]) -> list[Marked]:
-    """What is marked, in order; the marks are gone."""
+    """Take the marked things, in order."""
     taken = list(marks)
     marks.clear()
     return taken

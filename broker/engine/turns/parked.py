@@ -21,7 +21,7 @@ ALL_MAX = 100_000
 """Requests of one kind that wait."""
 
 DUE_MAX = 16
-"""Of which the time is up, that are answered at once."""
+"""Requests past their deadline that are answered at once."""
 
 SLACK = 64
 """Deadlines of requests that were answered are cleared away once they are more than the others and this."""
@@ -61,7 +61,7 @@ class Parked(Generic[R]):
             raise LimitReached(f"{whose} wait, which is the limit: wait for answers first, or ask with wait_ms=0")
 
     def add(self, request: R) -> None:
-        """It waits from now on."""
+        """Park a request."""
         self._standing[request.number] = request
         self._by_peer.setdefault(request.peer, {})[request.number] = request
         heappush(self._due, (request.deadline_s, request.number))
@@ -70,7 +70,7 @@ class Parked(Generic[R]):
             heapify(self._due)
 
     def remove(self, request: R) -> None:
-        """It is answered, or its peer is gone."""
+        """Remove a request that is answered, or whose peer is gone."""
         del self._standing[request.number]
         of_peer = self._by_peer[request.peer]
         del of_peer[request.number]
@@ -78,7 +78,7 @@ class Parked(Generic[R]):
             del self._by_peer[request.peer]
 
     def of(self, peer: Peer) -> list[R]:
-        """What a connection waits for."""
+        """The parked requests of a connection."""
         return list(self._by_peer.get(peer, {}).values())
 
     def due(self, now_s: float) -> list[R]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .replies import Gather
 
 STEPS = 4
-"""Of one portion."""
+"""Limit of one portion."""
 
 JOBS_MAX = 256
 """Requests of one connection that are begun or wait to be."""
@@ -159,7 +159,7 @@ def spread(over: Iterable[Each], gather: Gather, propose: Callable[[Each], None]
 
 
 def finished(work: Generator[int | None, None, Done]) -> Done:
-    """What work gives in the end, all of it at once."""
+    """Run work to its end at once, and return its result."""
     while True:
         try:
             next(work)

@@ -38,7 +38,7 @@ def nothing(low: int, high: int) -> Sequence[int]:
 
 
 class Choice(NamedTuple):
-    """What a lease takes; the fields are those of LeaseGranted."""
+    """The records of a lease; the fields are those of LeaseGranted."""
 
     runs: list[Run]
     frontier: int
@@ -48,7 +48,7 @@ class Choice(NamedTuple):
 
 
 class RecordSource(NamedTuple):
-    """What a partition has for its groups."""
+    """The records a partition has for its groups."""
 
     first: int  # untouched records begin here
     end: int  # the offset behind the last record
@@ -131,7 +131,7 @@ class ShelfPicker:
         return len(due.offsets) > 0
 
     def _at_once(self, taken: list[int], limit: int, look: int) -> bool:
-        """The same of those without a delay."""
+        """As `_due`, of records without a delay."""
         numbers = self._shelf.offsets
         at = numbers.below(max(self._offset, self._queue.start))
         offsets = numbers.slice(at, at + look).tolist()

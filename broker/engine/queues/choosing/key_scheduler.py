@@ -82,7 +82,7 @@ class KeyScheduler:
         return pulled, cursors
 
     def _busy(self, queue: Queue) -> Counter[int]:
-        """How many records of each key are leased."""
+        """The number of leased records by key."""
         busy: Counter[int] = Counter()
         for lease in queue.leases.values():
             if len(lease.keys) < lease.left:

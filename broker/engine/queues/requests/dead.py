@@ -177,7 +177,7 @@ def _timed(offsets: list[int], times: list[int]) -> list[tuple[int, int, int]]:
 def _chosen(
     topic: Topic, message: RedriveDead | DiscardDead
 ) -> Generator[int | None, None, list[tuple[Partition, list[int]]]]:
-    """What a request is about, by partition. Raises UnknownGroup, UnknownPartition, Unavailable."""
+    """The dead letters of a request, by partition. Raises UnknownGroup, UnknownPartition, Unavailable."""
     named: dict[int, set[int]] = {}
     for looks, (number, offset) in enumerate(message.offsets, 1):
         named.setdefault(number, set()).add(offset)

@@ -48,7 +48,7 @@ PORTION = 16
 """Leases that are given to requests that wait, of one partition and at once."""
 
 WARMING_S = 1.0
-"""How long a request waits for keys that have to be read from the disk, whatever it says."""
+"""How long a request waits for keys to be read from the disk, whatever its `wait_ms`."""
 
 WORKER_MAX = 200
 """Characters of a worker's name."""
@@ -176,7 +176,7 @@ class LeaseRequests:
         return True
 
     def _limit(self, partition: Partition, message: Lease) -> int:
-        """How many records will fit, as far as can be told from those before."""
+        """An estimate of how many records will fit, from earlier ones."""
         record_bytes = self._answering.record_bytes(partition, message.group)
         if not record_bytes:
             return message.max_records

@@ -47,7 +47,7 @@ LOOKS = 8
 """Questions that are looked at in one step when something is committed."""
 
 READ_BYTES = 64 << 10
-"""What is read at once; a longer batch is read whole."""
+"""Bytes read at once; a longer batch is read whole."""
 
 STATES = {Outcome.RESULT: COMPLETED, Outcome.DISCARDED: DISCARDED, Outcome.CANCELLED: CANCELLED}
 SENTENCES = {
@@ -171,7 +171,7 @@ class TaskRequests:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of waiting questions."""
         return len(self._awaiting.parked)
 
     def disconnect(self, peer: Peer) -> None:

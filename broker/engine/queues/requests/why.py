@@ -125,7 +125,7 @@ def _keyed(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:
 
 
 def _ordered(queue: Queue, offset: int, key: int) -> str:
-    """What a group with an order by key waits for before this record."""
+    """Why a group ordered by key does not lease this record yet."""
     for lease in queue.leases.values():
         for busy, other in lease.keys.items():
             if other == key:

@@ -40,7 +40,7 @@ DELAYED_MAX = 100_000
 """Delayed records that are carried; more are left where they are, and the log with them."""
 
 OUTBOX_CARRY_S = DAY_S
-"""What is on its way to another topic for longer than that is carried, too."""
+"""Records that are in an outbox for longer are carried, too."""
 
 NO_SEQ = 1 << 62
 
@@ -54,7 +54,7 @@ class Carrier:
         self._busy: set[Partition] = set()
 
     def allowed(self, partition: Partition, extents: Sequence[SegmentExtent], wanted: int, time_us: int) -> int:
-        """How far the log may begin, at most at `wanted`. Begins to carry what alone stops it."""
+        """The highest first offset allowed, at most `wanted`. Begins to carry records that alone stop it."""
         head = partition.proposed
         if not head.queues.by_name and not head.outbox.entries:
             return wanted
@@ -150,6 +150,6 @@ def _overdue(partition: Partition, extents: Sequence[SegmentExtent], limit: int,
 
 
 def _old(extents: Sequence[SegmentExtent], limit: int, oldest_us: int) -> int:
-    """Where the segments end that end before `limit` and were last written before a time."""
+    """The ends of segments before `limit` that were last written before a time."""
     ends = [each.end_offset for each in extents[:-1] if each.end_offset <= limit and each.last_time_us <= oldest_us]
     return max(ends, default=0)

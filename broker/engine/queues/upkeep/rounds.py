@@ -39,7 +39,7 @@ PORTION_BYTES = 1 << 20
 
 
 class OutboxRecord(NamedTuple):
-    """What is copied of a record."""
+    """The columns copied of a record."""
 
     value: bytes
     key: bytes | None
@@ -53,7 +53,7 @@ def producer_of(log_id: bytes) -> int:
 
 
 class Rounds(Protocol):
-    """What a round needs of the mover that began it."""
+    """The mover, as its rounds need it."""
 
     registry: LogRegistry
     picker: Picker

@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from ...logs.topics import Topic
 
 RECORD_BYTES_MAX = 64 << 10
-"""Of the record of a schedule: value, key and headers together stand in the state of the partition."""
+"""Limit of a schedule's record: value, key and headers are in the state of the partition."""
 
 LISTED = 32
 """Partitions or schedules examined in one step."""
 
 RETRY_US = 1_000_000
-"""How soon a partition is asked again that could not take a record, or a schedule whose next time cannot be told."""
+"""Delay before retrying a partition that could not take a record, or a schedule whose next time is unknown."""
 
 
 class Scheduling:
@@ -214,7 +214,7 @@ def _propose(partition: Partition, schedule: ScheduleBody, time_us: int, next_us
 
 
 def _home(topic: Topic, name: str) -> Partition:
-    """Where a schedule lives, or would. Raises Unavailable."""
+    """The partition of a schedule, existing or not. Raises Unavailable."""
     for partition in topic.readable:
         if name in partition.proposed.schedules.by_name:
             return partition

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Upkeep:
-    """Of all queue groups of a node."""
+    """Upkeep of all queue groups of a node."""
 
     def __init__(self, leasing: LeaseRequests, lines: Lines, expiry_s: float) -> None:
         self._leasing = leasing

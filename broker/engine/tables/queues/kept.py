@@ -73,7 +73,7 @@ class Kept:
         return offsets[~np.isin(offsets, self._offsets)] if len(self._offsets) else offsets
 
     def standing(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of these, the ones that were carried, ascending, and where each stands."""
+        """Those of `offsets` that were carried, ascending, and the batch of each."""
         self._merge()
         here = np.isin(self._offsets, offsets)
         return self._offsets[here], self._seqs[here]

@@ -32,7 +32,7 @@ def hash_of(key: bytes | None) -> int:
 
 
 def hashes(batch: Batch) -> list[int]:
-    """What stands for the keys of a batch's records, in order. Raises InvalidBatch."""
+    """The hashes of the keys of a batch's records, in order. Raises InvalidBatch."""
     keys = batch.keys()
     return [OWN] * batch.record_count if keys is None else [hash_of(key) for key in keys]
 

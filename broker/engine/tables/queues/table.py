@@ -112,7 +112,7 @@ class QueueTable:
 
 
 def ended(effect: fx.Effect) -> list[Ended]:
-    """What an effect ends for good that is worth a word."""
+    """The records that an effect ends with a result or reason."""
     match effect:
         case fx.TasksFinished():
             return [(Outcome.RESULT, offset, 1) for offset, _ in effect.results]

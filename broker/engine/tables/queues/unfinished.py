@@ -127,7 +127,7 @@ def unfinished(state: HasQueues) -> np.ndarray:
 
 
 def finished_long_ago(state: HasQueues, time_us: int) -> Finished | None:
-    """What may be forgotten at a time, besides what is open or untouched; None where some group keeps it."""
+    """The records that expire at a time, apart from open and untouched ones; None where some group keeps them."""
     queues = list(state.queues.by_name.values())
     keeps = [queue.settings.keep_finished_s for queue in queues]
     if not queues or None in keeps:
