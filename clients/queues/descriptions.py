@@ -97,8 +97,9 @@ class TaskInfo(msgspec.Struct, frozen=True):
 
     `state` is pending, delayed, leased, retrying, completed, dead-lettered, discarded or cancelled. `why` is a sentence
     that says what holds the task back or what became of it. `attempt` is that of the latest lease, or of the one that
-    gave the result. `time` is the moment until which the task is delayed, retrying or leased, or at which it was
-    dead-lettered, discarded, cancelled or completed. A task acked without a result has neither.
+    gave the result, and 0 before the first, and once cancelled or discarded. `time` is the moment until which the task
+    is delayed, retrying or leased, or at which it was dead-lettered, discarded, cancelled or completed. A task acked
+    without a result has neither.
     """
 
     id: str

@@ -62,8 +62,9 @@ class JobStatus(Struct, frozen=True):
 
     `state` is pending, delayed, leased, retrying, completed, dead-lettered, discarded or cancelled. `why` says in a
     sentence what holds the job back, or what became of it. `attempt` is that of the latest lease, or of the one that
-    completed it, and 0 before the first. `reason` is that of the latest failure. `progress` is what the function
-    reported last. `time` is the moment until which the job is delayed, retrying or leased, or since which it is final.
+    completed it, and 0 before the first, and once cancelled or discarded. `reason` is that of the latest failure.
+    `progress` is what the function reported last. `time` is the moment until which the job is delayed, retrying or
+    leased, or since which it is final.
     """
 
     state: str

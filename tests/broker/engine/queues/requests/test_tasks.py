@@ -162,8 +162,10 @@ def test_a_leased_task_is_flagged_and_ends_with_its_lease(rig: Rig, topic: bytes
     assert (answer.state, answer.cancelling) == ("leased", True)
     assert "cancelled" in answer.why
     assert cancel(rig, topic, 0).cancelling
+    assert answer.attempt == 1
     settled(rig, topic, leased, NACK, [], 0)
-    assert ask(rig, topic, 0).state == "cancelled"
+    answer = ask(rig, topic, 0)
+    assert (answer.state, answer.attempt) == ("cancelled", 0), "its attempts are forgotten"
     assert rig.lease(topic, most=1).runs == [(1, 1, 1)]
 
 
