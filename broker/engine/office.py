@@ -74,7 +74,7 @@ class Office:
             self.time.reach(log.last_time_us)
         self.wakes = Portions()
         self.agenda = Agenda()
-        self._port = own = OfficePort(port)
+        self._port = own = OfficePort(port)  # for those that read; the others only answer
         self._registry = registry
         self._overlays = Overlays(registry)
         self._memberships, seals = Memberships(), Seals()
