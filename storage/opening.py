@@ -66,6 +66,7 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> FoundLog:
     pages = _Pages(files, path, names)
     acknowledged = poison.acknowledged(files, path)
     log_id = pages.log_id()
+    suspect = suspect or poison.has_lost_text(files, path)
     begun = begin(pages.get, names, poisoned=acknowledged is not None, suspect=suspect)
     found = FoundLog(
         log_id, names, void, begun, begun.end, names[begun.segment], [], [],

@@ -1,7 +1,8 @@
 """The poison file: records beside the segments that a sync of the log failed, so that restarts know.
 
-Contract: the file has its name only once its text is synced: a poison without its text would cut away what earlier
-syncs covered. The first word stays; the next generation of the log removes it (cutting.py).
+Contract: the file has its name once its text is synced, or could not be synced either: until the power goes, the text
+is there in any case. A poison that lost its text says only that a sync may have failed, since cutting at the mark would
+take what earlier syncs covered. The first word stays; the next generation of the log removes it (cutting.py).
 Must not know: what recovery makes of it.
 """
 
@@ -13,7 +14,7 @@ from .files import Files
 _ACKNOWLEDGED = "durable up to seq "
 
 
-def write(files: Files, path: str, reason: str, *, durable: int = 0) -> str:
+def write(files: Files, path: str, reason: str, *, durable: int) -> str:
     """Leave word on the disk that a sync failed. Returns the reason, and why that could not be written if so.
 
     `durable` is the last seq that an earlier sync covered. The mark in the segment says as much, but it is
@@ -44,10 +45,20 @@ def _write(files: Files, path: str, text: bytes) -> None:
 
 
 def acknowledged(files: Files, path: str) -> int | None:
-    """Up to which seq a poisoned log was durable, 0 when its poison does not say; None without poison."""
-    name = f"{path}/{layout.POISON}"
-    if not files.exists(name):
+    """Up to which seq a poisoned log was durable, 0 when its poison does not say; None without one that has a text."""
+    text = _text(files, path)
+    if not text:
         return None
-    last = files.read(name).decode(errors="replace").strip().rpartition("\n")[2]
+    last = text.rpartition("\n")[2]
     digits = last.removeprefix(_ACKNOWLEDGED)
     return int(digits) if last.startswith(_ACKNOWLEDGED) and digits.isdecimal() else 0
+
+
+def has_lost_text(files: Files, path: str) -> bool:
+    """Whether there is a poison of which the text went with the power."""
+    return _text(files, path) == ""
+
+
+def _text(files: Files, path: str) -> str | None:
+    name = f"{path}/{layout.POISON}"
+    return files.read(name).decode(errors="replace").strip("\0 \n") if files.exists(name) else None

@@ -155,6 +155,24 @@ def test_a_poisoned_log_that_loses_power_keeps_what_was_durable() -> None:
     assert survivor.writer.written == 2
 
 
+@pytest.mark.parametrize("text", [b"", b"\0" * 60], ids=["empty", "zeros"])
+def test_a_poison_that_lost_its_text_with_the_power_costs_nothing_that_was_durable(text: bytes) -> None:
+    """The disk that failed the log failed the poison, too, and then kept its name alone."""
+    world = World()
+    for step in ("append", "sync", "append", "sync", "append"):
+        world.run(step)
+    world.files.fail("sync", 1, errno.EIO, once=False)
+    with pytest.raises(Poisoned):
+        world.open().sync()
+    disk = Disk(world.files)
+    for operation in world.files.journal:
+        disk.apply(operation)
+    image = {**disk.image(random.Random(0), "none"), f"{PATH}/{layout.POISON}": text}
+    survivor = Survivor(image, world.history, Truth(2, 0, world.term))
+    assert survivor.writer.written == 2
+    assert not survivor.files.exists(f"{PATH}/{layout.POISON}")
+
+
 def test_a_sync_that_fails_at_opening_loses_nothing_that_was_acknowledged() -> None:
     """The pages it was for are marked clean by then: the next opening must write them again, elsewhere."""
     for nth in range(1, CALLS_MAX):

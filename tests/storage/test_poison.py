@@ -1,0 +1,70 @@
+"""The poison file: there with its text or not at all, and what is read of it."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+from penstock.storage import layout
+from penstock.storage.poison import acknowledged, has_lost_text, write
+from support.files import Disk, RecordingFiles
+
+POISON = f"/log/{layout.POISON}"
+
+
+@pytest.fixture
+def files() -> RecordingFiles:
+    return RecordingFiles(directories=["/log"])
+
+
+def on_disk(files: RecordingFiles) -> dict[str, bytes]:
+    """What a power cut leaves that takes all that was not synced."""
+    disk = Disk(files)
+    for operation in files.journal:
+        disk.apply(operation)
+    return disk.image(random.Random(0), "none")
+
+
+def test_the_first_word_is_durable_and_stays(files: RecordingFiles):
+    assert write(files, "/log", "EIO", durable=5) == "EIO"
+    assert write(files, "/log", "again", durable=9) == "again"
+    assert on_disk(files)[POISON] == files.read(POISON) == b"EIO\ndurable up to seq 5\n"
+    assert acknowledged(files, "/log") == 5
+
+
+@pytest.mark.parametrize("kind", ["create", "write", "sync", "sync_dir"])
+def test_the_reason_says_when_it_could_not_be_written(files: RecordingFiles, kind: str):
+    files.fail(kind, 1, errno.EIO)
+    reason = write(files, "/log", "fdatasync failed", durable=5)
+    assert reason.startswith(f"fdatasync failed (and {POISON} could not be written: ")
+    assert reason.endswith(")")
+    assert POISON not in on_disk(files)
+
+
+@pytest.mark.parametrize(
+    ("text", "seq"),
+    [
+        (None, None),
+        (b"EIO\ndurable up to seq 12\n", 12),
+        (b"of two lines\nEIO\ndurable up to seq 3", 3),
+        (b"durable up to seq 3\nEIO\n", 0),
+        (b"EIO\n12\n", 0),
+        (b"EIO\ndurable up to seq x\n", 0),
+        (b"EIO\ndurable up to seq \n", 0),
+        (b"\xff", 0),
+        (b"", None),
+        (b"\0" * 30, None),
+    ],
+)
+def test_what_a_poison_says_was_durable(text: bytes | None, seq: int | None):
+    files = RecordingFiles({} if text is None else {POISON: text}, ["/log"])
+    assert acknowledged(files, "/log") == seq
+    assert has_lost_text(files, "/log") is (text is not None and seq is None)
+
+
+def test_the_text_is_there_until_the_power_goes_though_it_could_not_be_synced(files: RecordingFiles):
+    """So that the log is not opened anew as if nothing had failed."""
+    files.fail("sync", 1, errno.EIO)
+    write(files, "/log", "EIO", durable=5)
+    assert acknowledged(files, "/log") == 5
