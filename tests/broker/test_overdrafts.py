@@ -27,6 +27,7 @@ class Turns:
         begun_s = self.now_s
         self.now_s += took_s + sum(over_s.values())
         held, resumed = self.rule.settle(over_s, begun_s, self.now_s)
+        assert set(resumed) <= self.held, "each is heard again once"
         self.held = (self.held | set(held)) - set(resumed)
 
     def wait(self) -> None:
@@ -134,6 +135,67 @@ def test_it_remembers_no_longer_than_it_has_to(turns: Turns):
     turns.now_s += SIT_OUT_S + ACTIVE_S
     turns.turn(last=HEAVY_S)
     assert len(turns.rule) == 1
+
+
+def test_connections_that_cannot_be_compared_may_sit_out_until_the_same_time():
+    rule, crowd = Overdrafts[object](), [object() for _ in range(50)]
+    held, _ = rule.settle({"light": 0.0, **dict.fromkeys(crowd, CHARGE_S)}, 100.0, 100.0)
+    assert held == crowd
+    _, resumed = rule.settle({"light": 0.0}, 100.0 + SIT_OUT_S, 100.0 + SIT_OUT_S)
+    assert resumed == crowd
+
+
+def test_one_is_heard_again_at_the_time_that_was_said(turns: Turns):
+    turns.turn(light=0.0, heavy=ACTIVE_S / MULTIPLE / 2)
+    turns.wait()
+    assert not turns.held
+
+
+def test_the_one_that_was_heard_last_says_when_none_is_active(turns: Turns):
+    for name in ("a", "b", "a"):
+        turns.turn(**{name: 0.0})
+    heard_s = turns.now_s
+    turns.turn(heavy=HEAVY_S)
+    assert turns.rule.next_s() == heard_s + ACTIVE_S
+
+
+def test_a_pause_that_ended_early_wakes_nobody(turns: Turns):
+    turns.turn(light=0.0, heavy=HEAVY_S)
+    turns.wait()
+    turns.now_s += PAUSE_S
+    turns.turn(light=0.0, heavy=HEAVY_S)
+    assert turns.held == {"heavy"}
+    assert turns.rule.next_s() == turns.now_s + ACTIVE_S
+
+
+def test_one_that_is_silent_does_not_make_the_others_silent(turns: Turns):
+    turns.turn(silent=0.0)
+    turns.now_s += ACTIVE_S
+    turns.turn(light=0.0)
+    turns.turn(heavy=HEAVY_S)
+    assert turns.held == {"heavy"}
+
+
+def test_of_two_that_are_overdrawn_the_one_that_has_paid_is_forgotten(turns: Turns):
+    turns.turn(a=HEAVY_S)
+    turns.turn(b=HEAVY_S)
+    turns.turn(a=2 * HEAVY_S)
+    turns.now_s += PAUSE_S - HEAVY_S
+    turns.turn()
+    assert len(turns.rule) == 1
+    turns.turn(a=0.0, c=HEAVY_S)
+    assert not turns.held, "a has not paid"
+    turns.rule.forget("a")
+    turns.rule.forget("c")
+    assert len(turns.rule) == 0
+
+
+def test_one_that_paid_before_the_others_counts_once(turns: Turns):
+    turns.turn(a=CHARGE_S)
+    turns.turn(b=TURN_S)
+    turns.now_s += MULTIPLE * TURN_S
+    turns.turn(b=0.0)
+    assert len(turns.rule) == 2
 
 
 @pytest.mark.parametrize("seed", range(LIVES))

@@ -1,0 +1,85 @@
+"""Requests that are parked: their limits, their deadlines, and that nothing of an answered one stays."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from penstock.broker.engine.turns import parked
+from penstock.broker.engine.turns.parked import DUE_MAX, SLACK, Parked
+from penstock.broker.errors import LimitReached
+
+
+class Waiting(NamedTuple):
+    number: int
+    peer: str = "a"
+    deadline_s: float = 0.0
+
+
+@pytest.fixture
+def waiting() -> Parked[Waiting]:
+    return Parked("questions")
+
+
+def test_one_connection_and_all_together_have_a_limit(waiting: Parked[Waiting], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(parked, "EACH_MAX", 2)
+    monkeypatch.setattr(parked, "ALL_MAX", 3)
+    requests = [Waiting(1), Waiting(2), Waiting(3, "b")]
+    for request in requests:
+        waiting.check(request.peer)
+        waiting.add(request)
+    for peer, refusal in [
+        ("a", "2 questions of this connection"),
+        ("b", "3 questions wait"),
+        ("c", "3 questions wait"),
+    ]:
+        with pytest.raises(LimitReached, match=refusal):
+            waiting.check(peer)
+    waiting.remove(requests[0])
+    waiting.check("a")
+
+
+def test_what_is_answered_is_forgotten(waiting: Parked[Waiting]):
+    first, second = Waiting(1, deadline_s=5.0), Waiting(2, deadline_s=9.0)
+    waiting.add(first)
+    waiting.add(second)
+    waiting.remove(first)
+    assert (waiting.of("a"), first in waiting, second in waiting, len(waiting)) == ([second], False, True, 1)
+    assert (waiting.due(1.0), waiting.next_s) == ([], 9.0), "its deadline wakes nobody"
+    waiting.remove(second)
+    assert (waiting.of("a"), waiting.due(10.0), waiting.next_s) == ([], [], None)
+    assert not waiting._by_peer, "connections are forgotten too"
+
+
+def test_deadlines_are_told_in_order_once_each_and_some_at_a_time(waiting: Parked[Waiting]):
+    requests = [Waiting(number, deadline_s=100.0 - number) for number in range(DUE_MAX + 2)]
+    for request in requests:
+        waiting.add(request)
+    assert waiting.due(requests[-1].deadline_s - 0.5) == []
+    assert waiting.due(requests[-1].deadline_s) == [requests[-1]]
+    assert waiting.due(100.0) == requests[-2:0:-1]
+    assert waiting.due(100.0) == [requests[0]]
+    assert len(waiting) == len(requests), "what becomes of them is not said here"
+
+
+def test_deadlines_of_answered_requests_are_cleared_away_now_and_then(
+    waiting: Parked[Waiting], monkeypatch: pytest.MonkeyPatch
+):
+    stay = [Waiting(number, deadline_s=100.0 - number) for number in range(10)]
+    cleared, heapify = [0], parked.heapify
+
+    def counted(heap: list[tuple[float, int]]) -> None:
+        cleared[0] += 1
+        heapify(heap)
+
+    monkeypatch.setattr(parked, "heapify", counted)
+    for request in stay:
+        waiting.add(request)
+    assert cleared == [0]
+    for number in range(10, 1000):
+        passing = Waiting(number, deadline_s=200.0)
+        waiting.add(passing)
+        waiting.remove(passing)
+        assert len(waiting._due) <= 2 * (len(stay) + 1) + SLACK
+    assert 0 < cleared[0] < 1000 // SLACK
+    assert waiting.due(150.0) == stay[::-1]
