@@ -159,13 +159,16 @@ def test_the_one_that_was_heard_last_says_when_none_is_active(turns: Turns):
     assert turns.rule.next_s() == heard_s + ACTIVE_S
 
 
-def test_a_pause_that_ended_early_wakes_nobody(turns: Turns):
+def test_of_a_pause_that_ended_early_nothing_is_left(turns: Turns):
     turns.turn(light=0.0, heavy=HEAVY_S)
+    until_s = turns.now_s + PAUSE_S
     turns.wait()
-    turns.now_s += PAUSE_S
-    turns.turn(light=0.0, heavy=HEAVY_S)
-    assert turns.held == {"heavy"}
-    assert turns.rule.next_s() == turns.now_s + ACTIVE_S
+    turns.turn()
+    assert turns.rule.next_s() is None
+    turns.turn(light=0.0, heavy=TURN_S)
+    next_s = turns.rule.next_s()
+    assert next_s is not None
+    assert next_s > until_s > turns.now_s
 
 
 def test_one_that_is_silent_does_not_make_the_others_silent(turns: Turns):
@@ -177,10 +180,10 @@ def test_one_that_is_silent_does_not_make_the_others_silent(turns: Turns):
 
 
 def test_of_two_that_are_overdrawn_the_one_that_has_paid_is_forgotten(turns: Turns):
-    turns.turn(a=HEAVY_S)
+    turns.turn(a=4 * HEAVY_S)
     turns.turn(b=HEAVY_S)
     turns.turn(a=2 * HEAVY_S)
-    turns.now_s += PAUSE_S - HEAVY_S
+    turns.now_s += HEAVY_S
     turns.turn()
     assert len(turns.rule) == 1
     turns.turn(a=0.0, c=HEAVY_S)

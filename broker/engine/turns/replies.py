@@ -68,7 +68,7 @@ class Gather:
     def __init__(
         self, finish: Callable[[], None], refuse: Callable[[Error], None], on_failure: Callable[[], None] | None = None
     ) -> None:
-        """`on_failure` is called at the first failure, if `ready` was not called yet."""
+        """`on_failure` is called at the first failure, when others may still be on their way."""
         self._finish = finish
         self._refuse = refuse
         self._on_failure = on_failure

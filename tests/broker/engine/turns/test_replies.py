@@ -1,0 +1,48 @@
+"""Answers that wait for a commit: exactly one for each request, and of several failures the first."""
+
+from __future__ import annotations
+
+import pytest
+from penstock.broker.engine.tables.producers import Place
+from penstock.broker.engine.tables.state import PartitionState
+from penstock.broker.engine.turns.replies import Gather, KeyedReply, ProduceReply
+from penstock.broker.errors import Unavailable
+from support.engine import MemoryPort
+
+FIRST, SECOND = Unavailable("first"), Unavailable("second")
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ([None, None], ["finished"]),
+        ([FIRST, None], ["undone", FIRST]),
+        ([None, FIRST], ["undone", FIRST]),
+        ([FIRST, SECOND], ["undone", FIRST]),
+    ],
+)
+def test_the_first_failure_is_undone_once_and_is_the_answer(ends: list[Unavailable | None], told: list[object]):
+    heard: list[object] = []
+    gather = Gather(lambda: heard.append("finished"), heard.append, lambda: heard.append("undone"))
+    waiters = [gather.one() for _ in ends]
+    gather.ready()
+    for waiter, error in zip(waiters, ends, strict=True):
+        if error is None:
+            waiter.committed(Place(0, 1))
+        else:
+            waiter.failed(error)
+    assert heard == told
+
+
+def test_a_request_is_not_answered_again():
+    gather = Gather(lambda: None, lambda error: None)
+    gather.ready()
+    gather.one()
+    with pytest.raises(AssertionError, match="answered once"):
+        gather.ready()
+
+
+def test_a_batch_with_dedup_keys_that_fails_is_answered():
+    port = MemoryPort()
+    KeyedReply(ProduceReply(port, "c", 7), 1, PartitionState()).failed(FIRST)
+    assert [(peer, answer.request, answer.message) for peer, answer, _ in port.sent] == [("c", 7, "first")]
