@@ -122,10 +122,12 @@ class LocalBroker:
         """Whether channels to it are open."""
         return bool(self._channels)
 
-    def connect(self, on_message: Callable[[], None] | None = None) -> LocalChannel:
+    def connect(
+        self, on_message: Callable[[], None] | None = None, on_close: Callable[[], None] | None = None
+    ) -> LocalChannel:
         """A new channel to this broker; `on_message` wakes its user instead of the channel's own descriptor."""
         with self.lock:
-            channel = LocalChannel(self, on_message=on_message)
+            channel = LocalChannel(self, on_message=on_message, on_close=on_close)
             self._channels.add(channel)
             return channel
 
@@ -242,7 +244,7 @@ class LocalChannel:
         on_message: Callable[[], None] | None = None,
     ) -> None:
         self.connections = 1
-        self.on_close = on_close
+        self._on_close = on_close
         self._on_message = on_message
         self._broker = broker
         self._inbox: deque[tuple[Answer, Buffer]] = deque()
@@ -326,8 +328,8 @@ class LocalChannel:
         self._closed = True
         self._broker.leave(self)
         self._wake.close()
-        if self.on_close is not None:
-            self.on_close()
+        if self._on_close is not None:
+            self._on_close()
 
 
 # -- brokers of this process ------------------------------------------------------------------------------
@@ -368,9 +370,7 @@ def directory_channel(data: str, files: Files, on_message: Callable[[], None]) -
         broker = _brokers.get(path)
         if broker is None or broker.closed:
             broker = _brokers[path] = _open_directory(path, files)
-        channel = broker.connect(on_message)
-    channel.on_close = lambda: _leave(path, broker)
-    return channel
+        return broker.connect(on_message, lambda: _leave(path, broker))
 
 
 def _open_directory(path: str, files: Files) -> LocalBroker:
