@@ -29,8 +29,8 @@ from .streams.agenda import Agenda
 from .streams.beginning import Beginning
 from .streams.delivery import Stream
 from .streams.grouping import Grouping
-from .streams.joining import Joining
 from .streams.memberships import Memberships
+from .streams.session_requests import SessionRequests
 from .streams.sessions import EXPIRY_CHECK_S, Sessions
 from .tables import effects as fx
 from .topics.administration import Administration
@@ -91,7 +91,7 @@ class Office:
         self.handlers: Handlers = {
             **self.queues.handlers,
             **self._producing.handlers,
-            **Joining(topics, self.sessions, self.agenda, port, config).handlers,
+            **SessionRequests(topics, self.sessions, self.agenda, port, config).handlers,
             **Grouping(topics, self.sessions, port).handlers,
             **Beginning(topics, self._memberships, port).handlers,
             **Administration(registry, self._overlays, port, config, maker, portions).handlers,

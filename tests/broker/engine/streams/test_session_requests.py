@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.broker.engine.logs.partition import Partition
-from penstock.broker.engine.streams.joining import GIVEN, LOOKS
+from penstock.broker.engine.streams.session_requests import GIVEN, LOOKS
 from penstock.broker.engine.turns.portions import STEPS
 from penstock.transport import messages as m
 from support.engine import Rig

@@ -36,7 +36,7 @@ GIVEN = 4
 """Partitions that are given to a session of its own in one step."""
 
 
-class Joining:
+class SessionRequests:
     """Handlers of everything that concerns one session."""
 
     def __init__(self, topics: Topics, sessions: Sessions, agenda: Agenda, port: Port, config: NodeConfig) -> None:
