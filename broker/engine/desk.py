@@ -7,31 +7,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .queues.choosing.picking import Pick
+from .queues.requests.dead_list import DeadList
+from .queues.requests.schedule_list import ScheduleList
 from .streams.ends import EndsRequests
 from .streams.fetching import Fetching
 from .streams.measuring import Measuring
+from .topics.listing import Listing
 from .turns.portions import Portions
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from ...storage.errors import Error
+    from .logs.log_registry import LogRegistry
     from .logs.partition import Partition
-    from .logs.topics import Topic, Topics
+    from .logs.topics import Topic
     from .ports import Handlers, NodeConfig, Now, Peer, Port
 
 
 class ReadingDesk:
-    """Fetching, asking for ends, and measuring."""
+    """Fetching, asking for ends, measuring, and lists of what is committed."""
 
-    def __init__(self, topics: Topics, port: Port, config: NodeConfig) -> None:
+    def __init__(self, registry: LogRegistry, port: Port, config: NodeConfig) -> None:
+        topics = registry.topics
         self.wakes = Portions()
         self.fetching = Fetching(topics, port, config, self.wakes)
         self.ends = EndsRequests(topics, port, config, self.wakes)
+        self._dead = DeadList(topics, port)
         self.handlers: Handlers = {
             **self.fetching.handlers,
             **self.ends.handlers,
             **Measuring(topics, port).handlers,
+            **Listing(registry, port, config).handlers,
+            **ScheduleList(topics, port).handlers,
+            **self._dead.handlers,
         }
 
     def end_moved(self, partition: Partition) -> None:
@@ -45,8 +55,11 @@ class ReadingDesk:
         return min((each_s for each_s in due_s if each_s is not None), default=None)
 
     def warmed(self, token: Hashable) -> None:
-        """Pages are in memory that a fetch waited for."""
-        self.fetching.warmed(token)
+        """Pages are in memory that a read waited for."""
+        if isinstance(token, Pick):
+            self._dead.warmed(token)
+        else:
+            self.fetching.warmed(token)
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""

@@ -79,7 +79,7 @@ class Node:
         self._agenda = LogAgenda()
         self._registry = LogRegistry(store, self._agenda, self)
         self._upkeep = LogUpkeep(self._registry, config)
-        self._desk = ReadingDesk(self._registry.topics, port, config)
+        self._desk = ReadingDesk(self._registry, port, config)
         self._counts = {"requests": 0, "failures": 0}
         self._portions = Portions()
         self._office: Office | None = None

@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
+from ....storage.errors import Poisoned
+
 if TYPE_CHECKING:
     from ....storage.log import LogWriter
     from ..tables.effects import AnyEffect
@@ -76,6 +78,12 @@ class History(Generic[S]):
         self.log.cut(seq)
         while self.in_flight and self.in_flight[-1].place.seq > seq:
             self.in_flight.pop()
+
+    def check_writable(self) -> None:
+        """Raise Poisoned when nothing will ever be committed again."""
+        reason = self.log.poisoned
+        if reason is not None:
+            raise Poisoned(f"{self.log.path} takes no more writes since a sync failed ({reason}); reads go on")
 
     def snapshot(self) -> tuple[int, int, bytes]:
         """Seq, term and body of a snapshot of what is committed."""

@@ -174,12 +174,6 @@ class Overlay(Generic[S]):
         """A number that rises, and that no other leader of this log gives out."""
         return self.log.next_term << TERM_SHIFT | next(self._tokens)
 
-    def check_writable(self) -> None:
-        """Raise Poisoned when nothing will ever be committed again."""
-        reason = self.log.poisoned
-        if reason is not None:
-            raise Poisoned(f"{self.log.path} takes no more writes since a sync failed ({reason}); reads go on")
-
     def propose_records(self, batch: Payload, entry: Entry, waiter: Waiter) -> None:
         """Queue a batch of records, with the effects of `entry` beside them: all will be in the log, or none.
 

@@ -165,7 +165,7 @@ class Partition:
 
     def check_writable(self) -> None:
         """Raise Poisoned when nothing will ever be committed again."""
-        self.overlay.check_writable()
+        self.history.check_writable()
 
     def propose(
         self, effect: fx.AnyEffect, waiter: Waiter | None = None, *, replaces: object = None, above: int = 0

@@ -66,7 +66,7 @@ class Queues:
         self.carrier = Carrier(registry, self.picker)
         self.mover = Mover(registry, self.picker, self.alarms, time)
         self.upkeep = Upkeep(self.leasing, self.lines, config.group_expiry_s)
-        dead = DeadRecords(topics, port, self.picker, time, watching)
+        dead = DeadRecords(topics, port, time, watching)
         self.tasks = TaskRequests(topics, port, config, time, schedulers, self.lines, watching, wakes)
         self.handlers: Handlers = {
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,

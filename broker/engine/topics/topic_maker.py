@@ -83,7 +83,7 @@ class TopicMaker:
     def check_catalogue(self) -> None:
         """Raise Poisoned or Unavailable unless topics can be made, altered and deleted."""
         catalogue = self._overlays.catalogue
-        catalogue.check_writable()
+        catalogue.history.check_writable()
         if catalogue.history.damaged:
             raise Unavailable(
                 f"the metadata log {catalogue.log.path} is damaged: topics serve, but none can be created, "

@@ -1,8 +1,7 @@
-"""Requests about dead letters: list, redrive, discard.
+"""Requests about dead letters: redrive, discard.
 
-Idea: a dead letter is a record in the state dead-lettered, so listing reads the record from the log, and redriving is
-an effect. Large requests run in portions, each in its own state batch, so that a million dead letters neither delay
-other requests nor make a large batch.
+Idea: redriving and discarding are effects on what is in the table of dead letters. Large requests run in portions, each
+in its own state batch, so that a million dead letters neither delay other requests nor make a large batch.
 
 Contract: counts are of committed portions. A request that fails half-way is answered with a Failure and keeps its
 finished portions; repeating it continues with the rest. Must not know how records are chosen for workers.
@@ -10,21 +9,19 @@ finished portions; repeating it continues with the rest. Must not know how recor
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
 from typing import TYPE_CHECKING
 
 from .....storage.errors import Error
-from .....transport.queue_messages import Counted, DeadTask, DeadTasks, DiscardDead, ListDead, RedriveDead
+from .....transport.queue_messages import Counted, DiscardDead, RedriveDead
 from ....errors import InvalidRequest
 from ...logs.topics import Topic, Topics
 from ...ports import Handlers, Now, Payload, Peer, Port, Work
 from ...tables import effects as fx
 from ...tables.producers import Place
 from ...turns.replies import failure
-from ..choosing.picking import Pick, Picker
-from ..topic_queues import check_serves, committed, find, unknown
+from ..topic_queues import check_serves, find, unknown
 
 if TYPE_CHECKING:
     from ...logs.clock import LogTime
@@ -38,50 +35,19 @@ PORTION = 2000
 LOOKS = 32
 """Dead letters looked at in one step."""
 
-LIST_MAX = 100
-LIST_BYTES = 1 << 20
-"""Limit of one answer; at least one record."""
-
 Make = Callable[[list[int]], fx.TasksRedriven | fx.TasksDiscarded]
 """The effect on a portion of offsets."""
 
 
 class DeadRecords:
-    """Handlers of ListDead, RedriveDead and DiscardDead."""
+    """Handlers of RedriveDead and DiscardDead."""
 
-    def __init__(self, topics: Topics, port: Port, picker: Picker, time: LogTime, watching: Watching) -> None:
-        self.handlers: Handlers = {ListDead: self.list, RedriveDead: self.redrive, DiscardDead: self.discard}
+    def __init__(self, topics: Topics, port: Port, time: LogTime, watching: Watching) -> None:
+        self.handlers: Handlers = {RedriveDead: self.redrive, DiscardDead: self.discard}
         self._topics = topics
         self._port = port
-        self._picker = picker
         self._time = time
         self._watching = watching
-
-    def list(self, peer: Peer, message: ListDead, payload: Payload, now: Now) -> Work:
-        """Some dead letters of one partition, with their records. Raises UnknownGroup, InvalidRequest."""
-        if message.max_records == 0:
-            raise InvalidRequest("max_records=0 lists nothing: ask for one at least")
-        topic = self._topics.get(message.topic)
-        partition = topic.partition(message.partition)
-        dead = committed(partition, message.group).dead
-        most = min(message.max_records, LIST_MAX)
-        found: list[int] = []
-        for looks, at in enumerate(list(dead), 1):
-            each = dead.get(at)
-            if each is not None and at >= message.offset and message.reason in each.reason:
-                found.append(at)
-            if looks % LOOKS == 0:
-                found = heapq.nsmallest(most + 1, found)
-                yield
-        found = heapq.nsmallest(most + 1, [at for at in found if at in dead])
-        tasks = [_described(at, dead[at].attempt, dead[at].time_us, dead[at].reason, dead[at].history) for at in found]
-
-        def done(pick: Pick) -> None:
-            following = found[pick.next] if pick.next < len(found) else -1
-            records = b"".join(batch.buffer for batch in pick.batches)
-            self._port.reply(peer, DeadTasks(message.request, following, tasks[: pick.next]), records)
-
-        self._picker.pick(Pick(partition, found[:most], LIST_BYTES, done))
 
     def redrive(self, peer: Peer, message: RedriveDead, payload: Payload, now: Now) -> Work:
         """Move dead letters back to retrying. Raises UnknownGroup, InvalidRequest, Poisoned, Unavailable."""
@@ -211,7 +177,3 @@ def _cut(chosen: list[tuple[Partition, list[int]]]) -> Iterator[tuple[Partition,
     for partition, offsets in chosen:
         for first in range(0, len(offsets), PORTION):
             yield partition, offsets[first : first + PORTION]
-
-
-def _described(offset: int, attempt: int, time_us: int, reason: str, history: list[tuple[int, str, str]]) -> DeadTask:
-    return DeadTask(offset, attempt, time_us, reason, list(history))

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from .....storage.batch import encode, parse
 from .....storage.encoding import PRIORITY_MAX
 from .....storage.errors import Error
-from .....transport.messages import DeleteSchedule, Done, ListSchedules, Schedule, Schedules, SetSchedule
+from .....transport.messages import DeleteSchedule, Done, Schedules, SetSchedule
 from .....transport.partitioner import partition_of
 from .....transport.queue_messages import FOREVER_US
 from ....errors import InvalidRequest, LimitReached, Unavailable, UnknownSchedule
 from ...logs.partition import Partition
-from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
+from ...ports import Handlers, NodeConfig, Now, Payload, Peer, Port
 from ...tables import effects as fx
 from ...tables.entry import Entry
 from ...tables.names import check_name
@@ -31,6 +31,7 @@ from ...tables.queues import schedules
 from ...tables.queues.placing import intake_of
 from ...tables.timetable import ScheduleBody
 from ...turns.replies import Gather
+from ..requests.schedule_list import describe
 from ..topic_queues import serves
 
 if TYPE_CHECKING:
@@ -41,20 +42,15 @@ if TYPE_CHECKING:
 RECORD_BYTES_MAX = 64 << 10
 """Limit of a schedule's record: value, key and headers are in the state of the partition."""
 
-LISTED = 32
-"""Partitions or schedules examined in one step."""
-
 RETRY_US = 1_000_000
 """Delay before retrying a partition that could not take a record, or a schedule whose next time is unknown."""
 
 
 class Scheduling:
-    """Handlers of schedules, and what fires them."""
+    """Handlers of SetSchedule and DeleteSchedule, and what fires schedules."""
 
     def __init__(self, registry: LogRegistry, port: Port, config: NodeConfig, time: LogTime) -> None:
-        self.handlers: Handlers = {
-            SetSchedule: self.set, DeleteSchedule: self.delete, ListSchedules: self.list,
-        }  # fmt: skip
+        self.handlers: Handlers = {SetSchedule: self.set, DeleteSchedule: self.delete}
         self.fired = 0
         self._registry = registry
         self._port = port
@@ -91,7 +87,7 @@ class Scheduling:
 
         def stands() -> Schedules:
             schedule = partition.committed.schedules.by_name[message.name]
-            return Schedules(message.request, [_describe(topic, partition, schedule)])
+            return Schedules(message.request, [describe(topic, partition, schedule)])
 
         gather = Gather.answering(self._port, peer, message.request, stands)
         partition.propose_in_order(effect, gather.one())
@@ -109,22 +105,6 @@ class Scheduling:
         partition.propose_in_order(fx.ScheduleDeleted(message.name), gather.one())
         gather.ready()
         self.arm(partition)
-
-    def list(self, peer: Peer, message: ListSchedules, payload: Payload, now: Now) -> Work:
-        """Schedules as they are committed, by topic and name."""
-        topics = self._registry.topics
-        found = [topics.get(message.topic)] if message.topic else [topics.by_name[n] for n in sorted(topics.by_name)]
-        listed: list[Schedule] = []
-        places = [(topic, partition) for topic in found for partition in topic.readable]
-        for looks, (topic, partition) in enumerate(places, 1):
-            schedules_there = list(partition.committed.schedules.by_name.values())
-            for at in range(0, len(schedules_there), LISTED):
-                listed += [_describe(topic, partition, each) for each in schedules_there[at : at + LISTED]]
-                yield
-            if looks % LISTED == 0:
-                yield
-        listed.sort(key=lambda each: (each.topic_name, each.name))
-        self._port.reply(peer, Schedules(message.request, listed))
 
     # -- firing -------------------------------------------------------------------------------------
 
@@ -246,10 +226,3 @@ def _check_record(message: SetSchedule, partition: Partition) -> None:
             f"the record of schedule {message.name} has {size} bytes with key and headers, the limit is {limit}: "
             "let it say where the rest is"
         )
-
-
-def _describe(topic: Topic, partition: Partition, schedule: ScheduleBody) -> Schedule:
-    return Schedule(
-        topic.id, topic.name, schedule.name, schedule.spec, schedule.zone, schedule.value, schedule.key,
-        schedule.next_us, schedule.last_us, partition.number,
-    )  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from penstock.broker.engine.queues.requests import dead as module
+from penstock.broker.engine.queues.requests import dead_list
 from penstock.storage.batch import batches
 from penstock.transport import messages as m
 from penstock.transport import queue_messages as q
@@ -65,7 +66,7 @@ def test_they_are_listed_page_by_page(rig: Rig):
 
 def test_a_page_ends_where_it_grows_too_large_but_has_one_record_at_least(rig: Rig, monkeypatch: pytest.MonkeyPatch):
     topic = grave(rig, [1, 6, 7, 19])
-    monkeypatch.setattr(module, "LIST_BYTES", 1)
+    monkeypatch.setattr(dead_list, "LIST_BYTES", 1)
     answer, held = listed(rig, topic)
     assert (list(held), [task.offset for task in answer.tasks], answer.next_offset) == ([1], [1], 6)
 

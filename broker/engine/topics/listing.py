@@ -1,0 +1,92 @@
+"""Topics as they stand: listed by name, and their offsets found by time.
+
+Contract: decides nothing, and is done in steps. Internal topics are listed only by name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....storage.errors import Error
+from ....transport.messages import FindOffsets, ListTopics, Offsets
+from ....transport.messages import Partition as PartitionMessage
+from ....transport.messages import Topic as TopicMessage
+from ....transport.messages import Topics as TopicsMessage
+from ...errors import InvalidRequest, UnknownTopic
+from ..logs.partition import check_time
+from ..queues.topic_queues import why_unavailable
+from ..tables.names import is_reserved
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from ..logs.log_registry import LogRegistry
+    from ..logs.topics import Topic
+    from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
+
+FOUND = 4
+"""Steps that it takes to find an offset: a file may have to be opened."""
+
+DESCRIBED = 2
+"""Partitions that are described in one step."""
+
+
+class Listing:
+    """Handlers of ListTopics and FindOffsets."""
+
+    def __init__(self, registry: LogRegistry, port: Port, config: NodeConfig) -> None:
+        self.handlers: Handlers = {ListTopics: self.list, FindOffsets: self.find_offsets}
+        self._registry = registry
+        self._topics = registry.topics
+        self._port = port
+        self._endpoint = config.endpoint
+
+    def list(self, peer: Peer, message: ListTopics, payload: Payload, now: Now) -> Work:
+        """Topics as they stand, by name. Internal ones only by name. Raises InvalidRequest."""
+        names = message.names or sorted(name for name in self._topics.by_name if not is_reserved(name))
+        if len(set(names)) < len(names):
+            raise InvalidRequest("a topic is named twice: name each once")
+        found: list[TopicMessage] = []
+        for name in names:
+            if message.names or name in self._topics.by_name:  # else it was deleted meanwhile
+                found.append((yield from describe(self._registry, self._endpoint, self._topics.named(name))))
+        self._port.reply(peer, TopicsMessage(message.request, found))
+
+    def find_offsets(self, peer: Peer, message: FindOffsets, payload: Payload, now: Now) -> Work:
+        """One offset per partition."""
+        topic = self._topics.get(message.topic)
+        check_time("time_us", message.time_us)
+        found: list[tuple[int, int]] = []
+        for number in range(len(topic.partitions)):
+            partition = topic.partition(number)
+            offset = partition.find(message.time_us)
+            found.append((offset, partition.term_at(offset)))
+            yield FOUND
+            self._topics.get(message.topic)
+        self._port.reply(peer, Offsets(message.request, found))
+
+
+def describe(registry: LogRegistry, endpoint: str, topic: Topic) -> Generator[int | None, None, TopicMessage]:
+    """A topic as it stands, served at `endpoint`. Raises UnknownTopic."""
+    partitions: list[PartitionMessage] = []
+    while len(partitions) < len(topic.partitions):
+        if registry.topics.by_id.get(topic.id) is not topic:
+            raise UnknownTopic(f"topic {topic.name} was deleted meanwhile")
+        partitions.append(_describe_partition(registry, endpoint, topic, len(partitions)))
+        if len(partitions) % DESCRIBED == 0:
+            yield
+    return TopicMessage(topic.name, topic.id, topic.settings.named(), partitions)
+
+
+def _describe_partition(registry: LogRegistry, endpoint: str, topic: Topic, number: int) -> PartitionMessage:
+    found, store = topic.partitions[number], registry.store
+    directory, unavailable = store.directory(topic.id, number), why_unavailable(topic, number)
+    if isinstance(found, Error):
+        return PartitionMessage(number, endpoint, b"", 0, 0, 0, 0, 0, directory, -1, "damaged", unavailable)
+    log = found.log
+    extents = log.segments()
+    size = sum(extent.record_bytes for extent in extents)
+    return PartitionMessage(
+        number, endpoint, log.log_id, log.term, found.first, found.end, size, len(extents), directory,
+        store.row(log), found.state, unavailable,
+    )  # fmt: skip
