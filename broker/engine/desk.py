@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .queues.choosing.picking import Pick
-from .queues.requests.dead_list import DeadList
+from .queues.requests.dead_letter_list import DeadLetterList
 from .queues.requests.schedule_list import ScheduleList
 from .streams.ends import EndsRequests
 from .streams.fetching import Fetching
@@ -34,7 +34,7 @@ class ReadingDesk:
         self.wakes = Portions()
         self.fetching = Fetching(topics, port, config, self.wakes)
         self.ends = EndsRequests(topics, port, config, self.wakes)
-        self._dead = DeadList(topics, port)
+        self._dead = DeadLetterList(topics, port)
         self.handlers: Handlers = {
             **self.fetching.handlers,
             **self.ends.handlers,

@@ -345,11 +345,11 @@ def as_kept(shelf: Shelf, queue: Any) -> dict[str, Any]:
                 tables["leased"][offset] = (token, attempt)
     tables["waiting"] = {
         offset: (each.attempt, each.ready_us, tuple((worker, reason) for _, worker, reason in each.history))
-        for offset, each in queue.waiting.items()
+        for offset, each in queue.retrying.items()
     }
     tables["dead"] = {
         offset: (each.attempt, each.reason, tuple((worker, reason) for _, worker, reason in each.history))
-        for offset, each in queue.dead.items()
+        for offset, each in queue.dead_letters.items()
     }
     tables["progress"] = dict(queue.progress)
     tables["leases"] = {token: (lease.worker, lease.until_us) for token, lease in queue.leases.items()}

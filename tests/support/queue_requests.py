@@ -235,7 +235,7 @@ class Requests:
         queue = self.partition_at(partition).proposed.queues.by_name[name]
         settings = group.settings
         for offset in chance:
-            task, waiting = group.tasks[offset], queue.waiting.get(offset)
+            task, waiting = group.tasks[offset], queue.retrying.get(offset)
             pause_us = min(settings.backoff_max_s, settings.backoff_s * 2 ** (task.attempt - 1)) * 1e6
             if waiting is None:  # given out again within this request: it had no pause to wait for
                 assert pause_us == 0, f"record {offset} was given out again without its pause"

@@ -14,7 +14,7 @@ from .choosing.answering import Answering
 from .choosing.key_scheduler import KeyScheduler, KeySchedulers
 from .choosing.picking import Pick, Picker
 from .lines import Demand, Lines
-from .requests.dead import DeadRecords
+from .requests.dead_letters import DeadLetterRequests
 from .requests.leasing import LeaseRequests
 from .requests.queue_admin import QueueAdmin
 from .requests.settling import SettleRequests
@@ -66,7 +66,7 @@ class Queues:
         self.carrier = Carrier(registry, self.picker)
         self.mover = Mover(registry, self.picker, self.alarms, time)
         self.upkeep = Upkeep(self.leasing, self.lines, config.group_expiry_s)
-        dead = DeadRecords(topics, port, time, watching)
+        dead = DeadLetterRequests(topics, port, time, watching)
         self.tasks = TaskRequests(topics, port, config, time, schedulers, self.lines, watching, wakes)
         self.handlers: Handlers = {
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,

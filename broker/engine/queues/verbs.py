@@ -92,7 +92,7 @@ def configure(
 def _give_up(partition: Partition, queue: Queue) -> None:
     """Dead-letter retrying records that have reached a lowered limit of attempts."""
     most = queue.settings.max_attempts
-    tried = sorted([(at, each.attempt) for at, each in queue.waiting.items() if each.attempt >= most])
+    tried = sorted([(at, each.attempt) for at, each in queue.retrying.items() if each.attempt >= most])
     if tried:
         reason = f"{LIMIT_FELL} to {most}"
         partition.propose(fx.TasksDied(queue.group, 0, list(joined(tried)), reason))
@@ -151,7 +151,7 @@ def _move_on(partition: Partition, queue: Queue, source: RecordSource, choice: C
 def is_dry(partition: Partition, queue: Queue) -> bool:
     """Whether a group has certainly nothing to lease, by a cheap check: most requests find earlier records taken."""
     untouched = partition.predicted_end - queue.frontier
-    return untouched <= 0 and not (queue.waiting or queue.held or partition.committed.shelves)
+    return untouched <= 0 and not (queue.retrying or queue.held or partition.committed.shelves)
 
 
 def _source(partition: Partition, queue: Queue) -> RecordSource:

@@ -96,7 +96,7 @@ def next_chance(queue: Queue, now_us: int) -> int | None:
     """When a group may have something that it does not have at `now_us`, because time passed alone."""
     if queue.paused_until_us > now_us:
         return queue.paused_until_us
-    return queue.waiting.next_us(now_us)
+    return queue.retrying.next_us(now_us)
 
 
 class Again:

@@ -61,7 +61,7 @@ def choose(queue: Queue, source: RecordSource, limit: int, now_us: int) -> Choic
     """Up to `limit` records of a group. Without any, `runs` is empty."""
     if source.shelves:
         return _by_level(queue, source, source.shelves, limit, now_us)
-    runs = list(_again(queue, queue.waiting.ready(now_us, limit)))
+    runs = list(_again(queue, queue.retrying.ready(now_us, limit)))
     frontier = _untouched(queue, source, limit - _count(runs), runs)
     return Choice(runs, frontier)
 
@@ -89,9 +89,9 @@ def _by_level(queue: Queue, source: RecordSource, shelves: Shelves, limit: int, 
 def _ready(queue: Queue, shelves: Shelves, limit: int, now_us: int) -> dict[int, list[int]]:
     """Ready retries, by priority."""
     if shelves.by_level.keys() == {0}:
-        return {0: queue.waiting.ready(now_us, limit)}
+        return {0: queue.retrying.ready(now_us, limit)}
     found: dict[int, list[int]] = {}
-    for offset in queue.waiting.ready(now_us, max(limit, LOOK)):
+    for offset in queue.retrying.ready(now_us, max(limit, LOOK)):
         found.setdefault(shelves.level_of(offset), []).append(offset)
     return found
 
@@ -204,7 +204,7 @@ def _between(low: int, high: int, passed: Sequence[int]) -> Iterator[Run]:
 
 def _again(queue: Queue, offsets: Sequence[int]) -> Iterator[Run]:
     """Retries, under their next attempt."""
-    return joined((offset, queue.waiting[offset].attempt + 1) for offset in offsets)
+    return joined((offset, queue.retrying[offset].attempt + 1) for offset in offsets)
 
 
 def next_timer_us(queue: Queue, shelves: Shelves, now_us: int) -> int | None:

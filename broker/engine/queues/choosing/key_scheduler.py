@@ -96,9 +96,9 @@ class KeyScheduler:
         level_of = source.shelves.level_of if source.shelves else _plain
         for offset, key in queue.held.items():
             yield Candidate(offset, self._key(offset, key), level=level_of(offset))
-        for offset, waiting in queue.waiting.items():
-            key = self._key(offset, waiting.key)
-            yield Candidate(offset, key, waiting.attempt, waiting.ready_us, level_of(offset))
+        for offset, record in queue.retrying.items():
+            key = self._key(offset, record.key)
+            yield Candidate(offset, key, record.attempt, record.ready_us, level_of(offset))
 
     def _fresh(self, queue: Queue, source: RecordSource, limit: int) -> Iterator[Candidate]:
         """Untouched records, as far as their keys can be read now."""

@@ -25,13 +25,14 @@ def counted(partition: Partition, queue: Queue, now_us: int) -> QueuePartition:
     low = applied.voids.beyond(max(queue.frontier, partition.first))
     plain = max(0, partition.end - low) - applied.shelves.between(low, partition.end)
     shelved, delayed = on_shelves(queue, applied.shelves, now_us)
-    later = sum([waiting.ready_us > now_us for waiting in queue.waiting.values()])
-    ready = plain + shelved + len(queue.waiting) - later + len(queue.held) - _skipped(partition, queue, low, -1, now_us)
+    later = sum([record.ready_us > now_us for record in queue.retrying.values()])
+    ready = plain + shelved + len(queue.retrying) - later + len(queue.held)
+    ready -= _skipped(partition, queue, low, -1, now_us)
     delayed -= _skipped(partition, queue, FOREVER_US, now_us, FOREVER_US)
     paused_us = queue.paused_until_us if queue.paused_until_us > now_us else 0
     oldest_us = _oldest(partition, queue, low, now_us)
     return QueuePartition(
-        partition.number, ready, queue.in_flight, delayed, later, len(queue.dead), oldest_us, paused_us
+        partition.number, ready, queue.in_flight, delayed, later, len(queue.dead_letters), oldest_us, paused_us
     )
 
 
@@ -54,7 +55,7 @@ def _oldest(partition: Partition, queue: Queue, low: int, now_us: int) -> int:
     """When the oldest record was appended that is ready, retrying or in flight; -1 without one."""
     leased = [first for lease in queue.leases.values() for first, _, _ in lease.runs()]
     shelves = partition.committed.shelves
-    open_ = [*leased, *queue.waiting, *queue.held, *lowest_on_shelves(queue, shelves, now_us)]
+    open_ = [*leased, *queue.retrying, *queue.held, *lowest_on_shelves(queue, shelves, now_us)]
     low = shelves.beyond(low)
     if low < partition.end:
         open_.append(low)

@@ -31,7 +31,7 @@ class Facts(NamedTuple):
 
     not_before_us: int = 0  # column NOT_BEFORE, where that is later than the record was appended
     level: int = 0  # column PRIORITY
-    key: int = UNKNOWN  # keys.hash_of its key, for groups that look at keys; held and waiting records know theirs
+    key: int = UNKNOWN  # keys.hash_of its key, for groups that look at keys; held and retrying records know theirs
     rate_us: int = 0  # when the rate of its key lets the next one go (KeySchedulers.again_us); 0: at once
     asking: int = 1  # requests for a lease that wait for records of this partition
     final: str = ""  # its outcome, if it is done: "completed", "discarded"
@@ -52,9 +52,9 @@ def why(queue: Queue, offset: int, now_us: int, facts: Facts = NOTHING) -> str:
     lease = queue.lease_of(offset)
     if lease is not None:
         return _leased(queue, lease, offset, now_us)
-    waiting = queue.waiting.get(offset)
-    if waiting is not None and waiting.ready_us > now_us:
-        return _waits(queue, waiting, now_us)
+    retrying = queue.retrying.get(offset)
+    if retrying is not None and retrying.ready_us > now_us:
+        return _waits(queue, retrying, now_us)
     return (
         _ended(queue, offset, facts, now_us)
         or _delayed(facts, now_us)
@@ -72,16 +72,16 @@ def _leased(queue: Queue, lease: Lease, offset: int, now_us: int) -> str:
     )
 
 
-def _waits(queue: Queue, waiting: RetryingRecord, now_us: int) -> str:
-    if not waiting.attempt:
-        return f"to be tried again from {_moment(waiting.ready_us, now_us)}"
-    reason = f": {waiting.history[-1][2]}" if waiting.history else ""
+def _waits(queue: Queue, retrying: RetryingRecord, now_us: int) -> str:
+    if not retrying.attempt:
+        return f"to be tried again from {_moment(retrying.ready_us, now_us)}"
+    reason = f": {retrying.history[-1][2]}" if retrying.history else ""
     most = queue.settings.max_attempts
-    return f"attempt {waiting.attempt} of {most} failed{reason}; tried again from {_moment(waiting.ready_us, now_us)}"
+    return f"attempt {retrying.attempt} of {most} failed{reason}; tried again from {_moment(retrying.ready_us, now_us)}"
 
 
 def _ended(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:
-    dead = queue.dead.get(offset)
+    dead = queue.dead_letters.get(offset)
     if dead is not None:
         reason = f": {dead.reason}" if dead.reason else ""
         attempts = _counted(dead.attempt, "attempt")
@@ -116,7 +116,7 @@ def _keyed(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:
         reason = _ordered(queue, offset, key) if settings.order == "key" else _limited(queue, key)
         if reason or facts.rate_us > now_us:
             return reason or f"the rate of its key lets the next one go at {_moment(facts.rate_us, now_us)}"
-    if offset >= queue.frontier and offset not in queue.waiting and len(queue.held) >= settings.look_ahead:
+    if offset >= queue.frontier and offset not in queue.retrying and len(queue.held) >= settings.look_ahead:
         return (
             f"{len(queue.held)} records before it wait for their keys, and no more than {settings.look_ahead} are "
             "looked past (look_ahead)"
@@ -130,7 +130,7 @@ def _ordered(queue: Queue, offset: int, key: int) -> str:
         for busy, other in lease.keys.items():
             if other == key:
                 return f"its key is busy: record {busy} is leased by {_quoted(lease.worker)}"
-    before = [busy for busy, waiting in queue.waiting.items() if waiting.key == key and busy < offset]
+    before = [busy for busy, record in queue.retrying.items() if record.key == key and busy < offset]
     if before:
         return f"its key is busy: record {min(before)} waits to be tried again"
     before = [busy for busy, other in queue.held.items() if other == key and busy < offset]
@@ -149,20 +149,20 @@ def _limited(queue: Queue, key: int) -> str:
 
 def key_of(queue: Queue, offset: int, facts: Facts) -> int:
     """The hash of a record's key, as far as it is known."""
-    waiting = queue.waiting.get(offset)
-    known = waiting.key if waiting is not None else queue.held.get(offset, UNKNOWN)
+    retrying = queue.retrying.get(offset)
+    known = retrying.key if retrying is not None else queue.held.get(offset, UNKNOWN)
     return known or facts.key
 
 
 def _in_line(queue: Queue, offset: int, facts: Facts) -> str:
     """Its place among the records that could go."""
     special = bool(facts.level or facts.not_before_us)
-    if offset < queue.frontier and not special and offset not in queue.waiting and offset not in queue.held:
+    if offset < queue.frontier and not special and offset not in queue.retrying and offset not in queue.held:
         return "done"
-    if special and offset not in queue.waiting:
+    if special and offset not in queue.retrying:
         place = f"in line with priority {facts.level}"
     else:
-        before = sum(other < offset for other in (*queue.waiting, *queue.held)) + max(offset - queue.frontier, 0)
+        before = sum(other < offset for other in (*queue.retrying, *queue.held)) + max(offset - queue.frontier, 0)
         place = f"behind {_counted(before, 'record')}" if before else "next: the coming lease takes it"
     return place if facts.asking else f"no worker asks for records of this group; {place}"
 

@@ -23,7 +23,7 @@ from ...tables.entry import Entry
 from ...tables.producers import Place
 from ...turns.replies import Gather
 from ..choosing.picking import Pick, Picker
-from ..requests.dead import ranges
+from ..requests.dead_letters import ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

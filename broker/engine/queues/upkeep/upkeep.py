@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...tables import effects as fx
-from ..requests.dead import PORTION, ranges
+from ..requests.dead_letters import PORTION, ranges
 
 if TYPE_CHECKING:
     from ...logs.partition import Partition
@@ -43,15 +43,15 @@ class Upkeep:
         """Discard old dead letters. Log time never goes back, so later ones are never older."""
         key, after_s = (partition, queue.group), queue.settings.dead_retention_s
         retention, due_us = self._due.get(key, (after_s, 0))
-        if not queue.dead or (retention == after_s and time_us < due_us):
+        if not queue.dead_letters or (retention == after_s and time_us < due_us):
             return
         after_us = round(after_s * 1e6)
-        old = sorted(offset for offset, dead in queue.dead.items() if dead.time_us + after_us <= time_us)
+        old = sorted(offset for offset, dead in queue.dead_letters.items() if dead.time_us + after_us <= time_us)
         if old:
             partition.propose(fx.TasksDiscarded(queue.group, ranges(old[:PORTION])))
             self._due.pop(key, None)
         else:
-            self._due[key] = (after_s, min(dead.time_us for dead in queue.dead.values()) + after_us)
+            self._due[key] = (after_s, min(dead.time_us for dead in queue.dead_letters.values()) + after_us)
 
     def _renew_or_delete(self, topic: Topic, partition: Partition, queue: Queue, time_us: int) -> None:
         last_us = max(each.last_us for each in _everywhere(topic, queue.group))

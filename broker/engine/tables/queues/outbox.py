@@ -48,7 +48,7 @@ class Outbox:
             return
         for first, count, attempt in effect.runs:
             for offset in range(first, first + count):
-                if offset in queue.dead:  # not if it was cancelled
+                if offset in queue.dead_letters:  # not if it was cancelled
                     self.last += 1
                     self.entries[self.last] = OutboxEntry(
                         self.last, queue.settings.dead_topic, queue.group, offset, attempt, time_us, effect.reason

@@ -18,7 +18,7 @@ from msgspec import Struct
 from .. import effects as fx
 from .endings import Endings
 from .leases import Failure, Lease, LeaseBody, LeaseTable
-from .retrying import RetryingRecord, WaitingTable
+from .retrying import RetryingRecord, RetryingTable
 from .settings import QueueSettings, parse
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ HISTORY_MAX = 20
 """Failures that are remembered of one record, the latest."""
 
 
-class Dead(Struct, array_like=True):
+class DeadLetter(Struct, array_like=True):
     """A dead-lettered record: tried again only when redriven."""
 
     attempt: int
@@ -66,9 +66,9 @@ class QueueBody(Struct, array_like=True):
     last_us: int
     cursors: list[tuple[int, ShelfCursor]]
     leases: list[LeaseBody]
-    waiting: list[tuple[int, RetryingRecord]]
+    retrying: list[tuple[int, RetryingRecord]]
     held: list[tuple[int, int]]
-    dead: list[tuple[int, Dead]]
+    dead_letters: list[tuple[int, DeadLetter]]
     cancelling: list[int]
     cancelled: list[int]
     ended: list[int]
@@ -90,9 +90,9 @@ class Queue:
         self.last_us = 0  # append time of its last effect
         self.cursors: dict[int, ShelfCursor] = {}  # by priority
         self.leases = LeaseTable()  # by token
-        self.waiting = WaitingTable()  # by offset
+        self.retrying = RetryingTable()  # by offset
         self.held: dict[int, int] = {}  # key hash by offset
-        self.dead: dict[int, Dead] = {}  # by offset
+        self.dead_letters: dict[int, DeadLetter] = {}  # by offset
         self.cancelling: set[int] = set()  # leased, and not leased again
         self.cancelled: set[int] = set()  # done without being tried; passed over where they were untouched
         self.ended: dict[int, None] = {}  # tokens, oldest first
@@ -108,7 +108,7 @@ class Queue:
         if effect.keys:
             offsets = [offset for first, count, _ in effect.runs for offset in range(first, first + count)]
             lease.keys = dict(zip(offsets, effect.keys, strict=True))
-        if self.waiting or self.held:
+        if self.retrying or self.held:
             self._taken(lease, effect.runs)
         self.held.update(effect.held)
         self.leases.add(lease)
@@ -124,17 +124,17 @@ class Queue:
     def _taken(self, lease: Lease, runs: Iterable[tuple[int, int, int]]) -> None:
         for first, count, _ in runs:
             for offset in self._known(first, count):
-                waited = self.waiting.pop(offset, None)
+                waited = self.retrying.pop(offset, None)
                 if waited is None:
                     self.held.pop(offset, None)
                 elif waited.history:
                     lease.history[offset] = waited.history
 
     def _known(self, first: int, count: int) -> Iterable[int]:
-        """Records of a range that may be waiting or held: looked for in whichever is shorter."""
-        if count <= len(self.waiting) + len(self.held):
+        """Records of a range that may be retrying or held: looked for in whichever is shorter."""
+        if count <= len(self.retrying) + len(self.held):
             return range(first, first + count)
-        return [offset for offset in (*self.waiting, *self.held) if first <= offset < first + count]
+        return [offset for offset in (*self.retrying, *self.held) if first <= offset < first + count]
 
     def extended(self, tokens: Iterable[int], until_us: int, progress: Iterable[tuple[int, bytes]]) -> None:
         """Leases were extended."""
@@ -182,7 +182,7 @@ class Queue:
                     self._over([(offset, 1)], time_us)
                     continue
                 history = self._history(lease, offset, time_us, effect.reason)
-                self.waiting[offset] = RetryingRecord(attempt, ready_us, lease.keys.get(offset, 0), history)
+                self.retrying[offset] = RetryingRecord(attempt, ready_us, lease.keys.get(offset, 0), history)
             self._out(lease, first, count)
         self._settled(lease, ended=effect.ended)
 
@@ -193,7 +193,7 @@ class Queue:
             for offset in range(first, first + count):
                 if effect.token and lease is None and offset >= self.frontier:
                     continue  # its lease was lost with a damaged batch: here it is untouched, and will be tried
-                waited = self.waiting.pop(offset, None)
+                waited = self.retrying.pop(offset, None)
                 if offset in self.cancelling:
                     self.cancelled.add(offset)
                     self._over([(offset, 1)], time_us)
@@ -202,7 +202,7 @@ class Queue:
                     history, key = self._history(lease, offset, time_us, effect.reason), lease.keys.get(offset, 0)
                 else:
                     history, key = (waited.history, waited.key) if waited is not None else ([], 0)
-                self.dead[offset] = Dead(attempt, time_us, effect.reason, history, key)
+                self.dead_letters[offset] = DeadLetter(attempt, time_us, effect.reason, history, key)
             if lease is not None:
                 self._out(lease, first, count)
         if lease is not None:
@@ -212,16 +212,16 @@ class Queue:
         """Dead letters are retrying again; earlier failures stay in their history."""
         for first, count, ready_us in runs:
             for offset in range(first, first + count):
-                dead = self.dead.pop(offset, None)
+                dead = self.dead_letters.pop(offset, None)
                 if dead is not None:
-                    self.waiting[offset] = RetryingRecord(0, ready_us, dead.key, dead.history)
+                    self.retrying[offset] = RetryingRecord(0, ready_us, dead.key, dead.history)
 
     def discarded(self, ranges: Sequence[tuple[int, int]], time_us: int) -> None:
         """Dead letters are discarded: done."""
         self._over(ranges, time_us)
         for first, count in ranges:
             for offset in range(first, first + count):
-                self.dead.pop(offset, None)
+                self.dead_letters.pop(offset, None)
 
     def cancel(self, offsets: Iterable[int], time_us: int) -> None:
         """These are not leased again; leased ones end with their lease."""
@@ -230,7 +230,7 @@ class Queue:
                 self.cancelling.add(offset)
             else:
                 self._over([(offset, 1)], time_us)
-                self.waiting.pop(offset, None)
+                self.retrying.pop(offset, None)
                 self.held.pop(offset, None)
                 self.cancelled.add(offset)
 
@@ -242,7 +242,7 @@ class Queue:
 
     def passed_over(self, offset: int) -> None:
         """A record became void: no group leases it any more."""
-        self.waiting.pop(offset, None)
+        self.retrying.pop(offset, None)
         self.held.pop(offset, None)
 
     def _history(self, lease: Lease, offset: int, time_us: int, reason: str) -> list[Failure]:
@@ -281,9 +281,9 @@ class Queue:
 
     def begun(self, offset: int, shelves: Shelves) -> bool:
         """Whether a record is leased or ended: done, dead-lettered or cancelled."""
-        if offset < self.start or offset in self.waiting or offset in self.held:
+        if offset < self.start or offset in self.retrying or offset in self.held:
             return False
-        if offset in self.dead or offset in self.cancelled or self.lease_of(offset) is not None:
+        if offset in self.dead_letters or offset in self.cancelled or self.lease_of(offset) is not None:
             return True
         if shelves.between(offset, offset + 1):
             cursor = self.cursors.get(shelves.level_of(offset), ShelfCursor())
@@ -302,9 +302,9 @@ class Queue:
         return QueueBody(
             self.group, self.settings.named(), self.start, self.frontier, self.last_token, self.paused_until_us,
             self.last_us, sorted(self.cursors.items(), key=_first), [lease.dump() for lease in self.leases.values()],
-            sorted(self.waiting.items(), key=_first), sorted(self.held.items()), sorted(self.dead.items(), key=_first),
-            sorted(self.cancelling), sorted(self.cancelled), list(self.ended), sorted(self.progress.items()),
-            self.finals, self.endings.entries[:],
+            sorted(self.retrying.items(), key=_first), sorted(self.held.items()),
+            sorted(self.dead_letters.items(), key=_first), sorted(self.cancelling), sorted(self.cancelled),
+            list(self.ended), sorted(self.progress.items()), self.finals, self.endings.entries[:],
         )  # fmt: skip
 
     @classmethod
@@ -316,9 +316,9 @@ class Queue:
         queue.cursors = dict(body.cursors)
         for each in body.leases:
             queue.leases.add(Lease.load(each))
-        for offset, waiting in body.waiting:
-            queue.waiting[offset] = waiting
-        queue.held, queue.dead = dict(body.held), dict(body.dead)
+        for offset, record in body.retrying:
+            queue.retrying[offset] = record
+        queue.held, queue.dead_letters = dict(body.held), dict(body.dead_letters)
         queue.cancelling, queue.cancelled = set(body.cancelling), set(body.cancelled)
         queue.ended = dict.fromkeys(body.ended)
         queue.progress = dict(body.progress)

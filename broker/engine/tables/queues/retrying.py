@@ -29,7 +29,7 @@ class RetryingRecord(Struct, array_like=True):
     history: list[Failure] = []
 
 
-class WaitingTable(dict[int, RetryingRecord]):
+class RetryingTable(dict[int, RetryingRecord]):
     """Retrying records by offset. Set and removed like the entries of any table."""
 
     def __init__(self) -> None:
@@ -37,9 +37,9 @@ class WaitingTable(dict[int, RetryingRecord]):
         self._timed: list[tuple[int, int]] = []
         self._ready: list[int] = []
 
-    def __setitem__(self, offset: int, waiting: RetryingRecord) -> None:
-        super().__setitem__(offset, waiting)
-        heappush(self._timed, (waiting.ready_us, offset))
+    def __setitem__(self, offset: int, record: RetryingRecord) -> None:
+        super().__setitem__(offset, record)
+        heappush(self._timed, (record.ready_us, offset))
         if len(self._timed) > 2 * len(self) + SLACK:
             self._tidy()
 
@@ -101,6 +101,6 @@ class WaitingTable(dict[int, RetryingRecord]):
         return known is not None and known.ready_us <= now_us
 
     def _tidy(self) -> None:
-        self._timed = [(waiting.ready_us, offset) for offset, waiting in self.items()]
+        self._timed = [(record.ready_us, offset) for offset, record in self.items()]
         self._ready = []
         heapify(self._timed)

@@ -60,13 +60,13 @@ def standing(queue: Queue, shelves: Shelves, offset: int, now_us: int) -> Record
     lease = queue.lease_of(offset)
     if lease is not None:
         return _leased(queue, lease, offset)
-    dead = queue.dead.get(offset)
+    dead = queue.dead_letters.get(offset)
     if dead is not None:
         return RecordStatus(DEAD, dead.attempt, "", dead.time_us, dead.reason, history=dead.history)
-    waiting = queue.waiting.get(offset)
-    if waiting is not None:
-        reason = waiting.history[-1][2] if waiting.history else ""
-        return RecordStatus(WAITING, waiting.attempt, "", waiting.ready_us, reason, history=waiting.history)
+    retrying = queue.retrying.get(offset)
+    if retrying is not None:
+        reason = retrying.history[-1][2] if retrying.history else ""
+        return RecordStatus(WAITING, retrying.attempt, "", retrying.ready_us, reason, history=retrying.history)
     if offset in queue.cancelled:
         return RecordStatus(CANCELLED)
     due_us, level = shelves.time_of(offset), shelves.level_of(offset)

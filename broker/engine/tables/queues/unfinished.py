@@ -78,7 +78,7 @@ def untouched(queues: QueueTable, shelves: Shelves, end: int) -> int:
 def open_in(queue: Queue) -> np.ndarray:
     """The open records of one group below its frontier."""
     runs = [np.arange(first, first + count) for lease in queue.leases.values() for first, count, _ in lease.runs()]
-    tables = [_keys(table) for table in (queue.waiting, queue.held, queue.dead)]
+    tables = [_keys(table) for table in (queue.retrying, queue.held, queue.dead_letters)]
     return np.unique(np.concatenate([*runs, *tables]))
 
 

@@ -115,4 +115,4 @@ def test_a_record_whose_lease_was_lost_is_not_dead_where_it_is_untouched():
     state.effect(fx.LeaseGranted("g", 1, "w", 9, [(0, 2, 1)], 2), 2)
     state.effect(fx.TasksDied("g", 2, [(2, 3, 1)], "no"), 3)
     queue = state.queues.by_name["g"]
-    assert (list(queue.dead), queue.frontier) == ([], 2)
+    assert (list(queue.dead_letters), queue.frontier) == ([], 2)

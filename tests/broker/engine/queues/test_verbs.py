@@ -197,7 +197,7 @@ def test_a_record_that_cannot_be_read_dies_and_the_others_are_worked_off(rig: Ri
     assert leased.runs == [(0, 1, 1), (2, 1, 1)]
     assert rig.settle(topic, m.Settle(0, leased.token, ACK)) == []
     queue = proposed(rig.node._registry.topics.get(topic).readable[0], "g")
-    assert {offset: "cannot be read" in dead.reason for offset, dead in queue.dead.items()} == {1: True}
+    assert {offset: "cannot be read" in dead.reason for offset, dead in queue.dead_letters.items()} == {1: True}
 
 
 # -- cost -------------------------------------------------------------------------------------------

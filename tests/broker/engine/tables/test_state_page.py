@@ -17,12 +17,10 @@ EFFECTS = [
 ]
 STRUCTS = [
     state.SnapshotBody, producers.ProducerState, producers.Place, groups.GroupState, catalogue.CatalogueBody,
-    catalogue.TopicEntry, queue.QueueBody, queue.ShelfCursor, retrying.RetryingRecord, queue.Dead, leases.LeaseBody,
-    leases.ExtentBody,
-    outbox.OutboxEntry, kept.KeptBody, timetable.ScheduleBody, dedup.KeyTableBody, voids.VoidsBody,
-    shelf_bodies.ShelvesBody, shelf_bodies.ShelfBody, shelf_bodies.RunName,
-    shelf_bodies.RunBody, stages.Stage,
-    decisions.TransactionState, decisions.Decision,
+    catalogue.TopicEntry, queue.QueueBody, queue.ShelfCursor, retrying.RetryingRecord, queue.DeadLetter,
+    leases.LeaseBody, leases.ExtentBody, outbox.OutboxEntry, kept.KeptBody, timetable.ScheduleBody,
+    dedup.KeyTableBody, voids.VoidsBody, shelf_bodies.ShelvesBody, shelf_bodies.ShelfBody, shelf_bodies.RunName,
+    shelf_bodies.RunBody, stages.Stage, decisions.TransactionState, decisions.Decision,
 ]  # fmt: skip
 
 

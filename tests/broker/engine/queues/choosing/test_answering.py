@@ -213,7 +213,7 @@ def test_a_damaged_batch_dies_at_once_and_the_same_request_gets_what_is_behind_i
         rig.turn()
         (leased,) = [message for _, message, _ in rig.port.sent if isinstance(message, m.Leased)] or [None]
     assert values(rig, leased) == [b"behind"]
-    dead = opened(rig, topic).committed.queues.by_name["g"].dead
+    dead = opened(rig, topic).committed.queues.by_name["g"].dead_letters
     assert list(dead) == list(range(200))
     assert {task.reason.split(":")[0] for task in dead.values()} == {"it cannot be read"}
 
@@ -251,7 +251,7 @@ def test_a_record_whose_read_failed_once_is_tried_again_after_a_pause(rig: Rig):
     while not rig.answers(waiting):
         rig.turn()
     queue = opened(rig, topic).committed.queues.by_name["g"]
-    assert not queue.dead
+    assert not queue.dead_letters
     heal()
     assert rig.lease(topic, most=2).runs == []
     rig.pass_time(10.0)
@@ -269,7 +269,7 @@ def test_a_record_whose_reads_fail_dies_after_its_last_attempt_and_stops_nobody(
         while not rig.answers(waiting):
             rig.turn()
         rig.pass_time(5.0)
-    (task,) = opened(rig, topic).committed.queues.by_name["g"].dead.values()
+    (task,) = opened(rig, topic).committed.queues.by_name["g"].dead_letters.values()
     assert (task.reason, task.attempt) == ("it cannot be read: [Errno 5] Input/output error", 2)
     heal()
     rig.produce(topic, [b"b"])

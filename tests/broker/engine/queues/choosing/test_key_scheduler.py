@@ -207,7 +207,7 @@ def test_a_record_that_damage_hides_dies_and_its_neighbours_are_worked_on(rig: R
     data[data.index(b"value-1") - 200] ^= 0xFF
     answers = [rig.lease(topic, most=10) for _ in range(4)]
     seen = [offset for answer in answers if isinstance(answer, m.Leased) for offset in offsets(answer)]
-    dead = proposed(rig.node._registry.topics.get(topic).readable[0], "g").dead
+    dead = proposed(rig.node._registry.topics.get(topic).readable[0], "g").dead_letters
     assert (seen, list(dead)) == ([0], [1])
     token = next(answer.token for answer in answers if isinstance(answer, m.Leased) and answer.runs)
     assert offsets(rig.lease(topic, settles=[m.Settle(0, token, ACK)])) == [2]

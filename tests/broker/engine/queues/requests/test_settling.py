@@ -88,8 +88,8 @@ def test_back_off_doubles_up_to_its_limit_and_is_shortened_at_random(rig: Rig, t
         assert leased.runs == [(0, 1, attempt)]
         rig.settle(topic, m.Settle(0, leased.token, NACK))
         failed_us = rig.now.wall_us
-        waiting = rig.node.logs and proposed(rig.node._registry.topics.get(topic).readable[0], "g").waiting[0]
-        pauses.append((waiting.ready_us - failed_us) / 1e6)
+        retrying = rig.node.logs and proposed(rig.node._registry.topics.get(topic).readable[0], "g").retrying[0]
+        pauses.append((retrying.ready_us - failed_us) / 1e6)
         rig.pass_time(7)
     for pause, most in zip(pauses, (2, 4, 6, 6), strict=True):
         assert most / 2 < pause <= most

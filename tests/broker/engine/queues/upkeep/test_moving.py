@@ -100,7 +100,7 @@ def test_a_copy_is_the_record_with_what_became_of_it():
         "penstock-dead-time": b"%d" % died_us,
     }
     assert by_value[b"value 2"]["key"] is None
-    assert list(queue(rig, topic).dead) == [2, 3]
+    assert list(queue(rig, topic).dead_letters) == [2, 3]
 
 
 def test_what_is_rejected_by_a_worker_is_copied_and_a_worker_of_the_dead_topic_gets_it():
@@ -369,7 +369,7 @@ class Machine:
     def check(self) -> int:
         """Every record that is dead is in the dead topic once. Returns how many there are."""
         self.rig.pass_time(130)
-        dead = list(queue(self.rig, self.topic).dead)
+        dead = list(queue(self.rig, self.topic).dead_letters)
         assert offsets(self.rig, self.graves) == sorted(dead)
         assert not opened(self.rig, self.topic).committed.outbox.entries
         return len(dead)

@@ -37,12 +37,12 @@ def test_dead_records_are_given_up_after_their_time_and_not_before():
     rig.pass_time(50)
     die(rig, topic, [5])
     rig.pass_time(45)
-    assert list(queue(rig, topic).dead) == [1, 2, 5]
+    assert list(queue(rig, topic).dead_letters) == [1, 2, 5]
     rig.pass_time(15)
-    assert list(queue(rig, topic).dead) == [5]
+    assert list(queue(rig, topic).dead_letters) == [5]
     rig.restart(clean=False)
     rig.pass_time(50)
-    assert not queue(rig, topic).dead
+    assert not queue(rig, topic).dead_letters
 
 
 def test_many_are_given_up_in_portions(monkeypatch: pytest.MonkeyPatch):
@@ -53,7 +53,7 @@ def test_many_are_given_up_in_portions(monkeypatch: pytest.MonkeyPatch):
     left = []
     for _ in range(4):
         rig.pass_time(5)
-        left.append(len(queue(rig, topic).dead))
+        left.append(len(queue(rig, topic).dead_letters))
     assert left == [3, 1, 0, 0]
 
 
@@ -61,10 +61,10 @@ def test_a_shorter_retention_counts_for_what_is_dead_already():
     rig, topic = made(dead_retention_s=1000.0)
     die(rig, topic, [1])
     rig.pass_time(50)
-    assert list(queue(rig, topic).dead) == [1]
+    assert list(queue(rig, topic).dead_letters) == [1]
     set_queue(rig, topic, dead_retention_s=20.0)
     rig.pass_time(10)
-    assert not queue(rig, topic).dead
+    assert not queue(rig, topic).dead_letters
 
 
 def test_what_died_again_is_given_up_when_its_new_time_is_up():
@@ -74,9 +74,9 @@ def test_what_died_again_is_given_up_when_its_new_time_is_up():
     rig.ask(q.RedriveDead, topic, "g")
     die(rig, topic, [1])
     rig.pass_time(60)
-    assert list(queue(rig, topic).dead) == [1]
+    assert list(queue(rig, topic).dead_letters) == [1]
     rig.pass_time(50)
-    assert not queue(rig, topic).dead
+    assert not queue(rig, topic).dead_letters
 
 
 # -- abandoned groups -----------------------------------------------------------------------------
@@ -149,4 +149,4 @@ def test_on_a_damaged_partition_nothing_is_decided():
     die(rig, topic, [1])
     opened(rig, topic).history.damaged = True
     rig.pass_time(2 * DAY_S, step=200)
-    assert list(queue(rig, topic).dead) == [1]
+    assert list(queue(rig, topic).dead_letters) == [1]

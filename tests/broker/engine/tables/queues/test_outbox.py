@@ -29,7 +29,7 @@ def test_without_a_dead_topic_nothing_enters():
     found = state("")
     found.effect(fx.TasksDied("g", 1, [(2, 2, 3)], "broken"), 50)
     assert not found.outbox.entries
-    assert len(found.queues.by_name["g"].dead) == 2
+    assert len(found.queues.by_name["g"].dead_letters) == 2
 
 
 def test_what_was_cancelled_meanwhile_is_not_dead_and_does_not_enter():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from penstock.broker.engine.tables.queues.retrying import SLACK, RetryingRecord, WaitingTable
+from penstock.broker.engine.tables.queues.retrying import SLACK, RetryingRecord, RetryingTable
 
 
 def test_the_lowest_ready_offsets_come_first_and_stay_until_they_are_taken():
-    table = WaitingTable()
+    table = RetryingTable()
     for offset, ready_us in ((7, 5), (3, 9), (5, 1), (9, 100)):
         table[offset] = RetryingRecord(1, ready_us)
     assert table.ready(10, 2) == [3, 5]
@@ -21,7 +21,7 @@ def test_the_lowest_ready_offsets_come_first_and_stay_until_they_are_taken():
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_random_life_gives_what_a_plain_table_gives(seed: int):
-    chance, table, plain, now_us = random.Random(seed), WaitingTable(), dict[int, int](), 0
+    chance, table, plain, now_us = random.Random(seed), RetryingTable(), dict[int, int](), 0
     for _ in range(400):
         now_us += chance.randrange(3)
         offset = chance.randrange(60)
@@ -38,7 +38,7 @@ def test_a_random_life_gives_what_a_plain_table_gives(seed: int):
 
 
 def test_a_record_that_comes_and_goes_leaves_nothing_behind():
-    table = WaitingTable()
+    table = RetryingTable()
     for time_us in range(10_000):
         table[1] = RetryingRecord(1, time_us)
         table.pop(1)

@@ -202,7 +202,7 @@ def test_replace_takes_a_waiting_record_from_its_group_in_whatever_order_the_log
     assert repeats(rig, topic, b"a") == []
     assert void(rig) == [0]
     for state in (found.proposed, found.committed):
-        assert not len(state.queues.by_name["g"].waiting)
+        assert not len(state.queues.by_name["g"].retrying)
     assert_replays(rig)
 
 

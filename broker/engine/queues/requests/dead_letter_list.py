@@ -12,19 +12,19 @@ from .....transport.queue_messages import DeadTask, DeadTasks, ListDead
 from ....errors import InvalidRequest
 from ..choosing.picking import Pick, Picker
 from ..topic_queues import committed
-from .dead import LOOKS
+from .dead_letters import LOOKS
 
 if TYPE_CHECKING:
     from ...logs.topics import Topics
     from ...ports import Handlers, Now, Payload, Peer, Port, Work
-    from ...tables.queues.queue import Dead
+    from ...tables.queues.queue import DeadLetter
 
 LIST_MAX = 100
 LIST_BYTES = 1 << 20
 """Limit of one answer; at least one record."""
 
 
-class DeadList:
+class DeadLetterList:
     """Handler of ListDead."""
 
     def __init__(self, topics: Topics, port: Port) -> None:
@@ -39,7 +39,7 @@ class DeadList:
             raise InvalidRequest("max_records=0 lists nothing: ask for one at least")
         topic = self._topics.get(message.topic)
         partition = topic.partition(message.partition)
-        dead = committed(partition, message.group).dead
+        dead = committed(partition, message.group).dead_letters
         most = min(message.max_records, LIST_MAX)
         found: list[int] = []
         for looks, at in enumerate(list(dead), 1):
@@ -64,5 +64,5 @@ class DeadList:
         self._picker.warmed(pick)
 
 
-def _described(offset: int, dead: Dead) -> DeadTask:
+def _described(offset: int, dead: DeadLetter) -> DeadTask:
     return DeadTask(offset, dead.attempt, dead.time_us, dead.reason, list(dead.history))

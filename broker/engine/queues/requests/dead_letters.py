@@ -39,7 +39,7 @@ Make = Callable[[list[int]], fx.TasksRedriven | fx.TasksDiscarded]
 """The effect on a portion of offsets."""
 
 
-class DeadRecords:
+class DeadLetterRequests:
     """Handlers of RedriveDead and DiscardDead."""
 
     def __init__(self, topics: Topics, port: Port, time: LogTime, watching: Watching) -> None:
@@ -109,7 +109,7 @@ class RedrivePortions:
         """Propose the next portion, as far as it is still dead; answer after the last one."""
         for partition, offsets in self._portions:
             queue = find(partition, self._group)
-            still = [offset for offset in offsets if offset in queue.dead] if queue is not None else []
+            still = [offset for offset in offsets if offset in queue.dead_letters] if queue is not None else []
             if still:
                 self._count += len(still)
                 partition.propose(self._make(still), self)
@@ -157,7 +157,7 @@ def _chosen(
         if queue is not None:
             known = True
             wanted = list[int]()
-            for looks, at in enumerate(list(named.get(partition.number, queue.dead)), 1):
+            for looks, at in enumerate(list(named.get(partition.number, queue.dead_letters)), 1):
                 if _matches(queue, at, message.reason):
                     wanted.append(at)
                 if looks % LOOKS == 0:
@@ -169,7 +169,7 @@ def _chosen(
 
 
 def _matches(queue: Queue, offset: int, reason: str) -> bool:
-    dead = queue.dead.get(offset)
+    dead = queue.dead_letters.get(offset)
     return dead is not None and reason in dead.reason
 
 

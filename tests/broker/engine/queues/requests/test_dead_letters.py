@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from penstock.broker.engine.queues.requests import dead as module
-from penstock.broker.engine.queues.requests import dead_list
+from penstock.broker.engine.queues.requests import dead_letter_list
+from penstock.broker.engine.queues.requests import dead_letters as module
 from penstock.storage.batch import batches
 from penstock.transport import messages as m
 from penstock.transport import queue_messages as q
@@ -66,7 +66,7 @@ def test_they_are_listed_page_by_page(rig: Rig):
 
 def test_a_page_ends_where_it_grows_too_large_but_has_one_record_at_least(rig: Rig, monkeypatch: pytest.MonkeyPatch):
     topic = grave(rig, [1, 6, 7, 19])
-    monkeypatch.setattr(dead_list, "LIST_BYTES", 1)
+    monkeypatch.setattr(dead_letter_list, "LIST_BYTES", 1)
     answer, held = listed(rig, topic)
     assert (list(held), [task.offset for task in answer.tasks], answer.next_offset) == ([1], [1], 6)
 
@@ -108,11 +108,11 @@ def test_all_are_tried_again(rig: Rig):
     topic = grave(rig, [1, 6, 7, 19])
     assert rig.ask(q.RedriveDead, topic, "g") == q.Counted(rig.next_request() - 1, 4)
     found = queue(rig, topic)
-    assert not found.dead
-    assert {offset: (each.attempt, each.ready_us) for offset, each in found.waiting.items()} == dict.fromkeys(
+    assert not found.dead_letters
+    assert {offset: (each.attempt, each.ready_us) for offset, each in found.retrying.items()} == dict.fromkeys(
         [1, 6, 7, 19], (0, rig.now.wall_us)
     )
-    assert [why for _, _, why in found.waiting[1].history] == ["broken"]
+    assert [why for _, _, why in found.retrying[1].history] == ["broken"]
 
 
 def test_some_are_tried_again_by_number_and_by_reason(rig: Rig):
@@ -121,14 +121,14 @@ def test_some_are_tried_again_by_number_and_by_reason(rig: Rig):
     assert rig.ask(q.RedriveDead, topic, "g", [(0, 6), (0, 6), (0, 3), (0, 999)]).count == 1
     assert rig.ask(q.RedriveDead, topic, "g", [(0, 1), (0, 8)], "mailbox").count == 1
     assert rig.ask(q.RedriveDead, topic, "g", [], "mailbox").count == 1
-    assert list(queue(rig, topic).dead) == [1]
-    assert sorted(queue(rig, topic).waiting) == [6, 8, 9]
+    assert list(queue(rig, topic).dead_letters) == [1]
+    assert sorted(queue(rig, topic).retrying) == [6, 8, 9]
 
 
 def test_a_rate_spreads_them_over_time(rig: Rig):
     topic = grave(rig, [1, 6, 7, 19])
     rig.ask(q.RedriveDead, topic, "g", [], "", 4.0)
-    waiting = queue(rig, topic).waiting
+    waiting = queue(rig, topic).retrying
     assert [waiting[o].ready_us - rig.now.wall_us for o in (1, 6, 7, 19)] == [0, 250_000, 500_000, 750_000]
 
 
@@ -140,7 +140,7 @@ def test_a_rate_goes_on_over_portions_and_partitions(rig: Rig, monkeypatch: pyte
         set_queue(rig, topic, partition=number)
         die(rig, topic, [2, 4, 6], partition=number)
     assert rig.ask(q.RedriveDead, topic, "g", [], "", 1.0).count == 6
-    times = [w.ready_us for n in (0, 1) for _, w in sorted(queue(rig, topic, partition=n).waiting.items())]
+    times = [w.ready_us for n in (0, 1) for _, w in sorted(queue(rig, topic, partition=n).retrying.items())]
     assert [each - times[0] for each in times] == [second * 1_000_000 for second in range(6)]
 
 
@@ -152,7 +152,7 @@ def test_many_go_in_portions_so_that_each_batch_stays_small(rig: Rig, monkeypatc
     left = [5]
     while len(left) < 10 and not rig.answers(request):
         rig.turn(1)
-        left.append(len(queue(rig, topic).dead))
+        left.append(len(queue(rig, topic).dead_letters))
     assert left == [5, 3, 1, 0]
     assert rig.answers(request) == [q.Counted(request, 5)]
     assert opened(rig, topic).committed.seq == before + 3
@@ -168,8 +168,8 @@ def test_what_is_redriven_meanwhile_is_counted_once(rig: Rig, monkeypatch: pytes
     counted = [rig.answers(request)[0].count for request in (one, other)]
     found = queue(rig, topic)
     assert sum(counted) == 4
-    assert len(found.waiting) == counted[0]
-    assert not found.dead
+    assert len(found.retrying) == counted[0]
+    assert not found.dead_letters
 
 
 # -- giving up ------------------------------------------------------------------------------------
@@ -180,8 +180,8 @@ def test_they_are_given_up_and_stay_so_after_a_restart(rig: Rig):
     assert rig.ask(q.DiscardDead, topic, "g", [(0, 6), (0, 7)]).count == 2
     for clean in (True, False):
         rig.restart(clean=clean)
-        assert list(queue(rig, topic).dead) == [1, 19]
-        assert not queue(rig, topic).waiting
+        assert list(queue(rig, topic).dead_letters) == [1, 19]
+        assert not queue(rig, topic).retrying
     assert rig.ask(q.DiscardDead, topic, "g").count == 2
     assert rig.ask(q.DiscardDead, topic, "g").count == 0
 
@@ -211,7 +211,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(rig: Rig, message: A
     assert isinstance(answer, m.Failure)
     assert answer.code == code
     assert said in answer.message
-    assert list(queue(rig, topic).dead) == [1, 6]
+    assert list(queue(rig, topic).dead_letters) == [1, 6]
 
 
 def test_a_poisoned_partition_lists_but_changes_nothing(rig: Rig):
