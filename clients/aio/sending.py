@@ -12,7 +12,7 @@ from datetime import datetime
 from ..arguments.quantities import Duration
 from ..producing.core import ProducerCore
 from ..producing.pieces import Piece
-from ..producing.routing import Routing
+from ..producing.transaction_switch import TransactionSwitch
 from .driver import AsyncDriver
 from .futures import AsyncFuture
 
@@ -20,7 +20,7 @@ PIECES_PER_BREATH = 8
 """After so many pieces of a send_many the loop gets its turn, even when nothing had to be waited for."""
 
 
-class AsyncSending(Routing):
+class AsyncSending(TransactionSwitch):
     """The part of `AsyncProducer` that threads have their own way of."""
 
     def __init__(self, driver: AsyncDriver, core: ProducerCore) -> None:

@@ -13,10 +13,10 @@ from ..arguments.quantities import Duration
 from ..connection.driver import Driver
 from .core import ProducerCore
 from .pending import Future
-from .routing import Routing
+from .transaction_switch import TransactionSwitch
 
 
-class Sending(Routing):
+class Sending(TransactionSwitch):
     """The part of `Producer` that asyncio has its own way of."""
 
     def __init__(self, driver: Driver, core: ProducerCore) -> None:

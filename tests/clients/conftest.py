@@ -36,6 +36,24 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         yield served
 
 
+@pytest.fixture(scope="module")
+def tidying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """A broker that looks all the time for what retention may take, and may be killed."""
+    data = tmp_path_factory.mktemp("tidying")
+    config = ServeConfig(
+        data=str(data / "data"), listen=(f"unix://{data}/b.sock",), restart_first_s=0.01, node={"housekeeping_s": 0.05}
+    )
+    with Serving(config) as served:
+        yield served
+
+
+@pytest.fixture
+def tidied(tidying: Serving) -> Iterator[Client]:
+    """A client of that broker."""
+    with connect(tidying.url, timeout=PATIENCE_S) as client:
+        yield client
+
+
 @pytest.fixture(params=["mem", "file", "unix", "ipc", "tcp"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An address of each kind, with a broker behind it."""

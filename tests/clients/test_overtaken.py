@@ -13,21 +13,6 @@ from support.processes import Serving
 VALUES = [b"%04d" % number + bytes(5000) for number in range(400)]
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """A broker that tidies up all the time."""
-    data = tmp_path_factory.mktemp("overtaken")
-    config = ServeConfig(data=str(data / "data"), listen=(f"unix://{data}/b.sock",), node={"housekeeping_s": 0.05})
-    with Serving(config) as serving:
-        yield serving
-
-
-@pytest.fixture
-def client(shared):
-    with connect(shared.url, timeout=60) as client:
-        yield client
-
-
 def send(client, topic, values):
     with client.producer(topic) as producer:
         for value in values:
@@ -67,32 +52,32 @@ def check(client, consumer, topic, first, last):
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-def test_a_connected_consumer_is_told(client, topic, delivery, group):
-    client.create_topic(topic, segment_bytes="64KB", commit="written")
-    send(client, topic, VALUES[:1])
+def test_a_connected_consumer_is_told(tidied, topic, delivery, group):
+    tidied.create_topic(topic, segment_bytes="64KB", commit="written")
+    send(tidied, topic, VALUES[:1])
     # It asks for so little that all else is still at the broker.
-    with client.consumer(topic, group=group, delivery=delivery, window_bytes=1, session_timeout=60) as consumer:
+    with tidied.consumer(topic, group=group, delivery=delivery, window_bytes=1, session_timeout=60) as consumer:
         assert [record.offset for record in consumer.fetch(1, wait=60)] == [0]
-        first = overtake(client, topic)
-        check(client, consumer, topic, first, first + 3)
+        first = overtake(tidied, topic)
+        check(tidied, consumer, topic, first, first + 3)
 
 
 @pytest.mark.parametrize("group", [None, "g"])
-def test_a_consumer_that_comes_back_is_told(client, topic, delivery, group):
-    client.create_topic(topic, segment_bytes="64KB", commit="written")
-    send(client, topic, VALUES[:1])
+def test_a_consumer_that_comes_back_is_told(tidied, topic, delivery, group):
+    tidied.create_topic(topic, segment_bytes="64KB", commit="written")
+    send(tidied, topic, VALUES[:1])
     if group:
-        with client.consumer(topic, group=group, delivery=delivery) as consumer:
+        with tidied.consumer(topic, group=group, delivery=delivery) as consumer:
             consumer.fetch(1, wait=60)
             consumer.commit()
-    first = overtake(client, topic)
+    first = overtake(tidied, topic)
     positions = None if group else {0: 1}
-    with client.consumer(topic, group=group, positions=positions, delivery=delivery) as consumer:
-        check(client, consumer, topic, first, first + 3)
+    with tidied.consumer(topic, group=group, positions=positions, delivery=delivery) as consumer:
+        check(tidied, consumer, topic, first, first + 3)
         if group:
             consumer.commit()
     if group:
-        with client.consumer(topic, group=group, delivery=delivery) as consumer:
+        with tidied.consumer(topic, group=group, delivery=delivery) as consumer:
             assert [record.offset for record in consumer.fetch(1, wait=60)] == [first + 4]
 
 

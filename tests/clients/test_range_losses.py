@@ -31,23 +31,6 @@ def small(monkeypatch):
     monkeypatch.setattr(fetched_range, "PIECE_BYTES", 30_000)
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """A broker that tidies up all the time."""
-    data = tmp_path_factory.mktemp("shared")
-    config = ServeConfig(
-        data=str(data / "data"), listen=(f"unix://{data}/b.sock",), restart_first_s=0.01, node={"housekeeping_s": 0.05}
-    )
-    with Serving(config) as serving:
-        yield serving
-
-
-@pytest.fixture
-def client(shared):
-    with connect(shared.url, timeout=60) as client:
-        yield client
-
-
 def fill(client, topic, values=VALUES):
     client.create_topic(topic, segment_bytes="256KB", commit="written")
     send(client, topic, values)
@@ -65,77 +48,77 @@ def read(batches, start=0):
 
 
 @pytest.mark.parametrize("delivery", WAYS)
-def test_a_range_goes_on_over_the_death_of_its_broker(shared, client, topic, delivery):
-    fill(client, topic)
-    batches = client.range(topic, 0, 0, COUNT, delivery=delivery)
+def test_a_range_goes_on_over_the_death_of_its_broker(tidying, tidied, topic, delivery):
+    fill(tidied, topic)
+    batches = tidied.range(topic, 0, 0, COUNT, delivery=delivery)
     seen = [next(batches)]
-    before = shared.ready
-    os.kill(shared.pid("broker"), signal.SIGKILL)
+    before = tidying.ready
+    os.kill(tidying.pid("broker"), signal.SIGKILL)
     seen.append(next(batches))
-    shared.wait_ready(60, other_than=before)
+    tidying.wait_ready(60, other_than=before)
     assert read([*seen, *batches]) == VALUES
 
 
 @pytest.mark.parametrize("delivery", WAYS)
-def test_a_topic_that_is_deleted_meanwhile_is_said_to_be(client, topic, delivery):
-    fill(client, topic)
-    batches = client.range(topic, 0, 0, COUNT, delivery=delivery)
+def test_a_topic_that_is_deleted_meanwhile_is_said_to_be(tidied, topic, delivery):
+    fill(tidied, topic)
+    batches = tidied.range(topic, 0, 0, COUNT, delivery=delivery)
     next(batches)
-    client.delete_topic(topic)
+    tidied.delete_topic(topic)
     with pytest.raises(UnknownTopic):
         list(batches)
 
 
 @pytest.mark.parametrize("delivery", WAYS)
-def test_what_retention_took_meanwhile_is_said_to_be_gone(client, topic, delivery):
-    fill(client, topic)
-    batches = client.range(topic, 0, 0, COUNT, delivery=delivery)
+def test_what_retention_took_meanwhile_is_said_to_be_gone(tidied, topic, delivery):
+    fill(tidied, topic)
+    batches = tidied.range(topic, 0, 0, COUNT, delivery=delivery)
     next(batches)
-    client.alter_topic(topic, retention_bytes="64KB")
-    send(client, topic, VALUES[:4])
-    while (part := client.topic(topic).partitions[0]).first < COUNT - 100 or part.segments > 2:
-        client.ends([topic], known=client.ends([topic]), wait=0.05)
+    tidied.alter_topic(topic, retention_bytes="64KB")
+    send(tidied, topic, VALUES[:4])
+    while (part := tidied.topic(topic).partitions[0]).first < COUNT - 100 or part.segments > 2:
+        tidied.ends([topic], known=tidied.ends([topic]), wait=0.05)
     while len(glob.glob(f"{part.directory}/*.segment")) > 2:
-        client.ends([topic], known=client.ends([topic]), wait=0.05)
+        tidied.ends([topic], known=tidied.ends([topic]), wait=0.05)
     with pytest.raises(OutOfBounds) as caught:
         list(batches)
-    first = client.topic(topic).partitions[0].first
+    first = tidied.topic(topic).partitions[0].first
     assert 0 < caught.value.offset <= first
     with pytest.raises(OutOfBounds, match=f"it has {first} to"):
-        client.range(topic, 0, 0, COUNT, delivery=delivery)
-    assert read(client.range(topic, 0, first, COUNT, delivery=delivery), first) == VALUES[first:]
+        tidied.range(topic, 0, 0, COUNT, delivery=delivery)
+    assert read(tidied.range(topic, 0, first, COUNT, delivery=delivery), first) == VALUES[first:]
 
 
-def test_a_damaged_record_ends_a_range_which_goes_on_behind_it(client, topic):
-    fill(client, topic)
-    path, position = place_of(client, topic, VALUES[202])
+def test_a_damaged_record_ends_a_range_which_goes_on_behind_it(tidied, topic):
+    fill(tidied, topic)
+    path, position = place_of(tidied, topic, VALUES[202])
     write(path, position, b"\xff")
     for delivery in WAYS:
         seen = []
         with pytest.raises(BadChecksum, match="records 200 to 203") as caught:
-            seen.extend(client.range(topic, 0, 0, COUNT, delivery=delivery))
+            seen.extend(tidied.range(topic, 0, 0, COUNT, delivery=delivery))
         assert read(seen) == VALUES[:200]
         assert caught.value.next_offset == 204
-        assert read(client.range(topic, 0, 204, COUNT, delivery=delivery), 204) == VALUES[204:]
-        trusting = read(client.range(topic, 0, 0, COUNT, delivery=delivery, verify=False))
+        assert read(tidied.range(topic, 0, 204, COUNT, delivery=delivery), 204) == VALUES[204:]
+        trusting = read(tidied.range(topic, 0, 0, COUNT, delivery=delivery, verify=False))
         assert [at for at, value in enumerate(trusting) if value != VALUES[at]] == [202]
-        keys_only = client.range(topic, 0, 0, COUNT, delivery=delivery, columns=["key"])
+        keys_only = tidied.range(topic, 0, 0, COUNT, delivery=delivery, columns=["key"])
         assert sum(batch.record_count for batch in keys_only) == COUNT, "values were not asked for"
 
 
-def test_a_damaged_header_ends_a_range_which_goes_on_behind_it(client, topic):
-    fill(client, topic)
-    path, position = place_of(client, topic, VALUES[200])
+def test_a_damaged_header_ends_a_range_which_goes_on_behind_it(tidied, topic):
+    fill(tidied, topic)
+    path, position = place_of(tidied, topic, VALUES[200])
     start = path.read_bytes().rfind(bytes(encode(VALUES[200:204]))[8:20], 0, position) - 8
     write(path, start, b"\xff" * 8)
     for delivery in WAYS:
         for end in (COUNT, 204):
             seen = []
             with pytest.raises(Corrupt) as caught:
-                seen.extend(client.range(topic, 0, 0, end, delivery=delivery))
+                seen.extend(tidied.range(topic, 0, 0, end, delivery=delivery))
             assert read(seen) == VALUES[:200]
             assert caught.value.next_offset == 204
-        assert read(client.range(topic, 0, 204, COUNT, delivery=delivery), 204) == VALUES[204:]
+        assert read(tidied.range(topic, 0, 204, COUNT, delivery=delivery), 204) == VALUES[204:]
 
 
 def place_of(client, topic, value: bytes) -> tuple[Path, int]:

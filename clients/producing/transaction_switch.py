@@ -12,7 +12,7 @@ from ..connection.steps import Steps
 from .core import ProducerCore
 
 
-class Routing:
+class TransactionSwitch:
     """What the producers of threads and of event loops have in common."""
 
     def __init__(self, core: ProducerCore) -> None:
