@@ -177,7 +177,8 @@ class Commits:
     def _log_finished(self, home: Partition, name: str, epoch: int, stages: Sequence[StageKey]) -> None:
         if home.log.poisoned is None and all(map(self._is_for_good, self._published.get((name, epoch), []))):
             self._published.pop((name, epoch), None)
-            home.propose(fx.TransactionFinished(name, epoch), Finishing(self, stages))
+            # No start publishes them again then; if it fails, a later pass says it.
+            home.propose(fx.TransactionFinished(name, epoch), Gather(lambda: self.unseal(stages), lambda error: None))
 
     def _is_for_good(self, place: tuple[Partition, int]) -> bool:
         """Whether a power cut cannot take it: on topics with commit=written that comes after it can be read."""
@@ -203,20 +204,3 @@ class Commits:
             self._publisher.line_up(decision.stages, self._sealed(home, name, decision.epoch, decision.stages))
         if found:
             self._alarms.set(self, 0, lambda _: self._publisher.go_on())
-
-
-class Finishing:
-    """Waits until the log says that an epoch is finished."""
-
-    __slots__ = ("_commits", "_stages")
-
-    def __init__(self, commits: Commits, stages: Sequence[StageKey]) -> None:
-        self._commits = commits
-        self._stages = stages
-
-    def committed(self, place: Place) -> None:
-        """No start will publish these again."""
-        self._commits.unseal(self._stages)
-
-    def failed(self, error: Error) -> None:
-        """A later pass says it."""

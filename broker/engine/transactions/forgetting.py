@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....storage.errors import Error
 from ...errors import LimitReached, Unavailable
 from ..tables import effects as fx
 from .home import NAME
-from .staging import drop
 
 if TYPE_CHECKING:
     from ..logs.clock import LogTime
     from ..logs.partition import Partition
     from ..ports import NodeConfig
-    from ..tables.producers import Place
     from .commits import Commits
     from .home import Home
 
@@ -76,7 +73,7 @@ class Forgetting:
         gone = [stage for stage in old if stage in head and stage not in sealed][:PORTION]
         if gone:
             self.dropped += len(gone)
-            drop(partition, gone, Unheeded(), sealed)
+            partition.propose_in_order(fx.StagesDropped(gone))
 
     def _outlived(self, home: Partition, time_us: int) -> list[str]:
         """Names that are due, as committed, where times are certain, and not decided anew or forgotten since."""
@@ -87,13 +84,3 @@ class Forgetting:
     def _forget(self, home: Partition, names: list[str]) -> None:
         if names:
             home.propose(fx.TransactionsForgotten(names))
-
-
-class Unheeded:
-    """Waits for what the next pass does again if it fails."""
-
-    def committed(self, place: Place) -> None:
-        """It is gone."""
-
-    def failed(self, error: Error) -> None:
-        """It is still there."""

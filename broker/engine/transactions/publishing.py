@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ..logs.partition import Partition
     from ..logs.topics import Topic
     from ..tables.decisions import StageKey
-    from ..tables.producers import Place
     from ..turns.alarms import Alarms
 
 PORTION_BYTES = 4 << 20
@@ -242,7 +241,7 @@ class Publisher:
         if not line.jobs:
             self._leave(line, Doing.NOTHING)
         elif line.unsettled:
-            partition.barrier(PortionWaiter(self, line))
+            partition.barrier(self._portion(line))
         else:
             self._read(Load(line))
 
@@ -278,15 +277,19 @@ class Publisher:
         partition = line.partition
         try:
             partition.check_writable()
-            partition.propose_in_order(fx.StagesDropped([line.jobs[0].key[2]]), PortionWaiter(self, line))
+            partition.propose_in_order(fx.StagesDropped([line.jobs[0].key[2]]), self._portion(line))
         except Error as error:
             self._rest(line, error)
+
+    def _portion(self, line: PublishingLine) -> Gather:
+        """Waits for a proposal of a line."""
+        return Gather(lambda: self._over(line), lambda error: self._refused(line, error))
 
     def _append(self, line: PublishingLine, batches: list[Batch]) -> None:
         self._begun_bytes += sum(batch.batch_bytes for batch in batches)
         if self._begun_bytes >= PORTION_BYTES:
             self._alarms.set(self, 0, self._next_turn)
-        portion = Gather(lambda: self.over(line), lambda error: self.refused(line, error))
+        portion = self._portion(line)
         for batch in batches:
             try:
                 publish(line.partition, batch, portion.one())
@@ -295,7 +298,7 @@ class Publisher:
                 break
         portion.ready()
 
-    def over(self, line: PublishingLine) -> None:
+    def _over(self, line: PublishingLine) -> None:
         """A portion is committed; the others have their turn first."""
         if line.doing != Doing.WORKS:
             return
@@ -306,7 +309,7 @@ class Publisher:
             self._queue(line)
         self.go_on()
 
-    def refused(self, line: PublishingLine, error: Error) -> None:
+    def _refused(self, line: PublishingLine, error: Error) -> None:
         """A portion, or a part of it, is not in the log."""
         if line.doing == Doing.WORKS:
             self._tell_published(line)
@@ -337,19 +340,3 @@ class Publisher:
         if line.doing == Doing.RESTS:
             self._queue(line)
             self.go_on()
-
-
-class PortionWaiter:
-    """Waits for what is under way in a partition."""
-
-    __slots__ = ("_line", "_publisher")
-
-    def __init__(self, publisher: Publisher, line: PublishingLine) -> None:
-        self._publisher = publisher
-        self._line = line
-
-    def committed(self, place: Place) -> None:
-        self._publisher.over(self._line)
-
-    def failed(self, error: Error) -> None:
-        self._publisher.refused(self._line, error)

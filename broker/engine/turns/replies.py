@@ -62,7 +62,7 @@ class KeyedReply(Struct, gc=False, eq=False):
 class Gather:
     """Answers once when everything it was left with is committed, or with the first failure.
 
-    Leave it with any number of proposals through `one`, then call `ready`.
+    Leave it with any number of proposals through `one`, then call `ready`; or with a single one as it is.
     """
 
     def __init__(

@@ -19,17 +19,16 @@ from .....storage.batch import parse
 from .....storage.kept import keep_all
 from ...tables.queues.settings import DAY_S
 from ...tables.queues.unfinished import delayed, most_delayed, on_the_way, open_in, unfinished, untouched
+from ...turns.replies import Gather
 from ..choosing.picking import Pick
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .....storage.batch import Batch
-    from .....storage.errors import Error
     from .....storage.retention import SegmentExtent
     from ...logs.log_registry import LogRegistry
     from ...logs.partition import Partition
-    from ...tables.producers import Place
     from ..choosing.picking import Picker
 
 PORTION = 4096
@@ -100,25 +99,11 @@ class Carrier:
         batch = _together(pick.batches)
         alive = self._registry.holds(partition) and log.poisoned is None
         if alive and batch is not None and batch.batch_bytes <= log.options.max_batch_bytes:
-            partition.propose_kept(batch, Carried(self._busy, partition))
+            # When it is committed the next pass goes on, when it fails that tries again.
+            waiter = Gather(lambda: self._busy.discard(partition), lambda error: self._busy.discard(partition))
+            partition.propose_kept(batch, waiter)
         else:
             self._busy.discard(partition)
-
-
-class Carried:
-    """Waits for kept records to be committed; the next pass goes on, or tries again."""
-
-    __slots__ = ("_busy", "_partition")
-
-    def __init__(self, busy: set[Partition], partition: Partition) -> None:
-        self._busy = busy
-        self._partition = partition
-
-    def committed(self, place: Place) -> None:
-        self._busy.discard(self._partition)
-
-    def failed(self, error: Error) -> None:
-        self._busy.discard(self._partition)
 
 
 def _together(batches: list[Batch]) -> Batch | None:

@@ -159,7 +159,8 @@ class Round:
             batch = self._batch(fresh, producer_id, first, target.log.options.max_batch_bytes)
             self._waiting += 1
             place = Place(first, len(fresh))
-            target.propose_records(batch, Entry(place, producer_id), Copies(self, fresh))
+            waiter = Gather(lambda: self._committed(fresh), lambda error: self._refused(fresh, error))
+            target.propose_records(batch, Entry(place, producer_id), waiter)
 
     def _batch(self, entries: list[OutboxEntry], producer_id: int, first: int, most: int) -> bytes | bytearray:
         copies = [copy_of(entry, self._records.get(entry.offset), self._source) for entry in entries]
@@ -175,12 +176,12 @@ class Round:
             raise BatchTooLarge(f"copies of dead records take {len(batch)} bytes, a batch may have {most}")
         return batch
 
-    def committed(self, entries: list[OutboxEntry]) -> None:
+    def _committed(self, entries: list[OutboxEntry]) -> None:
         """These copies arrived."""
         self._there += entries
         self.settled()
 
-    def refused(self, entries: list[OutboxEntry], error: Error) -> None:
+    def _refused(self, entries: list[OutboxEntry], error: Error) -> None:
         """These copies did not arrive."""
         self._mover.rest(self._source, entries[0].target, error)
         self.settled()
@@ -211,22 +212,6 @@ class Round:
     def _put_off(self, target: str, error: Error) -> None:
         self._mover.rest(self._source, target, error)
         self._entries = [entry for entry in self._entries if entry.target != target]
-
-
-class Copies:
-    """Waits for the copies that go to one partition."""
-
-    __slots__ = ("_entries", "_round")
-
-    def __init__(self, round_: Round, entries: list[OutboxEntry]) -> None:
-        self._round = round_
-        self._entries = entries
-
-    def committed(self, place: Place) -> None:
-        self._round.committed(self._entries)
-
-    def failed(self, error: Error) -> None:
-        self._round.refused(self._entries, error)
 
 
 def records_of(batch: Batch) -> dict[int, OutboxRecord]:

@@ -127,7 +127,7 @@ class Scheduling:
         """The partition is closed."""
         self._due.pop(partition, None)
 
-    def again(self, partition: Partition, time_us: int) -> None:
+    def _again(self, partition: Partition, time_us: int) -> None:
         """A due record could not be appended: retry soon."""
         self._look_at(partition, time_us + RETRY_US)
 
@@ -139,9 +139,10 @@ class Scheduling:
         for schedule in partition.proposed.schedules.due(time_us):
             try:
                 next_us = schedules.next_us(schedule.spec, schedule.zone, time_us, schedule.next_us)
-                _propose(partition, schedule, time_us, next_us, Fired(self, partition, time_us))
+                waiter = Gather(lambda: None, lambda error: self._again(partition, time_us))
+                _propose(partition, schedule, time_us, next_us, waiter)
             except Error:
-                self.again(partition, time_us)
+                self._again(partition, time_us)
                 return
             self.fired += 1
         self.arm(partition)
@@ -165,22 +166,7 @@ class Scheduling:
         return max(self._time.read(now), partition.log.last_time_us)
 
 
-class Fired:
-    """Waits for the record of a schedule."""
-
-    def __init__(self, scheduling: Scheduling, partition: Partition, time_us: int) -> None:
-        self._scheduling = scheduling
-        self._partition = partition
-        self._time_us = time_us
-
-    def committed(self, place: Place) -> None:
-        """It fired."""
-
-    def failed(self, error: Error) -> None:
-        self._scheduling.again(self._partition, self._time_us)
-
-
-def _propose(partition: Partition, schedule: ScheduleBody, time_us: int, next_us: int, waiter: Fired) -> None:
+def _propose(partition: Partition, schedule: ScheduleBody, time_us: int, next_us: int, waiter: Gather) -> None:
     """Propose the record of a schedule that is due. Its event time is when it was due. Raises BatchTooLarge."""
     batch = encode(
         [schedule.value],
