@@ -216,6 +216,8 @@ class Shelf:
         group = self.group(name)
         if verb not in range(4) or delay_ms < -1:
             raise Refused("invalid_request")
+        if token not in group.leases and any(first + count > len(self.records) for first, count in ranges):
+            raise Refused("unknown_lease")
         given = self.lease_of(group, token)
         if given is None:
             return []
