@@ -220,9 +220,6 @@ class ReadableLog:
         """The offset after the batch `seq`."""
         if seq < self.names[0].base_seq:
             return self.base_offset(0)
-        known = None if self._ends is None else self._ends(seq)
-        if known is not None:
-            return known
         row = self.row(seq)
         place = self.place_of(seq)
         segment = self.segment(self.names[place])
@@ -233,6 +230,9 @@ class ReadableLog:
         mark = segment.mark_of(seq)
         if mark is not None:
             return mark.end_offset
+        known = None if self._ends is None else self._ends(seq)
+        if known is not None:
+            return known
         raise Corrupt(f"batch {seq} of {segment.ref.path} is damaged", path=segment.ref.path)
 
     def known_end(self, seq: int) -> int | None:
