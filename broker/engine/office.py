@@ -225,7 +225,7 @@ class Office:
 
     def topic_grown(self, topic: Topic, partitions: list[Partition]) -> None:
         """There are more partitions: assign them in every group."""
-        self.wakes.add(topic, self._grow(topic, partitions), changes=True)
+        self.wakes.add(topic, self._grow(topic, partitions))
 
     def _grow(self, topic: Topic, partitions: list[Partition]) -> Work:
         for partition in partitions:

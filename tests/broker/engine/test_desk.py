@@ -1,8 +1,11 @@
-"""What a node answers without an office."""
+"""The reading desk: what it answers without an office, when it is due, and what becomes of reads that wait."""
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
+from penstock.broker.engine.turns.portions import STEPS
+from penstock.storage.batch import encode
 from penstock.transport import messages as m
 from support.dead import die, set_queue
 from support.engine import Rig
@@ -53,3 +56,56 @@ def test_dead_letters_on_cold_pages_are_listed_though_the_lead_was_lost_meanwhil
     assert rig.answers(request) == []
     rig.node.warmed(token)
     assert [task.offset for task in rig.answers(request)[0].tasks] == [1]
+
+
+def ask_fetch(rig: Rig, topic: bytes, wait_ms: int, peer: str = "c") -> int:
+    request = rig.next_request()
+    rig.send(m.Fetch(request, topic, 0, 0, -1, 1 << 20, wait_ms), peer=peer)
+    return request
+
+
+@pytest.mark.parametrize(("fetch_ms", "ends_ms"), [(300, 5000), (5000, 300), (300, None), (None, 300)])
+def test_the_desk_is_due_with_the_first_of_its_requests(fetch_ms: int | None, ends_ms: int | None):
+    rig = Rig()
+    topic = rig.topic()
+    if fetch_ms is not None:
+        ask_fetch(rig, topic, fetch_ms)
+    if ends_ms is not None:
+        rig.send(m.AskEnds(rig.next_request(), [m.Known(topic, [0])], ends_ms))
+    assert rig.node._desk.tick(rig.now) == pytest.approx(rig.now.monotonic_s + 0.3)
+
+
+def test_a_connection_that_goes_while_its_reads_are_answered_takes_the_rest_along():
+    rig = Rig()
+    topic = rig.topic()
+    for _ in range(3 * STEPS):
+        ask_fetch(rig, topic, 5000, peer="gone")
+    rig.send(m.Produce(rig.next_request(), topic, 0), bytes(encode([b"x"])))
+    for log in rig.node.flush(rig.now):
+        log.sync()
+    rig.node.advance(rig.now)
+    rig.node.disconnect("gone")
+    rig.turn()
+    assert [peer for peer, _, _ in rig.port.sent].count("gone") == STEPS
+    assert rig.node.stats()["fetch.waiting"] == 0
+
+
+def test_reads_that_wait_are_refused_once_their_topic_is_deleted():
+    rig = Rig()
+    topic = rig.topic()
+    fetch = ask_fetch(rig, topic, 5000)
+    rig.ask(m.DeleteTopic, topic)
+    assert [answer.code for answer in rig.answers(fetch)] == ["unknown_topic"]
+
+
+def test_pages_that_come_while_no_office_is_open_are_for_the_desk():
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"1"])
+    rig.port.cold = []
+    fetch = ask_fetch(rig, topic, 5000)
+    (token,) = rig.port.cold
+    rig.port.cold = None
+    rig.node.resign()
+    rig.node.warmed(token)
+    assert [answer.next_offset for answer in rig.answers(fetch)] == [1]

@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 from penstock.broker.engine.office import Office
+from penstock.broker.engine.streams.sessions import EXPIRY_CHECK_S
 from penstock.storage.batch import encode
 from penstock.storage.errors import Poisoned
 from penstock.transport import messages as m
@@ -428,6 +429,30 @@ def test_the_driver_comes_back_at_once_where_the_next_office_may_open():
     history = partition_of(rig, topic).history
     history.cut(history.log.durable)
     assert rig.node.tick(rig.now) == 0.0
+
+
+def test_the_driver_comes_back_for_what_is_ready_and_for_sessions():
+    rig = Rig()
+    topic = rig.topic()
+    joined = rig.join(topic, credit=(0, 0))
+    rig.produce(topic, [b"1"])
+    assert rig.node.tick(rig.now) == EXPIRY_CHECK_S
+    rig.send(m.Credit(joined.session, 1 << 20, 10))
+    assert rig.node.tick(rig.now) == 0.0
+    rig.node.advance(rig.now)
+    assert rig.received(joined) == [b"1"]
+
+
+def test_long_work_of_a_connection_that_rests_goes_on_when_it_is_resumed():
+    rig = Rig()
+    done: list[int] = []
+    rig.node._portions.add("c", (done.append(step) for step in range(2)))
+    rig.node.rest("c")
+    rig.node.tick(rig.now)
+    assert (done, rig.node.worked()) == ([], {})
+    rig.node.resume("c")
+    rig.node.tick(rig.now)
+    assert (done, rig.node.worked()) == ([0, 1], {"c": 3})
 
 
 def test_reads_that_wait_are_answered_though_the_office_is_gone():
