@@ -11,6 +11,7 @@ from penstock.broker.engine.queues.upkeep import carrying
 from penstock.broker.engine.tables import effects as fx
 from penstock.broker.engine.tables.state import PartitionState
 from penstock.storage.batch import Kind, batches, encode
+from penstock.storage.errors import StorageFull
 from penstock.storage.record import records
 from penstock.transport import messages as m
 from penstock.transport import queue_messages as q
@@ -245,6 +246,23 @@ def test_what_is_finished_is_carried_no_more_and_forgotten():
     finish_all(rig, topic)
     rig.pass_time(90)
     assert list(kept(rig, topic)) == [7]
+
+
+def test_what_no_disk_took_is_carried_by_a_later_pass(monkeypatch: pytest.MonkeyPatch):
+    rig, topic = filled()
+    die(rig, topic, [1, 7, 29])
+    log, refused = opened(rig, topic).log, list[bool]()
+
+    def full(given: Any, now_us: int) -> Any:
+        refused.append(True)
+        raise StorageFull("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "append", full)
+        rig.pass_time(90)
+    assert (bool(refused), kept(rig, topic)) == (True, {})
+    rig.pass_time(90)
+    assert sorted(kept(rig, topic)) == [1, 7, 29]
 
 
 def test_they_are_carried_in_portions(monkeypatch: pytest.MonkeyPatch):
