@@ -126,7 +126,7 @@ class SocketPort:
         return taken
 
     def close_delivery(self, session: int) -> None:
-        """Close the endpoint and drop what it holds."""
+        """Close the endpoint and drop its queued messages."""
         push = self._pushes.pop(session, None)
         if push is not None:
             if self._full.pop(push.fd, None) is not None:

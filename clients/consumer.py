@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @checks
 @unpicklable("the URL, the topic and the group, and make a consumer where it is needed")
 class Consumer:
-    """Reads one topic. Iterating waits for new records for ever; `fetch` returns what is there."""
+    """Reads one topic. Iterating waits for new records forever; `fetch` returns available ones."""
 
     def __init__(self, driver: Driver, core: ConsumerCore) -> None:
         """Made by `Client.consumer`."""
@@ -69,7 +69,7 @@ class Consumer:
         return each_record(self._driver, self._core)
 
     def fetch(self, max_records: int = 500, wait: Duration = 1.0) -> list[Record]:
-        """At most `max_records` records: at once what is there, else the first that come within `wait` seconds.
+        """At most `max_records` records: available ones at once, else the first that come within `wait` seconds.
 
         Returns: [] when there are none in time.
 

@@ -50,7 +50,7 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """Where one partition begins and ends: `term` is that of the record before `end`, 0 without one."""
+    """The bounds of one partition: `term` is that of the record before `end`, 0 without one."""
 
     first: int
     end: int
@@ -58,7 +58,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 class TopicEnds(msgspec.Struct, frozen=True):
-    """Where the partitions of one topic begin and end, by number."""
+    """The bounds of one topic's partitions, by number."""
 
     id: str
     partitions: list[End]

@@ -47,7 +47,7 @@ READ_BYTES = 1 << 20
 
 
 class Verbs:
-    """What clients of both kinds can do, over one connection."""
+    """The verbs of both kinds of clients, over one connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

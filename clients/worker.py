@@ -117,7 +117,7 @@ class Worker:
     # -- the end ----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush, and give back what is held, uncounted. Repeating it does nothing."""
+        """Flush, and release the tasks in hand without counting an attempt. Idempotent."""
         if not self._core.closed and not self._driver.closed:
             self._driver.run(self._core.close())
 

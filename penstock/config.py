@@ -200,17 +200,17 @@ def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def state_directory(environ: Mapping[str, str]) -> Path:
-    """What should outlive a restart: the data."""
+    """The directory of data."""
     return _base(environ, "XDG_STATE_HOME", ".local/state") / "penstock"
 
 
 def config_directory(environ: Mapping[str, str]) -> Path:
-    """What the user writes: config.toml."""
+    """The directory of config.toml."""
     return _base(environ, "XDG_CONFIG_HOME", ".config") / "penstock"
 
 
 def runtime_directory(environ: Mapping[str, str]) -> Path:
-    """What lives as long as the session: sockets. Without XDG_RUNTIME_DIR a directory of our own in /tmp."""
+    """The directory of sockets. Without XDG_RUNTIME_DIR a directory of our own in /tmp."""
     given = environ.get("XDG_RUNTIME_DIR", "")
     if given.startswith("/"):
         return Path(given, "penstock")
@@ -229,6 +229,6 @@ def _fields() -> dict[str, tuple[str, str]]:
 
 
 FIELDS = _fields()
-"""What can be set: name -> (sentence, unit)."""
+"""The settings: name -> (sentence, unit)."""
 
 _KINDS = get_type_hints(Config, include_extras=True)

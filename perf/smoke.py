@@ -118,7 +118,7 @@ def _check_files(outcome: Path) -> None:
 
 
 def rows(lab: Lab) -> Asked:
-    """What is judged."""
+    """The judged rows."""
     with lab.place() as place, serve(place) as broker, penstock.connect(broker.url) as client:
         with produce.producer_of(client, "durable-100") as producer:
             yield produce.many_row(producer, "produce: send_many of 100 B", peers.values(lab.count(produce.SIZES[100])))
@@ -127,7 +127,7 @@ def rows(lab: Lab) -> Asked:
 
 
 def loaded(lab: Lab) -> Asked:
-    """What is only seen to work."""
+    """Rows that must only work."""
     yield from _latency(lab)
     yield _curve(lab)
 

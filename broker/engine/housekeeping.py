@@ -106,7 +106,7 @@ class Housekeeping:
                 yield topic, partition
 
     def _step(self, now: Now) -> bool:
-        """The next few partitions. Returns whether the pass goes on; what was closed since it began is left out."""
+        """The next few partitions. Returns whether the pass goes on; partitions closed since it began are left out."""
         assert self._pass is not None
         time_us, count = self._time.read(now), 0
         for topic, partition in islice(self._pass, STEP):

@@ -79,7 +79,7 @@ class FinishSnapshot(LinkMessage, tag=7, frozen=True):
 
 
 class Stop(LinkMessage, tag=8, frozen=True):
-    """Sync what is written, then end."""
+    """Sync everything written, then end."""
 
 
 class Started(LinkMessage, tag=20, frozen=True):

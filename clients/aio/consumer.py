@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @checks
 @unpicklable("the URL, the topic and the group, and make a consumer where it is needed")
 class AsyncConsumer:
-    """Reads one topic. Iterating waits for new records for ever; `fetch` returns what is there."""
+    """Reads one topic. Iterating waits for new records forever; `fetch` returns available ones."""
 
     def __init__(self, driver: AsyncDriver, core: ConsumerCore) -> None:
         """Made by `AsyncClient.consumer`."""
@@ -67,7 +67,7 @@ class AsyncConsumer:
         return each_record(self._driver, self._core)
 
     async def fetch(self, max_records: int = 500, wait: Duration = 1.0) -> list[Record]:
-        """At most `max_records` records: at once what is there, else the first that come within `wait` seconds.
+        """At most `max_records` records: available ones at once, else the first that come within `wait` seconds.
 
         Returns: [] when there are none in time.
 

@@ -29,7 +29,7 @@ class AsyncQueueClient:
         return [queue_of(found) for found in await self._driver.run(self._queue_verbs.queues(topic))]
 
     async def queue(self, topic: str, group: str) -> Queue:
-        """The queue group `group` of `topic`: its settings, and what it has to do. Raises UnknownGroup."""
+        """The queue group `group` of `topic`: its settings, and its tasks by state. Raises UnknownGroup."""
         return queue_of(await self._driver.run(self._queue_verbs.queue(topic, group)))
 
     async def set_queue(self, topic: str, group: str, *, start: Start = "earliest", **settings: Any) -> Queue:
@@ -63,7 +63,7 @@ class AsyncQueueClient:
     # -- tasks -----------------------------------------------------------------------------------------------
 
     async def task(self, id: str, group: str) -> TaskInfo:
-        """What became of task `id` (`topic-partition-offset`) in `group`. Raises UnknownGroup, OutOfBounds."""
+        """The status of task `id` (`topic-partition-offset`) in `group`. Raises UnknownGroup, OutOfBounds."""
         return await self._driver.run(self._queue_verbs.task(id, group))
 
     async def wait_task(self, id: str, group: str, timeout: Duration | None = None) -> TaskInfo:

@@ -15,7 +15,7 @@ from ..working.record import TaskRecord
 @checks
 @unpicklable("its `id` or its `value`: only its worker settles it")
 class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
-    """One record to be worked off: `value`, `key`, `headers`, `offset` and `timestamp` as of a `Record`.
+    """One record to process: `value`, `key`, `headers`, `offset` and `timestamp` as of a `Record`.
 
     `attempt` counts its leases from 1.
     """

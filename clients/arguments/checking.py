@@ -38,14 +38,14 @@ BY_HAND = {
 """By class: what is called for each record, and what takes a reason, which may be no UTF-8."""
 
 _CHECKED: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()
-"""What checks its arguments already, in a class that a subclass has it from."""
+"""Marks verbs that are checked already, in a base class."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 K = TypeVar("K", bound=type)
 
 
 class Check(NamedTuple):
-    """What a value has to be: of these types, and then what `judge` says to it."""
+    """A check of a value: one of these types, and then `judge`."""
 
     wants: str
     kinds: tuple[type, ...]

@@ -52,7 +52,7 @@ class Channel(Protocol):
         ...
 
     def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
-        """What a mapped session reads from. Raises MappedUnavailable."""
+        """The source that a mapped session reads from. Raises MappedUnavailable."""
         ...
 
     def open_logs(self, welcome: Welcome) -> LogSource:

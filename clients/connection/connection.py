@@ -312,7 +312,7 @@ class Connection:
             self._asked.pop(request, None)  # last: an answer that Ctrl-C took away is asked for again
 
     payload: Buffer = b""
-    """What came with the answer that is being told; only good inside `answered`."""
+    """The payload of the present answer; only valid inside `answered`."""
 
     # -- greeting -------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ class EpollFront:
         self._epoll.register(descriptor, select.EPOLLIN)
 
     def ready(self) -> list[int]:
-        """Those that are readable now."""
+        """The descriptors that are readable now."""
         return [descriptor for descriptor, _ in self._epoll.poll(0)]
 
 
@@ -61,7 +61,7 @@ class SelectFront:
         self._changed.ring()
 
     def ready(self) -> list[int]:
-        """Those that are readable now."""
+        """The descriptors that are readable now."""
         self._bell.hush()
         found = select.select(list(self._watched), [], [], 0)[0]
         self._looked.set()

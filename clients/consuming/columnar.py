@@ -84,7 +84,7 @@ def as_numpy(batch: Batch, start: int, partition: int, topic: str) -> Columns:
 
 
 def converter(format_: Format, names: Sequence[str] | None = None) -> Convert:
-    """What makes a format of a batch; `names` of the columns are for Arrow. Raises InvalidArgument."""
+    """The converter of batches to a format; `names` of the columns are for Arrow. Raises InvalidArgument."""
     if format_ == "arrow":
         names = ARROW_COLUMNS if names is None else names
         some_of("columns", names, ALL_ARROW_COLUMNS)

@@ -160,7 +160,7 @@ class ConsumerCore:
         return found
 
     def _run_there(self) -> Handout | None:
-        """What is left of the run in hand, or the next one that is there."""
+        """The rest of the present run, or the next available one."""
         self.check_open()
         handout = self._handout
         if handout is not None and handout.left:
@@ -197,7 +197,7 @@ class ConsumerCore:
         return taken
 
     def next_batch(self, convert: Convert, deadline: float) -> Steps[Any]:
-        """What `convert` makes of the next batch. Its records count as handed out."""
+        """The result of `convert` for the next batch. Its records count as handed out."""
         found = self.batch_there(convert)
         while found is None:
             yield self._pause(deadline)
@@ -226,7 +226,7 @@ class ConsumerCore:
         return found
 
     def _rest_of(self, handout: Handout, convert: Convert) -> Any:
-        """What is left of a run that was begun record by record, as a batch."""
+        """The rest of a run that was begun record by record, as a batch."""
         found = convert(handout.batch, handout.position, handout.delivery.partition, self.topic.name)
         self.begun[handout.delivery.partition] = handout.position
         handout.take(handout.left)

@@ -123,7 +123,7 @@ class Feed:
         return True
 
     def _read(self, mapped: MappedSource, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:
-        """What a mapped session finds by itself. Raises MappedUnavailable when there is no other way."""
+        """The batches that a mapped session finds. Raises MappedUnavailable when there is no other way."""
         try:
             return mapped.next(session)
         except MappedUnavailable:

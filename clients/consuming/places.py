@@ -15,7 +15,7 @@ from .handout import Handout
 
 
 def targets(session: ConsumerSession, place: int, offsets: list[int] | None, partition: int | None) -> dict[int, int]:
-    """Where a seek goes, by partition."""
+    """The target of a seek, by partition."""
     chosen = sorted(session.partitions) if partition is None else [partition]
     if partition is not None and partition not in session.partitions:
         raise NotAssigned(_not_assigned([partition], session))
@@ -40,7 +40,7 @@ def explicit(session: ConsumerSession, positions: Mapping[int, int]) -> list[Pos
 
 
 def done_with(session: ConsumerSession, safe: Mapping[int, tuple[int, int]], in_hand: Handout | None) -> list[Position]:
-    """What can be committed: `safe` (epoch and position by partition), and of the run `in_hand` all but one record."""
+    """The cursors to commit: `safe` (epoch and position by partition), and of the run `in_hand` all but one record."""
     done = dict(safe)
     if in_hand is not None:
         partition, position = in_hand.delivery.partition, in_hand.position - 1

@@ -200,7 +200,7 @@ class LocalBroker:
         return self._due if self._follows_time else FOREVER
 
     def disconnect(self, channel: LocalChannel) -> None:
-        """What the channel still waits for is not wanted any more."""
+        """Drop the requests that the channel still waits for."""
         with self.lock:
             if self.closed or self._broken:
                 return

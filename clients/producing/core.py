@@ -205,13 +205,13 @@ class ProducerCore:
     def as_task(
         self, delay: Duration | None, at: datetime | None, priority: int | None, dedup: bytes | None
     ) -> Queued | None:
-        """What a record says about itself as a task. Raises InvalidArgument."""
+        """The queue options of a record. Raises InvalidArgument."""
         if delay is at is priority is dedup is None:
             return None
         return as_queued(delay, at, priority, dedup, self._now_us())
 
     def shape_of(self, delay: Duration | None, at: datetime | None, priority: int | None) -> Shape:
-        """What pieces are made for, when all of their records say the same about themselves."""
+        """The target of pieces whose records all have the same queue options."""
         task = self.as_task(delay, at, priority, None)
         return msgspec.structs.replace(self.shape, now_us=self._now_us(), queued=PLAIN if task is None else task)
 
@@ -371,7 +371,7 @@ class ProducerCore:
 
 
 class SentBatch:
-    """What a send_many has on its way: settled batches are dropped as they come, an error stops it."""
+    """The batches of a send_many in flight: settled ones are dropped as they come, an error stops it."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -254,7 +254,7 @@ class PartitionSender:
             pending.settle(-1, 0, self.refusal(batch.failure))
 
     def refusal(self, failure: Failure) -> Error:
-        """What senders are told of a batch that the broker refused."""
+        """Told of batches that the broker refused."""
         return error_from(failure.code, failure.message, retry=failure.retry)
 
     def lost(self) -> None:

@@ -133,7 +133,7 @@ class Future(msgspec.Struct, eq=False, gc=False):
         return pending.offset + self._index
 
     def exception(self, timeout: float | None = None) -> Error | None:
-        """What prevented it, None when it is committed; waits like `result`."""
+        """The error, None when it is committed; waits like `result`."""
         pending = self._pending
         if not pending.settled:
             self._wait(timeout)

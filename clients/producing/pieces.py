@@ -23,10 +23,10 @@ Encode = Callable[[int, int, int], "Buffer"]
 """Makes the batch from producer id, epoch and first sequence."""
 
 OVERHEAD_BYTES = 8
-"""What a record takes in a batch beside its bytes, about; each of its headers does, too."""
+"""The approximate overhead of a record in a batch, and of each of its headers."""
 
 HEADERS_BYTES_MAX = 3 << 20
-"""Of one record. Brokers take 4 MiB in one batch, and the record may share it with smaller ones."""
+"""Limit of one record. Brokers take 4 MiB in one batch, and the record may share it with smaller ones."""
 
 UTF8_BYTES_MAX = 4
 """Of one character."""
@@ -42,7 +42,7 @@ class Piece(msgspec.Struct):
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What pieces are made for."""
+    """The target of pieces."""
 
     partitions: int
     codec: int

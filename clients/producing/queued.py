@@ -18,7 +18,7 @@ from ..arguments.quantities import Duration, microseconds, seconds
 from ..errors import InvalidArgument
 
 DEDUP_BYTES_MAX = 1 << 10
-"""Of one key, as brokers take it."""
+"""Limit of one key, as brokers take it."""
 
 AHEAD_MOST_S = 3650 * 86400
 """As far ahead as a broker lets a record wait, about."""

@@ -95,7 +95,7 @@ class _Held:
         )
 
     def _places(self, offset: int, end: int) -> tuple[int, int]:
-        """Where in this batch the run begins and ends that starts with `offset`."""
+        """The bounds in this batch of the run that starts with `offset`."""
         if self._offsets is None:
             at, count = offset - self.first, self._batch.record_count
             if self._batch.kind == Kind.KEPT:  # a damaged one: which records it has cannot be told

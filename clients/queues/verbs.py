@@ -51,7 +51,7 @@ PAGE = 1000
 
 
 class QueueVerbs:
-    """What clients of both kinds can do with queues, over one connection."""
+    """The queue verbs of both kinds of clients, over one connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

@@ -38,7 +38,7 @@ class KnownTopics:
         return found.partitions[number]
 
     def remember(self, topic: Topic) -> None:
-        """It was described just now."""
+        """Remember a description."""
         self._check()
         self._topics[topic.topic] = topic
         self._topics.move_to_end(topic.topic)

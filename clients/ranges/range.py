@@ -170,7 +170,7 @@ class RangeCore:
         return FetchedRange(connection, self._id, wanted.partition, position, wanted.end, term, self._ids)
 
     def _in_order(self, batches: list[Batch]) -> list[Batch]:
-        """Those that go on where the last one ended. Raises Corrupt when records are missing between them."""
+        """The batches that continue where the last one ended. Raises Corrupt when records between them are missing."""
         kept: list[Batch] = []
         for batch in batches:
             if batch.base_offset > self._position and kept:

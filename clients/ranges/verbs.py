@@ -29,7 +29,7 @@ from ..errors import InvalidArgument
 
 
 class RangeVerbs:
-    """What clients of both kinds can ask about whole topics, over one connection."""
+    """The range verbs of both kinds of clients, over one connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -37,7 +37,7 @@ class RangeVerbs:
     def ends(
         self, topics: Iterable[str], known: Mapping[str, TopicEnds] | None, wait: Duration
     ) -> Steps[dict[str, TopicEnds]]:
-        """Where topics begin and end. One that is known under its id and gone is looked up by its name again."""
+        """The bounds of topics. A known topic whose id is gone is looked up by its name again."""
         names, known, wait_s = _names(topics), known or {}, seconds(wait, "wait")
         deadline = self.connection.deadline() + wait_s
         ids = {name: topic_id(known[name].id) for name in names if name in known}
@@ -85,7 +85,7 @@ class RangeVerbs:
     def measure(
         self, name: str, spans: Iterable[tuple[int, int, int]], piece_bytes: Size, id_: str | None
     ) -> Steps[list[list[tuple[int, int]]]]:
-        """Where pieces of spans end, and their bytes."""
+        """The ends of pieces of spans, and their bytes."""
         size, deadline = size_bytes(piece_bytes, "piece_bytes"), self.connection.deadline()
         wanted = _spans(spans)
         topic = yield from self._id(name, id_, deadline)

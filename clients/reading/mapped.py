@@ -67,14 +67,14 @@ class MappedLog(NamedTuple):
 
 
 class LogSource(Protocol):
-    """Where a mapped session finds its logs."""
+    """The logs of a mapped session."""
 
     def open(self, partition: Partition) -> MappedLog:
         """One partition's log. Raises MappedUnavailable."""
         ...
 
     def watch(self, partitions: Sequence[Partition]) -> Watch:
-        """What tells which of them moved."""
+        """The watch that tells which logs moved."""
         ...
 
     def close(self) -> None:

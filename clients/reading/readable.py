@@ -22,7 +22,7 @@ class Readable(NamedTuple):
 
 
 def readable(found: Iterable[Batch], offset: int, end: int) -> Readable:
-    """Those with records from `offset` on and below `end`. The error is InvalidBatch or NewerFormat."""
+    """The batches with records from `offset` on and below `end`. The error is InvalidBatch or NewerFormat."""
     kept: list[Batch] = []
     try:
         for batch in found:
@@ -61,7 +61,7 @@ def checked_records(batch: Batch, start: int, partition: int, topic: str) -> lis
 
 
 def damaged(batch: Batch, partition: int, topic: str, error: InvalidBatch) -> Corrupt:
-    """What is raised for a batch that cannot be read because of `error`: it says where reading goes on."""
+    """The error for a batch that cannot be read because of `error`: it says where reading continues."""
     kind = BadChecksum if isinstance(error, BadChecksum) else Corrupt
     return kind(
         _sentence(batch.base_offset, batch.end_offset, partition, topic, error.message), next_offset=batch.end_offset,
@@ -70,7 +70,7 @@ def damaged(batch: Batch, partition: int, topic: str, error: InvalidBatch) -> Co
 
 
 def removed(offset: int, next_offset: int, partition: int, topic: str) -> OutOfBounds:
-    """What is raised for records that did not come, because retention was faster."""
+    """The error for unread records that retention removed."""
     error = OutOfBounds(
         f"retention removed records {offset} to {next_offset - 1} of partition {partition} of topic {topic} before "
         f"they were read here; reading on goes on at {next_offset}; a topic with retain_unread keeps what its groups "

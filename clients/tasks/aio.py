@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Opened:
-    """What one loop has."""
+    """The connections of one loop."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()

@@ -66,7 +66,7 @@ class Arguments:
         return packed
 
     def _changed(self, encoding: Encoding, name: str, given: Any, found: Any) -> str:
-        """What would become of an argument, and how it comes back as it was."""
+        """An argument that would arrive changed, and the annotation that prevents it."""
         kind = self._signature.parameters[name].kind
         if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             keys = range(len(given)) if isinstance(given, tuple) else given

@@ -30,7 +30,7 @@ def encode(encoding: Encoding, value: Any) -> bytes:
 
 
 def _refuse(value: Any) -> Any:
-    """What json itself has no word for; all that is left here are bytes."""
+    """Encode values that json does not know; only bytes are left here."""
     raise TypeError(f'{type(value).__name__} cannot be written as JSON: give the app encoding="msgpack"')
 
 

@@ -37,7 +37,7 @@ ELSEWHERE = {
     "delay": ": to have a worker call it, use .send(...)",
     "apply_async": ": to have a worker call it, use .send(...), .send_in(...) or .send_at(...)",
 }
-"""What other task queues call these verbs."""
+"""The names of these verbs in other task queues."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -73,7 +73,7 @@ class SendingApp(JobApp, Protocol):
 
 
 class BaseFunction(Generic[P, R]):
-    """What the functions of both kinds have in common."""
+    """The common base of both kinds of functions."""
 
     def __init__(self, app: SendingApp, function: Callable[P, Any], name: str | None, options: Options) -> None:
         """Made by `Tasks.task`."""
@@ -139,7 +139,7 @@ class BaseFunction(Generic[P, R]):
     def _said(
         self, of: Callable[..., str | bytes] | None, what: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> bytes | None:
-        """What an option says of the arguments."""
+        """The value of an option for the arguments."""
         if of is None:
             return None
         found = of(*args, **kwargs)

@@ -42,7 +42,7 @@ class JobApp(Protocol):
 
 
 class JobFunction(Protocol[R]):
-    """What a job is a call of."""
+    """The function behind a job."""
 
     name: str
     arguments: Arguments
@@ -76,7 +76,7 @@ class JobStatus(Struct, frozen=True):
 
 
 class _Base(Generic[R]):
-    """What the jobs of both kinds have in common."""
+    """The common base of both kinds of jobs."""
 
     def __init__(self, function: JobFunction[R], id: str) -> None:
         """Made by `TaskFunction.send` and `TaskFunction.job`."""

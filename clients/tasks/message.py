@@ -29,14 +29,14 @@ class Message(Struct, frozen=True):
     dedup: bytes | None = None
 
     def sending(self) -> dict[str, Any]:
-        """What a producer is told beside the value."""
+        """The producer's arguments beside the value."""
         return {
             "key": self.key, "headers": self.headers, "delay": self.delay_s, "at": self.at,
             "priority": self.priority or None, "dedup": self.dedup,
         }  # fmt: skip
 
     def scheduling(self, zone: str) -> dict[str, Any]:
-        """What a schedule is told beside the value. Raises InvalidArgument for a call that it cannot make."""
+        """The schedule's arguments beside the value. Raises InvalidArgument for a call that it cannot make."""
         if self.dedup is not None:
             function = self.headers[NAME_HEADER].decode()
             raise InvalidArgument(f"{function} has dedup=, which schedules do not know: schedule a function without it")

@@ -20,7 +20,7 @@ class Returned(Struct, tag=True, frozen=True):
 
 
 class Failed(Struct, tag=True, frozen=True):
-    """It raised, or took too long: the broker tries it again, if attempts are left."""
+    """It raised, or took too long: the broker retries it, if attempts are left."""
 
     reason: str
     trace: str = ""  # of what it raised, for the log
@@ -34,14 +34,14 @@ class RefusedCall(Struct, tag=True, frozen=True):
 
 
 class Dropped(Struct, tag=True, frozen=True):
-    """It was not brought to its end: the attempt does not count."""
+    """It was not finished: the attempt does not count."""
 
 
 Outcome = Returned | Failed | RefusedCall | Dropped
 
 
 def failure(error: BaseException) -> Failed:
-    """What an exception makes of a call."""
+    """The outcome of a call that raised."""
     return Failed(reason_of(error), "".join(traceback.format_exception(error)).rstrip())
 
 

@@ -73,7 +73,7 @@ class _Child:
             raise EOFError from error
 
     def hear(self, timeout_s: float) -> Event | None:
-        """What it says next; None when that is nothing in time. Raises EOFError once it has ended."""
+        """Its next message; None if there is none in time. Raises EOFError once it has ended."""
         try:
             return EVENTS.decode(self.connection.recv_bytes()) if self.connection.poll(timeout_s) else None
         except OSError as error:
@@ -165,7 +165,7 @@ def _closed() -> Closed:
 
 
 def _served(child: _Child, order: Order, task: Watched, timeout_s: float | None) -> Outcome:
-    """What became of an order. Raises EOFError when the child died, TimeoutError when it took too long."""
+    """The outcome of an order. Raises EOFError when the child died, TimeoutError when it took too long."""
     if not child.ready:
         child.wait_ready()
     child.say(order)

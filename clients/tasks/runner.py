@@ -290,7 +290,7 @@ class Runner:
 
 
 def _outcome(running: RunningCall) -> Outcome:
-    """What became of a call that has ended."""
+    """The outcome of an ended call."""
     try:
         return running.future.result()
     except (CancelledError, Closed):  # by the end of the runner

@@ -39,7 +39,7 @@ class StagedFuture(Future, eq=False, gc=False):
 
 
 class StagingLane(PartitionSender):
-    """What one stage has on its way. A stage that broke is never taken up again."""
+    """The records of one stage in flight. A broken stage never continues."""
 
     def refusal(self, failure: Failure) -> Error:
         """See PartitionSender: of a stage that the broker does not have any more, that it is lost."""
@@ -75,7 +75,7 @@ class StagingProducer(ProducerCore):
         return StagingLane(self, partition)
 
     def stages(self) -> list[Stage]:
-        """What it has staged, and what is on its way."""
+        """Its staged records, and those in flight."""
         found = [sender.stage() for sender in self.senders if isinstance(sender, StagingLane)]
         return [stage for stage in found if stage is not None]
 

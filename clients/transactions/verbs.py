@@ -23,14 +23,14 @@ from ..connection.steps import Pause, Steps
 from ..errors import InvalidArgument
 
 STAGES_MAX = 24_000
-"""Of one request: so many always fit into it. A commit is one request."""
+"""Limit of one request: this many always fit. A commit is one request."""
 
 BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
 """Between two tries of a commit for which the broker has no room now."""
 
 
 class TransactionVerbs:
-    """What clients of both kinds can do with transactions, over one connection."""
+    """The transaction verbs of both kinds of clients, over one connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

@@ -41,13 +41,13 @@ CLOSE_PATIENCE_S = 5.0
 """How long closing waits for the broker; leases that it does not hear of end by their time."""
 
 RESULT_BYTES_MAX = 256 << 10
-"""Of a result: what is larger belongs into a record."""
+"""Limit of a result: larger ones belong in a record."""
 
 REASON_CHARS_MAX = 4096
 """Limit of a failure's reason. Fits a traceback; every snapshot carries it while the task is dead-lettered."""
 
 BEAT_AGAIN = 0.1
-"""Of the time of a lease: so long after a refused extension the next one is tried."""
+"""Share of a lease's time between a refused extension and the next try."""
 
 
 class WorkerCore:
@@ -83,7 +83,7 @@ class WorkerCore:
         forks.tell(self)
 
     def _forked(self) -> None:
-        """What was leased is its parent's to work off."""
+        """The leases are its parent's."""
         self.closed = True
 
     # -- as Part ------------------------------------------------------------------------------------------

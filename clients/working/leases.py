@@ -93,7 +93,7 @@ class Held:
 
 @unpicklable("what `exception()` says")
 class SettleFuture:
-    """What becomes of tasks that were settled without waiting."""
+    """The future of tasks that were settled without waiting."""
 
     __slots__ = ("_callbacks", "_core", "_error", "_left", "_seen")
 
@@ -118,7 +118,7 @@ class SettleFuture:
             raise error
 
     def exception(self, timeout: float | None = None) -> Error | None:
-        """What prevented it, None when it is committed; waits like `result`."""
+        """The error, None when it is committed; waits like `result`."""
         if self._left:
             self._core.run(self._core.settled(self, self._core.connection.deadline(timeout)))
         self._seen = True
@@ -170,7 +170,7 @@ class SettleFuture:
 
 
 class Gathering:
-    """What became of some tasks of one lease, all in the same way."""
+    """Tasks of one lease with the same outcome."""
 
     __slots__ = ("_delay_ms", "_reason", "_verb", "futures", "lease", "offsets", "results")
 

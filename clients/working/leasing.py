@@ -51,7 +51,7 @@ AT_ONCE = 0.0
 """The deadline of a request that does not wait."""
 
 STALE = 0.1
-"""Of the time of a lease: what has less left is not handed out any more."""
+"""Share of a lease's time: tasks of a lease with less left are not handed out any more."""
 
 
 class LeasingWorker(Holder, Protocol):

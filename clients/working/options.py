@@ -19,7 +19,7 @@ PREFETCH_MAX = 64
 """Leases that may be asked for ahead of the application."""
 
 NAME_CHARS_MAX = 200
-"""Of a worker's name, which people read and no broker compares."""
+"""Limit of a worker's name, which is for people; the broker does not compare it."""
 
 RECORDS_MAX = 100_000
 """Tasks that one lease may hold."""
@@ -92,6 +92,6 @@ def delay_milliseconds(delay: Duration | None) -> int:
 
 
 def check_count(max_records: int) -> None:
-    """What one request may ask for."""
+    """Limit of one request."""
     if type(max_records) is not int or not 0 < max_records <= RECORDS_MAX:
         raise InvalidArgument(f"max_records={max_records!r} is not a number of tasks from 1 to {RECORDS_MAX}")

@@ -111,7 +111,7 @@ class Settling:
             self.send()
 
     def take(self) -> list[Gathering]:
-        """What was gathered, for a request that is about to be sent."""
+        """The gathered outcomes, for a request that is about to be sent."""
         taken = list(self._gathered.values())
         out = dict.fromkeys(taken)
         self._gathered, self._count, self._bytes, self._send_at = {}, 0, 0, FOREVER

@@ -46,7 +46,7 @@ PLAIN = {
     "is not a valid integer": "is not a whole number",
     "is not a valid rate": "is not a number of times a second",
 }
-"""What click says, in words for people."""
+"""Rewords click's messages."""
 
 COMPLETION = "_PENSTOCK_COMPLETE"
 """Set by a shell that asks for completions."""

@@ -36,7 +36,7 @@ COMMIT_S = 1.0
 
 
 class Wanted(Struct, frozen=True):
-    """What was asked for."""
+    """The options of the command."""
 
     topic: str
     group: str | None
@@ -111,7 +111,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 
 def _ends(client: Client, wanted: Wanted) -> dict[int, int]:
-    """Where the topic ends now, by partition."""
+    """The present ends of the topic, by partition."""
     return {
         each.partition: each.end
         for each in client.topic(wanted.topic).partitions

@@ -105,7 +105,7 @@ def _show(output: Output, outcome: Outcome, took: float) -> None:
 
 
 def _tell(output: Output, story: Story) -> None:
-    """What happened to the tasks."""
+    """Report the tasks."""
     from ..demo.late import ATTEMPTS
 
     for line in (
@@ -118,7 +118,7 @@ def _tell(output: Output, story: Story) -> None:
 
 
 def _tell_of_spark(output: Output, story: LiveStory) -> None:
-    """What Spark did."""
+    """Report the Spark part."""
     driven = story.driven
     for line in (
         f"{story.flights:,} flights streamed in and Spark read them: {driven.batches} batches, {story.seconds:.1f} s",

@@ -28,7 +28,7 @@ Format = Literal["lines", "json", "msgpack", "raw"]
 FORMATS: tuple[Format, ...] = ("lines", "json", "msgpack", "raw")
 
 MSGPACK_MOST_BYTES = 80 << 20
-"""What is held of a msgpack input at once: a frame of the broker has 64 MiB at most by default."""
+"""Limit of buffered msgpack input: a frame of the broker has 64 MiB at most by default."""
 
 HEADERS_MAX = 100_000
 """Entries of a map of a msgpack input."""

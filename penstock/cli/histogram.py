@@ -10,7 +10,7 @@ from ..storage.units import time_text
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 SHORTEST_S = 1e-9
-"""What is shorter counts as this."""
+"""Shorter durations count as this."""
 
 BARS = " ▏▎▍▌▋▊▉█"
 _STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)

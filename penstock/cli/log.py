@@ -157,7 +157,7 @@ def _state(report: Report) -> str:
 
 
 def _findings(report: Report) -> Iterator[str]:
-    """What there is to say about one log beyond its row."""
+    """Details of one log beyond its row."""
     for bad in report.damage:
         accepted = "" if bad in report.unaccepted else " (accepted)"
         yield f"{_lost(bad)}{accepted}"

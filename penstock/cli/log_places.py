@@ -46,7 +46,7 @@ class Place(Struct, frozen=True):
 
 
 class Places(Struct):
-    """What was found. `problems`: why data directories cannot be opened, by path."""
+    """The logs found. `problems`: why data directories cannot be opened, by path."""
 
     logs: list[Place]
     problems: dict[str, Error]
@@ -81,7 +81,7 @@ def _below(root: Path) -> Iterator[Path]:
 
 
 def _data_directories(root: Path, logs: Iterable[Path]) -> set[Path]:
-    """Those that hold `root`, are it, or stand below it."""
+    """The places that contain `root`, are it, or are below it."""
     near = {root, *root.parents[:3], *(log.parents[2] for log in logs if len(log.parents) > 2)}
     return {each for each in near if any((each / name).exists() for name in (layout.NODE, METADATA, TOPICS))}
 
@@ -100,7 +100,7 @@ def _catalogue(data: Path) -> dict[Path, str]:
 
 
 def _problems(data: Path) -> dict[str, Error]:
-    """What keeps a node from opening a data directory, beside what its logs say."""
+    """Why a node cannot open a data directory, apart from its logs."""
     try:
         identify(Files(), str(data))
         check_kinds(Files(), str(data))

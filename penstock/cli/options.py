@@ -35,7 +35,7 @@ class NoBroker(Error):
 
 
 class Invocation:
-    """What a command works with."""
+    """The context of a command."""
 
     def __init__(self, loaded: configuration.Loaded, output: Output) -> None:
         self.loaded = loaded

@@ -24,7 +24,7 @@ _PLAIN = {0xA: " ", 0xD: " "}
 
 
 class Output:
-    """Where a command writes."""
+    """The output of a command."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
@@ -103,7 +103,7 @@ def complain(code: str, message: str, *, as_json: bool) -> None:
 
 
 def unavailable_text(partitions: Sequence[int]) -> str:
-    """What keeps a state from being ok: "partition 1 unavailable"; "" without any."""
+    """Why a state is not ok: "partition 1 unavailable"; "" if it is."""
     if not partitions:
         return ""
     return f"partition{'s' if len(partitions) > 1 else ''} {', '.join(map(str, partitions))} unavailable"

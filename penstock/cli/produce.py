@@ -62,7 +62,7 @@ def command(
 
 
 class _Extra:
-    """What all records get."""
+    """The key and headers of all records."""
 
     def __init__(self, key: bytes | None, headers: dict[str, bytes], partition: int | None) -> None:
         self.key = key

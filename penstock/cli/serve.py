@@ -67,7 +67,7 @@ def command(
 
 
 def serve_config(config: configuration.Config) -> ServeConfig:
-    """What the supervisor is told."""
+    """The supervisor's configuration."""
     from ..broker.config import ServeConfig
     from ..broker.keeper.core import KeeperOptions
 

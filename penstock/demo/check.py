@@ -30,7 +30,7 @@ class _Handed(msgspec.Struct):
 
 
 def differences(expected: Expected, seen: Sequence[Seen]) -> list[str]:
-    """What differs between the file and what the consumers `seen` got together."""
+    """The differences between the file and the records that the consumers `seen` got together."""
     handed = _by_position([one.trace for one in seen])
     found = _count(expected, handed) + _arrival([one.trace for one in seen])
     found += _order(expected, handed)

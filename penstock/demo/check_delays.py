@@ -40,7 +40,7 @@ class Sum(msgspec.Struct):
 def differences(
     client: Client, topics: tuple[str, str], archive: Path, wanted: Mapping[Hour, Delays], flights: Expected
 ) -> list[str]:
-    """What differs between the file and what Spark made of it: `topics` are those of flights and of delays."""
+    """The differences between the file and Spark's results: `topics` are those of flights and of delays."""
     source, target = topics
     delays = list(_records(client, target))
     found = _once(delays, wanted)

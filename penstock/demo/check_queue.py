@@ -22,7 +22,7 @@ SAMPLE = 200
 
 
 def differences(client: Client, topic: str, late: Late) -> list[str]:
-    """What differs between the file and what became of the tasks."""
+    """The differences between the file and the tasks."""
     found = _counts(client, topic, late)
     dead = client.dead_letters(topic, GROUP, max_records=len(late) + 1)
     return found + _dead(dead, late) + _results(client, topic, late)

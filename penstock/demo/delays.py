@@ -50,7 +50,7 @@ FROM flights GROUP BY carrier, hour
 
 
 class Driven(msgspec.Struct):
-    """What the program did."""
+    """The result of the program."""
 
     batches: int
     stopped_at: int  # flights read when it was stopped

@@ -25,7 +25,7 @@ COLUMNS = (
 )  # fmt: skip
 CARRIER = COLUMNS.index("carrier")
 UNKNOWN = b"NA"
-"""What stands in a field without a value."""
+"""The text of a field without a value."""
 
 
 class Flights(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class Flights(msgspec.Struct, frozen=True):
 
 
 def archive() -> Path:
-    """Where the archive is. Raises MissingFlights."""
+    """The path of the archive. Raises MissingFlights."""
     spec = find_spec(PACKAGE)
     places = [Path(place, ARCHIVE) for place in spec.submodule_search_locations or ()] if spec else []
     for place in places:

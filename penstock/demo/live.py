@@ -37,7 +37,7 @@ QUIET_S = 300.0
 
 
 class LiveStory(Struct, frozen=True):
-    """What happened."""
+    """The results of the Spark part."""
 
     flights: int
     seconds: float  # from the second day until all were read
@@ -91,7 +91,7 @@ class Live:
         return LiveStory(self._flights, seconds, written, driven)
 
     def differences(self, client: Client, wanted: Mapping[Hour, Delays], flights: Expected) -> list[str]:
-        """What differs between the file and what Spark made of it."""
+        """The differences between the file and Spark's results."""
         topics = self._order.topic, self._order.target
         return check_delays.differences(client, topics, self._workspace / ARCHIVE, wanted, flights)
 

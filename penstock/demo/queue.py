@@ -35,7 +35,7 @@ what fails each time has waited for less than two seconds when it is dead."""
 
 
 class Story(Struct, frozen=True):
-    """What happened, as the workers that lived tell it."""
+    """The results, as the surviving workers report them."""
 
     tasks: int
     completed: int
@@ -92,7 +92,7 @@ class QueueRoles:
         return sum(role.records for role in self.workers)
 
     def _stop(self, display: Display) -> list[Worked]:
-        """What the workers that live have done."""
+        """The counts of the surviving workers."""
         living = [role for role in self.workers if not role.done]
         for role in living:
             role.tell(Stop())

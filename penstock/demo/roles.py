@@ -124,7 +124,7 @@ class Conductor:
 
 
 Part = Callable[[Conductor], None]
-"""What a role does."""
+"""The function of a role."""
 
 
 def _play(part: Part, conductor: Conductor) -> NoReturn:

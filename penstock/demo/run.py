@@ -33,7 +33,7 @@ DELAYS = "delays"
 
 
 class Outcome(Struct, frozen=True):
-    """What came of it. No differences: everything is equal."""
+    """The result of the demo. No differences: everything is equal."""
 
     flights: int
     topic: str

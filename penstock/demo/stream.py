@@ -80,11 +80,11 @@ class StreamRoles:
         self.measured.append(Measured("consumed mapped", self.mapped.records, self.mapped.seconds))
 
     def group_report(self) -> list[Seen]:
-        """What the members of the group saw."""
+        """The records that the members of the group saw."""
         return [report.load(self._report(role)) for role in self.members]
 
     def mapped_report(self) -> list[Seen]:
-        """What the mapped reader saw."""
+        """The records that the mapped reader saw."""
         return [report.load(self._report(self.mapped))]
 
     def close(self) -> None:

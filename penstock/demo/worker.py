@@ -25,7 +25,7 @@ WAIT_S = 0.05
 
 
 class Worked(msgspec.Struct):
-    """What one worker did."""
+    """The report of one worker."""
 
     completed: int = 0
     failed: int = 0

@@ -29,7 +29,7 @@ MIB, GIB = 1 << 20, 1 << 30
 LOG_SIZES = (MIB, 16 * MIB, 256 * MIB)
 LOG_SIZES_FULL = (*LOG_SIZES, GIB, 4 * GIB, 16 * GIB, 50 * GIB)
 SPARE_BYTES = 10 * GIB
-"""What a log must leave free on the disk."""
+"""The space a log must leave free on the disk."""
 TOPICS, TOPICS_FULL = (1, 100), (1, 100, 1_000, 10_000)
 OTHER_FILES = 1_000
 CONSUMERS, CONSUMERS_FULL = (1, 10), (1, 10, 100, 1_000)

@@ -38,7 +38,7 @@ ROUNDS = 50
 LEASED = 100
 NEAR, FAR = "near", "far"
 FLAT = 1.5
-"""What a lease far behind may cost at most, in parts of one near the end."""
+"""The largest cost of a lease far behind, in parts of one near the end."""
 
 
 def rows(lab: Lab) -> Iterator[Row | Curve]:
@@ -82,7 +82,7 @@ def _lives(lab: Lab) -> Iterator[Row]:
 
 
 def _share(lab: Lab, queue: Queue) -> int:
-    """What this one takes about half a second for."""
+    """The number of tasks that take about half a second."""
     return lab.count(queue.chunk, least=20)
 
 

@@ -32,7 +32,7 @@ class OwnSampleFailed(Exception):
 
 @dataclass(frozen=True)
 class Lab:
-    """What a bench gets: a place on the disk under test, and how much to do."""
+    """The context of a bench: a place on the disk under test, and how much to do."""
 
     directory: Path
     repeat: int

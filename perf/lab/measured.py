@@ -35,7 +35,7 @@ class Compared(Generic[T]):
 
 @dataclass(frozen=True)
 class Bound:
-    """What is asked of a result: of its value, or of its ratio to something."""
+    """A bound on a result: on its value, or on its ratio to something."""
 
     bound: float
     against: str = ""  # a limit, a peer, BEST_PEER; "" asks the value itself

@@ -114,7 +114,7 @@ def _bench(measured: Measured) -> Iterator[str]:
 
 
 def provenance(measured: Measured) -> str:
-    """Where these figures come from, in one sentence."""
+    """The origin of these figures, in one sentence."""
     facts = measured.facts
     versions = "".join(f", {name} {version}" for name, version in sorted(measured.peers.items()))
     return (

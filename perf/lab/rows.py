@@ -52,7 +52,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Percentiles:
-    """What one histogram says, in microseconds."""
+    """The percentiles of one histogram, in microseconds."""
 
     p50: float
     p90: float

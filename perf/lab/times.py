@@ -17,7 +17,7 @@ Times = dict[str, float]
 
 
 def read(*directories: Path) -> Times:
-    """What is known in these; the first that knows a bench is believed."""
+    """The times in these files; the first that has a bench counts."""
     known: Times = {}
     for directory in directories:
         if (path := directory / NAME).exists():
@@ -35,7 +35,7 @@ def keep(directory: Path, bench: str, full: bool, minutes: float) -> None:
 
 
 def estimate(known: Mapping[str, float], benches: Sequence[str], full: bool) -> str:
-    """What to expect, as a sentence."""
+    """The expected time, as a sentence."""
     unknown = [bench for bench in benches if _key(bench, full) not in known]
     minutes = sum(known.get(_key(bench, full), 0.0) for bench in benches)
     if len(unknown) == len(benches):

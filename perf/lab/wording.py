@@ -25,13 +25,13 @@ def ratio(value: float | None) -> str:
 
 
 def bound(asked: Bound, more_is_better: bool, unit: str) -> str:
-    """What is asked for, as "≥ 5.00 x best peer" or "≤ 322 ns/record"."""
+    """A bound, as "≥ 5.00 x best peer" or "≤ 322 ns/record"."""
     sign = "≥" if more_is_better else "≤"
     return f"{sign} {ratio(asked.bound)} x {asked.against}" if asked.against else f"{sign} {amount(asked.bound, unit)}"
 
 
 def measured(verdict: Verdict, unit: str) -> str:
-    """What came out, in the terms of the bound; of which peer, where the best was asked for."""
+    """The result, in the terms of the bound; with the peer's name, where the bound is the best peer."""
     asked = verdict.asked
     if verdict.measured is None:
         return "not judged: absent"

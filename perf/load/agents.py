@@ -40,7 +40,7 @@ _PR_SET_TIMERSLACK = 29
 
 @dataclass(frozen=True)
 class Plan:
-    """What agents are told before they start."""
+    """The plan of an agent."""
 
     module: str  # of the system: "perf.systems.bare"
     system: str  # its name there

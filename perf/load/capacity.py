@@ -26,7 +26,7 @@ GROWTH_MAX = 0.02
 
 
 def rate_of(system: System, address: str, size: int = 100, precision: float = 0.1, seconds: float = SECONDS) -> int:
-    """What a running system sustains, in messages of `size` bytes per second."""
+    """The rate a running system sustains, in messages of `size` bytes per second."""
     first = FIRST_BYTES // (size + RECORD_COSTS_BYTES)
     return sustained(lambda rate: loads.run(system, address, Load(rate, seconds, size)), first, precision)
 

@@ -40,7 +40,7 @@ def decoded(text: str) -> HdrHistogram:
 
 
 def percentiles(filled: HdrHistogram) -> Percentiles:
-    """What stands in tables."""
+    """The percentiles in tables."""
     at = {percent: filled.get_value_at_percentile(percent) / 1e3 for percent in (50.0, 90.0, 99.0, 99.9)}
     return Percentiles(at[50.0], at[90.0], at[99.0], at[99.9], filled.get_max_value() / 1e3)
 

@@ -54,7 +54,7 @@ def hostile(path: str) -> Iterator[Hostile]:
 
 
 def write(shots: Path, greeting: bytes, again: bytes) -> None:
-    """What is sent once, and what is sent again and again."""
+    """The bytes sent once, and the bytes sent repeatedly."""
     shots.write_bytes(b"%d\n" % len(greeting) + greeting + again)
 
 

@@ -53,7 +53,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of one run."""
+    """The result of one run."""
 
     load: Load
     latency: HdrHistogram

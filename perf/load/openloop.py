@@ -64,14 +64,14 @@ class Schedule:
 
 
 class Offered(NamedTuple):
-    """What a sender did: how many messages it handed over, and how late it was with the oldest of each wake-up."""
+    """The result of a sender: how many messages it handed over, and how late it was with the oldest of each wake-up."""
 
     sent: int
     lateness_ns: np.ndarray
 
 
 class Arrivals(NamedTuple):
-    """What a receiver got: the stamp of every message, and by wake-up when it was and how many came."""
+    """The result of a receiver: the stamp of every message, and by wake-up when it was and how many came."""
 
     stamps: list[bytes]
     moments_ns: list[int]
@@ -79,7 +79,7 @@ class Arrivals(NamedTuple):
 
 
 class Ages(NamedTuple):
-    """What became of the counted messages, in the order in which they were due."""
+    """The latencies of the counted messages, in the order in which they were due."""
 
     ages_ns: np.ndarray  # from due to received, or to the end of the run for those that are missing
     missing: int

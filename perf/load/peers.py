@@ -88,7 +88,7 @@ def _beside(
 
 
 def _values_of(lab: Lab, system: System, size: int) -> list[bytes]:
-    """What this system takes about half a second for."""
+    """The number of records that take this system about half a second."""
     share = (RECORD_BYTES + RECORD_COSTS_BYTES) / (size + RECORD_COSTS_BYTES)
     return values(lab.count(int(system.chunk * share), least=20), size)
 

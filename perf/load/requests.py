@@ -26,7 +26,7 @@ ONE = bytes(encode([b"v" * 100]))
 
 @dataclass(frozen=True)
 class Subjects:
-    """What is asked about: topics by id, a session on the wide one, a lease of the queue group `q` of `work`."""
+    """The subjects of requests: topics by id, a session on the wide one, a lease of the queue group `q` of `work`."""
 
     wide: bytes
     """Of many partitions, with a queue group `q` and cursors of the group `c`."""

@@ -22,7 +22,7 @@ Append = Callable[[Sequence[bytes]], object]
 
 
 class InProcessStore(ABC):
-    """What Python stores share. `module` is what is imported, `package` what is installed for it."""
+    """The base of Python stores. `module` is the import, `package` its distribution."""
 
     name: str
     checks = False

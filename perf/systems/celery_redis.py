@@ -78,7 +78,7 @@ def _application(socket: str) -> Application:
 
     @application.task(name="lab.nothing", shared=False)
     def nothing() -> None:
-        """What is measured."""
+        """The measured task."""
 
     @application.task(name="lab.mark", shared=False)
     def mark(count: int) -> None:

@@ -88,7 +88,7 @@ Consumer = Any
 
 
 def jars() -> Path:
-    """Where perf/install-peers put Kafka."""
+    """The path where perf/install-peers put Kafka."""
     place = os.environ.get("PENSTOCK_PEERS") or Path.home() / ".cache" / "penstock-peers"
     return Path(place) / "kafka"
 

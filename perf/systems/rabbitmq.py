@@ -34,7 +34,7 @@ BUSY_WAIT = "+sbwt none +sbwtdcpu none +sbwtdio none"
 
 @dataclass(frozen=True)
 class Ports:
-    """Where one server listens."""
+    """The ports of one server."""
 
     amqp: int
     stream: int

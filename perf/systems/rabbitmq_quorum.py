@@ -200,7 +200,7 @@ class _Window:
 
 
 class _Deliveries:
-    """What a consumer got, acknowledged by the hundred."""
+    """The deliveries of a consumer, acknowledged by the hundred."""
 
     def __init__(self, session: _Session, queue: str) -> None:
         self.values: list[bytes] = []

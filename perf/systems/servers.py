@@ -100,7 +100,7 @@ def program(name: str) -> str:
 
 
 def said(*command: str) -> str:
-    """What a program prints about itself, both streams."""
+    """The version text of a program, both streams."""
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
     return result.stdout.strip()
 

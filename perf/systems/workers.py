@@ -24,7 +24,7 @@ NUMBER_BYTES = 8
 
 @dataclass(frozen=True)
 class Plan:
-    """What a worker is told."""
+    """The plan of a worker."""
 
     name: str  # of the queue's kind
     address: str

@@ -71,7 +71,7 @@ class SessionRequests:
         session.tell()
 
     def release(self, peer: Peer, message: Release, payload: Payload, now: Now) -> None:
-        """A member gives back what it was asked for."""
+        """A member releases revoked partitions."""
         session = self._find(peer, message.session, now)
         if session is not None and session.membership is not None:
             session.membership.release(session, message.partitions)

@@ -172,7 +172,7 @@ class Session:
         return port.reply(self.peer, message, payload)
 
     def abort(self, port: Port, error: Error) -> None:
-        """Fail what it still waits for."""
+        """Fail the requests it still waits for."""
         if self.joining is not None:
             port.reply(self.peer, Failure(self.joining.request, error.code, error.message, error.retry))
         for peer, message in self._answers:

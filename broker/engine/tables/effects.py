@@ -188,7 +188,7 @@ class KeysSeen(Effect, tag=27, frozen=True):
 
 
 class ScheduleSet(Effect, tag=28, frozen=True):
-    """A schedule stands. `spec` and `zone` as given; what it appends; when it is due next."""
+    """A schedule was set: `spec` and `zone` as given; its record; when it is due next."""
 
     name: str
     spec: str

@@ -79,7 +79,7 @@ class Round:
         self._waiting = 0
 
     def begin(self) -> None:
-        """Read what is to be copied."""
+        """Read the records to copy."""
         offsets = sorted({entry.offset for entry in self._entries})
         self._mover.picker.pick(Pick(self._source, offsets, PORTION_BYTES, self._read))
 
@@ -204,7 +204,7 @@ class Round:
         self._mover.over(self._source, {entry.target for entry in self._entries})
 
     def _stay(self, error: Error) -> None:
-        """The partition itself cannot log what is decided."""
+        """The partition itself cannot log the destinations."""
         for target in {entry.target for entry in self._entries}:
             self._mover.rest(self._source, target, error)
         self._mover.over(self._source)

@@ -89,7 +89,7 @@ class Shelves:
         shelf.offsets.add(offsets[~later])
 
     def drop_below(self, first: int, keep: np.ndarray = NO_OFFSETS) -> None:
-        """The log begins at `first`. Of what is below, the timers of `keep` stay: those that were carried forward."""
+        """The log begins at `first`. Below it, only the timers of `keep` stay: those that were carried forward."""
         if first <= self.first:
             return
         carried = keep[: np.searchsorted(keep, first)].tolist()
