@@ -52,7 +52,7 @@ class Opening(_Verb[C]):
         return await self._opened.__aexit__(*error)
 
 
-class Reading(_Verb[AsyncIterator[T]]):
+class OpeningIterator(_Verb[AsyncIterator[T]]):
     """Begins to read something: `await` it for an iterator, or `async for`."""
 
     async def __aiter__(self) -> AsyncIterator[T]:
@@ -70,11 +70,11 @@ def opens(function: Callable[P, Coroutine[Any, Any, C]]) -> Callable[P, Opening[
     return verb
 
 
-def reads(function: Callable[P, Coroutine[Any, Any, AsyncIterator[T]]]) -> Callable[P, Reading[T]]:
-    """Have a coroutine function return a `Reading`."""
+def reads(function: Callable[P, Coroutine[Any, Any, AsyncIterator[T]]]) -> Callable[P, OpeningIterator[T]]:
+    """Have a coroutine function return a `OpeningIterator`."""
 
     @functools.wraps(function)
-    def verb(*args: P.args, **kwargs: P.kwargs) -> Reading[T]:
-        return Reading(function(*args, **kwargs))
+    def verb(*args: P.args, **kwargs: P.kwargs) -> OpeningIterator[T]:
+        return OpeningIterator(function(*args, **kwargs))
 
     return verb

@@ -74,10 +74,10 @@ class ConsumerCore:
         """The session, while there is one."""
         return self.life.session
 
-    # -- as Reader ----------------------------------------------------------------------------------------
+    # -- as SessionReader ---------------------------------------------------------------------------------
 
     def losing(self, session: ConsumerSession) -> None:
-        """See Reader."""
+        """See SessionReader."""
         self._take_back()
         self._note()
         self._kept.update({view.partition: (view.committed, view.position) for view in session.partitions.values()})
@@ -86,7 +86,7 @@ class ConsumerCore:
         self._safe = {}
 
     def gained(self, session: ConsumerSession) -> None:
-        """See Reader. Go on where the application is, in partitions whose cursor was not moved meanwhile."""
+        """See SessionReader. Go on where the application is, in partitions whose cursor was not moved meanwhile."""
         if self._shrunk_perhaps():
             self._check_positions(session)
         for partition, view in session.partitions.items():
@@ -117,11 +117,11 @@ class ConsumerCore:
                 )
 
     def received(self, deliveries: Iterable[Delivery]) -> None:
-        """See Reader."""
+        """See SessionReader."""
         self._feed.add(deliveries)
 
     def resume_positions(self) -> Mapping[int, int]:
-        """See Reader."""
+        """See SessionReader."""
         return {partition: position for partition, (_, position) in self._kept.items()}
 
     # -- as Part ------------------------------------------------------------------------------------------

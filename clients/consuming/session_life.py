@@ -78,7 +78,7 @@ class ConsumerOptions(msgspec.Struct, frozen=True, kw_only=True):
     verify: bool  # every column against its checksum before it is handed out
 
 
-class Reader(Protocol):
+class SessionReader(Protocol):
     """The part that hands out a session's records."""
 
     def losing(self, session: ConsumerSession) -> None:
@@ -101,7 +101,7 @@ class Reader(Protocol):
 class SessionLife:
     """See the module. `session` is None while there is none."""
 
-    def __init__(self, connection: Connection, topic: Topic, options: ConsumerOptions, reader: Reader) -> None:
+    def __init__(self, connection: Connection, topic: Topic, options: ConsumerOptions, reader: SessionReader) -> None:
         self.topic = topic
         self.options = options
         self.session: ConsumerSession | None = None

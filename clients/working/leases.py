@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..connection.connection import Connection
 
 
-class Holder(Protocol):
+class LeaseHolder(Protocol):
     """The worker that has a lease, as far as its tasks and futures know it."""
 
     connection: Connection
@@ -63,7 +63,7 @@ class Held:
         "beat_at", "cancelled", "core", "count", "handed", "lease_ms", "lost", "open", "partition", "token", "until",
     )  # fmt: skip
 
-    def __init__(self, core: Holder, partition: int, token: int, lease_ms: int, offsets: set[int]) -> None:
+    def __init__(self, core: LeaseHolder, partition: int, token: int, lease_ms: int, offsets: set[int]) -> None:
         self.core = core
         self.partition = partition
         self.token = token
@@ -97,7 +97,7 @@ class SettleFuture:
 
     __slots__ = ("_callbacks", "_core", "_error", "_left", "_seen")
 
-    def __init__(self, core: Holder) -> None:
+    def __init__(self, core: LeaseHolder) -> None:
         self._core = core
         self._left = 0
         self._error: Error | None = None

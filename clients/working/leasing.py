@@ -30,7 +30,7 @@ from ...transport.queue_messages import BY_GROUP, Lease, Leased, SettleTasks, Ve
 from ..connection.connection import Question, raised
 from ..connection.steps import Pause, Steps
 from ..queues.picking import Unreadable, pick
-from .leases import Held, Holder, SettleFuture
+from .leases import Held, LeaseHolder, SettleFuture
 from .settling import BACKOFF_MAX_S, BACKOFF_MIN_S, settles_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ STALE = 0.1
 """Share of a lease's time: tasks of a lease with less left are not handed out any more."""
 
 
-class LeasingWorker(Holder, Protocol):
+class LeasingWorker(LeaseHolder, Protocol):
     """The worker that leases are asked for."""
 
     options: WorkerOptions
