@@ -142,7 +142,7 @@ class Client(QueueClient, RangeClient):
             delivery: as in `connect`, for this consumer.
             auto_commit: commit every so many seconds what the application is done with; None leaves it to `commit`.
             session_timeout: after so long a silence of this process the broker gives its partitions to others.
-            max_processing: after so long without a call the application counts as hung, and signs of life end.
+            max_processing: after so long without a call the application counts as hung, and heartbeats end.
             window_bytes, window_records: what may be on its way; the most that is read again after a loss.
             verify: check every column against its checksum before it is handed out. False trusts memory and disks
                 for speed (a third, for mapped Arrow); batch headers are verified all the same.

@@ -74,7 +74,7 @@ class MemoryBroker:
     def advance(self, seconds: float) -> None:
         """Let time pass at the broker: retention, expiry, leases, delays, schedules, waiting fetches. Silence counts.
 
-        It passes in small steps, as a running broker sees it, so members that send no sign of life meanwhile are
+        It passes in small steps, as a running broker sees it, so members that send no heartbeat meanwhile are
         taken for dead when their session timeout is over.
         """
         while seconds > 0:

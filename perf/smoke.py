@@ -76,7 +76,7 @@ def _lab(directory: Path) -> Iterator[Lab]:
 
 
 def _judged(lab: Lab, first: Ratios, committed: Ratios, show: Show) -> list[Judged]:
-    """By the best of as many tries as it takes; only what fell is tried again."""
+    """By the best of as many tries as it takes; only rows that fell are retried."""
     tries = [first]
     while fallen := {one.row for one in judgement.judge(judgement.best(tries), committed) if one.fell}:
         if len(tries) == TRIES:

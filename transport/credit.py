@@ -46,7 +46,7 @@ class CreditWindow:
         return self.current()
 
     def current(self) -> Credit:
-        """The grant as it stands, to be repeated as a sign of life."""
+        """The grant as it stands, to be repeated as a heartbeat."""
         return Credit(self._session, self._granted_bytes, self._granted_records)
 
     def _grant(self) -> None:

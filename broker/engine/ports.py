@@ -69,7 +69,7 @@ class Port(Protocol):
 
         Also carries unsolicited messages (Assigned, Evicted, and Deliver of "control" sessions).
         Returns False when the peer is gone or cannot take it now; a reply is then dropped (the client asks
-        again), a Deliver is tried again once the driver calls `Node.eased(peer)`.
+        again), a Deliver is retried once the driver calls `Node.eased(peer)`.
         """
         ...
 

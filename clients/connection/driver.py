@@ -35,7 +35,7 @@ PUMP_PERIOD_S = 0.002
 """How long gathered records wait at most while the application is away."""
 
 REST_S = 0.05
-"""How often the pump looks for the application while nothing was asked: only signs of life can be due."""
+"""How often the pump looks for the application while nothing was asked: only heartbeats can be due."""
 
 WAIT_MAX_S = LOOK_PERIOD_S
 """Upper limit of any wait: a wake-up lost in a library costs a second, not a deadlock."""

@@ -293,7 +293,7 @@ class SessionLife:
         return min(self._sign_at, self._heard + SILENCE_S if self._endpoint else FOREVER)
 
     def _is_alive(self, now: float) -> bool:
-        """Whether the application called lately; one that hangs gets no partitions and sends no signs of life."""
+        """Whether the application called lately; one that hangs gets no partitions and sends no heartbeats."""
         return now - self.touched < self.options.max_processing_s
 
     def _sign_of_life(self, session: ConsumerSession, now: float) -> None:

@@ -171,7 +171,7 @@ class PartitionSender:
             raise
 
     def _push(self, session: ProducerSession) -> None:
-        """Send what is not sent. What is left is tried again at the next turn."""
+        """Send unsent batches. The rest is retried at the next turn."""
         connection = self._connection
         if not self._retry_at or connection.clock() >= self._retry_at:
             self._retry_at = 0.0

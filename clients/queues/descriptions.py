@@ -67,12 +67,12 @@ class Queue(msgspec.Struct, frozen=True):
 
     @property
     def retrying(self) -> int:
-        """Records that failed and are tried again later."""
+        """Records that failed and will be retried."""
         return sum(partition.retrying for partition in self.partitions)
 
     @property
     def dead_lettered(self) -> int:
-        """Records that failed for good. They are tried again only when redriven."""
+        """Records that failed for good. They are retried only when redriven."""
         return sum(partition.dead_lettered for partition in self.partitions)
 
     @property

@@ -142,12 +142,12 @@ class Tasks:
 
         Args:
             queue: the topic its tasks go to; created when it is missing.
-            retry: how often and how soon it is tried again, the same for all functions of a queue. None: as the queue
+            retry: how often and how soon it is retried, the same for all functions of a queue. None: as the queue
                 is set.
             keep: how long finished tasks of this queue are kept, the same for all its functions. None: as the app says.
             timeout: a call that takes longer fails. An `async def` is cancelled, a process killed; a thread cannot be
                 stopped and keeps its place among the worker's until it ends.
-            key: of the arguments, what they are about: tasks of one key are worked off one at a time and in order.
+            key: a function of the arguments: tasks of one key run one at a time and in order.
             dedup: of the arguments, what makes one call the same as another: `send` of a call that was sent within the
                 `dedup_window_s` of the topic gives the job of that one.
             priority: 0 to 255; higher goes first.

@@ -46,7 +46,7 @@ WAIT_S = 1.0
 """How long a request for tasks is out at most."""
 
 PAUSE_S = 0.5
-"""Before something is tried again that the broker refused for now."""
+"""Delay before a request that the broker refused for now is retried."""
 
 BEGIN_S = 1.0
 """A task that cannot begin for so long, because all places are taken, is given back: others may have one."""

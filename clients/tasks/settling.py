@@ -28,7 +28,7 @@ T = TypeVar("T")
 log = logging.getLogger("penstock.tasks")
 
 PAUSE_S = 0.5
-"""Before something is tried again that the broker refused for now."""
+"""Delay before a request that the broker refused for now is retried."""
 
 
 class SettledTask(Leased, Protocol):

@@ -314,7 +314,7 @@ class Leasing:
             core.settling.send()
 
     def _tasks(self, lease: Held, runs: Sequence[tuple[int, int, int]], payload: Buffer) -> list[Any]:
-        """The records as tasks, in the order in which they are to be worked off."""
+        """The records as tasks, in the order of processing."""
         attempts = chain.from_iterable(repeat(attempt, count) for _, count, attempt in runs)
         found: list[Any] = []
         for rows in pick(payload, [(first, count) for first, count, _ in runs]):

@@ -82,7 +82,7 @@ def lease_milliseconds(lease: Duration) -> int:
 
 
 def delay_milliseconds(delay: Duration | None) -> int:
-    """The time before a failed task is tried again, as the wire has it."""
+    """The delay before a failed task is retried, as the wire has it."""
     if delay is None:
         return BY_GROUP
     found = seconds(delay, "delay")

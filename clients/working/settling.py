@@ -154,7 +154,7 @@ class Settling:
             self._end(gathering, errors.get(index))
 
     def refused(self, gatherings: list[Gathering], failure: Failure) -> None:
-        """The whole request was: it is tried again if that can help."""
+        """The whole request was: it is retried if that can help."""
         if not failure.retry:
             for gathering in gatherings:
                 self._end(gathering, raised(failure))

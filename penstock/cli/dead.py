@@ -85,7 +85,7 @@ def redrive(
     with session.connect() as client:
         count = client.redrive(topic, group, ids=list(ids) or None, reason=reason, per_s=rate)
     _check_found(ids, count, group)
-    session.output.say("redriven", f"{units.count_text(count, 'task')} to be tried again", topic=topic, count=count)
+    session.output.say("redriven", f"{units.count_text(count, 'task')} to be retried", topic=topic, count=count)
 
 
 @command.command(short_help="Discard dead-lettered tasks.")

@@ -109,10 +109,10 @@ def _tell(output: Output, story: Story) -> None:
     from ..demo.late import ATTEMPTS
 
     for line in (
-        f"{story.tasks:,} late flights as tasks, worked off by four workers in {story.seconds:.1f} s",
+        f"{story.tasks:,} late flights as tasks, processed by four workers in {story.seconds:.1f} s",
         f"a worker was killed when {story.killed_at:,} were completed, the broker when {story.restarted_at:,} were",
         f"{story.completed:,} completed, {story.dead_lettered:,} dead-lettered after {ATTEMPTS} attempts; "
-        f"{story.failures:,} failures were injected and tried again",
+        f"{story.failures:,} failures were injected and retried",
     ):
         output.console.print(line, markup=False, soft_wrap=True)
 

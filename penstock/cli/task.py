@@ -105,7 +105,7 @@ def ack(names: tuple[str, ...], result: str | None, group: str, session: Invocat
 @group_option
 @with_session
 def nack(names: tuple[str, ...], delay_s: float | None, reason: str, group: str, session: Invocation) -> None:
-    """Say that leased tasks failed: they are tried again, or dead-lettered when this was the last attempt."""
+    """Say that leased tasks failed: they are retried, or dead-lettered when this was the last attempt."""
     _settle(session, group, names, "nack", delay=delay_s, reason=reason)
 
 

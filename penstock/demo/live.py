@@ -1,7 +1,7 @@
 """The Spark part of the demo: flights that stream in, and Spark that reads them meanwhile.
 
 Idea: two processes, made with those of the other parts. `begin` has Spark start and read the first day, while the
-tasks are worked off, and the broker restarted, beside it; then `run` has the rest of the year stream in.
+tasks are processed, and the broker restarted, beside it; then `run` has the rest of the year stream in.
 """
 
 from __future__ import annotations

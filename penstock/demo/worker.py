@@ -49,7 +49,7 @@ def work(conductor: Conductor) -> None:
 
 
 def _work_off(worker: Worker, tasks: Sequence[Task], worked: Worked) -> None:
-    """One lease: what succeeds is acked with its result, what fails is tried again later."""
+    """One lease: tasks that succeed are acked with their result, those that fail are retried."""
     acks: list[SettleFuture] = []
     failed: dict[int, list[Task]] = {}
     for task in tasks:

@@ -26,7 +26,7 @@ One = Callable[[bytes], None]
 
 
 class Queue(ABC):
-    """One way to work off tasks."""
+    """One way to process tasks."""
 
     name: str
     durabilities: frozenset[str]

@@ -100,7 +100,7 @@ def next_chance(queue: Queue, now_us: int) -> int | None:
 
 
 class Again:
-    """Waits for leases that ran out to be taken back, and sees that it is tried again."""
+    """Waits for expired leases to be taken back, and has failures retried."""
 
     __slots__ = ("_group", "_partition", "_time_us", "_watching")
 

@@ -79,7 +79,7 @@ class Claim:
         self.membership.claimed(self)
 
     def failed(self, error: Error) -> None:
-        """The log could not be written: tried again later."""
+        """The log could not be written: retry later."""
         self.membership.not_claimed(self)
 
 
@@ -91,7 +91,7 @@ class Membership:
         self.group = group
         self.members: dict[str, Member] = {}
         self.claims: dict[int, Claim] = {}
-        self.stuck = False  # a claim failed, to be tried again
+        self.stuck = False  # a claim failed, to be retried
         self._joining: dict[Member, None] = {}  # told when all partitions free for them are claimed
         self._partitions = partitions
         self._agenda = agenda
@@ -187,7 +187,7 @@ class Membership:
         try:
             claim.epoch = partition.set_owner(self.group, session.member, session.start, claim)
         except (Error, OSError):
-            self.stuck = True  # poisoned or damaged: its readers go on elsewhere, and this is tried again
+            self.stuck = True  # poisoned or damaged: its readers go on elsewhere, and this is retried
             return
         self.claims[partition.number] = claim
 

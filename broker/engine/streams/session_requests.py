@@ -107,7 +107,7 @@ class SessionRequests:
         self._port.reply(peer, Done(message.request))
 
     def ping(self, peer: Peer, message: Ping, payload: Payload, now: Now) -> None:
-        """A sign of life."""
+        """A heartbeat."""
         if message.session:
             self._sessions.get(message.session, peer, now)
         self._port.reply(peer, Done(message.request))

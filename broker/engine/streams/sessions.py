@@ -213,7 +213,7 @@ class Sessions:
         self._by_peer.setdefault(session.peer, {})[session] = None
 
     def get(self, id_: int, peer: Peer, now: Now) -> Session:
-        """A session by id, which counts as a sign of life. Raises UnknownSession."""
+        """A session by id, which counts as a heartbeat. Raises UnknownSession."""
         session = self.by_id.get(id_)
         if session is None:
             raise UnknownSession(f"session {id_:x} is over or was opened at an earlier start of the broker: join again")

@@ -82,11 +82,11 @@ class Commit:
             self._commits.finish(self)
 
     def waits(self, error: Error) -> None:
-        """A stage is tried again later."""
+        """A stage is retried later."""
         self.answer(self._but_decided(error, "its records will be published when that is possible, ask again"))
 
     def stuck(self, error: Error) -> None:
-        """A stage is tried again at the next start."""
+        """A stage is retried at the next start."""
         self.stuck_because = self._but_decided(error, "its records will be published when the broker is started again")
         self.answer(self.stuck_because)
 

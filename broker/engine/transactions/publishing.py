@@ -45,7 +45,7 @@ AT_ONCE = 4
 
 RETRY_S = 0.25
 RETRY_MOST_S = 10.0
-"""Until what could not be published is tried again: doubled each time."""
+"""Delay before failed publishing is retried; doubles each time."""
 
 
 class Awaiting(Protocol):
@@ -56,7 +56,7 @@ class Awaiting(Protocol):
         ...
 
     def waits(self, error: Error) -> None:
-        """Some stage cannot go on now; it is tried again."""
+        """Some stage cannot go on now; it is retried."""
         ...
 
     def stuck(self, error: Error) -> None:

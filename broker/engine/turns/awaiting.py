@@ -1,6 +1,6 @@
 """Requests that wait for a partition: for more records, or for cold pages.
 
-Idea: a request that cannot be answered yet is parked with its partition and tried again. Its owner decides what
+Idea: a request that cannot be answered yet is parked with its partition and retried. Its owner decides what
 happens when its time is up.
 
 Contract: connections are answered in turn. Unreadable bytes fail the request and mark the partition damaged.

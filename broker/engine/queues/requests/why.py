@@ -74,10 +74,10 @@ def _leased(queue: Queue, lease: Lease, offset: int, now_us: int) -> str:
 
 def _waits(queue: Queue, retrying: RetryingRecord, now_us: int) -> str:
     if not retrying.attempt:
-        return f"to be tried again from {_moment(retrying.ready_us, now_us)}"
+        return f"to be retried from {_moment(retrying.ready_us, now_us)}"
     reason = f": {retrying.history[-1][2]}" if retrying.history else ""
     most = queue.settings.max_attempts
-    return f"attempt {retrying.attempt} of {most} failed{reason}; tried again from {_moment(retrying.ready_us, now_us)}"
+    return f"attempt {retrying.attempt} of {most} failed{reason}; retried from {_moment(retrying.ready_us, now_us)}"
 
 
 def _ended(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:
@@ -132,7 +132,7 @@ def _ordered(queue: Queue, offset: int, key: int) -> str:
                 return f"its key is busy: record {busy} is leased by {_quoted(lease.worker)}"
     before = [busy for busy, record in queue.retrying.items() if record.key == key and busy < offset]
     if before:
-        return f"its key is busy: record {min(before)} waits to be tried again"
+        return f"its key is busy: record {min(before)} waits to be retried"
     before = [busy for busy, other in queue.held.items() if other == key and busy < offset]
     return f"its key is busy: {_counted(len(before), 'record')} before it, first {min(before)}" if before else ""
 

@@ -33,7 +33,7 @@ HISTORY_MAX = 20
 
 
 class DeadLetter(Struct, array_like=True):
-    """A dead-lettered record: tried again only when redriven."""
+    """A dead-lettered record: retried only when redriven."""
 
     attempt: int
     time_us: int

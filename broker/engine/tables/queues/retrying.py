@@ -21,7 +21,7 @@ SLACK = 64
 
 
 class RetryingRecord(Struct, array_like=True):
-    """A record to be tried again from `ready_us` on. `attempt`: of the lease before, 0 when none counts."""
+    """A record to be retried from `ready_us` on. `attempt`: of the lease before, 0 when none counts."""
 
     attempt: int
     ready_us: int

@@ -105,7 +105,7 @@ def granted(queue: Queue, model: Model, choice: Choice, token: int) -> None:
 
 
 def settled(rng: random.Random, queue: Queue, model: Model, token: int, now_us: int) -> None:
-    """Ack all of a lease, or have all of it tried again."""
+    """Ack all of a lease, or have all of it retried."""
     runs = list(queue.leases[token].runs())
     if rng.random() < 0.7:
         queue.finished(token, [], 0)

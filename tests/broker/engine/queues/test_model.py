@@ -2,7 +2,7 @@
 
 Each life drives every verb, right and wrong, with crashes that keep or lose what was not synced, restarts from files
 with and without snapshots, and clocks that are set. After every step the engine's state is the model's; at the end
-everything is worked off, and the log gives the same state from its first batch and from its newest snapshot.
+everything is processed, and the log gives the same state from its first batch and from its newest snapshot.
 
 `Life(seed).run(STEPS)` replays a failure; its message has the seed and the last steps.
 """

@@ -1,4 +1,4 @@
-"""Dead records are listed with what they hold, tried again, and given up."""
+"""Dead records are listed with their records, redriven, and discarded."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_a_failed_record_says_which_attempt_it_was_and_when_it_is_tried_again():
     group = Group(max_attempts=5).lease([(0, 1, 2)], 1)
     group.do(fx.TasksReturned("g", 1, [(0, 1, 2, NOW + 300 * SECOND)], "no network"))
     assert group.why(0) == (
-        "attempt 2 of 5 failed: no network; tried again from 2023-11-14 22:18:20 UTC (in 5 min)"
+        "attempt 2 of 5 failed: no network; retried from 2023-11-14 22:18:20 UTC (in 5 min)"
     )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_a_redriven_record_says_when_it_is_tried_again():
         "dead-lettered since 2023-11-14 22:12:20 UTC (60.0 s ago), after 1 attempt: bad; redrive it to try again"
     )
     group.do(fx.TasksRedriven("g", [(0, 1, NOW + SECOND)]))
-    assert group.why(0) == "to be tried again from 2023-11-14 22:13:21 UTC (in 1.0 s)"
+    assert group.why(0) == "to be retried from 2023-11-14 22:13:21 UTC (in 1.0 s)"
 
 
 def test_what_is_over_says_how_it_ended():
@@ -96,9 +96,9 @@ def test_a_busy_key_names_the_record_that_has_it():
     assert group.why(7, key=B) == "its key is busy: record 2 is leased by worker 'ann'"
     assert group.why(7, key=OWN) == "behind 5 records"
     group.do(fx.TasksReturned("g", 1, [(0, 1, 1, NOW)], "no"))
-    assert group.why(1) == "its key is busy: record 0 waits to be tried again"
+    assert group.why(1) == "its key is busy: record 0 waits to be retried"
     assert group.why(0) == "next: the coming lease takes it"
-    assert group.why(7, key=A) == "its key is busy: record 0 waits to be tried again"
+    assert group.why(7, key=A) == "its key is busy: record 0 waits to be retried"
     group.lease([(0, 1, 2)], 3, keys=[A]).do(fx.TasksFinished("g", 2))
     assert group.why(7, key=A) == "its key is busy: 1 record before it, first 1"
 
