@@ -71,7 +71,7 @@ def opens(function: Callable[P, Coroutine[Any, Any, C]]) -> Callable[P, Opening[
 
 
 def reads(function: Callable[P, Coroutine[Any, Any, AsyncIterator[T]]]) -> Callable[P, OpeningIterator[T]]:
-    """Have a coroutine function return a `OpeningIterator`."""
+    """Have a coroutine function return an `OpeningIterator`."""
 
     @functools.wraps(function)
     def verb(*args: P.args, **kwargs: P.kwargs) -> OpeningIterator[T]:
