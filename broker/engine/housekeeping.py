@@ -139,7 +139,7 @@ class Housekeeping:
     def _retain(self, partition: Partition, time_us: int) -> Rest | None:
         """Decide where the partition may begin and remove what is decided. Returns until when that need not be done."""
         settings = partition.settings
-        finished = finished_long_ago(partition.committed, time_us)  # only there are times for certain
+        finished = finished_long_ago(partition.committed, time_us)
         limits = (settings.retention_s, settings.retention_bytes, finished)
         if limits == (None, None, None) and partition.first == 0:
             return None

@@ -166,34 +166,40 @@ def _source(partition: Partition, queue: Queue) -> RecordSource:
 
 def release(partition: Partition, group: str, token: int, ranges: Sequence[Range], now_us: int) -> None:
     """Take records of a lease back that never reached a worker: the attempt does not count."""
-    queue = find(partition, group)
-    lease = None if queue is None else queue.leases.get(token)
-    left = [] if lease is None else lease.among(ranges)
-    if queue is not None and left and partition.log.poisoned is None:
+    found = _still_leased(partition, group, token, ranges)
+    if found is not None:
+        queue, _, left = found
         for effect in returned(queue, token, left, log_time(partition, now_us), ended=False):
             partition.propose(effect)
 
 
 def bury(partition: Partition, group: str, token: int, first: int, end: int, reason: str) -> None:
     """Dead-letter leased records from `first` on and below `end` that cannot be read."""
-    queue = find(partition, group)
-    lease = None if queue is None else queue.leases.get(token)
-    left = [] if lease is None else lease.among([(first, end - first)])
-    if left and serves(partition):
-        partition.propose(fx.TasksDied(group, token, left, reason, ended=False))
+    found = _still_leased(partition, group, token, [(first, end - first)])
+    if found is not None:
+        partition.propose(fx.TasksDied(group, token, found[2], reason, ended=False))
 
 
 def put_off(
     partition: Partition, group: str, token: int, offset: int, reason: str, now_us: int, chance: Chance
 ) -> None:
     """A leased record could not be read this time: an attempt of it failed."""
-    queue = find(partition, group)
-    lease = None if queue is None else queue.leases.get(token)
-    left = [] if lease is None else lease.among([(offset, 1)])
-    if queue is not None and lease is not None and left and serves(partition):
+    found = _still_leased(partition, group, token, [(offset, 1)])
+    if found is not None:
+        queue, lease, left = found
         retry = partial(backed_off, queue.settings, log_time(partition, now_us), chance)
         for effect in failed(queue, lease, left, reason, retry, ended=False):
             partition.propose(effect)
+
+
+def _still_leased(
+    partition: Partition, group: str, token: int, ranges: Sequence[Range]
+) -> tuple[Queue, Lease, list[Run]] | None:
+    """A lease, and what it still has of ranges (none: of all); None where that is nothing, or cannot be logged."""
+    queue = find(partition, group) if serves(partition) else None
+    lease = None if queue is None else queue.leases.get(token)
+    left = [] if lease is None else lease.among(ranges)
+    return None if queue is None or lease is None or not left else (queue, lease, left)
 
 
 def expire(partition: Partition, group: str, now_us: int, waiter: Waiter) -> None:

@@ -55,6 +55,7 @@ class Grouping:
         }  # fmt: skip
         self._topics = topics
         self._sessions = sessions
+        self._memberships = sessions.memberships
         self._port = port
 
     def commit(self, peer: Peer, message: Commit, payload: Payload, now: Now) -> Work:
@@ -63,7 +64,7 @@ class Grouping:
         wanted: dict[int, int] = {}
         if not message.session:
             check_name("group", group)
-            check_idle(self._sessions.memberships, topic, group)
+            check_idle(self._memberships, topic, group)
             check_no_queue(topic, group)
             for looks, position in enumerate(message.positions, 1):
                 wanted[position.partition] = position.offset
@@ -88,9 +89,9 @@ class Grouping:
         topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
         found: list[Group] = []
         for topic in topics:
-            names = yield from group_names(self._sessions.memberships, topic)
+            names = yield from group_names(self._memberships, topic)
             for name in names:
-                found.append((yield from describe(self._sessions.memberships, topic, name, now)))
+                found.append((yield from describe(self._memberships, topic, name, now)))
             yield
         self._port.reply(peer, Groups(message.request, found))
 
@@ -108,7 +109,7 @@ class Grouping:
                 wanted[partition.number] = partition.find(message.time_us)
                 yield FOUND
                 self._topics.get(message.topic)
-        check_idle(self._sessions.memberships, topic, message.group)
+        check_idle(self._memberships, topic, message.group)
         yield from self._move_idle(peer, message.request, topic, message.group, wanted)
 
     def delete(self, peer: Peer, message: DeleteGroup, payload: Payload, now: Now) -> Work:
@@ -120,14 +121,13 @@ class Grouping:
         gather = Gather.reply(self._port, peer, message.request, Done(message.request))
 
         def delete(partition: Partition) -> None:
-            check_idle(self._sessions.memberships, topic, message.group)
+            check_idle(self._memberships, topic, message.group)
             partition.delete_group(message.group, gather.one())
 
         yield from spread(known, gather, delete)
 
     def _move_idle(self, peer: Peer, request: int, topic: Topic, group: str, wanted: dict[int, int]) -> Work:
-        memberships = self._sessions.memberships
-        return self._move(peer, request, topic, group, wanted, lambda _: check_idle(memberships, topic, group))
+        return self._move(peer, request, topic, group, wanted, lambda _: check_idle(self._memberships, topic, group))
 
     def _move(
         self,
@@ -158,10 +158,10 @@ class Grouping:
 
     def _known(self, topic_id: bytes, group: str) -> Generator[int | None, None, Topic]:
         topic = self._topics.get(topic_id)
-        names = yield from group_names(self._sessions.memberships, topic)
+        names = yield from group_names(self._memberships, topic)
         if group not in names:
             raise UnknownGroup(f"topic {topic.name} has no group {group!r}: list groups to see which it has")
-        check_idle(self._sessions.memberships, topic, group)
+        check_idle(self._memberships, topic, group)
         return topic
 
 
