@@ -118,6 +118,16 @@ def test_a_topic_grows_under_its_readers_and_does_not_shrink():
     assert rig.read(topic, 3) == [b"new"]
 
 
+def test_a_topic_that_grows_or_goes_is_no_matter_of_another_ones_sessions():
+    rig = Rig()
+    topic, other = rig.topic(), rig.topic("other")
+    joined = rig.join(other)
+    rig.ask(m.AlterTopic, topic, {}, 2)
+    rig.ask(m.DeleteTopic, topic)
+    rig.produce(other, [b"1"])
+    assert (rig.told(joined.session), rig.received(joined)) == ([joined], [b"1"])
+
+
 def test_a_deleted_topic_is_gone_with_its_files_and_whoever_used_it_is_told():
     rig = Rig()
     topic = rig.topic(partitions=2)
