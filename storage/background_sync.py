@@ -58,11 +58,7 @@ class BackgroundSync:
     def _sync(self, paths: list[str], generation: int, through: int) -> None:
         try:
             for path in paths:
-                file = self._files.open(path, write=True)
-                try:
-                    file.sync()
-                finally:
-                    file.close()
+                self._files.sync(path)
         except OSError as error:
             self._results.append(error)
             return

@@ -188,12 +188,9 @@ def _note_board(files: Files, path: str, name: bytes) -> None:
     except StorageFull:
         if len(before) != len(name):
             raise
-        file = files.open(path, write=True)
-        try:
+        with files.open(path, write=True) as file:
             file.pwritev([name], 0)
             file.sync()
-        finally:
-            file.close()
 
 
 def previous_board(files: Files, data: str) -> Board | None:

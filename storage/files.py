@@ -21,7 +21,7 @@ import struct
 import uuid
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -76,6 +76,12 @@ class File:
         self._descriptor = descriptor
 
     def __del__(self) -> None:
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def pread(self, size: int, position: int) -> bytes:
@@ -243,19 +249,13 @@ class Files:
 
     def read(self, path: str) -> bytes:
         """All of a small file. Raises FileNotFoundError, OSError."""
-        file = self.open(path)
-        try:
+        with self.open(path) as file:
             return file.pread(file.size(), 0)
-        finally:
-            file.close()
 
     def sync(self, path: str) -> None:
         """Make the content of a file durable that is not open here. Raises FileNotFoundError, OSError."""
-        file = self.open(path, write=True)
-        try:
+        with self.open(path, write=True) as file:
             file.sync()
-        finally:
-            file.close()
 
     def rewrite(self, path: str, content: Buffer) -> None:
         """Give a small file this content, durably; made when missing. Raises StorageFull, OSError.
@@ -265,12 +265,9 @@ class Files:
         temporary = f"{path}.new"
         if self.exists(temporary):
             self.unlink(temporary)
-        file = self.create(temporary)
-        try:
+        with self.create(temporary) as file:
             file.pwritev([content], 0)
             file.sync()
-        finally:
-            file.close()
         self.replace(temporary, path)
         self.sync_dir(path.rpartition("/")[0] or "/")
 

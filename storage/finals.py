@@ -31,7 +31,7 @@ from .layout import SEQ_BITS, SEQ_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Buffer, Iterable, Mapping  # pyright: ignore[reportAttributeAccessIssue]
 
-    from .files import File, Files
+    from .files import Files
 
 MAGIC = 0x464B4E50  # "PNKF" in the file
 VERSION = 1
@@ -132,15 +132,12 @@ def final_of(value: int) -> Final | None:
 
 def is_blank(files: Files, path: str) -> bool:
     """Whether a file of words has none: it was made for one, so they are lost."""
-    file = files.open(path)
-    try:
+    with files.open(path) as file:
         size = file.size()
         return size > 0 and not any(
             (piece := file.pread(_PIECE_BYTES, position)) != bytes(len(piece))
             for position in range(0, size, _PIECE_BYTES)
         )
-    finally:
-        file.close()
 
 
 def problems(files: Files, directory: str) -> list[str]:
@@ -245,9 +242,9 @@ class FinalFiles:
     def settle(self, group: str, seq: int) -> None:
         """Sync all words, those of batches up to `seq`. Raises OSError: the next opening rewrites them."""
         for name in self._names(group):
-            self._sync(f"{self._directory}/{name}")
+            self._files.sync(f"{self._directory}/{name}")
         self._write_header(group, seq)
-        self._sync(self._path(group))
+        self._files.sync(self._path(group))
         self._files.sync_dir(self._directory)
 
     def distrust(self, group: str) -> None:
@@ -290,13 +287,6 @@ class FinalFiles:
         self._put(self._path(group), [(0, encode_header(header))])
         self._stands[group] = through
 
-    def _sync(self, path: str) -> None:
-        file: File = self._files.open(path, write=True)
-        try:
-            file.sync()
-        finally:
-            file.close()
-
     def _path(self, group: str, first: int | None = None) -> str:
         name = f"{self._directory}/{PREFIX}{xxh3_128_hexdigest(group.encode())}"
         return name if first is None else f"{name}-{first:020d}"
@@ -309,9 +299,8 @@ class FinalFiles:
     def _sizes(self, group: str) -> dict[int, int]:
         sizes: dict[int, int] = {}
         for name in self._names(group):
-            file = self._files.open(f"{self._directory}/{name}")
-            sizes[_first_of(name)] = file.size()
-            file.close()
+            with self._files.open(f"{self._directory}/{name}") as file:
+                sizes[_first_of(name)] = file.size()
         return sizes
 
 

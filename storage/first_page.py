@@ -31,11 +31,8 @@ def log_id_of(files: Files, directory: str, names: list[SegmentName]) -> bytes:
 
 def stated(files: Files, path: str) -> SegmentName | None:
     """The name that a segment's own header gives it; None when that does not verify."""
-    file = files.open(path)
-    try:
+    with files.open(path) as file:
         header = layout.decode_segment_header(file.pread(DATA_START, 0))
-    finally:
-        file.close()
     return None if header is None else SegmentName(header.base_seq, header.generation)
 
 
@@ -53,8 +50,7 @@ def start_of(files: Files, directory: str, name: SegmentName, log_id: bytes, las
 
 def write(files: Files, directory: str, name: SegmentName, log_id: bytes, start: LogEnd, before: int) -> None:
     """Give a segment from `start` to before seq `before` its first page. Raises OSError, StorageFull."""
-    file = files.open(reference(directory, name).path, write=True)
-    try:
+    with files.open(reference(directory, name).path, write=True) as file:
         file.allocate(DATA_START)
         file.pwritev([bytes(DATA_START)], 0)
         file.pwritev([layout.encode_segment_header(start.header(log_id, name.generation))], 0)
@@ -63,8 +59,6 @@ def write(files: Files, directory: str, name: SegmentName, log_id: bytes, start:
             seq, row = found
             segment.write_mark(file, layout.mark_from_row(log_id, layout.word(name.generation, seq), row))
         file.sync()
-    finally:
-        file.close()
 
 
 def last_of(files: Files, directory: str, name: SegmentName, log_id: bytes, before: int) -> tuple[int, IndexRow] | None:
@@ -83,11 +77,8 @@ def _index_header(files: Files, directory: str, name: SegmentName) -> bytes | No
     path = reference(directory, name).index_path
     if not files.exists(path):
         return None
-    file = files.open(path)
-    try:
+    with files.open(path) as file:
         found = layout.decode_index_header(file.pread(INDEX_HEADER_BYTES, 0))
-    finally:
-        file.close()
     return found[0] if found is not None and (found[2], found[1]) == name else None
 
 

@@ -70,11 +70,8 @@ class InlineJobs:
 def prepare_spare(files: Files, directory: str, size_bytes: int) -> str:
     """A file with reserved blocks, synced, under a name of its own. Returns its path."""
     path = f"{directory}/{spare_name(files.new_id().hex())}"
-    file = files.create(path, size_bytes)
-    try:
+    with files.create(path, size_bytes) as file:
         file.sync()
-    finally:
-        file.close()
     return path
 
 

@@ -122,15 +122,12 @@ class _Pages:
         return self._read[place]
 
     def _open(self, place: int) -> Page:
-        file = self._files.open(reference(self._path, self._names[place]).path)
-        try:
+        with self._files.open(reference(self._path, self._names[place]).path) as file:
             page = read_page(file, name=self._names[place])
             if page.header is not None:
                 return page
             self._bad.append(place)
             first = next(walk(file.pread, layout.DATA_START, page.size), None)
-        finally:
-            file.close()
         if first is None or first[1].seq != self._names[place].base_seq:
             return page
         header = before(first[1]).header(first[1].log_id, self._names[place].generation)
@@ -289,11 +286,8 @@ def _write_rows(files: Files, path: str, name: SegmentName, rows: list[bytes], f
     ref = reference(path, name)
     following = [each.base_seq for each in found.names if each.base_seq > name.base_seq]
     last = min([found.end.seq, *(base - 1 for base in following)])
-    file = segment.open_index(files, ref, found.log_id)
-    try:
+    with segment.open_index(files, ref, found.log_id) as file:
         file.pwritev([b"".join(rows)], layout.index_position(name.base_seq, last - len(rows) + 1))
-    finally:
-        file.close()
 
 
 def _copy(files: Files, path: str, found: FoundLog) -> None:
@@ -302,12 +296,9 @@ def _copy(files: Files, path: str, found: FoundLog) -> None:
     buffers: list[bytes] = []
     for name, rows in found.kept:
         first, last = (INDEX_ROW_STRUCT.unpack(row) for row in (rows[0], rows[-1]))
-        file = files.open(reference(path, name).path)
-        try:
+        with files.open(reference(path, name).path) as file:
             start, end = first[1], last[1] + last[7]
             buffers.append(file.pread(end - start, start))
-        finally:
-            file.close()
     size = layout.DATA_START + sum(map(len, buffers))
     made = begin_generation(files, path, found.log_id, begun.end, found.next_generation, size=size, body=buffers)
     _finish_copy(files, path, found, made, size)

@@ -33,15 +33,12 @@ def write(files: Files, path: str, reason: str, *, durable: int) -> str:
 
 def _write(files: Files, path: str, text: bytes) -> None:
     temporary = f"{path}/{layout.spare_name(files.new_id().hex())}"
-    file = files.create(temporary, len(text))
-    try:
+    with files.create(temporary, len(text)) as file:
         file.pwritev([text], 0)
         try:
             file.sync()
         finally:
             files.rename(temporary, f"{path}/{layout.POISON}")
-    finally:
-        file.close()
 
 
 def acknowledged(files: Files, path: str) -> int | None:

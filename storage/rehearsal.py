@@ -109,9 +109,8 @@ class RehearsalFiles(Files):
             return found
         draft = Draft(path, 0)
         if self._files.is_file(path):
-            file = self._files.open(path)
-            draft.size = file.size()
-            file.close()
+            with self._files.open(path) as file:
+                draft.size = file.size()
         return draft
 
     def rename(self, source: str, target: str) -> None:

@@ -269,13 +269,10 @@ class _Repairs:
                 )
 
     def _write_header(self, name: SegmentName, found: _Found) -> None:
-        file = self._files.open(reference(self._directory, name).path, write=True)
-        try:
+        with self._files.open(reference(self._directory, name).path, write=True) as file:
             header = found.starts[name].header(found.log_id, name.generation)
             file.pwritev([layout.encode_segment_header(header)], 0)
             file.sync()
-        finally:
-            file.close()
 
     def _write_index(self, name: SegmentName, found: _Found) -> None:
         """Rows at the place of their seq; what is damaged has a row of zeros."""

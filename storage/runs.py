@@ -98,11 +98,8 @@ class RunFiles:
         files, path = self._files, f"{self._directory}/{file_name(number)}"
         if files.exists(path):
             files.unlink(path)  # of a state that was lost
-        file = files.create(path, RUN_BYTES + len(body))
-        try:
+        with files.create(path, RUN_BYTES + len(body)) as file:
             file.pwritev([encode_header(number, body, self._log_id), body], 0)
-        finally:
-            file.close()
         self.unsynced.append(number)
         return xxh3_64_intdigest(body)
 

@@ -162,13 +162,10 @@ def void(files: Files, path: str, position: int) -> None:
 
     Through a descriptor of its own: one that another thread syncs may be told of a failure only once.
     """
-    file = files.open(path, write=True)
-    try:
+    with files.open(path, write=True) as file:
         if any(file.pread(_VOID_BYTES, position)):
             file.pwritev([bytes(_VOID_BYTES)], position)
             file.sync()
-    finally:
-        file.close()
 
 
 def reopen(files: Files, ref: SegmentRef, mark: Mark) -> Segment:
@@ -265,13 +262,10 @@ def write_mark(file: File, mark: Mark) -> bool:
 
 def leave_mark(files: Files, path: str, mark: Mark, *, durably: bool = False) -> None:
     """As `write_mark`, into a segment that is not open."""
-    file = files.open(path, write=True)
-    try:
+    with files.open(path, write=True) as file:
         write_mark(file, mark)
         if durably:
             file.sync()
-    finally:
-        file.close()
 
 
 def write_open_marks(file: File, mark: Mark) -> None:

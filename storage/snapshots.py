@@ -120,11 +120,8 @@ def _decode_header(data: Buffer, path: str) -> tuple[int, int, bytes, int, int]:
 
 def stated(files: Files, path: str) -> tuple[int, bytes]:
     """Seq and log id that a snapshot's header says, whatever its body is. Raises as `decode` does."""
-    file = files.open(path)
-    try:
+    with files.open(path) as file:
         seq, _, log_id, _, _ = _decode_header(file.pread(SNAPSHOT_BYTES, 0), path)
-    finally:
-        file.close()
     return seq, log_id
 
 
@@ -133,11 +130,8 @@ def prepare(files: Files, directory: str, seq: int, term: int, body: bytes, log_
     path = f"{directory}/{file_name(seq)}{_NEW}"
     if files.exists(path):
         files.unlink(path)
-    file = files.create(path, SNAPSHOT_BYTES + len(body))
-    try:
+    with files.create(path, SNAPSHOT_BYTES + len(body)) as file:
         file.pwritev([encode_header(seq, term, body, log_id), body], 0)
-    finally:
-        file.close()
     return path
 
 
