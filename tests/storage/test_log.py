@@ -106,6 +106,19 @@ def test_a_full_segment_is_followed_by_the_next_and_none_is_larger_than_asked() 
     assert contents(writer) == [[b"%d" % number * 900] for number in range(30)]
 
 
+def test_a_reader_finds_records_of_segments_that_were_made_after_it_looked() -> None:
+    writer = make()
+    writer.append([encode([b"first"])], 0)
+    reader = writer.reader()
+    assert reader.end_offset == 1
+    for number in range(30):
+        writer.append([encode([b"%d" % number * 900])], number)
+    assert len(names(writer)) > 3
+    chunk = reader.cursor(30).next()
+    assert chunk is not None
+    assert chunk.batches[0].values() == [b"29" * 900]
+
+
 def test_one_append_over_several_segments_is_one_append() -> None:
     writer = make()
     told = []
