@@ -53,8 +53,16 @@ def why(queue: Queue, offset: int, now_us: int, facts: Facts = NOTHING) -> str:
     if lease is not None:
         return _leased(queue, lease, offset, now_us)
     retrying = queue.retrying.get(offset)
-    if retrying is not None and retrying.ready_us > now_us:
-        return _waits(queue, retrying, now_us)
+    if retrying is None:
+        return _idle(queue, offset, now_us, facts)
+    paused = queue.paused_until_us > retrying.ready_us
+    ahead = _waits(retrying, now_us) if retrying.ready_us > now_us and not paused else ""
+    then = ahead or _idle(queue, offset, now_us, facts)
+    return f"{_failed(queue, retrying)}; {then}" if retrying.attempt else then
+
+
+def _idle(queue: Queue, offset: int, now_us: int, facts: Facts) -> str:
+    """Why a record that no worker has is not given to one."""
     return (
         _ended(queue, offset, facts, now_us)
         or _delayed(facts, now_us)
@@ -72,12 +80,13 @@ def _leased(queue: Queue, lease: Lease, offset: int, now_us: int) -> str:
     )
 
 
-def _waits(queue: Queue, retrying: RetryingRecord, now_us: int) -> str:
-    if not retrying.attempt:
-        return f"to be retried from {_moment(retrying.ready_us, now_us)}"
+def _failed(queue: Queue, retrying: RetryingRecord) -> str:
     reason = f": {retrying.history[-1][2]}" if retrying.history else ""
-    most = queue.settings.max_attempts
-    return f"attempt {retrying.attempt} of {most} failed{reason}; retried from {_moment(retrying.ready_us, now_us)}"
+    return f"attempt {retrying.attempt} of {queue.settings.max_attempts} failed{reason}"
+
+
+def _waits(retrying: RetryingRecord, now_us: int) -> str:
+    return f"to be retried from {_moment(retrying.ready_us, now_us)}"
 
 
 def _ended(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:

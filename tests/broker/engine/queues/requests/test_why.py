@@ -48,8 +48,20 @@ def test_a_failed_record_says_which_attempt_it_was_and_when_it_is_tried_again():
     group = Group(max_attempts=5).lease([(0, 1, 2)], 1)
     group.do(fx.TasksReturned("g", 1, [(0, 1, 2, NOW + 300 * SECOND)], "no network"))
     assert group.why(0) == (
-        "attempt 2 of 5 failed: no network; retried from 2023-11-14 22:18:20 UTC (in 5 min)"
+        "attempt 2 of 5 failed: no network; to be retried from 2023-11-14 22:18:20 UTC (in 5 min)"
     )  # fmt: skip
+    group.do(fx.QueuePaused("g", NOW + 600 * SECOND))
+    assert group.why(0) == (
+        "attempt 2 of 5 failed: no network; the group is paused until 2023-11-14 22:23:20 UTC (in 10 min)"
+    )
+
+
+def test_a_failed_record_whose_time_has_come_says_both_what_failed_and_what_it_waits_for():
+    group = Group(max_attempts=5).lease([(0, 1, 2)], 1).do(fx.TasksReturned("g", 1, [(0, 1, 2, NOW)], "no network"))
+    assert group.why(0) == "attempt 2 of 5 failed: no network; next: the coming lease takes it"
+    assert group.why(0, asking=0) == (
+        "attempt 2 of 5 failed: no network; no worker asks for records of this group; next: the coming lease takes it"
+    )
 
 
 def test_a_redriven_record_says_when_it_is_tried_again():
@@ -97,7 +109,7 @@ def test_a_busy_key_names_the_record_that_has_it():
     assert group.why(7, key=OWN) == "behind 5 records"
     group.do(fx.TasksReturned("g", 1, [(0, 1, 1, NOW)], "no"))
     assert group.why(1) == "its key is busy: record 0 waits to be retried"
-    assert group.why(0) == "next: the coming lease takes it"
+    assert group.why(0).endswith(" failed: no; next: the coming lease takes it")
     assert group.why(7, key=A) == "its key is busy: record 0 waits to be retried"
     group.lease([(0, 1, 2)], 3, keys=[A]).do(fx.TasksFinished("g", 2))
     assert group.why(7, key=A) == "its key is busy: 1 record before it, first 1"
