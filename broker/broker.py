@@ -25,7 +25,7 @@ from .keeper.link import KeeperLink
 from .packets import PeerGone
 
 if TYPE_CHECKING:
-    from ..transport.room import DescriptorRoom
+    from ..transport.descriptors import DescriptorRoom
     from ..transport.sockets import Server
     from .cold_reads import Warmer
     from .config import ServeConfig

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from ..storage.errors import StorageFull
 from ..storage.files import File, Files
-from ..transport.room import DescriptorRoom
+from ..transport.descriptors import DescriptorRoom
 from ..transport.socket_options import MONITOR_EVENTS, SOCKETS_MAX
 
 RESERVED = 2 * MONITOR_EVENTS

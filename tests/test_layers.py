@@ -66,7 +66,7 @@ ORDER = {
         *("queue_messages", "range_messages", "transaction_messages", "messages", "codec", "failures"),
         *("batch_states", "sent", "producer_session", "credit", "consumer_session"),
         # sockets
-        *("framing", "socket_options", "room", "connections", "set_aside", "ipc_paths", "bell"),
+        *("framing", "socket_options", "descriptors", "connections", "set_aside", "ipc_paths", "bell"),
         *("unix_connection", "unix_client", "unix_server", "raw_sockets", "zmq_sockets", "sockets", ""),
     ],
     "penstock.spark": [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from .room import DescriptorRoom
+from .descriptors import DescriptorRoom
 from .socket_options import MESSAGE_BYTES_MAX
 from .unix_client import UnixClient
 from .unix_server import UnixServer

@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from . import ipc_paths
+from .descriptors import DescriptorRoom
 from .errors import AddressInUse, CannotListen, ProtocolError
-from .room import DescriptorRoom
 from .sent import Sent
 from .socket_options import BINDING, COMMON, MESSAGE_BYTES_MAX
 from .unix_connection import READ_BYTES, Lost, UnixConnection

@@ -20,9 +20,9 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from . import connections, ipc_paths
+from .descriptors import PUSH_DESCRIPTORS, DescriptorRoom
 from .errors import AddressInUse, CannotListen, InvalidUrl
 from .raw_sockets import RawSockets
-from .room import PUSH_DESCRIPTORS, DescriptorRoom
 from .sent import Sent
 from .set_aside import SetAside
 from .socket_options import BINDING, CLIENT, COMMON, MESSAGE_BYTES_MAX, PULL, PUSH, SERVER, SOCKETS_MAX

@@ -38,7 +38,7 @@ from ...transport.messages import (
 )
 from ..errors import InvalidRequest, NoLeader, UnknownTopic
 from .desk import ReadingDesk
-from .logs.agenda import LogAgenda
+from .logs.log_agenda import LogAgenda
 from .logs.log_registry import LogRegistry
 from .logs.log_upkeep import LogUpkeep
 from .office import Office

@@ -22,8 +22,8 @@ from msgspec import Struct
 
 from ...clients.errors import InvalidArgument
 from . import archive_files, durable, identity
+from .archive_layout import DataFile
 from .failures import one_sentence
-from .layout import DataFile
 from .progress import Progress
 from .running import ONCE, Pace, follow, run_batches
 from .tables import Table, TableFormat, opener

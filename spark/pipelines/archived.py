@@ -19,9 +19,9 @@ from ..schema import TYPES
 from . import durable
 from .archive import KIND
 from .archive_files import SCHEMA
+from .archive_layout import place_of
 from .chunks import ArchiveChunk
 from .identity import OWN, PIPELINE, PipelineIdentity, listed
-from .layout import place_of
 from .tables import TableFormat, open_table
 
 if TYPE_CHECKING:

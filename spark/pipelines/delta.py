@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from ...storage.errors import MissingLibrary
 from .archive_files import SCHEMA
+from .archive_layout import DataFile
 from .identity import PipelineIdentity
-from .layout import DataFile
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction

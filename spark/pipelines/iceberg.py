@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ...storage.errors import MissingLibrary
 from .archive_files import WITH_TOPIC
+from .archive_layout import DataFile
 from .identity import OWN, PipelineIdentity
-from .layout import DataFile
 
 try:
     from pyiceberg.catalog.sql import SqlCatalog

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from ...clients.errors import InvalidArgument
-from .layout import DataFile
+from .archive_layout import DataFile
 
 if TYPE_CHECKING:
     from .identity import PipelineIdentity

@@ -17,7 +17,7 @@ from penstock.broker.frugal_files import FrugalFiles
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
-from penstock.transport.room import PUSH_DESCRIPTORS
+from penstock.transport.descriptors import PUSH_DESCRIPTORS
 from support.processes import Serving
 from support.raw_client import RawClient
 

@@ -8,7 +8,7 @@ from penstock.broker.engine.logs.partition import Partition
 from penstock.broker.engine.tables.producers import Place
 from penstock.broker.engine.tables.stages import Stage
 from penstock.broker.engine.transactions import staging
-from penstock.broker.engine.transactions.reading import Portion, StageReader
+from penstock.broker.engine.transactions.stage_reader import Portion, StageReader
 from penstock.storage.batch import Kind, encode, of_kind
 from penstock.storage.errors import Error
 from penstock.transport import messages as m

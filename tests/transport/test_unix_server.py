@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from penstock.transport import unix_server
+from penstock.transport.descriptors import DescriptorRoom
 from penstock.transport.framing import framed
-from penstock.transport.room import DescriptorRoom
 from penstock.transport.sent import Sent
 from penstock.transport.unix_client import UnixClient
 from penstock.transport.unix_server import BEHIND_BYTES, FLUSH_BYTES, SILENCE_S, UNREAD_BYTES_MAX, UnixServer

@@ -24,10 +24,10 @@ from ..tables.settings import TopicSettings
 from ..tables.state import PartitionState
 from ..turns.marks import take
 from ..turns.portions import finished
-from .agenda import LogAgenda
 from .catalogue import CatalogueState
 from .finals import Finals
 from .history import History
+from .log_agenda import LogAgenda
 from .partition import Partition
 from .replay import replay
 from .topics import Topic, Topics

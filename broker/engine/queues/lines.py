@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..logs.topics import Topic, Topics
     from ..ports import Peer
     from ..turns.replies import Gather
-    from .choosing.reading import LeaseReading
+    from .choosing.lease_reading import LeaseReading
     from .verbs import Granted
 
 

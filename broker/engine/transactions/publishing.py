@@ -22,7 +22,7 @@ from ....storage.errors import Error
 from ...errors import Unavailable
 from ..tables import effects as fx
 from ..turns.replies import Gather
-from .reading import Portion, StageReader
+from .stage_reader import Portion, StageReader
 from .staging import publish
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from .committing import Committing
 from .forgetting import Forgetting
 from .home import Home
 from .publishing import Publisher
-from .reading import Portion, StageReader
+from .stage_reader import Portion, StageReader
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from penstock.spark.pipelines import archive_files
 from penstock.spark.pipelines.archive_files import HEADERS, HOUR_US, SCHEMA, WITH_TOPIC, WRITTEN, pieces, write
-from penstock.spark.pipelines.layout import DataFile
+from penstock.spark.pipelines.archive_layout import DataFile
 
 COLUMNS = pa.schema([*WITH_TOPIC])
 START_US = 1_357_000_000_000_000

@@ -1,7 +1,7 @@
 """Answering: reads the records of a lease once the lease is committed.
 
-Idea: a lease is a few runs of offsets; the port reads the batches that hold them (reading.py). For each group, the
-position behind its last lease is kept with the chunk read ahead there, so following a log needs no search.
+Idea: a lease is a few runs of offsets; the port reads the batches that hold them (lease_reading.py). For each group,
+the position behind its last lease is kept with the chunk read ahead there, so following a log needs no search.
 
 Contract: on COLD the reading keeps its place. A record that was carried forward is read from its KEPT batch. Memory:
 one bounded chunk per remembered position.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from .....storage.batch import Kind
 from .....storage.errors import OutOfBounds
 from ...ports import COLD, Port
-from .reading import LeaseReading, Spot
+from .lease_reading import LeaseReading, Spot
 
 if TYPE_CHECKING:
     from .....storage.batch import Batch

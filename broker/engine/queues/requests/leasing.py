@@ -22,7 +22,7 @@ from ...logs.partition import Partition, check_time
 from ...tables.names import check_name
 from ...turns.replies import Gather, failure
 from .. import verbs
-from ..choosing.reading import LeaseReading
+from ..choosing.lease_reading import LeaseReading
 from ..lines import Demand
 from ..topic_queues import check_length, check_no_stream, check_serves, find, queue_settings, serves, serving
 

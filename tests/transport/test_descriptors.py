@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from penstock.transport.descriptors import PUSH_DESCRIPTORS, DescriptorRoom
 from penstock.transport.errors import CannotListen
-from penstock.transport.room import PUSH_DESCRIPTORS, DescriptorRoom
 from penstock.transport.zmq_sockets import Context, ServerSocket
 
 WAIT_S = 10.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from penstock.broker.engine.transactions.reading import Portion, StageReader
+from penstock.broker.engine.transactions.stage_reader import Portion, StageReader
 from support.engine import Rig
 from support.staging import STAGE, partition_of, portion, publish, stage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from penstock.spark.pipelines.layout import DataFile, place_of
+from penstock.spark.pipelines.archive_layout import DataFile, place_of
 
 
 def data_file(**about: object) -> DataFile:
