@@ -84,7 +84,7 @@ Edit = tuple[int, int, str]
 
 
 def twin(text: str, source: str) -> str:
-    """What becomes of the text of a source."""
+    """The text of a source's asyncio twin."""
     for word, instead in WORDS.items():
         text = re.sub(word, instead, text)
     whole = text.encode()
@@ -94,7 +94,7 @@ def twin(text: str, source: str) -> str:
 
 
 def edits(text: str, source: str) -> Iterator[Edit]:
-    """What is changed in a text that has the words of the twin: its head, imports, and what is async."""
+    """The edits to a text with the twin's words: its head, its imports, and what becomes async."""
     tree = ast.parse(text)
     places = Places(text)
     awaiting = awaiting_functions(tree)
@@ -153,22 +153,22 @@ def relative(module: Path) -> str:
 
 
 class Places:
-    """Where nodes stand in a text, in bytes."""
+    """Byte positions of syntax nodes in a text."""
 
     def __init__(self, text: str) -> None:
         self._lines = [0, *accumulate(len(line.encode()) for line in text.splitlines(keepends=True))]
 
     def of(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
-        """From where to where."""
+        """First byte of a node and the one behind its last."""
         return self.before(node)[0], self.behind(node)[0]
 
     def before(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
-        """Where it begins; without what decorates it."""
+        """The position where a node begins, decorators excluded."""
         place = self._lines[node.lineno - 1] + node.col_offset
         return place, place
 
     def behind(self, node: ast.stmt | ast.expr) -> tuple[int, int]:
-        """Where it ends."""
+        """The position where a node ends."""
         place = self._lines[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
         return place, place
 

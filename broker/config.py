@@ -40,7 +40,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     node: dict[str, int | float] = {}  # limits of the engine by name (see broker.engine.NodeConfig)
 
     def addresses(self) -> tuple[str, ...]:
-        """Where to listen.
+        """The addresses to listen on.
 
         Raises:
             InvalidUrl: an address that cannot be listened on.

@@ -28,7 +28,7 @@ class Pollable(Protocol):
         ...
 
     def patience_s(self) -> float:
-        """In how many seconds to `refresh` though `fd` says nothing."""
+        """Seconds until `refresh` is due even if `fd` stays silent."""
         ...
 
     def refresh(self) -> None:

@@ -96,7 +96,7 @@ class Supervisor:
         return self.ready_event()
 
     def ready_event(self) -> dict[str, Any]:
-        """What `penstock serve --json` prints once it serves."""
+        """The event that `penstock serve --json` prints once it serves."""
         assert self._serving is not None, "start() comes first"
         pids = {child.role: child.pid for child in (self._broker, self._keeper) if child is not None}
         return {"event": "ready", "listen": self._serving.listen, "data": self._serving.data, "pids": pids}

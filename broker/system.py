@@ -41,7 +41,7 @@ def set_file_limit(most: int = 0) -> int:
 
 
 def calm_collector() -> None:
-    """What is alive now stays: the collector looks only at newer objects, and rarely."""
+    """Freeze all live objects: the collector looks only at newer ones, and rarely."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD, 20, 20)

@@ -91,7 +91,7 @@ class Watermarks:
 
     @property
     def board_name(self) -> str:
-        """Where others find the board."""
+        """The name by which other processes find the board."""
         return self._board.name
 
     # -- logs -------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Watermarks:
     # -- after an append --------------------------------------------------------------------------
 
     def flushed(self, logs: Iterable[LogWriter], *, idle: bool, now_s: float) -> None:
-        """These logs were appended to: see to it that they become durable.
+        """Make sure that logs just appended to become durable.
 
         `idle` says that nothing else waits to be done, so that a sync in the loop delays no request.
         """
@@ -294,7 +294,7 @@ class Watermarks:
         return self._link is not None and self._link.started and not self._link.gone
 
     def _hand_over(self, held: TrackedLog) -> None:
-        """From here on the keeper syncs this log; what came before is made durable first.
+        """Let the keeper sync this log from here on, after a sync of everything before.
 
         A poisoned log is given to no keeper: descriptors opened now would not see the failed sync.
         """

@@ -83,7 +83,7 @@ class Client(QueueClient, RangeClient):
 
     @property
     def url(self) -> str:
-        """What it is connected to."""
+        """The broker's address."""
         return self._connection.url
 
     @property
@@ -255,7 +255,7 @@ class Client(QueueClient, RangeClient):
         self._driver.run(self._verbs.delete_topic(name))
 
     def offsets(self, topic: str, at: Start) -> dict[int, int]:
-        """By partition of `topic`, the first offset appended at or after a time, or an end.
+        """The first offset appended at or after a time, or an end, for each partition of `topic`.
 
         Args:
             at: a datetime, "earliest" or "latest".

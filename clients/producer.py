@@ -232,7 +232,7 @@ class Staging:
         return Producer(self._driver, self._core.new_producer(found, codec=codec, window_bytes=window))
 
     def stages(self, timeout: Duration | None = None) -> list[Stage]:
-        """What was staged, for `Client.commit_stages` of any process: waits until all of it is durable.
+        """The stages so far, for `Client.commit_stages` in any process. Waits until all of them are durable.
 
         Args:
             timeout: how long, the client's when None.

@@ -27,7 +27,7 @@ class Task(TaskRecord, frozen=True, eq=False, gc=False):
         core.run(core.settle_now((self,), Verb.ACK, result=result))
 
     def nack(self, *, delay: Duration | None = None, reason: str = "") -> None:
-        """It failed: retried after `delay` (None: the group's back-off), or dead-lettered after its last attempt.
+        """Report a failure: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
 
         `reason` is kept and shown.
         """
@@ -35,7 +35,7 @@ class Task(TaskRecord, frozen=True, eq=False, gc=False):
         core.run(core.settle_now((self,), Verb.NACK, delay=delay, reason=reason))
 
     def reject(self, reason: str = "") -> None:
-        """It failed for good: it is dead-lettered now, with `reason`."""
+        """Report a permanent failure: dead-letter the task now, with `reason`."""
         core = self._lease.core
         core.run(core.settle_now((self,), Verb.REJECT, reason=reason))
 

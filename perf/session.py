@@ -32,7 +32,7 @@ def gather(measured: Measured, rows: Generator[Row | Latency | Curve], lab: Lab,
 
 
 def _versions_of(names: set[str]) -> dict[str, str]:
-    """Of the systems and stores that stood beside a figure under these names, and of their clients."""
+    """Versions of the named systems and stores, and of their clients."""
     named = [(system.name, system) for system in systems.every()]
     named += [(queue.name, queue) for queue in systems.every_queue()]
     named += [(stores.label(store), store) for store in stores.every_store()]

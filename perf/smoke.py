@@ -64,7 +64,7 @@ def check(directory: Path, show: Show, committed: Measured | None) -> None:
 
 
 def measure(directory: Path, show: Show) -> Measured:
-    """What is fit to be committed: as many tries as a check may take, together."""
+    """Measure figures to be committed: as many tries as a check may take, pooled."""
     with _lab(directory) as lab:
         return judgement.pooled([_tried(lab, rows(lab), show) for _ in range(TRIES)])
 
@@ -76,7 +76,7 @@ def _lab(directory: Path) -> Iterator[Lab]:
 
 
 def _judged(lab: Lab, first: Ratios, committed: Ratios, show: Show) -> list[Judged]:
-    """By the best of as many tries as it takes; only rows that fell are retried."""
+    """Judge by the best of up to TRIES tries; only rows that fell are retried."""
     tries = [first]
     while fallen := {one.row for one in judgement.judge(judgement.best(tries), committed) if one.fell}:
         if len(tries) == TRIES:
@@ -98,13 +98,13 @@ def _gather(measured: Measured, asked: Asked, lab: Lab, show: Show) -> None:
 
 
 def only(names: Collection[str], asked: Asked) -> Asked:
-    """Those of these names."""
+    """The rows with these names."""
     with closing(asked):
         yield from (row for row in asked if row.name in names)
 
 
 def _check_files(outcome: Path) -> None:
-    """What was measured can be read again, and makes a page with its plots."""
+    """Check that results can be read back and yield a page with its plots."""
     page = outcome / "RESULTS.md"
     again = archive.read_all(outcome, [NAME])
     report.write(page, again)

@@ -34,7 +34,7 @@ class BatchReader(DataSourceReader):
         return self._spans.read(partition)
 
     def _wanted(self) -> list[PlannedSpan]:
-        """What lies between the positions that the options name. Raises DataLoss, InvalidOffsets."""
+        """The spans between the positions that the options name. Raises DataLoss, InvalidOffsets."""
         subscription = Subscription(self._options, self._spans.client)
         topics = subscription.topics()
         subscription.check(topics)

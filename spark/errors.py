@@ -40,7 +40,7 @@ class DataLoss(SparkError):
 
 
 class MissingJava(SparkError):
-    """There is no Java that is new enough; the message says where it was looked for and how to get one."""
+    """No Java is new enough; the message says where Spark looked and how to install one."""
 
     code = "missing_java"
 

@@ -53,7 +53,7 @@ def _column(attribute: Sequence[str]) -> str:
 
 
 class Condition(NamedTuple):
-    """Of the value of a column: `holds(value, other)`."""
+    """A condition on a column's value: `holds(value, other)`."""
 
     holds: Callable[[Any, Any], bool]
     other: Any
@@ -117,7 +117,7 @@ class Filters:
         self._conditions.setdefault(name, []).append(Condition(holds, other))
 
     def spans(self, spans: Sequence[PlannedSpan]) -> list[PlannedSpan]:
-        """What of these is wanted."""
+        """The parts of `spans` that pass the filters."""
         first, last = self._bounds("offset", int)
         found = []
         for span in spans:
@@ -130,7 +130,7 @@ class Filters:
         return found
 
     def moments(self) -> Moments:
-        """Of the records that are wanted."""
+        """The range of timestamps that passes the filters."""
         return Moments(*self._bounds("timestamp", _microseconds))
 
     def _holds(self, name: str, value: Any) -> bool:

@@ -24,7 +24,7 @@ VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def missing() -> str:
-    """What keeps Spark from starting here, as a sentence; "" when nothing does."""
+    """Why Spark cannot start here, as a sentence; "" if it can."""
     try:
         check()
     except (MissingLibrary, MissingJava) as error:
@@ -64,7 +64,7 @@ def _candidates(environment: Mapping[str, str], jvms: Path) -> Iterator[Path]:
 
 @cache
 def _version(java: Path) -> int:
-    """Of one that runs; 0 for what is no Java."""
+    """The version of a Java program; 0 if it is none."""
     try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):

@@ -32,7 +32,7 @@ class Limits:
         self._client = client
 
     def ends(self, topics: Sequence[PlannedTopic], begins: Mapping[PartitionKey, Position]) -> dict[PartitionKey, int]:
-        """Where a micro-batch ends that begins at `begins`."""
+        """The ends of the micro-batch that begins at `begins`."""
         ends = {place: end.end for place, end in end_of(topics).items()}
         if self._max_rows is not None:
             lags = {place: end - begins[place].offset for place, end in ends.items()}
@@ -50,7 +50,7 @@ class Limits:
         ends: Mapping[PartitionKey, int],
         most: int,
     ) -> dict[PartitionKey, int]:
-        """Where partitions end that would together be over `most` bytes."""
+        """Ends that keep the micro-batch within `most` bytes, by partition; empty if it is within already."""
         sizes = self._sizes(topics, begins, ends)
         total = sum(sizes.values())
         if total <= most:

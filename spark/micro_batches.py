@@ -85,14 +85,14 @@ class MicroBatches:
         return self._seen
 
     def _going_on(self, start: SourceOffsets, topics: Sequence[PlannedTopic]) -> QueryStart:
-        """Where a query goes on. What its options do not name any more is lost to it, as to Kafka's source."""
+        """The start of a resumed query. Topics that its options no longer name are losses, as with Kafka's source."""
         covered = {name: found for name, found in start.topics.items() if self._subscription.covers(name)}
         begin = beginning(SourceOffsets(covered), topics)
         begin.losses.extend(self._subscription.left_out(start))
         return begin
 
     def _first(self, topics: Sequence[PlannedTopic]) -> QueryStart:
-        """Where a new query begins; with a cursor, where that stands."""
+        """The start of a new query: at its cursor, if it has one."""
         begin = self._settled(starting(self._options, LATEST, topics, self._subscription.times), topics)
         if self._options.cursor:
             begin = self._settled(SourceOffsets({topic.name: self._begun(topic, begin) for topic in topics}), topics)

@@ -57,7 +57,7 @@ class SourceOffsets(msgspec.Struct, frozen=True):
     new: bool = False
 
     def begin_of(self, end: SourceOffsets, topic: str, partition: int) -> Position | None:
-        """Where the micro-batch from here to `end` begins in a partition; None when nothing says so."""
+        """The position where the micro-batch from here to `end` begins in a partition; None if unknown."""
         id_ = end.topics[topic].id
         for found in (end.begins.get(topic), self.topics.get(topic)):
             if found is not None and found.id == id_ and partition in found.partitions:

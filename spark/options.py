@@ -103,7 +103,7 @@ def names(value: str) -> tuple[str, ...]:
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where the broker is: what every source and sink has to know. Those add their own options."""
+    """The broker's address, and options shared by all sources and sinks, which add their own."""
 
     url: Annotated[str, Option("url", text, "The broker: `tcp://host:7070`, or `unix:///path` on its machine.")] = ""
     url_file: Annotated[
@@ -150,7 +150,7 @@ def _shown(option: Option, default: Any) -> str:
 
 
 def _own(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What is for us, Kafka's names replaced by ours."""
+    """The options meant for us, with Kafka's names replaced by ours."""
     for name, value in given.items():
         lowered = name.lower()
         if lowered in SPARK_OWN or lowered in WITHOUT_MEANING:

@@ -42,7 +42,7 @@ class PlannedSpan(NamedTuple):
 
 
 class QueryStart(NamedTuple):
-    """Where a micro-batch begins. `moved`: partitions where that is not where the one before ended."""
+    """The start of a micro-batch. `moved`: partitions that do not continue where the previous one ended."""
 
     positions: dict[PartitionKey, Position]
     moved: set[PartitionKey]
@@ -60,7 +60,7 @@ def end_of(topics: Iterable[PlannedTopic]) -> dict[PartitionKey, End]:
 
 
 def beginning(start: SourceOffsets, topics: Sequence[PlannedTopic]) -> QueryStart:
-    """Where a query that stands at `start` goes on, the topics being as they are. What is new begins at its first."""
+    """The start of a query that stands at `start`, given the present topics. It reads new partitions from the first."""
     found = QueryStart({}, set(), [])
     for name in sorted(start.topics.keys() - {topic.name for topic in topics}):
         found.losses.append(f"topic {name} is gone: it was deleted")

@@ -51,7 +51,7 @@ class SpanReader:
         self._names = check((field.name, field.dataType.simpleString()) for field in schema.fields)
 
     def client(self) -> Client:
-        """Of this process."""
+        """This process's client."""
         return client_of(self.url, self._options.timeout_s)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

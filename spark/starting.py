@@ -20,7 +20,7 @@ Times = Callable[[PlannedTopic, int], Mapping[int, Position]]
 
 
 def starting(options: SourceOptions, default: str, topics: Sequence[PlannedTopic], times: Times) -> SourceOffsets:
-    """Where a new query begins. Raises InvalidOffsets."""
+    """The offsets where a new query begins. Raises InvalidOffsets."""
     ends = end_of(topics)
     at = _times_of(options.starting_timestamp, options.starting_times, ends, "startingOffsetsByTimestamp")
     if at is None:
@@ -30,7 +30,7 @@ def starting(options: SourceOptions, default: str, topics: Sequence[PlannedTopic
 
 
 def ending(options: SourceOptions, topics: Sequence[PlannedTopic], times: Times) -> SourceOffsets:
-    """Where a batch ends. Raises InvalidOffsets."""
+    """The offsets where a batch ends. Raises InvalidOffsets."""
     ends = end_of(topics)
     at = _times_of(options.ending_timestamp, options.ending_times, ends, "endingOffsetsByTimestamp")
     if at is None:

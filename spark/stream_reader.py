@@ -39,7 +39,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._batches.pin()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options say; both limits hold where both are given, though Spark can be told of one only."""
+        """The limit from the options. If both are given both hold, though Spark learns of one only."""
         if self._options.max_rows is not None:
             return ReadMaxRows(self._options.max_rows)
         if self._options.max_bytes is not None:
@@ -53,7 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end is begin else encode(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the topics end, for the progress of the query."""
+        """The end offsets of the topics, for the query's progress."""
         newest = self._batches.newest()
         return None if newest is None else encode(newest)
 

@@ -48,7 +48,7 @@ class Subscription:
         return bool(self._pattern.fullmatch(name)) if self._pattern else name in self._names
 
     def left_out(self, offsets: SourceOffsets) -> list[str]:
-        """What a query has read so far and its options do not name any more, in sentences."""
+        """Sentences about topics and partitions that the query has read and its options no longer name."""
         found = [f"topic {name} is" for name in sorted(offsets.topics) if not self.covers(name)]
         for name, partitions in sorted((self._assigned or {}).items()):
             known = offsets.topics[name].partitions if name in offsets.topics else {}
@@ -56,7 +56,7 @@ class Subscription:
         return [f"{each} in the checkpoint, and option {self._option} does not name it any more" for each in found]
 
     def topics(self, wait_s: float = 0.0) -> list[PlannedTopic]:
-        """Those that are there, with their ends. Waits up to `wait_s` while nothing differs from the last answer."""
+        """The topics that exist, with their ends. Waits up to `wait_s` while nothing differs from the last answer."""
         names = self._wanted()
         found = self._ends(names, self._told, wait_s)
         if wait_s and (len(found) < len(names) or not names):
@@ -84,7 +84,7 @@ class Subscription:
         return "assign" if self._assigned else "subscribePattern" if self._pattern else "subscribe"
 
     def times(self, topic: PlannedTopic, millis: int) -> Mapping[int, Position]:
-        """By partition, the first record appended at a time or later, the end where there is none."""
+        """The first record appended at a time or later, or else the end, by partition."""
         moment = datetime.fromtimestamp(millis / 1000, UTC)
         found = self._client().positions(topic.name, moment, id=topic.id)
         return {number: Position(*position) for number, position in found.items()}

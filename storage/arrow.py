@@ -34,7 +34,7 @@ TO_PYLIST_IS_FAST = 26
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch was read, and which columns were asked for: none, if all were."""
+    """The source of a batch, and the columns asked for; empty if all were."""
 
     topic: str
     partition: int

@@ -65,7 +65,7 @@ ROW_WORDS = ROW_BYTES // 8
 
 
 def slots_place(rows: int) -> int:
-    """Where the slots of a board begin."""
+    """The position of a board's slots."""
     return -(-(HEADER_BYTES + rows * ROW_BYTES) // SLOTS_ALIGNMENT) * SLOTS_ALIGNMENT
 
 

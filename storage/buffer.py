@@ -146,7 +146,7 @@ def _all_none(column: Sequence[Any] | None) -> bool:
 
 
 def _parts(lengths: Lengths) -> Iterator[tuple[int, int]]:
-    """Where batches of about BATCH_BYTES begin and end."""
+    """Bounds of batches of about BATCH_BYTES."""
     start, size = 0, 0
     for place, length in enumerate(map(int, lengths)):
         if size and size + length > BATCH_BYTES:

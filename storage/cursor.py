@@ -207,7 +207,7 @@ class Cursor:
         self._name, self.position = name, position
 
     def _start_of(self, name: SegmentName) -> int | None:
-        """Where a segment that begins with this place begins; None when it follows other batches than were read."""
+        """Position of the first batch of a segment that begins here; None if it follows batches other than ours."""
         header = self._reader.segment(name).page.header
         if header is None or self._checksum is None or name.generation == self._name.generation:
             return DATA_START
@@ -219,7 +219,7 @@ class Cursor:
         return next(later, self._reader.place_of(self.seq))
 
     def _behind_copy(self, name: SegmentName) -> int | None:
-        """Where this place is in a segment that begins before it; None when that has other batches there.
+        """This cursor's position in a segment that begins before it; None if that holds other batches.
 
         A writer that finds syncs in doubt writes verified batches again, byte for byte.
         """
@@ -320,7 +320,7 @@ class Cursor:
         return True
 
     def _beyond(self, segment: SegmentReader, last: int) -> Beyond | None:
-        """Where the log goes on behind damage that is here: at the latest behind seq `last`, if its mark is there."""
+        """The place where the log continues after damage here: after seq `last` at the latest, if its mark is there."""
         resumed, last_here = segment.next_good(self.position + 1, self.seq), self._last_in_segment()
         if resumed is not None and resumed[1].seq <= last_here:
             return Beyond(resumed[0], resumed[1].seq, resumed[1].base_offset)

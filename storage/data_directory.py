@@ -132,7 +132,7 @@ def check_kinds(files: Files, data: str) -> None:
 
 
 def metadata_path(files: Files, data: str) -> str | None:
-    """Where the log of the catalogue is; None while there is none to find.
+    """The path of the catalogue's log; None if there is none yet.
 
     Raises Corrupt when it is gone though there are topics: they are not given up.
     """

@@ -380,7 +380,7 @@ class Log:
     def batches(
         self, form: Literal["records", "values", "arrow"] = "records", *, columns: Sequence[str] | None = None
     ) -> Iterator[Any]:
-        """From the position to the end, a batch at a time: lists of Record or bytes, or pyarrow.RecordBatch.
+        """Read from the position to the end, a batch at a time: lists of Record or bytes, or pyarrow.RecordBatch.
 
         Args:
             form: "records", "values" or "arrow".

@@ -46,6 +46,6 @@ class Extents:
         return SegmentExtent(name.base_seq, last_seq, self._reader.base_offset(place), end_offset, size, time_us)
 
     def forget(self, names: set[SegmentName]) -> None:
-        """These segments are gone."""
+        """Remove segments that are gone."""
         for name in names:
             self._sealed.pop(name, None)

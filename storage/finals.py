@@ -141,7 +141,7 @@ def is_blank(files: Files, path: str) -> bool:
 
 
 def problems(files: Files, directory: str) -> list[str]:
-    """What is wrong with the finals in a directory, a sentence each; the next start writes all of them again."""
+    """Problems of the finals in a directory, a sentence each; the next start rewrites all of them."""
     found: list[str] = []
     for name in sorted(files.listdir(directory)):
         path, match = f"{directory}/{name}", _NAME.fullmatch(name)
@@ -185,7 +185,7 @@ class FinalFiles:
         return header.through
 
     def stand(self, group: str, through: int) -> None:
-        """From now on this boot's processes write all words; those up to `through` are durable."""
+        """Declare that this boot's processes write all words from now on; words up to `through` are durable."""
         self._chunks[group] = self._sizes(group)
         self._write_header(group, through)
 

@@ -37,7 +37,7 @@ def stated(files: Files, path: str) -> SegmentName | None:
 
 
 def start_of(files: Files, directory: str, name: SegmentName, log_id: bytes, last: IndexRow | None) -> LogEnd | None:
-    """Where a segment begins, or None if unknown; `last` is the row of the batch before it, if known."""
+    """The log's end at the start of a segment, None if unknown; `last` is the row of the batch before it, if known."""
     if name.base_seq == 1:
         return NOTHING
     if last is not None:

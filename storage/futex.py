@@ -54,7 +54,7 @@ _own = ctypes.c_uint32(0)  # a word without sleepers
 
 
 def _fence_by_lock() -> None:
-    """On x86-64 each locked instruction is a fence, and an uncontended lock is two of them."""
+    """Fence by a lock: on x86-64 each locked instruction is a fence, and an uncontended lock has two."""
     with _lock:  # as one step: Ctrl-C between two calls would leave it taken
         pass
 
@@ -73,7 +73,7 @@ class Futex:
     __slots__ = ("_address", "_held", "_word")
 
     def __init__(self, memory: memoryview) -> None:
-        """Of WORD_BYTES of writable memory, aligned. Raises BoardUnavailable where there are no futexes."""
+        """`memory` is WORD_BYTES of writable memory, aligned. Raises BoardUnavailable where there are no futexes."""
         if MISSING:
             raise BoardUnavailable(MISSING)
         self._held = ctypes.c_uint32.from_buffer(memory)

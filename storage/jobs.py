@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Jobs(Protocol):
-    """Does jobs, now or later; what is called back is called once."""
+    """Does jobs, now or later, and calls back once."""
 
     def unlink(
         self, directory: str, names: Sequence[str], done: Callable[[int], None], failed: Callable[[], None]
@@ -40,7 +40,7 @@ class Jobs(Protocol):
 
 
 class InlineJobs:
-    """Does each job at once. What fails is also raised."""
+    """Does each job at once, and raises its errors too."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

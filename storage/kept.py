@@ -81,7 +81,7 @@ def keep_all(parts: Sequence[tuple[Batch, Rows]]) -> bytearray:
 
 
 def runs_of(batch: Batch, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Of ranges of offsets (first, how many), in order, the runs of records that `batch` has."""
+    """The runs of records that `batch` has of some ranges of offsets (first, how many), in order."""
     if batch.kind == Kind.KEPT:
         bounds = np.array([(first, first + many) for first, many in ranges], np.int64)
         found = np.searchsorted(batch.offsets(), bounds).tolist()

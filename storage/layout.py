@@ -115,7 +115,7 @@ class SegmentHeader(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def void_from(self) -> int:
-        """From this seq on, files of older generations are void."""
+        """The seq from which on files of older generations are void."""
         return self.base_seq
 
 
@@ -271,7 +271,7 @@ class IndexRow(NamedTuple):
 
 
 def index_position(base_seq: int, seq: int) -> int:
-    """Where the row of `seq` lies in the index of the segment that starts at `base_seq`."""
+    """The position of the row of `seq` in the index of the segment that starts at `base_seq`."""
     return INDEX_HEADER_BYTES + (seq - base_seq) * INDEX_ROW_BYTES
 
 

@@ -275,7 +275,7 @@ class LogWriter(LogTail):
         return [reference(self.path, name) for name in self.names[: len(gone)]]
 
     def forget(self, gone: Sequence[SegmentRef]) -> None:
-        """These segments were unlinked."""
+        """Remove segments that were unlinked."""
         names = {ref.name for ref in gone}
         self.names = [name for name in self.names if name not in names]
         if self._reader is not None:

@@ -27,7 +27,7 @@ PIECES_MAX = 100_000
 
 
 class Stretch(NamedTuple):
-    """Of one segment, the batches that a span needs: rows `low` to `high` - 1, which stand at `begin` to `finish`."""
+    """The batches of one segment that a span needs: rows `low` to `high` - 1, at positions `begin` to `finish`."""
 
     low: int
     high: int
@@ -68,7 +68,7 @@ def pieces(
 
 
 def _place(reader: LogReader, name: SegmentName) -> int:
-    """Where a segment is among those that are there now."""
+    """The index of a segment among the present ones."""
     place = reader.place_of(name.base_seq)
     if reader.names[place] != name:
         raise OutOfBounds(f"segment {name} of {reader.path} is gone; the log begins at offset {reader.first_offset}")
@@ -78,7 +78,7 @@ def _place(reader: LogReader, name: SegmentName) -> int:
 def _stretch(
     reader: LogReader, name: SegmentName, offset: int | None, end: int, following: int | None, limit_seq: int
 ) -> Stretch:
-    """What a span needs of a segment; `offset` is where it begins, None when that is in an earlier one."""
+    """The part of a segment that a span needs; `offset` is where the span begins, None if in an earlier segment."""
     place = _place(reader, name)
     count = reader.last_seq(place, limit_seq) - name.base_seq + 1
     rows = _rows(reader, name, count)

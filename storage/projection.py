@@ -41,7 +41,7 @@ _VALIDITY = {ColumnId.VALUE: ColumnId.VALUE_VALIDITY, ColumnId.KEY: ColumnId.KEY
 
 
 def with_validity(ids: Collection[int]) -> frozenset[int]:
-    """These columns, and those that say which of their values are none."""
+    """Add the columns that say which values of the given columns are none."""
     return frozenset(ids) | {validity for of, validity in _VALIDITY.items() if of in ids}
 
 

@@ -144,7 +144,7 @@ class ReadableLog:
         return self.start(place).offset
 
     def start(self, place: int) -> LogEnd:
-        """Where the segment at `place` begins. Raises Corrupt when nothing tells.
+        """The log's end at the start of the segment at `place`. Raises Corrupt if unknown.
 
         One that does not tell begins where the one before ends, or else where good batches go on.
         """

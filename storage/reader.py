@@ -141,7 +141,7 @@ class LogReader(ReadableLog):
         return self._find(offset, limit)[1]
 
     def end_of_term(self, term: int, low: int, high: int) -> int:
-        """Of the offsets from `low` on and below `high`, the first of a term above `term`: terms never fall."""
+        """The first offset in `low` to `high` - 1 of a term above `term`, or `high`. Terms never fall."""
         while low < high:
             middle = (low + high) // 2
             if self.term_at(middle) > term:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    """What stands under a name now: pieces over what is at the path `disk`, which is "" for a file made here."""
+    """A file as rehearsed: pieces over the file at the path `disk`, "" for a file made here."""
 
     __slots__ = ("disk", "pieces", "size")
 
@@ -101,7 +101,7 @@ class RehearsalFiles(Files):
         return DraftFile(path, draft, self._files.open(draft.disk) if draft.disk else None)
 
     def _draft(self, path: str) -> Draft:
-        """What has this name, to be written to or to get another name."""
+        """A draft of the file at `path`, to be written or renamed."""
         if not self.exists(path):
             raise FileNotFoundError(errno.ENOENT, "is not there", path)
         found = self._named.get(path)

@@ -106,7 +106,7 @@ class _Repairs:
         self._look_for_end()
 
     def _look_for_end(self) -> None:
-        """Where the log ends, and the segments that a writer needs and cannot learn anything from.
+        """Find the log's end, and the segments that a writer needs but can learn nothing from.
 
         All of them where none says which log it is.
         """
@@ -306,7 +306,7 @@ class _Repairs:
 
 
 class _Found(msgspec.Struct):
-    """What a scan says about the segments: rows by seq, and the place before each segment's first batch."""
+    """Results of a scan of the segments: rows by seq, and the place before each segment's first batch."""
 
     names: list[SegmentName]
     log_id: bytes

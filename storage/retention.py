@@ -31,7 +31,7 @@ class SegmentExtent(msgspec.Struct, frozen=True):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What a topic's settings ask for. None and False switch a rule off; without rules everything stays.
+    """The retention settings of a topic. None and False switch a rule off; without rules everything stays.
 
     age_us: records older than this may go. bytes: the oldest may go while at least this many bytes stay.
     finished: what lies below this offset was finished long enough ago to go, when it is read.
@@ -61,7 +61,7 @@ def decide(
     cursors: Iterable[int] = (),
     pins: Iterable[int] = (),
 ) -> RetentionDecision:
-    """Where the log may begin.
+    """Decide where the log may begin.
 
     Args:
         segments: oldest first; the last one is active and stays.

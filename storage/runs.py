@@ -111,7 +111,7 @@ class RunFiles:
         return decode(bytes(self._files.read(path)), number, checksum, self._log_id, path)
 
     def synced(self, numbers: Collection[int]) -> None:
-        """These are durable."""
+        """Note that runs are durable."""
         self.unsynced = [number for number in self.unsynced if number not in numbers]
 
     def drop(self, keep: Collection[int]) -> None:

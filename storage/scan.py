@@ -61,7 +61,7 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 class Segments(msgspec.Struct, frozen=True):
-    """What the directory and the first pages say: the live segments and the newest mark among them.
+    """The live segments, by the directory and their first pages, and the newest mark among them.
 
     Everything up to seq `durable` was, by that mark or by other evidence. `lost`: segments without the marks they had.
     """
@@ -134,7 +134,7 @@ def scan(files: Files, directory: str, segments: Segments | None = None) -> Iter
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """Where a log ends, in which segment, and what is damaged."""
+    """The end of a log, the segment with it, and the damage."""
 
     end: LogEnd
     name: SegmentName

@@ -48,7 +48,7 @@ class SegmentRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class Page(msgspec.Struct, frozen=True, gc=False):
-    """What a segment's first page says; None for a part that does not verify.
+    """A segment's first page; a part that does not verify is None.
 
     `marks_overwritten`: something stands in the places of both marks, and neither of them verifies.
     """

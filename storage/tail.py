@@ -33,7 +33,7 @@ class PendingBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogTail:
-    """Where batches go next.
+    """The end of a log, where the next batch goes.
 
     `written` is the seq of the last appended batch, `durable` of the last one known to be synced, `end_offset` the next
     offset to be given out. `ready`: an append has nothing to prepare, so it closes no file.

@@ -34,7 +34,7 @@ class EventBell:
             os.eventfd_read(self._descriptor)
 
     def close(self) -> None:
-        """Not while anything waits for it. Repeating it does nothing."""
+        """Close the bell; nothing may wait for it. Idempotent."""
         self._file.close()
 
 
@@ -61,7 +61,7 @@ class SocketBell:
                 pass
 
     def close(self) -> None:
-        """Not while anything waits for it. Repeating it does nothing."""
+        """Close the bell; nothing may wait for it. Idempotent."""
         self._here.close()
         self._there.close()
 

@@ -127,7 +127,7 @@ class ConsumerSession:
     # -- what comes ---------------------------------------------------------------------------------
 
     def receive(self, message: Deliver, payload: Buffer) -> list[Delivery]:
-        """What a Deliver gives the application: nothing when it is stale, repeated, or early.
+        """Take a Deliver; returns deliveries for the application, none if it is stale, repeated or early.
 
         Raises DeliveryGap when one before it was lost: the session has to be joined again.
         """
@@ -147,7 +147,7 @@ class ConsumerSession:
         self, view: PartitionView, offset: int, next_offset: int, payload: Buffer, missing: str = "",
         accepted: bool = False,
     ) -> Delivery:  # fmt: skip
-        """What a mapped member read by itself: from `offset`, which is `fetched` or follows it. No credit."""
+        """Record what a mapped member read by itself from `offset`, `fetched` or beyond. Costs no credit."""
         taken = Delivery(view.partition, view.epoch, offset, next_offset, payload, 0, missing, accepted)
         view.fetched = next_offset
         if next_offset > view.end:

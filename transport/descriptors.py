@@ -32,5 +32,5 @@ class DescriptorRoom:
         return True
 
     def give_back(self, count: int = 1) -> None:
-        """They are closed."""
+        """Give back descriptors that were closed."""
         self.used -= count

@@ -43,7 +43,7 @@ def framed(frames: Sequence[Buffer]) -> list[Buffer]:
 
 
 class Inflow:
-    """What arrives over one connection, cut into messages.
+    """Cuts the bytes of one connection into messages.
 
     Between two calls, either `_parts` are the frames of a message that is not whole, and `_missing` what is still
     to come of them, or `_torn` is the beginning of a prefix.
@@ -57,7 +57,7 @@ class Inflow:
         self._torn = b""
 
     def places(self, spare: memoryview) -> list[memoryview]:
-        """Where the next bytes belong, in order; `spare` is for what is not known yet."""
+        """Buffers for the next bytes, in order; bytes of frames that have not begun go to `spare`."""
         if self._missing:
             return [*self._missing, spare]
         torn = len(self._torn)

@@ -112,7 +112,7 @@ class Welcome(Message, tag=3, frozen=True):
 
 
 class Ping(Message, tag=4, frozen=True):
-    """Are you there? Answered by Done; also keeps a session alive when it names one."""
+    """Checks that the broker answers (Done). Also a heartbeat if it names a session."""
 
     request: Count
     session: Count = 0

@@ -18,14 +18,14 @@ ENDS_MAX = 100_000
 
 
 class Known(Struct, array_like=True, frozen=True, gc=False):
-    """Of one topic, the ends that the asker knows, by partition; none: it knows nothing."""
+    """The ends of one topic that the client knows, by partition; empty if it knows none."""
 
     topic: TopicId
     ends: Annotated[list[Count], Meta(max_length=ENDS_MAX)] = []
 
 
 class AskEnds(Message, tag=110, frozen=True):
-    """Where the partitions of these topics begin and end; waits up to `wait_ms` while nothing differs from `known`."""
+    """Asks for the ends of topics' partitions; waits up to `wait_ms` while nothing differs from `known`."""
 
     request: Count
     topics: Listed[Known]
@@ -41,7 +41,7 @@ class End(Struct, array_like=True, frozen=True, gc=False):
 
 
 class Ends(Message, tag=111, frozen=True):
-    """By topic as asked, then by partition. A topic that is gone meanwhile has none."""
+    """The ends of each topic asked for, by partition; none for a topic deleted meanwhile."""
 
     request: Count
     topics: list[list[End]]
@@ -65,7 +65,7 @@ class Measure(Message, tag=112, frozen=True):
 
 
 class Measured(Message, tag=113, frozen=True):
-    """By span as asked: (offset where a piece ends, its bytes), in order; the last one ends where the span does."""
+    """The pieces of each span asked for: (end offset, bytes), in order; the last one ends where the span does."""
 
     request: Count
     pieces: list[list[tuple[Count, Count]]]
@@ -81,7 +81,7 @@ class BeginGroup(Message, tag=114, frozen=True):
 
 
 class Begun(Message, tag=115, frozen=True):
-    """Where the group stands, whichever client began it: (offset, term before it) by partition."""
+    """The positions of the group, whichever client began it: (offset, term before it) by partition."""
 
     request: Count
     positions: list[tuple[Count, Int64]]

@@ -139,7 +139,7 @@ class UnixConnection:
         return (READING if self.heeded else 0) | (select.EPOLLOUT if self.stalled else 0)
 
     def describe(self) -> str:
-        """Whose process is at the other end, for the log."""
+        """The peer's process and user, for the log."""
         pid, uid, _ = _CREDENTIALS.unpack(
             self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )

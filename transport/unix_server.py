@@ -88,7 +88,7 @@ class UnixServer:
         self._accept_at = _FOREVER
 
     def guards(self) -> dict[int, Callable[[], None]]:
-        """What to call when a descriptor beside `fd` is readable."""
+        """Callbacks by descriptor, for those besides `fd` that must be polled."""
         return {}
 
     # -- looking ----------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class UnixServer:
         return bool(self._ready or self._lost or self._eased)
 
     def patience_s(self) -> float:
-        """In how many seconds to `refresh`, though `fd` says nothing."""
+        """Seconds until `refresh` is due even if `fd` stays silent."""
         if not self._silent and self._accept_at == _FOREVER:
             return _FOREVER
         first = next(iter(self._silent.values()), _FOREVER)
@@ -126,7 +126,7 @@ class UnixServer:
             self._expire(self._clock())
 
     def _found(self, peer: int) -> None:
-        """There is something to read from a peer, or its end."""
+        """Note that a peer has data to read, or ended."""
         connection = self._peers[peer]
         if connection.held:
             self._heed(connection, False)

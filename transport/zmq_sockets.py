@@ -101,7 +101,7 @@ class Context:
         return made
 
     def monitor(self, raw: zmq.Socket[bytes], events: int, unread: int = 1) -> zmq.Socket[bytes]:
-        """Where the events of a socket can be read. With MONITOR_EVENTS and `unread` more, libzmq's thread waits."""
+        """A socket that reports the events of `raw`. With MONITOR_EVENTS and `unread` more, libzmq's thread waits."""
         address = f"inproc://monitor-{next(self._monitors)}"  # never one that libzmq may still be giving up
         raw.monitor(address, events)
         made = self._context.socket(zmq.PAIR, self._raw.make)
@@ -152,7 +152,7 @@ class Socket:
         return _readable(self.raw)
 
     def patience_s(self) -> float:
-        """In how many seconds to `refresh`, though `fd` says nothing: never."""
+        """Seconds until `refresh` is due even if `fd` stays silent: never."""
         return _FOREVER
 
     def refresh(self) -> None:
@@ -285,7 +285,7 @@ class ServerSocket(_Listening):
         self._monitor = context.monitor(raw, zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
 
     def guards(self) -> dict[int, Callable[[], None]]:
-        """What to call when a descriptor beside `fd` is readable."""
+        """Callbacks by descriptor, for those besides `fd` that must be polled."""
         self.admit()  # the descriptor tells of what comes after one looked
         return {_number(self._monitor, zmq.FD): self.admit}
 

@@ -45,7 +45,7 @@ class ReadingDesk:
         }
 
     def end_moved(self, partition: Partition) -> None:
-        """There are new records."""
+        """Offer new records to requests that wait for them."""
         self.fetching.end_moved(partition)
         self.ends.end_moved(partition)
 
@@ -68,7 +68,7 @@ class ReadingDesk:
         self.ends.disconnect(peer)
 
     def topic_grown(self, topic: Topic) -> None:
-        """There are more partitions."""
+        """Answer questions about a topic that has new partitions."""
         self.ends.topic_grown(topic)
 
     def topic_deleted(self, topic: Topic, error: Error) -> None:

@@ -203,7 +203,7 @@ class Node:
             self._desk.warmed(token)
 
     def eased(self, way: Hashable) -> None:
-        """What took no delivery, a peer or the endpoint of a session, may take one at the next `advance`."""
+        """Let a peer or session endpoint that could take no delivery be tried again at the next `advance`."""
         if self._office is not None:
             self._office.sessions.eased(way)
 
@@ -253,7 +253,7 @@ class Node:
     # -- what the registry tells --------------------------------------------------------------------
 
     def topic_grown(self, topic: Topic, partitions: list[Partition]) -> None:
-        """There are more partitions to read."""
+        """Handle new partitions of a topic."""
         self._desk.topic_grown(topic)
         if self._office is not None:
             self._office.topic_grown(topic, partitions)

@@ -137,7 +137,7 @@ class Office:
         return True
 
     def end_moved(self, partition: Partition) -> None:
-        """There are new records."""
+        """Offer new records to workers and sessions."""
         self.queues.end_moved(partition)
         self.sessions.end_moved(partition)
 
@@ -224,7 +224,7 @@ class Office:
     # -- what the registry tells ----------------------------------------------------------------------
 
     def topic_grown(self, topic: Topic, partitions: list[Partition]) -> None:
-        """There are more partitions: assign them in every group."""
+        """Assign new partitions in every group."""
         self.wakes.add(topic, self._grow(topic, partitions))
 
     def _grow(self, topic: Topic, partitions: list[Partition]) -> Work:

@@ -151,7 +151,7 @@ class Store(Protocol):
         ...
 
     def directory(self, topic: bytes, partition: int) -> str:
-        """Where a partition's files are, for local readers; "" where no other process can open them."""
+        """A partition's directory, for local readers; "" if other processes cannot open it."""
         ...
 
     def row(self, log: LogWriter) -> int:
@@ -187,7 +187,7 @@ class Store(Protocol):
         ...
 
     def retire(self, log: LogWriter, segments: Sequence[SegmentRef]) -> None:
-        """These segments are below the committed first offset: unlink them, now or soon, then `log.forget(them)`."""
+        """Unlink segments below the committed first offset, now or soon, then call `log.forget(segments)`."""
         ...
 
 

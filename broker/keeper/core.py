@@ -259,7 +259,7 @@ class Keeper:
     # -- parts ------------------------------------------------------------------------------------
 
     def _leave_unmarked(self) -> None:
-        """What the broker synced by itself may have been acknowledged, and its mark was still to come."""
+        """Mark logs that the broker synced by itself: their records may be acknowledged, and marks were to come."""
         for number, tail in self._tails.items():
             if tail.may_be_vouched_for():
                 step = self._step_or_warn(tail, max(tail.row.synced, tail.row.durable))

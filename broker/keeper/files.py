@@ -44,7 +44,7 @@ class SegmentFiles:
         return cls(data, index, log_id, base_seq)
 
     def index_row(self, seq: int) -> IndexRow | None:
-        """Where the batch of `seq` lies; None when it is not (or not yet) in this segment."""
+        """The index row of batch `seq`; None if it is not (yet) in this segment."""
         raw = self._index.pread(INDEX_ROW_BYTES, layout.index_position(self.base_seq, seq))
         if len(raw) < INDEX_ROW_BYTES:
             return None

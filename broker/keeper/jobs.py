@@ -74,7 +74,7 @@ class KeeperJobs:
         self._send([*(messages.RemoveTree(path) for path in self._trees), *(job for job, _, _ in self._open.values())])
 
     def keeper_lost(self) -> None:
-        """What it did not finish waits for the next one."""
+        """Keep unfinished jobs for the next keeper."""
         self._link = None
 
     def do_the_rest(self) -> None:

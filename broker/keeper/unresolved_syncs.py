@@ -90,7 +90,7 @@ def doubts_of(board: Board) -> list[Doubt]:
 
 
 def _saved(files: Files, data: str) -> list[Doubt] | None:
-    """Those an earlier start did not settle; None when they cannot be read, and any log may be among them."""
+    """Doubts that an earlier start did not settle; None if they cannot be read, so that any log may be in doubt."""
     path = f"{data}/{DOUBTS}"
     if not files.exists(path):
         return []

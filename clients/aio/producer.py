@@ -228,7 +228,7 @@ class AsyncStaging:
         return AsyncProducer(self._driver, self._core.new_producer(found, codec=codec, window_bytes=window))
 
     async def stages(self, timeout: Duration | None = None) -> list[Stage]:
-        """What was staged, for `AsyncClient.commit_stages` of any process: waits until all of it is durable.
+        """The stages so far, for `AsyncClient.commit_stages` in any process. Waits until all of them are durable.
 
         Args:
             timeout: how long, the client's when None.

@@ -26,7 +26,7 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
         await core.run(core.settle_now((self,), Verb.ACK, result=result))
 
     async def nack(self, *, delay: Duration | None = None, reason: str = "") -> None:
-        """It failed: retried after `delay` (None: the group's back-off), or dead-lettered after its last attempt.
+        """Report a failure: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
 
         `reason` is kept and shown.
         """
@@ -34,7 +34,7 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
         await core.run(core.settle_now((self,), Verb.NACK, delay=delay, reason=reason))
 
     async def reject(self, reason: str = "") -> None:
-        """It failed for good: it is dead-lettered now, with `reason`."""
+        """Report a permanent failure: dead-letter the task now, with `reason`."""
         core = self._lease.core
         await core.run(core.settle_now((self,), Verb.REJECT, reason=reason))
 

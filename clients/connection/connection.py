@@ -95,7 +95,7 @@ class Part(Protocol):
         ...
 
     def restored(self) -> None:
-        """There is a new connection: sessions of the old one hear nothing any more."""
+        """Handle a new connection: sessions of the old one hear nothing any more."""
         ...
 
 

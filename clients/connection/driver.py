@@ -156,7 +156,7 @@ class Driver:
             asleep.release()
 
     def hand_over(self) -> None:
-        """Where no thread waits for the channel any more (lock held), one that expects an outcome does from now on."""
+        """Wake a sleeper that expects an outcome if no thread waits for the channel any more (lock held)."""
         if self._expected and not self._leader and not self._followers:
             for asleep in self._expected.pop(next(iter(self._expected))):
                 asleep.release()
@@ -168,7 +168,7 @@ class Driver:
             raise Closed(f"the client of {self.connection.url} was closed; connect again")
 
     def _forked(self) -> None:
-        """In a child, the driver counts as closed, and no thread waits."""
+        """Close the driver in a forked child, where no thread waits."""
         forks.renew(self.lock)
         self.closed = self.connection.forked = True
         self._leader, self._followers, self._sleepers = False, 0, []
@@ -337,7 +337,7 @@ class Pump:
         self.thread = threading.Thread(target=self._run, name="penstock-pump", daemon=True)
 
     def rouse(self) -> None:
-        """There is something to do again."""
+        """Wake the thread: there is work again."""
         self._roused.set()
 
     def stop(self) -> None:

@@ -38,7 +38,7 @@ class UnavailablePartitions:
         self._note(topic)
 
     def restored(self) -> None:
-        """There is a new connection, perhaps to another start of the broker: look again."""
+        """Ask again over a new connection: the broker may have restarted."""
         self._connection.post(Question(self._connection, lambda request: ListTopics(request, [self._name]), self._told))
 
     def raise_next(self) -> None:

@@ -42,7 +42,7 @@ class Feed:
         self._error: Error | None = None  # what stands behind these
 
     def add(self, deliveries: Iterable[Delivery]) -> None:
-        """In order."""
+        """Append deliveries, in order."""
         self._queue.extend(deliveries)
 
     def clear(self) -> None:

@@ -90,11 +90,11 @@ class SessionReader(Protocol):
         ...
 
     def received(self, deliveries: Iterable[Delivery]) -> None:
-        """In order, ready to be handed out."""
+        """Take deliveries, in order, ready for the application."""
         ...
 
     def resume_positions(self) -> Mapping[int, int]:
-        """Where to go on in a session without a group."""
+        """The positions to resume from in a session without a group."""
         ...
 
 
@@ -232,7 +232,7 @@ class SessionLife:
         self.lose()
 
     def restored(self) -> None:
-        """There is a new connection. What was told over the old one may be lost: the session is not to be trusted."""
+        """Rejoin over a new connection: messages on the old one may be lost, so the session is not to be trusted."""
         if self._question is None:
             self.rejoin()
 

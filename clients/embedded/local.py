@@ -64,7 +64,7 @@ class LocalPort:
         return False
 
     def close_delivery(self, session: int) -> None:
-        """There is none."""
+        """Do nothing: there are no delivery sockets."""
 
     def open_wake(self, session: int) -> int:
         return -1
@@ -73,7 +73,7 @@ class LocalPort:
         """Mapped readers of this process look by themselves."""
 
     def close_wake(self, session: int) -> None:
-        """There is none."""
+        """Do nothing: no slots are opened."""
 
     def read(self, cursor: Cursor, max_bytes: int, limit_seq: int, token: Hashable) -> Chunk | None:
         return cursor.next(max_bytes, limit_seq)
@@ -257,7 +257,7 @@ class LocalChannel:
         return not self._broken_off
 
     def put(self, message: Answer, payload: Buffer) -> bool:
-        """From the node: a message for this channel."""
+        """Take a message of the node for this channel."""
         if self._closed:
             return False
         self._inbox.append((message, payload))

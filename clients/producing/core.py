@@ -77,13 +77,13 @@ class ProducerCore:
         forks.tell(self)
 
     def _forked(self) -> None:
-        """What a child sends must not stand under the sequences of its parent."""
+        """Close in a forked child, which must not send under its parent's sequences."""
         self.closed = True
 
     # -- sessions of senders ----------------------------------------------------------------------------
 
     def new_lane(self, partition: int) -> PartitionSender:
-        """What has on its way what goes to a partition."""
+        """Make the sender of a partition."""
         return PartitionSender(self, partition)
 
     def new_id(self) -> int:

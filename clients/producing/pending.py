@@ -112,8 +112,9 @@ class Future(msgspec.Struct, eq=False, gc=False):
 
     @property
     def repeats(self) -> int | None:
-        """Of a record with a `dedup` key that came before: the offset of the task that stands for it, in the same
-        partition. None for a record that is its own task, and while the outcome is not known."""
+        """For a record whose `dedup` key came before: the offset of the task that stands for it, in the same partition.
+        None if the record is its own task or the outcome is not known yet.
+        """
         return self._pending.repeats.get(self._index)
 
     def done(self) -> bool:

@@ -77,7 +77,7 @@ def check_headers(size: int, shape: Shape) -> None:
 
 
 def extras_bytes(key: Any, headers: Any, shape: Shape) -> int:
-    """What a key and headers take in a batch, about.
+    """Approximate size of a key and headers in a batch.
 
     Raises InvalidBatch, RecordTooLarge for what would spoil the records it is gathered with.
     """

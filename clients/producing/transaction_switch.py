@@ -13,7 +13,7 @@ from .core import ProducerCore
 
 
 class TransactionSwitch:
-    """What the producers of threads and of event loops have in common."""
+    """Shared by the producers of threads and of event loops: sends through the producer or the open transaction."""
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core

@@ -84,7 +84,7 @@ class QueueClient:
         return self._driver.run(self._queue_verbs.cancel_task(id, group))
 
     def why(self, id: str, group: str) -> str:
-        """In a sentence, what holds task `id` back in `group`, or what became of it."""
+        """A sentence that says what holds task `id` back in `group`, or how it ended."""
         return self._driver.run(self._queue_verbs.task(id, group)).why
 
     # -- dead letters ----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class RangeClient:
     def ends(
         self, topics: Iterable[str], *, known: Mapping[str, TopicEnds] | None = None, wait: Duration = 0.0
     ) -> dict[str, TopicEnds]:
-        """Where all partitions of some topics begin and end, in one question.
+        """The first and end offsets of all partitions of some topics, in one request.
 
         Args:
             topics: their names.

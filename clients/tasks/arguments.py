@@ -24,7 +24,7 @@ Call = tuple[list[Any], dict[str, Any]]
 
 
 class Arguments:
-    """Of one function."""
+    """Packs and checks the arguments of one function."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function = function
@@ -121,7 +121,7 @@ class Arguments:
     # -- results ------------------------------------------------------------------------------------
 
     def pack_result(self, encoding: Encoding, result: Any) -> bytes:
-        """What a function returned, as bytes: none for None, which still say when and in which attempt it returned.
+        """Pack a return value: no bytes for None. Time and attempt are stored all the same.
 
         Raises ValueError.
         """

@@ -49,7 +49,7 @@ class JobFunction(Protocol[R]):
 
     @property
     def app(self) -> JobApp:
-        """Whose function it is."""
+        """The application that defines the function."""
         ...
 
     def job(self, id: str) -> Job[R]:

@@ -14,13 +14,13 @@ REASON_MAX = 1000
 
 
 class Returned(Struct, tag=True, frozen=True):
-    """It returned."""
+    """The function returned."""
 
     result: bytes
 
 
 class Failed(Struct, tag=True, frozen=True):
-    """It raised, or took too long: the broker retries it, if attempts are left."""
+    """The function raised or took too long: the broker retries the task if attempts are left."""
 
     reason: str
     trace: str = ""  # of what it raised, for the log
@@ -34,7 +34,7 @@ class RefusedCall(Struct, tag=True, frozen=True):
 
 
 class Dropped(Struct, tag=True, frozen=True):
-    """It was not finished: the attempt does not count."""
+    """The call was not finished: the attempt does not count."""
 
 
 Outcome = Returned | Failed | RefusedCall | Dropped

@@ -24,7 +24,7 @@ class QueuePace:
         self._count = 0
 
     def note(self, count: int, now: float) -> None:
-        """So many have ended."""
+        """Count calls that ended."""
         self._ended.append((now, count))
         self._count += count
 

@@ -51,7 +51,7 @@ class TaskQueue(Struct, frozen=True):
         return {**self.defaults, **self.settings}
 
     def changes(self, known: dict[str, Any]) -> dict[str, Any]:
-        """What is not so yet."""
+        """The wanted settings that differ from the `known` ones."""
         return {name: value for name, value in self.wanted.items() if known.get(name) != value}
 
 

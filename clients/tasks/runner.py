@@ -231,7 +231,7 @@ class Runner:
         running.future.add_done_callback(lambda _: self._note(loop, call))
 
     def _note(self, loop: asyncio.AbstractEventLoop, call: Call) -> None:
-        """From any thread: a call has ended. The loop is woken once for all that end before it looks."""
+        """Report the end of a call, from any thread. The loop is woken once for all that end before it looks."""
         self._ended.append(call)
         if not self._woken:
             self._woken = True
@@ -300,7 +300,7 @@ def _outcome(running: RunningCall) -> Outcome:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """From any thread; nothing once the loop is closed."""
+    """Schedule a call from any thread; does nothing once the loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call)
 

@@ -30,7 +30,7 @@ NO_OFFSET = -1
 
 
 class StagedFuture(Future, eq=False, gc=False):
-    """Of a record that was staged: -1 once it is."""
+    """The future of a staged record; its result is -1."""
 
     def result(self, timeout: float | None = None) -> int:
         """-1 once the record is staged; waits for it. Raises what prevented it, or TimedOut."""

@@ -138,7 +138,7 @@ class WorkerCore:
         return found
 
     def _take_back(self) -> None:
-        """What a loop left behind comes first. Each is popped once: a loop in another thread may go on."""
+        """Hand out tasks left by an interrupted loop first. Each is popped once: a loop in another thread may go on."""
         with suppress(IndexError):
             while self.left:
                 self.leasing.put_back([self.left.pop()])

@@ -77,7 +77,7 @@ class Held:
         self.beat_at = 0.0
 
     def keep(self, now: float, lease_ms: int) -> None:
-        """It stands for `lease_ms` from `now` on; to be extended when a third of its usual time has passed."""
+        """Hold the lease for `lease_ms` from `now` on, and extend it after a third of its usual time."""
         self.until = now + lease_ms / 1000
         self.beat_at = self.until - self.lease_ms / 1500
 

@@ -248,7 +248,7 @@ class Leasing:
             raise
 
     def forget(self, question: LeaseQuestion) -> None:
-        """It will not be answered."""
+        """Remove a request that will not be answered."""
         self._asked.pop(question, None)
 
     @property
@@ -337,7 +337,7 @@ class Leasing:
             self._settle_unheard(lease, Verb.RELEASE, "", offsets)
 
     def _dry(self, question: LeaseQuestion) -> None:
-        """There was nothing: let the next request stand as credit, unless the application is away."""
+        """Handle an empty answer: let the next request stand as credit, unless the application is away."""
         self._backoff_s = 0.0
         if question.by == AT_ONCE:
             for standing in self._asked:

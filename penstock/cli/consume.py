@@ -162,7 +162,7 @@ class _Copy:
         self.damaged = False  # records were passed over, each with a line on standard error
 
     def run(self, encode: Callable[[list[Record]], bytes], ends: dict[int, int] | None) -> None:
-        """To the end, to the count, or until interrupted, which is how following ends."""
+        """Print records up to the end, the count, or an interrupt, which is how following ends."""
         stdout = binary_stdout()
         begun = False  # the first fetch tells of partitions that cannot be read, also when there is nothing else
         while self._left != 0 and not self._interrupted() and not (begun and ends is not None and self._is_read(ends)):

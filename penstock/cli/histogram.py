@@ -42,7 +42,7 @@ def histogram(durations_s: Sequence[float], *, width: int = 40) -> list[str]:
 
 
 def _edges(lowest: float, highest: float) -> list[float]:
-    """From the last edge at or below `lowest` to the first above `highest`."""
+    """The edges from the last at or below `lowest` to the first above `highest`."""
     lowest, highest = max(lowest, SHORTEST_S), max(highest, SHORTEST_S)
     power = math.floor(math.log10(lowest)) - 1
     ladder = [step * 10.0**exponent for exponent in range(power, power + 14) for step in _STEPS]

@@ -122,7 +122,7 @@ class Assignment(click.ParamType):
 
 
 class Rate(click.FloatRange):
-    """So many a second; 0 and more, and a number."""
+    """A rate per second: a finite number >= 0."""
 
     name = "rate"
 

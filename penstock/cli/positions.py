@@ -13,7 +13,7 @@ Position = Literal["earliest", "latest"] | int | datetime
 
 
 def position(text: str, now: datetime) -> Position:
-    """What `text` means: a word, an offset, an ISO time (without a zone: local), or -15m before `now`.
+    """Parse a position: a word, an offset, an ISO time (without a zone: local), or -15m before `now`.
 
     Raises ValueError.
     """

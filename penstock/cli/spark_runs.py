@@ -167,12 +167,12 @@ def aside(session: Invocation) -> Iterator[None]:
 
 
 def _update(status: Status, verb: str, progress: Progress) -> None:
-    """To people, on the line that changes."""
+    """Show progress to people, on the status line."""
     status.update(sentence(verb, progress))
 
 
 def _tell(session: Invocation, progress: Progress) -> None:
-    """To programs, each batch."""
+    """Print progress as JSON, once per batch."""
     if session.output.as_json:
         session.output.json({"event": "progress", **as_json(progress)})
 

@@ -35,7 +35,7 @@ def command(prefix: str, every: float | None, session: Invocation) -> None:
 
 
 def _chosen(counters: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Those whose name starts with `prefix`. Raises UnknownCounter where none does."""
+    """The counters whose names start with `prefix`. Raises UnknownCounter if there are none."""
     values = {name: value for name, value in counters.items() if name.startswith(prefix)}
     if not values:
         areas = ", ".join(sorted({name.partition(".")[0] for name in counters}))

@@ -45,7 +45,7 @@ class Columns:
         self._starts = starts.reshape(-1, len(names))[1:]
 
     def lines(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where each line starts and ends."""
+        """Starts and ends of all lines."""
         return self._starts[:, 0], self._ends[:, -1]
 
     def text(self, name: str) -> NDArray[np.bytes_]:
@@ -73,7 +73,7 @@ class Columns:
 
 
 def expected(content: bytes, *, most: int | None = None) -> Expected:
-    """What consumers of the file `content` (or of its first `most` flights) must have seen."""
+    """Results that consumers of the file `content` (or of its first `most` flights) must report."""
     columns = Columns(content if content.endswith(b"\n") else content + b"\n", COLUMNS)
     names, carrier = np.unique(columns.text(COLUMNS[CARRIER])[:most], return_inverse=True)
     delays, departed = columns.numbers("dep_delay")
@@ -91,7 +91,7 @@ def expected(content: bytes, *, most: int | None = None) -> Expected:
 
 
 def fingerprints(content: bytes, columns: Columns) -> NDArray[np.uint64]:
-    """Of every line, in the order of the file."""
+    """Fingerprints of all lines, in the order of the file."""
     view = memoryview(content)
     starts, ends = columns.lines()
     slices = map(view.__getitem__, map(slice, starts.tolist(), ends.tolist()))

@@ -24,7 +24,7 @@ class Delays(msgspec.Struct, frozen=True):
 
 
 def delays(content: bytes, *, most: int | None = None) -> dict[Hour, Delays]:
-    """What the file `content`, or its first `most` flights, adds up to."""
+    """Delays per hour and carrier in the file `content`, or in its first `most` flights."""
     columns = Columns(content if content.endswith(b"\n") else content + b"\n", COLUMNS)
     carriers, hours = columns.text(COLUMNS[CARRIER])[:most], columns.text("time_hour")[:most]
     pairs, pair = np.unique(np.char.add(np.char.ljust(carriers, 2), hours), return_inverse=True)

@@ -39,7 +39,7 @@ def failures(fingerprint: int) -> int:
 
 
 class Late(msgspec.Struct, frozen=True):
-    """What the file says of late flights: how late each was, by fingerprint, and which can never succeed."""
+    """The late flights of the file: minutes late, by fingerprint, and those whose tasks can never succeed."""
 
     minutes: NDArray[np.int64]
     fingerprints: NDArray[np.uint64]

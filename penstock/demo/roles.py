@@ -51,7 +51,7 @@ class Go(Struct, tag=True, frozen=True):
 
 
 class Stop(Struct, tag=True, frozen=True):
-    """There is nothing more to come."""
+    """Tells a role that no more input comes."""
 
 
 class Ready(Struct, tag=True, frozen=True):

@@ -67,7 +67,7 @@ def pwrite_ns_per_record(directory: Path, batch_bytes: int = BATCH_BYTES, record
 
 
 def _writing_ns(directory: Path, write: Callable[[int, bytes, int], int], batch_bytes: int, record_bytes: int) -> float:
-    """From the begin of an allocated file to its end."""
+    """Nanoseconds per record of filling an allocated file."""
     batch, rounds = b"x" * batch_bytes, 256
     with _allocated(directory, rounds * batch_bytes) as file:
         begun = time.perf_counter()

@@ -59,7 +59,7 @@ def peer(role: str, *arguments: str, descriptors: Sequence[int] = ()) -> Iterato
 
 @contextmanager
 def socket_path() -> Iterator[str]:
-    """Where a Unix socket may be made; short, because such paths are limited to about 100 characters."""
+    """A path for a Unix socket; short, because such paths are limited to about 100 characters."""
     with tempfile.TemporaryDirectory(prefix="penstock-perf-") as directory:
         yield f"{directory}/s"
 

@@ -60,7 +60,7 @@ def one_way_us(rounds: int = 500) -> float:
 
 
 def one_way_ages_ns(rounds: int = 500) -> np.ndarray:
-    """From before `send` in one process to after `recv` in another, one message of 100 bytes each PACE_S."""
+    """Times from before `send` in one process to after `recv` in another, one message of 100 bytes each PACE_S."""
     with _connected("unix_one_way", str(rounds)) as (receiver, connection):
         for _ in range(rounds):
             wait_until(time.perf_counter() + PACE_S)

@@ -21,7 +21,7 @@ SLOT_PLACE = 64
 
 
 def semaphore_ages_ns(rounds: int = 500) -> np.ndarray:
-    """From before `post` in one process to after `wait` in another, which sleeps in between; one each PACE_S."""
+    """Times from before `post` in one process to after `wait` in another, asleep in between; one each PACE_S."""
     name = f"/penstock-perf-{uuid.uuid4().hex}"
     with _semaphore(name) as semaphore, tempfile.TemporaryFile() as file:
         file.truncate(mmap.PAGESIZE)

@@ -66,7 +66,7 @@ def one_way_us(rounds: int = 500) -> float:
 
 
 def one_way_ages_ns(rounds: int = 500) -> np.ndarray:
-    """From before `send` in one process to after `recv` in another, one message of 100 bytes each PACE_S."""
+    """Times from before `send` in one process to after `recv` in another, one message of 100 bytes each PACE_S."""
     with (
         _endpoint("ipc") as address,
         peer("one_way", address, str(rounds)) as receiver,
@@ -100,6 +100,6 @@ def _connected(kind: int, wire: Wire, role: str, *arguments: str) -> Iterator[zm
 
 @contextmanager
 def _endpoint(wire: Wire) -> Iterator[str]:
-    """Where the peer binds; over tcp, at a port that is free."""
+    """The address the peer binds; over tcp, with a free port."""
     with socket_path() as path:
         yield f"ipc://{path}" if wire == "ipc" else "tcp://127.0.0.1:*"

@@ -27,12 +27,12 @@ def about(bench: str) -> str:
 
 
 def subject(bench: str) -> str:
-    """Whose figures they are."""
+    """The system that a bench measures."""
     return getattr(_module(bench), "SUBJECT", "penstock")
 
 
 def rows(bench: str, lab: Lab) -> Generator[Row | Latency | Curve]:
-    """What it asks for; files that it keeps carry its name."""
+    """The rows of a bench; files it keeps carry its name."""
     return _module(bench).rows(replace(lab, bench=bench))
 
 

@@ -231,7 +231,7 @@ class GrowingConsumers:
         return self
 
     def delivered_us(self) -> float:
-        """From before sending to after the last consumer has it."""
+        """Median time from before sending until the last consumer has the record."""
         return statistics.median(self._round_s() for _ in range(20)) * 1e6
 
     def broker_us(self) -> float:

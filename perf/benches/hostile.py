@@ -65,7 +65,7 @@ Way = tuple[Path, bool]
 
 
 def _ways(place: Path, subjects: Subjects, kind: type) -> list[Way]:
-    """What to fire, and whether to read answers."""
+    """The files to fire, and whether to read answers."""
     most, usual = place / f"{kind.__name__}-most", place / f"{kind.__name__}-usual"
     for path, table, batch in ((most, requests.most, WHOLE), (usual, requests.usual, ONE)):
         payload = batch if kind is m.Produce else b""

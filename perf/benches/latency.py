@@ -128,7 +128,7 @@ def _idle_reader(broker: Served, client: penstock.Client, rounds: int) -> Iterat
 
 
 def _one_way_us(broker: Served, producer: penstock.Producer, delivery: str, rounds: int) -> float:
-    """From before `send` to after the reader's `fetch`, at a pace that leaves the reader idle in between."""
+    """Median time from before `send` to after the reader's `fetch`; the reader is idle in between."""
     with peer("reader", broker.url, "written", delivery, str(rounds)) as reader:
         for _ in range(rounds):
             wait_until(time.perf_counter() + PACE_S)

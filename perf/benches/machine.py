@@ -36,7 +36,7 @@ def rows(lab: Lab) -> Iterator[Row | Latency]:
 
 
 def _memory_and_disk(lab: Lab) -> Iterator[Row]:
-    """In batches of 256 KiB on the disk, 64 MiB at once in memory."""
+    """Copy and write rates: batches of 256 KiB on disk, 64 MiB at once in memory."""
     memcpy = _mb_per_s(limits.memcpy_ns_per_record)
     yield Row("machine: memcpy", "MB/s", memcpy)
     for name, ns_per_byte in (

@@ -107,7 +107,7 @@ def many_row(producer: penstock.Producer, name: str, values: Sequence[bytes], **
 def producer_of(
     client: penstock.Client, topic: str, *, partitions: int = 1, commit: str = "durable"
 ) -> Iterator[penstock.Producer]:
-    """On a topic that keeps two segments, so that no sample fills the disk, and that is gone afterwards."""
+    """A producer on a temporary topic that keeps two segments, so that no sample fills the disk."""
     sizes = {"segment_bytes": "256MB", "retention_bytes": "512MB"} if partitions == 1 else {}
     client.create_topic(topic, partitions=partitions, commit=commit, **sizes)
     try:

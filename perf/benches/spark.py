@@ -58,7 +58,7 @@ class Stored:
         self._filled: dict[tuple[str, int], Place] = {}
 
     def topic(self, rows: int, **options: str) -> Place:
-        """So many rows in a topic."""
+        """A topic filled with `rows` rows."""
         self._once("topic", rows, self._fill_topic)
         return load.ours(self.broker.url, _name(rows), **options)
 

@@ -42,7 +42,7 @@ class Found:
         self._rates: dict[tuple[str, int], int] = {}
 
     def rate(self, system: System, size: int = peers.RECORD_BYTES) -> int:
-        """Of a server that is started for it. Raises Absent when the system sustains no rate."""
+        """The rate that a server started for it sustains. Raises Absent when the system sustains none."""
         key = system.name, size
         if key not in self._rates:
             with peers.served(self._lab, system, LEVEL) as address:

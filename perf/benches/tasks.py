@@ -119,7 +119,7 @@ def _on_a_fresh_broker(lab: Lab, measure: Callable[[Served, penstock.Client], fl
 
 
 def _behind_mib(broker: Served, client: penstock.Client, count: int) -> float:
-    """What a group at work takes that has so much before it, beyond one at the end of the same log."""
+    """Memory of an active group `count` records behind, beyond that of one at the end of the same log."""
     _send(client, "memory", count)
     with (
         client.worker("memory", group="idle", prefetch=0, start="latest") as idle,
@@ -140,7 +140,7 @@ def _work_off(worker: penstock.Worker, rounds: int) -> None:
 
 
 def _delayed_bytes(broker: Served, client: penstock.Client, count: int) -> float:
-    """What each delayed record takes; a part of them before, so that buffers have their size."""
+    """Memory per delayed record; a tenth is sent before the measurement, to size buffers."""
     with client.producer("memory") as producer:
         _delay(producer, count // 10)
         before = broker.memory_mib()

@@ -79,7 +79,7 @@ def _keyed(lab: Lab, producer: penstock.Producer) -> Row:
 
 @contextmanager
 def topic(client: penstock.Client, name: str) -> Iterator[penstock.Producer]:
-    """Of a few partitions that keep little, so that no sample fills the disk, and gone afterwards."""
+    """A producer on a temporary topic of a few small partitions, so that no sample fills the disk."""
     client.create_topic(name, partitions=PARTITIONS, segment_bytes="64MB", retention_bytes="256MB")
     try:
         with client.producer(name) as producer:

@@ -33,7 +33,7 @@ def has(directory: Path, bench: str) -> bool:
 
 
 def read_all(directory: Path, benches: Iterable[str]) -> list[Measured]:
-    """Those of these benches that have results there."""
+    """The results of those benches that have any."""
     return [read(directory / f"{bench}.json") for bench in benches if has(directory, bench)]
 
 

@@ -55,7 +55,7 @@ class Lab:
             shutil.rmtree(path)
 
     def kept(self, name: str) -> Path:
-        """Where to write a file that stays beside the bench's results, such as a histogram's log."""
+        """The path of a file kept beside the bench's results, such as a histogram's log."""
         self.outcome.mkdir(parents=True, exist_ok=True)
         return self.outcome / f"{self.bench}-{name}"
 
@@ -160,7 +160,7 @@ def _sample(other: Compared[T], sample: Callable[[], T]) -> None:
 
 @contextmanager
 def _blamed(other: Compared[T]) -> Iterator[None]:
-    """What goes wrong inside is this one's reason for not being measured."""
+    """Catch an error inside and record it as this system's reason for not being measured."""
     try:
         yield
         return

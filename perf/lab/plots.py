@@ -52,7 +52,7 @@ class Plot:
 
 
 def of(measured: Measured) -> Iterator[Plot]:
-    """What a bench's results are drawn as."""
+    """The plots of a bench's results."""
     if bars := list(_ratios(measured.figures)):
         yield Plot(
             f"{measured.bench}-ratios.svg",

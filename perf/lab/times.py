@@ -26,7 +26,7 @@ def read(*directories: Path) -> Times:
 
 
 def keep(directory: Path, bench: str, full: bool, minutes: float) -> None:
-    """In place of what an earlier run took."""
+    """Store a bench's duration, replacing that of an earlier run."""
     directory.mkdir(parents=True, exist_ok=True)
     times = read(directory) | {_key(bench, full): round(minutes, 1)}
     (directory / NAME).write_bytes(

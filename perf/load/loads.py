@@ -134,7 +134,7 @@ class Agent:
         self.process.stdin.flush()
 
     def result(self, plan: Plan) -> dict[str, Any]:
-        """What it says when the run is over."""
+        """Wait for the run's result and return it."""
         return self.hear(plan.count / plan.rate + plan.grace_s + PATIENCE_S)
 
 

@@ -139,7 +139,7 @@ def ages(schedule: Schedule, got: Arrivals, ended_ns: int) -> Ages:
 
 
 def _growth(ages_ns: np.ndarray, rate: int) -> float:
-    """From the median of the first quarter to that of the last, which lie three quarters of the run apart."""
+    """Latency growth, in seconds per second: median of the last quarter minus that of the first."""
     quarter = len(ages_ns) // 4
     if not quarter:
         return 0.0

@@ -39,7 +39,7 @@ def peers() -> list[System]:
 
 
 def values(records: int, size: int = RECORD_BYTES) -> list[bytes]:
-    """That many values of `size` bytes, none like the one before it."""
+    """`records` different values of `size` bytes."""
     return [b"%0*d" % (size, number) for number in range(records)]
 
 

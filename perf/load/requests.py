@@ -40,7 +40,7 @@ class Subjects:
 
 
 def most(on: Subjects) -> dict[type, list[m.Request]]:
-    """By type, as much as one may ask for."""
+    """By type, requests with the largest allowed arguments."""
     return _most_of_streams(on) | _most_of_queues(on) | _most_of_transactions(on)
 
 
@@ -132,7 +132,7 @@ def _most_of_transactions(on: Subjects) -> dict[type, list[m.Request]]:
 
 
 def usual(on: Subjects) -> dict[type, list[m.Request]]:
-    """By type, as a client would ask."""
+    """By type, requests as clients usually send them."""
     narrow, work = on.narrow, on.work
     settle = m.Settle(0, on.token, 1, [(0, 1)])
     stage = m.Stage(narrow, 0, 1, 1)

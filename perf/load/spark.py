@@ -89,7 +89,7 @@ def _cpu_s(pid: int) -> float:
 
 @dataclass(frozen=True)
 class Place:
-    """Where Spark finds rows, or writes them."""
+    """A place where Spark reads or writes rows."""
 
     format: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -135,7 +135,7 @@ def checked(spark: Spark, place: Place, rows: int) -> Place:
 
 
 def streamed_rows_per_s(spark: Spark, place: Place, rows: int, each: int) -> float:
-    """From the first batch to the last, of so many rows each; without what the query's start takes."""
+    """Rows per second from the first batch to the last, `each` rows at a time; starting the query is not counted."""
     took = batches_ms(spark, place, rows, each)
     return rows / sum(took) * 1e3
 
@@ -146,7 +146,7 @@ def micro_batch_ms(spark: Spark, place: Place, rows: int) -> float:
 
 
 def batches_ms(spark: Spark, place: Place, rows: int, each: int) -> list[float]:
-    """What each batch of a stream took that reads all there is, `each` rows at a time. Raises when it read others."""
+    """Durations of the batches of a stream that reads all rows, `each` at a time. Raises if it read other rows."""
     checkpoint = spark.checkpoint()
     frame = place.stream(spark.session, {"maxOffsetsPerTrigger": str(each)})
     query = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)

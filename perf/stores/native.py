@@ -33,7 +33,7 @@ PROGRAM = "program"
 
 
 def peers_directory() -> Path:
-    """Where programs that are built or unpacked for the lab are kept."""
+    """The directory of programs that are built or unpacked for the lab."""
     return Path(os.environ.get("PENSTOCK_PEERS") or Path.home() / ".cache" / "penstock-peers")
 
 
@@ -78,7 +78,7 @@ class NativeStore:
         return sorted(path for path in self.sources.rglob("*") if path.is_file())
 
     def _build(self) -> None:
-        """In a directory of its own, which gets its name when it is whole: two runs may build at once."""
+        """Build in a temporary directory and rename it when complete: two runs may build at once."""
         self._place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._place.parent) as made:
             workshop = Path(made) / "build"

@@ -37,7 +37,7 @@ class Store(Protocol):
         ...
 
     def versions(self) -> dict[str, str]:
-        """Of the library and its binding."""
+        """Versions of the library and its binding."""
         ...
 
     def append_ns(self, directory: Path, values: Sequence[bytes], batch: int, *, durable: bool) -> float:

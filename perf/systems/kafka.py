@@ -99,7 +99,7 @@ def connector() -> list[Path]:
 
 
 def connector_version() -> str:
-    """Of that source."""
+    """Version of Spark's Kafka connector."""
     found = [match[1] for path in connector() if (match := re.match(r"spark-sql-kafka-.+-([\d.]+)\.jar", path.name))]
     return ", ".join(found) or "absent"
 

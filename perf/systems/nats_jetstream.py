@@ -237,7 +237,7 @@ async def _subscribed(client: Client, stream: str) -> Arrived:
 
 
 async def _listening(client: Client, inbox: str) -> Arrived:
-    """What comes to the inbox. The client would drop what exceeds its limits, so there are none."""
+    """Collect messages that arrive at the inbox. Without limits: the client drops messages beyond them."""
     arrived = Arrived(asyncio.get_running_loop())
 
     async def take(message: Any) -> None:

@@ -39,7 +39,7 @@ class Queue(ABC):
 
     @abstractmethod
     def versions(self) -> dict[str, str]:
-        """Of the server and of the Python client."""
+        """Versions of the server and the Python client."""
 
     @abstractmethod
     def serve(self, directory: Path, durability: str) -> AbstractContextManager[str]:

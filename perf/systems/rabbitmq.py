@@ -47,7 +47,7 @@ def absent(package: str) -> str:
 
 
 def version() -> dict[str, str]:
-    """From the name of the directory that its code is in: asking the server itself takes a second of Erlang."""
+    """Version from the name of the code directory: asking the server takes a second of Erlang."""
     found = [path.name.partition("-")[2] for path in Path(LIBRARY).glob("rabbitmq_server-*")]
     return {"rabbitmq-server": ", ".join(found) or "unknown"}
 

@@ -106,7 +106,7 @@ def said(*command: str) -> str:
 
 
 def client_versions(*distributions: str) -> dict[str, str]:
-    """Of Python packages that are installed."""
+    """Versions of installed Python packages."""
     return {name: version(name) for name in distributions}
 
 

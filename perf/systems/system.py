@@ -46,7 +46,7 @@ class System(Protocol):
         ...
 
     def versions(self) -> dict[str, str]:
-        """Of the server and of the Python client."""
+        """Versions of the server and the Python client."""
         ...
 
     def serve(self, directory: Path, durability: str) -> AbstractContextManager[str]:

@@ -36,7 +36,7 @@ class Plan:
 
 @contextmanager
 def started(name: str, address: str, queue: str, batch: int, count: int) -> Iterator[Callable[[], int]]:
-    """So many worker processes, connected; gives what says how many tasks they have finished."""
+    """Start `count` connected worker processes; yields a function that counts their finished tasks."""
     with tempfile.NamedTemporaryFile(prefix="perf-tally-") as file, ExitStack() as stack:
         file.write(bytes(NUMBER_BYTES * count))
         file.flush()

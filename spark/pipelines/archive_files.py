@@ -64,7 +64,7 @@ class FileKey(NamedTuple):
 
 
 class ArchiveFiles:
-    """What one task writes below `staging`."""
+    """The files that one task writes below `staging`."""
 
     def __init__(self, staging: str, schema: pa.Schema, compression: str) -> None:
         self._staging = staging
@@ -160,7 +160,7 @@ def _is_constant(column: np.ndarray) -> bool:
 
 
 def _stretches(columns: tuple[np.ndarray, ...]) -> Iterator[tuple[int, int]]:
-    """Where all columns stay what they are: starts and ends."""
+    """Starts and ends of the stretches in which all columns keep their values."""
     changes = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(columns[0])]
     yield from pairwise(bounds)

@@ -41,7 +41,7 @@ class DataFile(Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Where it belongs, below the archive."""
+        """The file's path in the archive."""
         when = self.when
         directory = f"topic={self.topic}/date={when:%Y-%m-%d}/hour={when:%H}"
         return f"{directory}/{self.partition:05d}-{self.first:020d}-{self.last:020d}.parquet"

@@ -82,7 +82,7 @@ class Archived:
 
 
 def archive_at(directory: Path) -> PipelineIdentity:
-    """Whose archive is there. Raises NoArchive."""
+    """The identity of the pipeline that wrote an archive. Raises NoArchive."""
     found = durable.read(directory / OWN / PIPELINE, PipelineIdentity)
     if found is None or not found.kind.endswith(KIND):
         raise NoArchive(f"{directory} holds no archive: name the directory that penstock spark archive wrote")

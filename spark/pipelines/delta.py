@@ -59,7 +59,7 @@ class DeltaFiles:
 
 
 def schema() -> pa.Schema:
-    """Of the table."""
+    """The table's schema."""
     return pa.schema([*SCHEMA, ("topic", pa.string()), ("date", pa.date32()), ("hour", pa.int32())])
 
 
@@ -70,7 +70,7 @@ def _action(directory: Path, file: DataFile) -> AddAction:
 
 
 def _statistics(file: DataFile) -> dict[str, object]:
-    """What readers may skip by. Times are rounded outwards to milliseconds, as Delta has them."""
+    """Statistics by which readers skip files. Times are rounded outwards to milliseconds, Delta's unit."""
     return {
         "numRecords": file.records,
         "minValues": {"partition": file.partition, "offset": file.first, "timestamp": _time(file.from_us // 1000)},

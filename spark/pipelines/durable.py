@@ -36,7 +36,7 @@ def write(path: Path, value: Any) -> None:
 
 
 def read(path: Path, kind: type[T]) -> T | None:
-    """What stands there; None when nothing does. Raises TargetInUse for something else."""
+    """Read a file; None if it is missing. Raises TargetInUse if it is something else."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:

@@ -84,5 +84,5 @@ def _check_target(target: Path, wanted: PipelineIdentity) -> None:
 
 
 def listed(identity: PipelineIdentity) -> str:
-    """What a pipeline reads, for people."""
+    """A pipeline's topics, for people."""
     return ("topic " if len(identity.topics) == 1 else "topics ") + ", ".join(sorted(identity.topics))

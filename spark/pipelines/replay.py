@@ -44,7 +44,7 @@ class Recorded(Protocol):
 
     @property
     def topics(self) -> dict[str, str]:
-        """What was recorded: names and ids."""
+        """Recorded topics: ids by name."""
         ...
 
     def spans(self, start: datetime | None, end: datetime | None) -> list[ArchiveChunk]:
@@ -67,7 +67,7 @@ class ReplayPlan(Struct, frozen=True):
 
     @property
     def records(self) -> int:
-        """In all."""
+        """Number of records in all spans."""
         return sum(span.records for span in self.spans)
 
 

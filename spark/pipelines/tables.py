@@ -31,7 +31,7 @@ class Table(Protocol):
         ...
 
     def files(self) -> list[Path]:
-        """All that are part of it."""
+        """The archive's data files."""
         ...
 
 
@@ -44,10 +44,10 @@ class PlainFiles:
         self._directory = directory
 
     def add(self, batch: int, files: Sequence[DataFile]) -> None:
-        """They are there."""
+        """Do nothing: the files are in place."""
 
     def files(self) -> list[Path]:
-        """What lies in its place."""
+        """The archive's data files."""
         return sorted(self._directory.glob("topic=*/date=*/hour=*/*.parquet"))
 
 
@@ -57,7 +57,7 @@ def open_table(form: TableFormat, directory: Path, identity: PipelineIdentity) -
 
 
 def opener(form: TableFormat) -> Callable[[Path, PipelineIdentity], Table]:
-    """What opens tables of a format, imported here: each needs an extra. Raises InvalidArgument, MissingLibrary."""
+    """The constructor of a table format, imported here: each needs an extra. Raises InvalidArgument, MissingLibrary."""
     if form not in FORMATS:
         raise InvalidArgument(f"format is {form!r}, and has to be one of {', '.join(FORMATS)}")
     if form == "delta":

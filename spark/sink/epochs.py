@@ -30,12 +30,12 @@ class Epoch(NamedTuple):
 
 
 def batch_epoch(transaction: str, version: int | None, unique: str) -> Epoch:
-    """Of a batch write: name and version as its author gave them, or a `unique` name, which the broker soon forgets."""
+    """The epoch of a batch write: its author's name and version, or a `unique` name, which the broker soon forgets."""
     return Epoch(f"~{unique}", 1) if version is None else Epoch(transaction, version)
 
 
 def stream_epoch(transaction: str, topic: str, task_property: Callable[[str], str | None]) -> Epoch:
-    """Of the micro-batch that a task belongs to; `task_property` is what Spark tells it. Raises UnknownQuery."""
+    """The epoch of the task's micro-batch; `task_property` reads what Spark told the task. Raises UnknownQuery."""
     query, batch = task_property(QUERY_ID), task_property(BATCH_ID)
     if batch is None or not (transaction or query):
         raise UnknownQuery(

@@ -46,7 +46,7 @@ class TopicWatcher(Protocol):
     """Whatever uses topics and partitions, told what the catalogue has decided about them."""
 
     def topic_grown(self, topic: Topic, partitions: list[Partition]) -> None:
-        """There are more partitions to read."""
+        """Handle new partitions of a topic."""
         ...
 
     def topic_deleted(self, topic: Topic) -> None:
@@ -131,7 +131,7 @@ class LogRegistry:
             self._remove(topic_id)
 
     def withdraw_prepared(self) -> None:
-        """Who prepared logs is gone, and nothing of the catalogue is in flight that names them."""
+        """Withdraw all prepared logs: their proposer is gone, and no catalogue entry in flight names them."""
         for topic_id, number in list(self._prepared):
             self.withdraw(topic_id, [number])
 

@@ -48,11 +48,11 @@ class Waiter(Protocol):
     """The proposer of something, told at most once what became of it."""
 
     def committed(self, place: Place) -> None:
-        """It is committed, at `place` (offset, seq, term and time hold)."""
+        """The proposal is committed at `place` (offset, seq, term and time hold)."""
         ...
 
     def failed(self, error: Error) -> None:
-        """It will never be committed."""
+        """The proposal will never be committed."""
         ...
 
 
@@ -275,7 +275,7 @@ class Overlay(Generic[S]):
         return retried
 
     def _arranged(self, queue: list[Proposal], tail: UncommittedTail) -> list[Proposal]:
-        """What is to be appended: one batch where leases of the only records are all there is beside those."""
+        """The batches to append: a single one where leases of the only new records come with them."""
         if tail and len(queue) == 1:
             log = self.log
             one = tail.beside(queue[0], log.end_offset, log.options.max_batch_bytes)

@@ -300,7 +300,7 @@ class Partition:
         self.damaged = self.damaged or not isinstance(damage, AcceptedLoss)
 
     def around(self, damage: Corrupt, position: int) -> int | None:
-        """Where reading continues after damage at `position`; None when nothing behind it can be read."""
+        """The offset where reading continues after damage at `position`; None if nothing behind it can be read."""
         self.met(damage)
         beyond = damage.next_offset
         return beyond if beyond is not None and beyond > position else None

@@ -72,7 +72,7 @@ def judge(payload: Payload, max_frame_bytes: int, max_record_bytes: int, now: No
 
 
 def _check_header(batch: Batch) -> None:
-    """What a producer fills in of the header."""
+    """Check the header fields that a producer sets."""
     if batch.kind not in KINDS or batch.flags:
         raise InvalidBatch(f"a batch of kind {batch.kind} with flags {batch.flags} cannot be produced: only records")
     if batch.first_sequence < 0:
@@ -105,7 +105,7 @@ def _check_layout(batch: Batch) -> None:
 
 
 def _check_columns(batch: Batch, max_frame_bytes: int, max_record_bytes: int, now: Now) -> None:
-    """What the columns hold."""
+    """Check the contents of the columns."""
     found = {column.id: column for column in batch.directory()}
     if _DEDUP in found and batch.kind == Kind.STAGED:
         raise InvalidBatch("staged records cannot have dedup keys: a transaction is committed once anyway")

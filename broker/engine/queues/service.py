@@ -88,7 +88,7 @@ class Queues:
                 self.leasing.offer(partition, time_us)
 
     def end_moved(self, partition: Partition) -> None:
-        """There are new records."""
+        """Offer new records to waiting workers."""
         self.leasing.offer(partition, self._time.last_us)
         if partition.committed.shelves and self.lines.parked:
             self._watching.watch_all(partition)

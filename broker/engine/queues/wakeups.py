@@ -111,7 +111,7 @@ class Again:
         self._time_us = time_us
 
     def committed(self, place: Place) -> None:
-        """It stands."""
+        """Do nothing: the proposal stands."""
 
     def failed(self, error: Error) -> None:
         self._watching.again(self._partition, self._group, self._time_us)

@@ -42,7 +42,7 @@ class Listener(Protocol):
         ...
 
     def wake(self) -> None:
-        """There may be something to deliver."""
+        """Mark the session: there may be something to deliver."""
         ...
 
     def return_(self) -> None:

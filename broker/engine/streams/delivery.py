@@ -150,7 +150,7 @@ class Outlet:
         self._ready[partition] = None
 
     def moved(self, partition: int) -> None:
-        """There may be more to read of a partition than before."""
+        """Note that a partition may have more to read."""
         self._ready[partition] = None
 
     def grant(self, total_bytes: int, total_records: int) -> None:

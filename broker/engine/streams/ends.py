@@ -94,7 +94,7 @@ class EndsRequests:
                 self._leave(question)
 
     def end_moved(self, partition: Partition) -> None:
-        """There are new records: answer the questions about their topic."""
+        """Answer questions about a topic that has new records."""
         self._moved(partition.topic)
 
     def topic_grown(self, topic: Topic) -> None:

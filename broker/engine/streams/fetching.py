@@ -89,7 +89,7 @@ class Fetching:
             self._empty(waiting)
 
     def end_moved(self, partition: Partition) -> None:
-        """There are new records: answer the fetches that wait for them."""
+        """Answer fetches that wait for new records."""
         self._awaiting.more(partition)
 
     def warmed(self, waiting: Hashable) -> None:

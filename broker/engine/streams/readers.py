@@ -19,7 +19,7 @@ class Reader(Protocol):
     id: int
 
     def end_moved(self, port: Port, partition: int) -> None:
-        """There are new records in a partition that it reads."""
+        """Handle new records in a partition that it reads."""
         ...
 
 

@@ -92,7 +92,7 @@ class Session:
         self._given.pop(partition, None)
 
     def tell(self) -> None:
-        """There is news, or what it waits for is decided."""
+        """Mark the session: it has news, or its request was decided."""
         self._agenda.mail[self] = None
 
     # -- what a turn does ---------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Session:
             self.wake()
 
     def wake(self) -> None:
-        """There may be something to deliver. A session whose connection is full waits until it drains."""
+        """Mark the session for delivery. If its connection is full, it waits until that drains."""
         if not self.outlet.blocked:
             self._agenda.ready[self] = None
 

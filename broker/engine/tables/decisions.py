@@ -135,7 +135,7 @@ class TransactionTable:
 
     @classmethod
     def load(cls, transactions: list[TransactionState]) -> TransactionTable:
-        """From a snapshot."""
+        """Restore from a snapshot."""
         table = cls()
         for each in sorted(transactions, key=lambda each: each.time_us):
             table.by_name[each.name] = each

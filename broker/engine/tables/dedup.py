@@ -132,7 +132,7 @@ class KeyTable:
 
     @classmethod
     def load(cls, body: KeyTableBody) -> KeyTable:
-        """From a snapshot."""
+        """Restore from a snapshot."""
         table = cls()
         step = DIGEST_BYTES
         known = [body.digests[at : at + step] for at in range(0, len(body.digests), step)]
@@ -165,7 +165,7 @@ def judge(
     rule: Rule,
     begun: Callable[[int], bool],
 ) -> fx.KeysSeen:
-    """What records at `first` and after it become, whose digests are `found`, at a time.
+    """Decide what the dedup keys with digests `found` do to the records from `first` on.
 
     "drop" and "extend" make a record void whose key stands for a task already; "extend" lets the key stand longer.
     "replace" makes the task void instead, unless it is `begun`: then both are tried.

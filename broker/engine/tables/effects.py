@@ -41,7 +41,7 @@ class ProducerOpened(Effect, tag=2, frozen=True):
 
 
 class ProducersExpired(Effect, tag=3, frozen=True):
-    """These producers are forgotten."""
+    """Producers expired: their sequences are forgotten."""
 
     producer_ids: list[int]
 
@@ -54,7 +54,7 @@ class CursorMoved(Effect, tag=4, frozen=True):
 
 
 class OwnerSet(Effect, tag=5, frozen=True):
-    """From here on `member` reads this partition for `group` under `epoch`; commits of older epochs are refused.
+    """`member` reads this partition for `group` under `epoch` from here on; commits of older epochs are refused.
 
     `start` is where reading begins while the group has no cursor.
     """
@@ -110,7 +110,7 @@ class LeaseGranted(QueueEffect, tag=18, frozen=True):
 
 
 class LeasesExtended(QueueEffect, tag=19, frozen=True):
-    """These leases end at `until_us`. `progress` is (offset, value) of records that they hold."""
+    """Leases extended to `until_us`. `progress` is (offset, value) of records that they hold."""
 
     tokens: list[int]
     until_us: int
@@ -163,7 +163,7 @@ class TasksDiscarded(QueueEffect, tag=24, frozen=True):
 
 
 class TasksCancelled(QueueEffect, tag=25, frozen=True):
-    """These records are not leased again. Leased ones end with their lease, whatever their worker reports."""
+    """Records not to be leased again. Leased ones end with their lease, whatever their worker reports."""
 
     offsets: list[int]
 
@@ -175,7 +175,7 @@ class QueuePaused(QueueEffect, tag=26, frozen=True):
 
 
 class KeysSeen(Effect, tag=27, frozen=True):
-    """What dedup keys did to a records batch, beside it.
+    """The effect of dedup keys on a records batch, beside it.
 
     `digests` are 16 bytes of hash of each key that stands for the task at the same place of `offsets`, until
     `until_us`. `void` are (offset, offset of the task that stands for it): queue groups skip these.
@@ -239,13 +239,13 @@ class FrontierMoved(QueueEffect, tag=33, frozen=True):
 
 
 class StagesDropped(Effect, tag=34, frozen=True):
-    """These stages are dropped and will not be published."""
+    """Stages dropped; they will not be published."""
 
     stages: list[int]
 
 
 class TransactionDecided(Effect, tag=35, frozen=True):
-    """In a partition of `__txn`: these stages (topic, partition, stage) will be published. Final."""
+    """In a partition of `__txn`: decides that stages (topic, partition, stage) will be published. Final."""
 
     transaction: str
     epoch: int
@@ -253,14 +253,14 @@ class TransactionDecided(Effect, tag=35, frozen=True):
 
 
 class TransactionFinished(Effect, tag=36, frozen=True):
-    """In a partition of `__txn`: all stages of that epoch are published."""
+    """In a partition of `__txn`: all stages of an epoch are published."""
 
     transaction: str
     epoch: int
 
 
 class TransactionsForgotten(Effect, tag=37, frozen=True):
-    """In a partition of `__txn`: these names and their epochs are forgotten."""
+    """In a partition of `__txn`: names forgotten with their epochs."""
 
     transactions: list[str]
 

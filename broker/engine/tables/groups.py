@@ -83,7 +83,7 @@ class GroupTable:
 
     @classmethod
     def load(cls, states: list[GroupState]) -> GroupTable:
-        """From a snapshot."""
+        """Restore from a snapshot."""
         table = cls()
         table.by_name = {state.group: state for state in states}
         return table

@@ -135,7 +135,7 @@ class ProducerTable:
 
     @classmethod
     def load(cls, producers: list[ProducerState]) -> ProducerTable:
-        """From a snapshot."""
+        """Restore from a snapshot."""
         table = cls()
         for producer in producers:
             table.by_id[producer.producer_id] = producer

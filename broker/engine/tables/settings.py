@@ -39,7 +39,7 @@ class TopicSettings(Struct, frozen=True, kw_only=True):
     dedup_window_s: float = 300.0  # how long a dedup key is remembered
 
     def named(self) -> dict[str, Any]:
-        """By name, as the wire carries them."""
+        """Settings by name, as on the wire."""
         return structs.asdict(self)
 
 

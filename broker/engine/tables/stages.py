@@ -114,12 +114,12 @@ class StageTable:
             stage.runs[:1] = [(first + 1, many - 1)] if many > 1 else []
 
     def dropped(self, stage_ids: Iterable[int]) -> None:
-        """These stages are dropped."""
+        """Remove dropped stages."""
         for stage_id in stage_ids:
             self.by_id.pop(stage_id, None)
 
     def lost(self, seqs: range) -> None:
-        """These batches were given up as lost. The rest of their stages can still be published."""
+        """Remove batches whose loss was accepted. The rest of their stages can still be published."""
         for stage in self.by_id.values():
             before = sum(many for _, many in stage.runs)
             stage.runs = [piece for run in stage.runs for piece in _without(run, seqs)]
@@ -141,7 +141,7 @@ class StageTable:
 
     @property
     def bytes(self) -> int:
-        """Of all batches of all stages."""
+        """Bytes of all stages."""
         return sum(stage.bytes for stage in self.by_id.values())
 
     def dump(self) -> list[Stage]:
@@ -150,7 +150,7 @@ class StageTable:
 
     @classmethod
     def load(cls, stages: list[Stage]) -> StageTable:
-        """From a snapshot."""
+        """Restore from a snapshot."""
         table = cls()
         table.by_id = {stage.stage: stage for stage in stages}
         return table

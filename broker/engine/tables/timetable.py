@@ -66,7 +66,7 @@ class Timetable:
 
     @classmethod
     def load(cls, bodies: list[ScheduleBody]) -> Timetable:
-        """From a snapshot."""
+        """Restore from a snapshot."""
         table = cls()
         table.by_name = {body.name: body for body in bodies}
         return table

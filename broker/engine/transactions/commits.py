@@ -146,7 +146,7 @@ class Commits:
     # -- steps --------------------------------------------------------------------------------------
 
     def stands(self, commit: Commit) -> None:
-        """It is decided: publish."""
+        """Publish a commit whose decision is committed."""
         if not commit.left:
             self._forget(commit)
             commit.answer()
@@ -154,7 +154,7 @@ class Commits:
             self._publisher.publish(list(commit.left), commit)
 
     def refused(self, commit: Commit, error: Error) -> None:
-        """It could not be logged."""
+        """Fail a commit whose decision could not be logged."""
         self._forget(commit)
         if commit.home.log.poisoned is None:
             self.unseal(list(commit.left))

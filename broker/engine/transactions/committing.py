@@ -108,7 +108,7 @@ class Committing:
             self._port.reply(peer, TransactionState(message.request, known.epoch, finished, known.time_us))
 
     def _settled(self, topic: Topic, name: str) -> Partition:
-        """Where it stands what was decided. Raises Unavailable when the last of it may not."""
+        """The partition with a transaction's decisions. Raises Unavailable if its last decision may be lost."""
         home = self._home.partition(topic, name)
         if home.log.poisoned is not None:
             raise Unavailable(
@@ -181,7 +181,7 @@ class Committing:
         gather.ready()
 
     def _before(self, home: Partition, message: CommitTransaction) -> list[Commit]:
-        """What a request waits for that comes too late: its epoch, those before, and the decision that overtook it."""
+        """Commits that a late request must await: its epoch's, earlier ones, and the decision that overtook it."""
         under_way, asked = self._commits.of(message.transaction), message.epoch
         waits = [commit for epoch, commit in under_way.items() if epoch <= asked]
         last = home.committed.transactions.last_epoch(message.transaction)

@@ -154,7 +154,7 @@ class Publisher:
         self._going_on = False
 
     def publish(self, keys: Sequence[StageKey], awaiting: Awaiting) -> None:
-        """These stages are decided. Their turn comes behind those that are decided already."""
+        """Publish decided stages after those decided before."""
         self.line_up(keys, awaiting)
         self.go_on()
 

@@ -70,7 +70,7 @@ class KeyScheduler:
     def _pulled(
         self, queue: Queue, source: RecordSource, room: int, now_us: int
     ) -> tuple[list[Candidate], list[tuple[int, int, int, int]]]:
-        """What shelves have now, and how far that goes: their cursors move, so what is not chosen is held."""
+        """Pull due records off the shelves, and their cursors, which move past records not chosen: those are held."""
         pulled: list[Candidate] = []
         cursors: list[tuple[int, int, int, int]] = []
         shelves = source.shelves

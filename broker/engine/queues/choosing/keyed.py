@@ -181,7 +181,7 @@ class _Judge:
 def _first_to_last(
     judge: _Judge, before: list[Candidate], fresh: Iterator[Candidate], seen: list[Candidate], room: int, most: int
 ) -> list[Candidate]:
-    """In order, adding to `seen` what is asked of `fresh`: until there is enough, or no room for one more to hold."""
+    """Choose in order, reading `fresh` into `seen` until there are enough or no more can be held."""
     taken: list[Candidate] = []
     for candidate in before:
         if len(taken) == most:

@@ -24,7 +24,7 @@ LAST_US = 253_402_300_799_999_999
 
 
 class Facts(NamedTuple):
-    """What is known of a record and its group besides the state of the group.
+    """Facts about a record and its group besides the state of the group.
 
     Each has a default that leaves its sentence out, so that a caller gives what it has.
     """

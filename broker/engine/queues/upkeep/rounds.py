@@ -177,12 +177,12 @@ class Round:
         return batch
 
     def _committed(self, entries: list[OutboxEntry]) -> None:
-        """These copies arrived."""
+        """Note copies that arrived."""
         self._there += entries
         self.settled()
 
     def _refused(self, entries: list[OutboxEntry], error: Error) -> None:
-        """These copies did not arrive."""
+        """Note copies that did not arrive."""
         self._mover.rest(self._source, entries[0].target, error)
         self.settled()
 

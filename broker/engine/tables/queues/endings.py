@@ -29,7 +29,7 @@ class Endings:
         self.first = first
 
     def note(self, time_us: int, offset: int, count: int) -> None:
-        """These records ended."""
+        """Note records that ended."""
         if offset + count <= self.first:
             return
         offset, minute_us, entries = max(offset, self.first), time_us - time_us % MINUTE_US, self.entries

@@ -41,7 +41,7 @@ class Kept:
         return bool(self._recent) or len(self._offsets) > 0
 
     def add(self, offsets: np.ndarray, seq: int) -> None:
-        """These records are in batch `seq` now."""
+        """Note that records are in batch `seq` now."""
         self._recent.update(dict.fromkeys(offsets.tolist(), seq))
         if len(self._recent) > max(RECENT_MIN, len(self._offsets) // 8):
             self._merge()
@@ -68,12 +68,12 @@ class Kept:
         return self._offsets
 
     def missing(self, offsets: np.ndarray) -> np.ndarray:
-        """Those of `offsets` that were not carried."""
+        """The offsets that were not carried."""
         self._merge()
         return offsets[~np.isin(offsets, self._offsets)] if len(self._offsets) else offsets
 
     def standing(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Those of `offsets` that were carried, ascending, and the batch of each."""
+        """The offsets that were carried, ascending, and the batch of each."""
         self._merge()
         here = np.isin(self._offsets, offsets)
         return self._offsets[here], self._seqs[here]
@@ -96,7 +96,7 @@ class Kept:
 
     @classmethod
     def load(cls, body: KeptBody) -> Kept:
-        """From a snapshot."""
+        """Restore from a snapshot."""
         kept = cls()
         kept._offsets = np.frombuffer(body.offsets, "<i8").astype(np.int64)
         kept._seqs = np.frombuffer(body.seqs, "<i8").astype(np.int64)

@@ -38,5 +38,5 @@ def hashes(batch: Batch) -> list[int]:
 
 
 def turn_of(offset: int, key: int) -> int:
-    """Where a record stands on the ring of turns: that of its key; one without a key has a place of its own."""
+    """A record's place on the ring of turns: its key's, or one of its own without a key."""
     return key if key != OWN else (offset * _SPREAD) & _MASK

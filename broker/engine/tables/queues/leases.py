@@ -90,7 +90,7 @@ class Extent:
 
     @classmethod
     def load(cls, body: ExtentBody) -> Extent:
-        """From a snapshot."""
+        """Restore from a snapshot."""
         return cls(body.offset, body.count, body.attempt, int.from_bytes(body.left, "little"))
 
 
@@ -134,7 +134,7 @@ class Lease:
         self.left = 0
 
     def among(self, ranges: Sequence[Range]) -> list[Run]:
-        """What it still has of `ranges`, of all when there are none, as (first offset, how many, attempt)."""
+        """Records of `ranges` that it still has, all if there are none, as (first offset, how many, attempt)."""
         if not ranges:
             return list(self.runs())
         apart = _apart(ranges)
@@ -182,7 +182,7 @@ class Lease:
 
     @classmethod
     def load(cls, body: LeaseBody) -> Lease:
-        """From a snapshot."""
+        """Restore from a snapshot."""
         lease = cls(body.token, body.worker, body.until_us, [Extent.load(each) for each in body.extents])
         lease.keys, lease.history = dict(body.keys), dict(body.history)
         return lease

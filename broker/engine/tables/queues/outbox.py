@@ -74,7 +74,7 @@ class Outbox:
 
     @classmethod
     def load(cls, entries: list[OutboxEntry], last: int) -> Outbox:
-        """From a snapshot."""
+        """Restore from a snapshot."""
         outbox = cls()
         outbox.last = last
         outbox.entries = {entry.number: entry for entry in entries}

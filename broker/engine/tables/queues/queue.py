@@ -224,7 +224,7 @@ class Queue:
                 self.dead_letters.pop(offset, None)
 
     def cancel(self, offsets: Iterable[int], time_us: int) -> None:
-        """These are not leased again; leased ones end with their lease."""
+        """Stop records from being leased again; leased ones end with their lease."""
         for offset in offsets:
             if self.lease_of(offset) is not None:
                 self.cancelling.add(offset)
@@ -309,7 +309,7 @@ class Queue:
 
     @classmethod
     def load(cls, body: QueueBody, first: int) -> Queue:
-        """From a snapshot of a log that begins at `first`."""
+        """Restore from a snapshot of a log that begins at `first`."""
         queue = cls(body.group, parse(body.settings), body.start)
         queue.frontier, queue.last_token = body.frontier, body.last_token
         queue.paused_until_us, queue.last_us = body.paused_until_us, body.last_us

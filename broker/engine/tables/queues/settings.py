@@ -37,7 +37,7 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     keep_finished_s: float | None = None  # finished records and results go after this; None: by topic retention
 
     def named(self) -> dict[str, Any]:
-        """By name, as the wire carries them."""
+        """Settings by name, as on the wire."""
         return structs.asdict(self)
 
 

@@ -84,7 +84,7 @@ def _dump(level: int, shelf: Shelf) -> ShelfBody:
 
 
 def load(body: ShelvesBody, first: int, keep: np.ndarray, read: Read) -> Shelves:
-    """From a snapshot of a log that begins at offset `first`, and has carried forward `keep`. Raises Corrupt."""
+    """Restore from a snapshot of a log that begins at `first` and has carried records `keep`. Raises Corrupt."""
     shelves = Shelves()
     shelves.last_run = body.last_run
     for each in body.shelves:

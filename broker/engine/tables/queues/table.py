@@ -94,7 +94,7 @@ class QueueTable:
         return any(queue.begun(offset, shelves) for queue in self.by_name.values())
 
     def _leave_out(self, queue: Queue, effect: fx.QueueEffect) -> None:
-        """What comes back to a group while it is void. It was decided before it was void, and stands behind it."""
+        """Remove void records that an effect returns to a group: it was decided before they were void."""
         for first, count in _coming(effect):
             for offset in self.voids.between(first, first + count):
                 queue.passed_over(offset)
@@ -105,7 +105,7 @@ class QueueTable:
 
     @classmethod
     def load(cls, bodies: list[QueueBody], voids: Voids, first: int) -> QueueTable:
-        """From a snapshot of a log that begins at `first`."""
+        """Restore from a snapshot of a log that begins at `first`."""
         table = cls(voids)
         table.by_name = {body.group: Queue.load(body, first) for body in bodies}
         return table

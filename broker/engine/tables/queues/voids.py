@@ -80,7 +80,7 @@ class Voids:
         return offset + bisect_right(range(len(offsets)), offset - low, low, key=lambda at: offsets[at] - at) - low
 
     def repeats(self, first: int, count: int) -> list[tuple[int, int]]:
-        """Of `count` records: (number among them, the earlier record that each repeats), as Produced says it."""
+        """Repeats among `count` records, as Produced has them: (number among them, the earlier record)."""
         found = self.between(first, first + count)
         pairs = [(offset - first, self.task_of(offset)) for offset in found]
         return [(number, task) for number, task in pairs if task < first + number]
@@ -105,7 +105,7 @@ class Voids:
 
     @classmethod
     def load(cls, body: VoidsBody) -> Voids:
-        """From a snapshot."""
+        """Restore from a snapshot."""
         voids = cls()
         voids._offsets.extend(np.frombuffer(body.offsets, "<i8").tolist())
         voids._tasks.extend(np.frombuffer(body.tasks, "<i8").tolist())
