@@ -174,12 +174,14 @@ class Office:
         return bool(self.wakes.open or self._overlays.dirty or agenda.mail or agenda.memberships or agenda.ready)
 
     def _hand_over(self, now: Now) -> None:
-        """Take what was asked back and is overdue; claim again what could not be claimed."""
+        """Take what was asked back and is overdue; try again what could not be claimed or read."""
         for membership in {session.membership: None for session in self.sessions.by_id.values()}:
             if membership is not None:
                 membership.take_overdue(now.monotonic_s)
                 if membership.stuck:
                     self.agenda.memberships[membership] = None
+        for stream in take(self.agenda.failing):
+            self._again(stream)
 
     # -- what the driver tells ------------------------------------------------------------------------
 
@@ -188,13 +190,16 @@ class Office:
         if not self._port.was_cold(token):
             return False
         if isinstance(token, Stream):
-            token.warmed()
-            session = self.sessions.by_id.get(token.outlet.session)
-            if session is not None:
-                session.wake()
+            self._again(token)
         elif not self.queues.warmed(token):
             self.transactions.warmed(token)
         return True
+
+    def _again(self, stream: Stream) -> None:
+        stream.again()
+        session = self.sessions.by_id.get(stream.outlet.session)
+        if session is not None:
+            session.wake()
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""

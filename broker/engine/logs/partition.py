@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....storage.errors import AcceptedLoss, Corrupt, Diverged, OutOfBounds
+from ....storage.errors import AcceptedLoss, Corrupt, Diverged, OutOfBounds, StorageError
 from ...errors import InvalidRequest
 from ..tables import effects as fx
 
@@ -57,12 +57,14 @@ class Partition:
         if self._told_first:
             self.log.set_first(self._told_first)
         self.damaged = self.history.damaged or bool(self.log.damage)  # something of it cannot be read
+        self.unreadable: set[object] = set()  # readers that failed and try again
 
     def __repr__(self) -> str:
         return f"partition {self.number} of topic {self.topic}"
 
     def lead(self, overlay: Overlay[PartitionState]) -> None:
-        """An office has opened, which proposes to `overlay` from now on."""
+        """An office has opened, which proposes to `overlay` from now on. The readers of the last one are gone."""
+        self.unreadable.clear()
         self.overlay = overlay
 
     # -- what stands ------------------------------------------------------------------------------
@@ -110,7 +112,7 @@ class Partition:
         """For people: ok, poisoned or damaged."""
         if self.log.poisoned is not None:
             return "poisoned"
-        damaged = self.damaged or (self._reader is not None and self._reader.met_damage)
+        damaged = self.damaged or self.unreadable or (self._reader is not None and self._reader.met_damage)
         return "damaged" if damaged else "ok"
 
     def group(self, name: str) -> GroupState:
@@ -259,7 +261,7 @@ class Partition:
     def check_position(self, offset: int, term: int) -> None:
         """Raise Diverged or OutOfBounds unless the record before `offset` is of `term` (-1: not known)."""
         known = term > 0 and offset > self.first
-        if known and (offset > self.end or self.term_at(offset) != term):
+        if known and (offset > self.end or self._term_at(offset) != term):
             valid = min(self.reader.end_of_term(term, self.first, self.end), offset)
             error = Diverged(
                 f"position {offset} of term {term} is not in {self!r}, whose records up to that term end at "
@@ -270,7 +272,13 @@ class Partition:
         self.check_offset(offset)
 
     def term_at(self, offset: int) -> int:
-        """The term of the record before `offset`; 0 when there is none, or when damage hides it."""
+        """The term of the record before `offset`; 0 when there is none, or when it cannot be read."""
+        try:
+            return self._term_at(offset)
+        except (StorageError, OSError):
+            return 0  # a reader of that place meets the error, and says so
+
+    def _term_at(self, offset: int) -> int:
         if offset <= self.first:
             return 0
         try:

@@ -67,6 +67,11 @@ class Topics:
         if self.by_name.get(topic.name) is topic:
             del self.by_name[topic.name]
 
+    def check(self, topic: Topic) -> None:
+        """Raise UnknownTopic for one that was deleted meanwhile: its files may be gone."""
+        if self.by_id.get(topic.id) is not topic:
+            raise UnknownTopic(f"topic {topic.name} was deleted meanwhile")
+
     def get(self, id_: bytes) -> Topic:
         """A topic by id. Raises UnknownTopic, InvalidTopic."""
         topic = self.find(id_)

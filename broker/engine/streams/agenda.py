@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from ..ports import Port
-    from .delivery import Outlet
+    from .delivery import Outlet, Stream
 
 
 class Balanced(Protocol):
@@ -53,9 +53,10 @@ class Listener(Protocol):
 class Agenda:
     """Marks of the streams of one node."""
 
-    __slots__ = ("mail", "memberships", "ready")
+    __slots__ = ("failing", "mail", "memberships", "ready")
 
     def __init__(self) -> None:
         self.memberships: dict[Balanced, None] = {}  # groups whose assignment must be recomputed
         self.mail: dict[Listener, None] = {}  # has news that it was not told yet
         self.ready: dict[Listener, None] = {}  # may have something to be delivered
+        self.failing: dict[Stream, None] = {}  # could not read, to be tried again

@@ -17,7 +17,7 @@ from ..queues.topic_queues import check_no_queue
 from ..tables.groups import NOTHING
 from ..tables.names import check_name
 from ..turns.portions import spread
-from ..turns.replies import Gather, failure
+from ..turns.replies import Gather, refusing
 from .grouping import check_idle
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class Start:
         self._group = group
         self._wanted = wanted
         self._check = check
+        self._refuse = refusing(port, peer, request)
 
     @property
     def has_begun(self) -> bool:
@@ -133,6 +134,3 @@ class Start:
 
     def _has_cursor(self, partition: Partition) -> bool:
         return partition.proposed.groups.get(self._group).cursor != NOTHING
-
-    def _refuse(self, error: Error) -> None:
-        self._port.reply(self._peer, failure(self._request, error))

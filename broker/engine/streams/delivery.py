@@ -31,8 +31,7 @@ class Stream:
     """One partition being read by one session, from `position` on."""
 
     __slots__ = (
-        "accepted", "cold", "cursor", "damage", "epoch", "outlet", "partition", "position", "revoked", "stopped",
-        "told",
+        "accepted", "cold", "cursor", "damage", "epoch", "failed", "outlet", "partition", "position", "revoked", "told",
     )  # fmt: skip
 
     def __init__(self, outlet: Outlet, partition: Partition, epoch: int, position: int) -> None:
@@ -43,43 +42,47 @@ class Stream:
         self.told = position  # the reader knows of everything before
         self.cursor: Cursor | None = None
         self.cold = False  # waits for pages
+        self.failed = False  # could not read
         self.revoked = False  # to be released: nothing more is sent
-        self.stopped = False  # nothing readable follows
         self.damage = ""  # what is wrong with the records before `position`, until the reader is told
         self.accepted = False  # all of that was given up
 
     def move(self, epoch: int, position: int) -> None:
         """Go on elsewhere, under a new epoch."""
         self.epoch, self.position, self.told = epoch, position, position
-        self.cursor, self.cold, self.stopped = None, False, False
+        self.cursor, self.cold, self.failed = None, False, False
         self.damage, self.accepted = "", False
+        self.partition.unreadable.discard(self)
 
-    def warmed(self) -> None:
-        """The pages it waited for are in memory."""
-        self.cold = False
-        self.outlet.moved(self.partition.number)
+    def again(self) -> None:
+        """The pages it waited for are in memory, or what failed is tried again."""
+        self.cold = self.failed = False
+        if self.outlet.streams.get(self.partition.number) is self:
+            self.outlet.moved(self.partition.number)
 
     def read(self, port: Port, max_bytes: int) -> tuple[Payload, int] | None:
         """The next batches that have records for the reader, and the first offset; None when there is nothing now.
 
-        There are none, and the reader is told, when damage or retention took all that is left.
+        There are none, and the reader is told, when damage or retention took all that is left. What cannot be read
+        is tried again with the outlet's `failing`, and until then the partition says so.
         """
         partition = self.partition
-        while not (self.revoked or self.stopped or self.cold) and self.position < partition.end:
+        while not (self.revoked or self.failed or self.cold) and self.position < partition.end:
+            began_anew = self.cursor is None
             try:
                 chunk = self._next(port, max_bytes)
-            except OutOfBounds:
-                self.cursor, self.position = None, max(self.position, partition.first)
-                self.stopped = self.position < partition.first
-                continue
             except Corrupt as damage:
                 self._around(damage)
                 continue
-            except (StorageError, OSError):
-                self.stopped = partition.damaged = True  # the partition says so; its other readers try for themselves
-                return None
+            except (StorageError, OSError) as error:
+                self.cursor = None
+                if began_anew or not isinstance(error, OutOfBounds):  # else retention took the place
+                    self._fail()
+                continue
             if chunk is None:
                 break
+            if partition.unreadable:
+                partition.unreadable.discard(self)
             offset, self.position = self.position, max(self.position, chunk.next_offset)
             if self.position > offset:
                 return chunk.buffer, max(offset, chunk.offset)
@@ -102,17 +105,26 @@ class Stream:
         beyond = self.partition.around(damage, self.position)
         self.cursor = None
         if beyond is None:
-            self.stopped = True
+            self._fail()
         else:
             self.accepted = isinstance(damage, AcceptedLoss) and (self.accepted or not self.damage)
             self.position, self.damage = beyond, damage.message
+
+    def _fail(self) -> None:
+        self.failed = True
+        self.partition.unreadable.add(self)
+        self.outlet.failing[self] = None
 
 
 class Outlet:
     """The delivering side of one session: credit, numbering, and whose turn it is."""
 
-    def __init__(self, session: int, chunk_bytes: int, credit_bytes: int, credit_records: int) -> None:
+    def __init__(
+        self, session: int, chunk_bytes: int, credit_bytes: int, credit_records: int, failing: dict[Stream, None]
+    ) -> None:
+        """`failing` are the streams of all outlets that could not read, to be tried again."""
         self.session = session
+        self.failing = failing
         self.credit_bytes = credit_bytes
         self.credit_records = credit_records
         self.sent_bytes = 0
@@ -135,7 +147,10 @@ class Outlet:
         """Stop reading a partition."""
         self._drop(partition)
         self._ready.pop(partition, None)
-        return self.streams.pop(partition, None)
+        stream = self.streams.pop(partition, None)
+        if stream is not None:
+            stream.partition.unreadable.discard(stream)
+        return stream
 
     def stop(self, partition: int) -> None:
         """Send nothing more of a partition that is to be released."""

@@ -13,12 +13,11 @@ from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING
 
-from ....storage.errors import Error
 from ....transport.messages import AskEnds, End, Known
 from ....transport.messages import Ends as EndsMessage
 from ...errors import InvalidRequest, LimitReached
 from ..turns.parked import Parked
-from ..turns.replies import failure
+from ..turns.replies import refusing
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -130,16 +129,14 @@ class EndsRequests:
         """Answer a question, once, when something moved."""
         if question.moved and not question.told:
             question.told = True
-            self._wakes.add(question.peer, self._answer(question))
+            refuse = refusing(self._port, question.peer, question.request)
+            self._wakes.add(question.peer, self._answer(question), refuse)
 
     def _answer(self, question: EndsQuestion) -> Work:
         self._parked.remove(question)
         self._leave(question)
-        try:
-            answer = EndsMessage(question.request, (yield from self._found(question.topics)))
-        except Error as error:
-            answer = failure(question.request, error)
-        self._port.reply(question.peer, answer)
+        found = yield from self._found(question.topics)
+        self._port.reply(question.peer, EndsMessage(question.request, found))
         yield
 
     def _found(self, asked: Sequence[bytes]) -> Generator[int | None, None, list[list[End]]]:

@@ -169,7 +169,8 @@ class SessionRequests:
             delivery = PUSH if endpoint else CONTROL
         elif delivery == MAPPED:
             slot = self._port.open_wake(id_)
-        outlet = Outlet(id_, self._config.chunk_bytes, message.credit_bytes, message.credit_records)
+        credit, failing = (message.credit_bytes, message.credit_records), self._agenda.failing
+        outlet = Outlet(id_, self._config.chunk_bytes, *credit, failing)
         session = Session(id_, peer, topic, outlet, self._agenda, self._sessions.readers, delivery=delivery)
         session.group, session.member, session.start = message.group, message.member, message.start
         lowest, highest = self._config.session_timeout_min_s, self._config.session_timeout_max_s

@@ -30,7 +30,7 @@ from ..tables import effects as fx
 from ..tables import settings as topic_settings
 from ..tables.names import check_topic_name
 from ..tables.settings import TopicSettings
-from ..turns.replies import Gather, failure
+from ..turns.replies import Gather, refusing
 from .listing import describe
 from .topic_maker import MADE, TopicMaker
 
@@ -70,8 +70,7 @@ class Administration:
         settings = topic_settings.parse(message.settings)
         yield from self._maker.make(
             message.name, message.partitions, settings, now,
-            lambda topic: self._answer(peer, message.request, topic),
-            lambda error: self._refuse(peer, message.request, error),
+            lambda topic: self._answer(peer, message.request, topic), refusing(self._port, peer, message.request),
         )  # fmt: skip
 
     def alter(self, peer: Peer, message: AlterTopic, payload: Payload, now: Now) -> Work:
@@ -86,12 +85,12 @@ class Administration:
             raise InvalidRequest(f"topic {topic.name} has {entry.partitions} partitions and cannot shrink to {count}")
         self._maker.check_size(topic.name, count, settings)
         self._maker.check_catalogue()
-        grown = range(entry.partitions, count)
+        grown, refuse = range(entry.partitions, count), refusing(self._port, peer, message.request)
         yield from self._grow(topic, grown, settings)
 
         def refused(error: Error) -> None:
             self._registry.withdraw(topic.id, grown)
-            self._refuse(peer, message.request, error)
+            refuse(error)
 
         gather = Gather(lambda: self._answer(peer, message.request, topic), refused)
         self._catalogue.propose_in_order(fx.TopicAltered(topic.id, count, settings.named()), gather.one())
@@ -122,19 +121,9 @@ class Administration:
         self._catalogue.propose_in_order(fx.TopicDeleted(topic.id), gather.one())
         gather.ready()
 
-    # -- after the commit ---------------------------------------------------------------------------
-
-    def _refuse(self, peer: Peer, request: int, error: Error) -> None:
-        self._port.reply(peer, failure(request, error))
-
-    # -- pieces -------------------------------------------------------------------------------------
-
     def _answer(self, peer: Peer, request: int, topic: Topic) -> None:
-        self._later.add(peer, self._tell(peer, request, topic))
+        self._later.add(peer, self._tell(peer, request, topic), refusing(self._port, peer, request))
 
     def _tell(self, peer: Peer, request: int, topic: Topic) -> Work:
-        try:
-            found = yield from describe(self._registry, self._endpoint, topic)
-            self._port.reply(peer, TopicsMessage(request, [found]))
-        except Error as error:
-            self._port.reply(peer, failure(request, error))
+        found = yield from describe(self._registry, self._endpoint, topic)
+        self._port.reply(peer, TopicsMessage(request, [found]))

@@ -48,8 +48,11 @@ class Listing:
             raise InvalidRequest("a topic is named twice: name each once")
         found: list[TopicMessage] = []
         for name in names:
-            if message.names or name in self._topics.by_name:  # else it was deleted meanwhile
+            try:
                 found.append((yield from describe(self._registry, self._endpoint, self._topics.named(name))))
+            except UnknownTopic:  # deleted meanwhile
+                if message.names:
+                    raise
         self._port.reply(peer, TopicsMessage(message.request, found))
 
     def find_offsets(self, peer: Peer, message: FindOffsets, payload: Payload, now: Now) -> Work:
@@ -70,8 +73,7 @@ def describe(registry: LogRegistry, endpoint: str, topic: Topic) -> Generator[in
     """A topic as it stands, served at `endpoint`. Raises UnknownTopic."""
     partitions: list[PartitionMessage] = []
     while len(partitions) < len(topic.partitions):
-        if registry.topics.by_id.get(topic.id) is not topic:
-            raise UnknownTopic(f"topic {topic.name} was deleted meanwhile")
+        registry.topics.check(topic)
         partitions.append(_describe_partition(registry, endpoint, topic, len(partitions)))
         if len(partitions) % DESCRIBED == 0:
             yield

@@ -23,7 +23,7 @@ from ...errors import InvalidRequest, StageLost, Unavailable
 from ..tables.decisions import FLEETING
 from ..tables.names import check_name
 from ..turns.portions import spread
-from ..turns.replies import Gather, failure
+from ..turns.replies import Gather, failure, refusing
 from .staging import drop
 
 if TYPE_CHECKING:
@@ -86,11 +86,8 @@ class Committing:
         else:
             for stage in message.stages:
                 self._check(stage)  # no topic is made for what is refused
-            self._home.make(
-                now,
-                lambda topic: self._commit_later(topic, peer, message, keys),
-                lambda error: self._refuse(peer, message.request, error),
-            )
+            refuse = refusing(self._port, peer, message.request)
+            self._home.make(now, lambda topic: self._commit_later(topic, peer, message, keys), refuse)
 
     def ask(self, peer: Peer, message: AskTransaction, payload: Payload, now: Now) -> None:
         """The committed state of a transaction. Raises InvalidRequest, Unavailable."""
@@ -139,7 +136,7 @@ class Committing:
         try:
             self._commit(topic, peer, message, keys)
         except Error as error:
-            self._refuse(peer, message.request, error)
+            self._port.reply(peer, failure(message.request, error))
 
     def _commit(self, topic: Topic, peer: Peer, message: CommitTransaction, keys: Sequence[StageKey]) -> None:
         home = self._home.partition(topic, message.transaction)
@@ -217,9 +214,6 @@ class Committing:
                 "committed: wait for the answers to all of them before"
             )
         return partition, there.last_seq
-
-    def _refuse(self, peer: Peer, request: int, error: Error) -> None:
-        self._port.reply(peer, failure(request, error))
 
 
 def check_transaction(name: str) -> None:

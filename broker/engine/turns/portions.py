@@ -93,10 +93,10 @@ class Portions:
         else:
             jobs.append(job)
 
-    def add(self, peer: Peer, work: Work, *, changes: bool = False) -> None:
-        """Do it later, in turn. It raises nothing, and counts as begun."""
+    def add(self, peer: Peer, work: Work, refuse: Refuse | None = None, *, changes: bool = False) -> None:
+        """Do it later, in turn. It counts as begun. Without `refuse` it raises nothing."""
         jobs = self._resting[peer] if peer in self._resting else self._jobs.setdefault(peer, deque())
-        jobs.append(PortionedJob(work, _never, changes=changes, begun=True))
+        jobs.append(PortionedJob(work, refuse or _never, changes=changes, begun=True))
 
     def work(self) -> bool:
         """Do a portion. Returns whether there is more to do."""

@@ -26,6 +26,15 @@ def failure(request: int, error: Error) -> Failure:
     return Failure(request, error.code, error.message, error.retry, "", error.offset if offset is None else offset)
 
 
+def refusing(port: Port, peer: Peer, request: int) -> Callable[[Error], None]:
+    """Answers one request with an error."""
+
+    def refuse(error: Error) -> None:
+        port.reply(peer, failure(request, error))
+
+    return refuse
+
+
 class ProduceReply(Struct, gc=False, eq=False):
     """Answers one Produce."""
 
@@ -83,10 +92,7 @@ class Gather:
     @classmethod
     def answering(cls, port: Port, peer: Peer, request: int, make: Callable[[], Answer]) -> Gather:
         """Answers `peer` with what `make` gives then, or a Failure."""
-        return cls(
-            lambda: _send(port, peer, make()),
-            lambda error: _send(port, peer, failure(request, error)),
-        )
+        return cls(lambda: _send(port, peer, make()), refusing(port, peer, request))
 
     def one(self) -> Gather:
         """Wait for one more proposal."""

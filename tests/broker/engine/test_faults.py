@@ -14,6 +14,7 @@ from penstock.storage.batch import Kind, encode, encode_state
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
 from support.engine import Rig
+from support.staging import partition_of
 
 
 def failure(answer: object) -> str:
@@ -174,6 +175,20 @@ def test_a_disk_that_cannot_be_read_stops_one_reader_and_not_the_node():
     assert [p.state for p in rig.ask(m.ListTopics, []).topics[0].partitions] == ["damaged", "ok"]
     rig.port.read = read
     assert rig.received(rig.join(topic)) == [b"a", b"b"]
+
+
+def test_a_term_that_cannot_be_read_stops_no_reader_and_not_the_node(monkeypatch: pytest.MonkeyPatch):
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a", b"b"])
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    reader = partition_of(rig, topic).reader
+    monkeypatch.setattr(reader, "term_at", fails)
+    joined = rig.join(topic, "g", "m", start=m.LATEST)
+    assert [(each.offset, each.term) for each in joined.assignments] == [(2, 0)]
 
 
 def test_one_batch_that_does_not_fit_the_log_does_not_take_others_down_with_it():

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from .....transport.messages import DeleteQueue, Done, ListQueues, PauseQueue, SetQueue
 from .....transport.messages import Queue as QueueEntry
 from .....transport.messages import Queues as QueuesReply
-from ....errors import InvalidRequest, InvalidSettings
+from ....errors import InvalidRequest, InvalidSettings, UnknownTopic
 from ...logs.partition import Partition, check_time
 from ...tables.names import check_name, check_topic_name
 from ...tables.queues.settings import altered
 from ...turns.portions import spread
-from ...turns.replies import Gather, failure
+from ...turns.replies import Gather, refusing
 from .. import verbs
 from ..topic_queues import check_no_stream, check_serves, having, queue_settings, why_unavailable
 from .counting import counted
@@ -23,7 +23,6 @@ from .counting import counted
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from .....storage.errors import Error
     from .....transport.messages import QueuePartition
     from ...logs.clock import LogTime
     from ...logs.topics import Topic, Topics
@@ -70,10 +69,8 @@ class QueueAdmin:
             self._check_dead_topic(topic, group, settings.dead_topic)
         for partition in topic.readable:
             check_serves(partition)
-        gather = Gather(
-            lambda: self._later.add(peer, self._tell(peer, message.request, topic, group)),
-            lambda error: self._refuse(peer, message.request, error),
-        )
+        refuse = refusing(self._port, peer, message.request)
+        gather = Gather(lambda: self._later.add(peer, self._tell(peer, message.request, topic, group), refuse), refuse)
         yield from spread(
             list(topic.readable),
             gather,
@@ -81,22 +78,35 @@ class QueueAdmin:
         )
 
     def _tell(self, peer: Peer, request: int, topic: Topic, group: str) -> Work:
-        self._port.reply(peer, QueuesReply(request, [(yield from describe(topic, group, self._time.last_us))]))
-
-    def _refuse(self, peer: Peer, request: int, error: Error) -> None:
-        self._port.reply(peer, failure(request, error))
+        self._port.reply(peer, QueuesReply(request, [(yield from self._describe(topic, group, self._time.last_us))]))
 
     def list(self, peer: Peer, message: ListQueues, payload: Payload, now: Now) -> Work:
-        """Every queue group, with what each partition has for it."""
+        """Every queue group, with what each partition has for it. Raises UnknownTopic for the one asked about."""
         topics = [self._topics.get(message.topic)] if message.topic else list(self._topics.by_name.values())
         now_us = self._time.read(now)
         found: list[QueueEntry] = []
         for topic in topics:
-            for name in queue_names(topic):
-                if message.group in ("", name):
-                    found.append((yield from describe(topic, name, now_us)))
+            try:
+                for name in queue_names(topic):
+                    if message.group in ("", name):
+                        found.append((yield from self._describe(topic, name, now_us)))
+            except UnknownTopic:
+                if message.topic:
+                    raise
             yield
         self._port.reply(peer, QueuesReply(message.request, found))
+
+    def _describe(self, topic: Topic, group: str, now_us: int) -> Generator[int | None, None, QueueEntry]:
+        """A group as it stands. Raises UnknownTopic."""
+        partitions: list[QueuePartition] = []
+        for partition in list(topic.readable):
+            queue = partition.committed.queues.by_name.get(group)
+            if queue is not None:
+                self._topics.check(topic)
+                partitions.append(counted(partition, queue, now_us))
+                yield
+        unavailable = [number for number in range(len(topic.partitions)) if why_unavailable(topic, number)]
+        return QueueEntry(topic.id, topic.name, group, queue_settings(topic, group).named(), partitions, unavailable)
 
     def pause(self, peer: Peer, message: PauseQueue, payload: Payload, now: Now) -> Work:
         """Lease nothing until a time. Raises UnknownGroup, InvalidRequest, Unavailable, Poisoned."""
@@ -151,15 +161,3 @@ class QueueAdmin:
 def queue_names(topic: Topic) -> list[str]:
     """All queue groups of a topic, sorted."""
     return sorted({name for each in topic.readable for name in each.committed.queues.by_name})
-
-
-def describe(topic: Topic, group: str, now_us: int) -> Generator[int | None, None, QueueEntry]:
-    """A group as it stands."""
-    partitions: list[QueuePartition] = []
-    for partition in list(topic.readable):
-        queue = partition.committed.queues.by_name.get(group)
-        if queue is not None:
-            partitions.append(counted(partition, queue, now_us))
-            yield
-    unavailable = [number for number in range(len(topic.partitions)) if why_unavailable(topic, number)]
-    return QueueEntry(topic.id, topic.name, group, queue_settings(topic, group).named(), partitions, unavailable)

@@ -161,6 +161,19 @@ def test_what_waits_in_a_topic_that_is_deleted_is_answered():
     assert failure(rig.answers(produce)[0]) == "unknown_topic"
 
 
+def test_a_topic_that_is_deleted_while_it_is_described_is_unknown_or_left_out_of_all():
+    rig = Rig()
+    topic, _ = rig.topic("a", partitions=60), rig.topic("b")
+    one, all_ = rig.next_request(), rig.next_request()
+    rig.send(m.ListTopics(one, ["a"])), rig.send(m.ListTopics(all_, []), peer="all")
+    rig.turn(1)
+    assert not rig.answers(one) + rig.answers(all_)
+    rig.ask(m.DeleteTopic, topic, peer="other")
+    (refused,), (listed,) = rig.answers(one), rig.answers(all_)
+    assert (refused.code, refused.message) == ("unknown_topic", "topic a was deleted meanwhile")
+    assert [each.name for each in listed.topics] == ["b"]
+
+
 def test_a_deletion_that_was_cut_short_is_finished_at_the_next_start():
     rig = Rig()
     topic = rig.topic()

@@ -6,6 +6,7 @@ import pytest
 from penstock.broker.engine.streams.delivery import Stream
 from penstock.broker.engine.streams.sessions import EXPIRY_CHECK_S
 from penstock.storage.batch import encode
+from penstock.storage.errors import Corrupt, OutOfBounds, StorageFull
 from penstock.storage.layout import mark_from_row, word
 from penstock.storage.segment import NEWEST_BYTES_MAX, write_mark
 from penstock.transport import messages as m
@@ -238,6 +239,78 @@ def test_pages_that_get_warm_after_their_session_ended_harm_nobody():
     rig.node.warmed(tokens[0])
     rig.turn()
     assert rig.port.delivered == []
+
+
+def test_pages_that_get_warm_after_their_partition_went_to_another_member_harm_nobody():
+    rig, topic = filled(partitions=2)
+    rig.port.cold = []
+    first = rig.join(topic, "g", "a")
+    tokens, rig.port.cold = rig.port.cold, None
+    second = rig.join(topic, "g", "b")
+    rig.send(m.Release(first.session, [0, 1]))
+    rig.turn()
+    (kept,) = rig.assigned(first)
+    for token in tokens:
+        rig.node.warmed(token)
+    rig.turn()
+    assert {message.partition for message, _ in rig.deliveries(first)} == {kept}
+    assert len(rig.received(first)) == len(rig.received(second)) == 10
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(5, "EIO"), StorageFull("no room"), OutOfBounds("gone"), Corrupt("all of it")]
+)
+@pytest.mark.parametrize("where", ["read", "cursor"])
+def test_a_partition_that_cannot_be_read_for_a_while_is_tried_again_and_says_so_until_then(
+    error: Exception, where: str, monkeypatch: pytest.MonkeyPatch
+):
+    rig, topic = filled(partitions=2)
+    tries: list[int] = []
+
+    def fails(*_: object) -> None:
+        tries.append(0)
+        raise error
+
+    if where == "read":
+        read = rig.port.read
+        rig.port.read = lambda cursor, *how: fails() if cursor.path.endswith("/0") else read(cursor, *how)
+    else:
+        monkeypatch.setattr(partition_of(rig, topic), "cursor", fails)
+    joined = rig.join(topic)
+    rig.turn(20)
+    assert (len(rig.received(joined)), len(tries)) == (10, 1), "the other partition is read, and this one not in vain"
+    rig.produce(topic, [b"more"], 0)
+    rig.pass_time(EXPIRY_CHECK_S)
+    assert len(tries) == 2
+    assert [rig.partition(topic, number).state for number in (0, 1)] == ["damaged", "ok"]
+    monkeypatch.undo()
+    if where == "read":
+        rig.port.read = read
+    rig.pass_time(EXPIRY_CHECK_S)
+    assert len(rig.received(joined)) == 21
+    assert rig.partition(topic).state == ("damaged" if isinstance(error, Corrupt) else "ok")
+
+
+@pytest.mark.parametrize("how", ["leave", "seek", "resign"])
+def test_a_partition_says_nothing_of_a_reader_that_failed_and_reads_there_no_more(how: str):
+    rig, topic = filled()
+    read = rig.port.read
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    rig.port.read = fails
+    joined = rig.join(topic)
+    assert rig.partition(topic).state == "damaged"
+    rig.port.read = read
+    if how == "resign":
+        rig.node.resign()
+        rig.turn()
+    else:
+        rig.ask(*((m.Leave, joined.session) if how == "leave" else (m.SeekTo, joined.session, 0, 10)))
+    assert rig.partition(topic).state == "ok"
+    rig.pass_time(1)
+    assert rig.received(joined) == []
 
 
 def test_what_was_read_but_not_sent_before_a_seek_is_never_sent():

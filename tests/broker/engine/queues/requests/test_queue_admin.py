@@ -6,6 +6,7 @@ import pytest
 from penstock.transport import messages as m
 from penstock.transport.queue_messages import FOREVER_US
 from support.engine import START_US, Rig
+from support.staging import partition_of
 
 ACK, NACK, REJECT = 0, 1, 2
 
@@ -173,3 +174,38 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     type_, *fields = request_
     assert rig.ask(type_, topic, *fields).code == code
     assert rig.ask(m.ListQueues).queues == before
+
+
+def crowded(rig: Rig) -> tuple[bytes, bytes]:
+    """Two topics, of which the first has a group that is not described in one turn."""
+    topics = rig.topic("a", partitions=60), rig.topic("b")
+    for topic in topics:
+        for partition in range(60 if topic is topics[0] else 1):
+            rig.produce(topic, [b"x"], partition)
+        rig.ask(m.SetQueue, topic, "g", {})
+    return topics
+
+
+def test_a_topic_that_is_deleted_while_its_groups_are_listed_is_unknown_or_left_out_of_all(rig: Rig):
+    topic, other = crowded(rig)
+    one, all_ = rig.next_request(), rig.next_request()
+    rig.send(m.ListQueues(one, topic)), rig.send(m.ListQueues(all_), peer="all")
+    rig.turn(1)
+    assert not rig.answers(one) + rig.answers(all_)
+    rig.ask(m.DeleteTopic, topic, peer="other")
+    rig.turn(60)
+    (refused,), (listed,) = rig.answers(one), rig.answers(all_)
+    assert (refused.code, refused.message) == ("unknown_topic", "topic a was deleted meanwhile")
+    assert [(queue.topic, queue.group) for queue in listed.queues] == [(other, "g")]
+
+
+def test_a_topic_that_is_deleted_while_a_group_that_was_set_is_described_is_unknown(rig: Rig):
+    topic, _ = crowded(rig)
+    request = rig.next_request()
+    rig.send(m.SetQueue(request, topic, "g", {"lease_s": 7.0}))
+    rig.turn(20)
+    last = partition_of(rig, topic, 59)
+    assert last.committed.queues.by_name["g"].settings.lease_s == 7.0
+    assert not rig.answers(request)
+    rig.ask(m.DeleteTopic, topic, peer="other")
+    assert [answer.code for answer in rig.answers(request)] == ["unknown_topic"]
