@@ -46,7 +46,7 @@ def main(
     only_report: bool,
     listing: bool,
 ) -> None:
-    """Every figure penstock states, beside this machine's own limits and its peers, in the same run."""
+    """Measure every figure penstock states, beside this machine's own limits and its peers, in the same run."""
     signal.signal(signal.SIGTERM, _terminate)
     directory.mkdir(parents=True, exist_ok=True)
     if listing:
@@ -82,7 +82,7 @@ def _smoke(directory: Path, write: bool) -> None:
 
 
 def _measure_all(names: Sequence[str], lab: Lab, write: bool) -> None:
-    """One bench after the other; one that fails must not cost the others' results."""
+    """Run one bench after the other; a failure must not cost the others' results."""
     _take_all_descriptors()
     console = Console(width=None if sys.stdout.isatty() else 180, log_path=False)
     console.log(times.estimate(times.read(OUTCOME, archive.COMMITTED), names, lab.full))
@@ -102,13 +102,13 @@ def _measure_all(names: Sequence[str], lab: Lab, write: bool) -> None:
 
 
 def _take_all_descriptors() -> None:
-    """A thousand consumers in this process, and servers that inherit its limit, want more than the usual one."""
+    """Raise the limit on descriptors, for a thousand consumers here and for servers that inherit it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _measure(bench: str, lab: Lab, console: Console, turn: str) -> float:
-    """Shows every result as it comes; how many minutes it took."""
+    """Run a bench and show each result as it comes; returns the minutes it took."""
     measured = session.begun(bench, benches.about(bench), lab, subject=benches.subject(bench))
     with console.status("starting") as status:
         tell = lambda text: status.update(f"{turn} {bench}: {text}")  # noqa: E731

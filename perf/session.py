@@ -21,7 +21,7 @@ def begun(name: str, about: str, lab: Lab, subject: str = "penstock") -> Measure
 
 
 def gather(measured: Measured, rows: Generator[Row | Latency | Curve], lab: Lab, tell: Tell) -> Iterator[Result]:
-    """Every result as it comes, when it is in `measured` and on disk."""
+    """Measure rows, yielding each result when it is in `measured` and on disk."""
     start = time.monotonic()
     for result in harness.measure_all(rows, lab, tell):
         measured.add(result)

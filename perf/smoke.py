@@ -43,11 +43,11 @@ Asked = Generator[Row | Latency | Curve]
 
 
 class Fell(Exception):
-    """A ratio has not held, or a part of the lab did not do its work."""
+    """A ratio did not hold, or a part of the lab does not work."""
 
 
 def check(directory: Path, show: Show, committed: Measured | None) -> None:
-    """See that all of it works, judge the ratios by the committed ones, and say each. Raises Fell."""
+    """Check that all parts work, judge ratios by the committed ones, and report each. Raises Fell."""
     with _lab(directory) as lab:
         measured = _tried(lab, rows(lab), show)
         _gather(measured, loaded(lab), replace(lab, repeat=1), show)
@@ -127,13 +127,13 @@ def rows(lab: Lab) -> Asked:
 
 
 def loaded(lab: Lab) -> Asked:
-    """Rows that must only work."""
+    """Rows that only have to work."""
     yield from _latency(lab)
     yield _curve(lab)
 
 
 def _beside_limits(asked: Iterator[Row]) -> Iterator[Row]:
-    """The same rows, asked nothing, and without the peers."""
+    """The rows without bounds and peers."""
     return (replace(row, peers={}, ratio_goals={}, goal=None, stated="") for row in asked)
 
 

@@ -24,12 +24,12 @@ class StillCached(Exception):
 
 
 def files_of(directory: Path) -> list[Path]:
-    """Every file below a directory that holds anything."""
+    """All non-empty files below a directory."""
     return sorted(path for path in directory.rglob("*") if path.is_file() and path.stat().st_size)
 
 
 def drop(files: Sequence[Path]) -> None:
-    """Have the next read of these files come from the disk."""
+    """Drop files from the page cache, so that the next read comes from the disk."""
     for path in files:
         file = os.open(path, os.O_RDONLY)
         try:
@@ -61,7 +61,7 @@ def resident_bytes(path: Path) -> int:
 
 
 def read_mb_per_s(files: Sequence[Path], piece: int = 1 << 20) -> float:
-    """Reading the files from the disk, one after the other: drops them first."""
+    """Rate of reading files from the disk, one after the other; drops them from the cache first."""
     drop(files)
     begun, size = time.perf_counter(), 0
     for path in files:

@@ -39,7 +39,7 @@ def memcpy_ns_per_record(record_bytes: int = 100) -> float:
 
 
 def memcpy_mapped_ns_per_record(directory: Path, record_bytes: int = 100) -> float:
-    """The same into a mapped file, whose pages are there and not synced meanwhile."""
+    """Copying a record's bytes into a mapped file whose pages are present and not being synced."""
     source = np.ones(COPIED_BYTES, np.uint8)
     with _allocated(directory, source.nbytes) as file, mmap.mmap(file, source.nbytes) as mapped:
         took = _copying_ns(source, np.frombuffer(mapped, np.uint8))

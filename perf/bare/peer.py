@@ -99,14 +99,14 @@ def unix_one_way(path: str, rounds: str) -> None:
 
 
 def unix_echo(path: str) -> None:
-    """Give back what comes."""
+    """Echo everything."""
     with _accepted(path) as connection:
         while message := connection.recv(unix_sockets.MESSAGE_BYTES):
             connection.sendall(message)
 
 
 def unix_drain(path: str, total: str) -> None:
-    """Read so many bytes, then answer with one."""
+    """Read `total` bytes, then answer with one."""
     memory, left = memoryview(bytearray(unix_sockets.MEMORY_BYTES)), int(total)
     with _accepted(path) as connection:
         while left > 0 and (size := connection.recv_into(memory)):
@@ -190,7 +190,7 @@ def reader(url: str, topic: str, delivery: str, rounds: str) -> None:
 
 
 def age_of(stamped: bytes) -> int:
-    """Nanoseconds since the moment that a message begins with."""
+    """Nanoseconds since the time at the start of a message."""
     return time.perf_counter_ns() - int.from_bytes(stamped[:8], "little")
 
 

@@ -26,7 +26,7 @@ MEMORY_BYTES = 4 << 20
 
 
 def acknowledged_records_per_s(values: Sequence[bytes], batch: int = RECORDS) -> float:
-    """The same batches in the same window as beside bare ZeroMQ, each acknowledged when it has arrived."""
+    """Send the batches and window that bare ZeroMQ gets; each batch is acknowledged on arrival."""
     with _connected("unix_acknowledge") as (_, connection):
         send(connection, b"warm")
         flying = 1 - _acknowledged(connection)
@@ -42,7 +42,7 @@ def acknowledged_records_per_s(values: Sequence[bytes], batch: int = RECORDS) ->
 
 
 def delivered_records_per_s(records: int, record_bytes: int = 100) -> float:
-    """Ready batches written by another process; received here, and not looked at. The first one is not counted."""
+    """Receive ready batches from another process and discard them. The first one is not counted."""
     batch, memory = in_a_batch(record_bytes), memoryview(bytearray(MEMORY_BYTES))
     batches = max(1, records // batch)
     with _connected("unix_deliver", str(batches + 1), str(batch), str(record_bytes)) as (_, connection):
@@ -69,7 +69,7 @@ def one_way_ages_ns(rounds: int = 500) -> np.ndarray:
 
 
 def ping_pong_ns(rounds: int = 5000) -> np.ndarray:
-    """Round trips of 100 bytes, one right after the other."""
+    """Round trips of 100 bytes, back to back."""
     took, message = [], bytes(MESSAGE_BYTES)
     with _connected("unix_echo") as (_, connection):
         for _ in range(rounds):
@@ -93,20 +93,20 @@ def bulk_mb_per_s(pieces: int = 2000) -> float:
 
 
 def ask_for_room(connection: socket.socket) -> None:
-    """As much as penstock asks the kernel for, which gives what its administrator allows."""
+    """Ask the kernel for penstock's buffer sizes; it grants what its administrator allows."""
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         connection.setsockopt(socket.SOL_SOCKET, option, ROOM_BYTES)
 
 
 def send(connection: socket.socket, data: bytes | bytearray | memoryview) -> None:
-    """One batch after its length, in one call; a blocking socket takes all of it."""
+    """Send one batch after its length, in one call; a blocking socket takes all of it."""
     size = len(data)
     if connection.sendmsg([size.to_bytes(LENGTH_BYTES, "little"), data]) != LENGTH_BYTES + size:
         raise ConnectionError("the bare socket took a part of a batch")
 
 
 def received(connection: socket.socket, memory: memoryview) -> int:
-    """Bytes of the next batch, which lie in `memory`; 0 when there is none."""
+    """Receive the next batch into `memory`; returns its size, 0 at the end."""
     length = int.from_bytes(connection.recv(LENGTH_BYTES, socket.MSG_WAITALL), "little")
     if length and connection.recv_into(memory, length, socket.MSG_WAITALL) != length:
         raise ConnectionError("the bare socket ended within a batch")
@@ -127,7 +127,7 @@ def _connected(role: str, *arguments: str) -> Iterator[tuple[Peer, socket.socket
 
 
 def _acknowledged(connection: socket.socket) -> int:
-    """Waits for acknowledgements; how many have come."""
+    """Wait for acknowledgements; returns how many came."""
     if not (came := len(connection.recv(WINDOW))):
         raise ConnectionError("the bare socket ended before the last acknowledgement")
     return came

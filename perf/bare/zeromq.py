@@ -31,7 +31,7 @@ def in_a_batch(record_bytes: int) -> int:
 
 
 def dealer_router_records_per_s(values: Sequence[bytes], batch: int = RECORDS, wire: Wire = "ipc") -> float:
-    """The same batches, encoded by the same encoder, to a ROUTER that answers each and does nothing else."""
+    """Send the same batches, by the same encoder, to a ROUTER that only acknowledges each."""
     with _connected(zmq.DEALER, wire, "router") as socket:
         socket.send_multipart([b"warm", b""])
         socket.recv_multipart()
@@ -49,7 +49,7 @@ def dealer_router_records_per_s(values: Sequence[bytes], batch: int = RECORDS, w
 
 
 def push_pull_records_per_s(records: int, record_bytes: int = 100, wire: Wire = "ipc") -> float:
-    """Ready batches out of a PUSH in another process; received here, and not looked at. The first is not counted."""
+    """Receive ready batches from a PUSH in another process and discard them. The first is not counted."""
     batch = in_a_batch(record_bytes)
     batches = max(1, records // batch)
     with _connected(zmq.PULL, wire, "push", str(batches + 1), str(batch), str(record_bytes)) as socket:

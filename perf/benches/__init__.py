@@ -17,7 +17,7 @@ from ..lab.rows import Curve, Latency, Row
 
 
 def names() -> list[str]:
-    """Every bench there is."""
+    """Names of all benches."""
     return sorted(module.name for module in iter_modules(__path__))
 
 

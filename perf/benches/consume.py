@@ -83,7 +83,7 @@ def _bare(records: int, size: int = peers.RECORD_BYTES) -> Mapping[str, Sample]:
 
 
 def _larger(lab: Lab, client: penstock.Client, size: int) -> Iterator[Row]:
-    """Peers stand beside these in the full run. Large ones that are mapped are told in megabytes: `large`."""
+    """Consume larger records, beside peers in the full run. Large mapped records are in megabytes: see `large`."""
     ways = [("push", "objects"), *([("mapped", "Arrow")] if size < LARGE else [])]
     records, topic = lab.count(SIZES[size], least=1_600), f"consume-{size}"
     _fill(client, topic, size, records)
@@ -99,7 +99,7 @@ def _larger(lab: Lab, client: penstock.Client, size: int) -> Iterator[Row]:
 
 
 def _over_ipc(client: penstock.Client, records: int) -> Iterator[Row]:
-    """ZeroMQ on the same machine: by an endpoint for each consumer, and over the port of requests."""
+    """Consume over ZeroMQ on the same machine: by an endpoint for each consumer, and over the request port."""
     _fill(client, "consume", peers.RECORD_BYTES, records)
     for delivery, text in OVER_IPC.items():
         yield Row(
@@ -112,7 +112,7 @@ def _over_ipc(client: penstock.Client, records: int) -> Iterator[Row]:
 
 
 def _groups_at_once(broker: Served, records: int) -> Iterator[Row]:
-    """New groups in every sample: a group goes on where it was."""
+    """Consume by several groups, new ones in every sample: an old group would resume where it was."""
     for groups in GROUPS:
         for delivery in ("push", "mapped"):
 
@@ -130,7 +130,7 @@ def _groups_at_once(broker: Served, records: int) -> Iterator[Row]:
 
 
 def large(lab: Lab, client: penstock.Client) -> Iterator[Row]:
-    """As megabytes per second. Arrow reads each byte once, for its checksum; objects are copies of the bytes."""
+    """Consume large records, in MB/s. Arrow reads each byte once, for its checksum; objects are copies."""
     records = lab.count(SIZES[LARGE], least=1_600)
     _fill(client, "large", LARGE, records)
     megabytes = LARGE / 1e6
@@ -147,7 +147,7 @@ def large(lab: Lab, client: penstock.Client) -> Iterator[Row]:
 
 
 def _cold(lab: Lab) -> Iterator[Row]:
-    """A consumer behind by more than the page cache holds: all of its pages come from the disk."""
+    """Consume by a consumer so far behind that all of its pages come from the disk."""
     if not lab.full:
         return
     records = int(COLD_BYTES * lab.scale) // 1024
@@ -176,7 +176,7 @@ def _cold_mb_per_s(client: penstock.Client, delivery: str, files: list[Path], re
 
 
 def _fill(client: penstock.Client, topic: str, size: int, records: int) -> None:
-    """At most 64 MiB of values at a time; the same ones again, because no receiver looks at them."""
+    """Send values, at most 64 MiB at a time and always the same, because no receiver looks at them."""
     piece = min(records, (64 << 20) // size)
     values = peers.values(piece, size)
     client.create_topic(topic, segment_bytes="256MB")

@@ -42,12 +42,12 @@ class Shape:
     bulk: int
 
     def values(self, count: int) -> list[bytes]:
-        """`count` of them, from a few random ones."""
+        """`count` values, drawn from a few random ones."""
         few = _random_values(self.record_bytes)
         return (few * (count // len(few) + 1))[:count]
 
     def count(self, of_100_bytes: int) -> int:
-        """Records of this size that are as many bytes as so many of 100 bytes; a batch at least, of a large size."""
+        """The number of records of this size as large as `of_100_bytes` records of 100; at least one batch."""
         return max(of_100_bytes * 100 // self.record_bytes, min(self.bulk, of_100_bytes))
 
     def named(self, name: str) -> str:

@@ -71,7 +71,7 @@ def _log(lab: Lab) -> Iterator[Curve]:
 
 
 class Once:
-    """Something that only grows: what can be measured at a size is measured when it has it, as often as will be asked.
+    """A thing that only grows: at each size it is measured as often as will be asked, before it grows on.
 
     So the curves over one thing need it once, where growing is what takes the time.
     """
@@ -91,7 +91,7 @@ class Once:
 
 
 class GrowingLog(Once):
-    """A log of at least the bytes that were asked for last."""
+    """A log with at least as many bytes as asked for last."""
 
     def __init__(self, path: Path) -> None:
         measures = {"append": self._append_ns, "open": self._open_ms, "seek and read one record": self._seek_us}
@@ -105,7 +105,7 @@ class GrowingLog(Once):
                 log.append(self._batch)
 
     def _append_ns(self) -> float:
-        """A megabyte more, after the first batch, which makes a segment."""
+        """Time to append a megabyte, after a first batch that makes a segment."""
         with self._opened() as log:
             log.append(self._batch)
             begun = time.perf_counter()
@@ -119,7 +119,7 @@ class GrowingLog(Once):
             return (time.perf_counter() - begun) * 1e3
 
     def _seek_us(self) -> float:
-        """The median of places drawn with the same seed each time."""
+        """Median time to seek to places drawn with the same seed each time."""
         draw, took = random.Random(1), []
         with penstock.Log(self._path, read_only=True) as log:
             for _ in range(200):
@@ -138,7 +138,7 @@ class GrowingLog(Once):
 
 
 def _topics(lab: Lab) -> Iterator[Curve]:
-    """A broker keeps two files open for each partition, and takes as many as the machine's hard limit allows."""
+    """Cost per topic. A broker keeps two files open per partition, up to the machine's hard limit."""
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = (files - OTHER_FILES) // 2
     counts = sorted({min(count, most) for count in (TOPICS_FULL if lab.full else TOPICS)})
@@ -159,7 +159,7 @@ def _topics(lab: Lab) -> Iterator[Curve]:
 
 
 class GrowingTopics(Once):
-    """A broker with as many topics as were asked for last, each with one record."""
+    """A broker with as many topics as asked for last, each with one record."""
 
     def __init__(self, stack: ExitStack, place: Path, most: int) -> None:
         measures = {"idle processor time": self._idle_share, "one record acknowledged": self._send_us}
@@ -214,7 +214,7 @@ def _consumers(lab: Lab) -> Iterator[Curve]:
 
 
 class GrowingConsumers:
-    """As many consumers of one topic as were asked for last; each gets every record."""
+    """As many consumers of one topic as asked for last; each gets every record."""
 
     def __init__(self, stack: ExitStack, place: Path) -> None:
         self._stack = stack
@@ -235,7 +235,7 @@ class GrowingConsumers:
         return statistics.median(self._round_s() for _ in range(20)) * 1e6
 
     def broker_us(self) -> float:
-        """Processor time is counted in ticks of 10 ms: enough rounds for many of them."""
+        """The broker's processor time per delivery; it is counted in ticks of 10 ms, so many rounds are needed."""
         rounds, before = 0, self._broker.cpu_s()
         until = time.perf_counter() + WATCHED_S
         while time.perf_counter() < until:
@@ -268,7 +268,7 @@ def _backlog(lab: Lab) -> Iterator[Curve]:
 
 
 class Backlog:
-    """A topic with as many records as were asked for last."""
+    """A topic with as many records as asked for last."""
 
     def __init__(self, broker: Served, client: penstock.Client) -> None:
         self._broker = broker
@@ -284,7 +284,7 @@ class Backlog:
         return self
 
     def read_ns(self) -> float:
-        """A new consumer, until it has the last record."""
+        """Time until a new consumer has the last record."""
         begun = time.perf_counter()
         with self._client.consumer("backlog", start="earliest", delivery="push") as consumer:
             deque(islice(consumer, self._count), maxlen=0)
@@ -322,7 +322,7 @@ def _in_flight(lab: Lab) -> Iterator[Curve]:
 
 
 def _windowed_us(producer: penstock.Producer, window: int) -> float:
-    """Twice the window, and more where it is small."""
+    """Time per record with `window` in flight; sends twice the window, more if it is small."""
     count = max(2 * window, min(100_000, 300 * window))
     flying: deque[penstock.clients.Future] = deque()
     value = bytes(peers.RECORD_BYTES)

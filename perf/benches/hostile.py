@@ -88,7 +88,7 @@ def _worst(broker: Served, other: Hostile, ways: list[Way], act: Callable[[], No
 
 
 def _calm(broker: Served) -> None:
-    """Wait until the broker has ended what it had begun."""
+    """Wait until the broker has finished its work."""
     for _ in range(CALM_MOST):
         before = broker.cpu_s()
         time.sleep(CALM_S)
@@ -97,7 +97,7 @@ def _calm(broker: Served) -> None:
 
 
 def _timed(act: Callable[[], None]) -> Percentiles:
-    """One after the other, for a while."""
+    """Repeat an action for a while and time each."""
     ages: list[int] = []
     begun = last = time.perf_counter_ns()
     while last - begun < SLICE_S * 1e9:
@@ -108,7 +108,7 @@ def _timed(act: Callable[[], None]) -> Percentiles:
 
 
 class Victim:
-    """A client with one connection, which asks one thing after the other."""
+    """A client with one connection that sends one request at a time."""
 
     def __init__(self, url: str) -> None:
         self._sockets = Sockets()
@@ -138,14 +138,14 @@ class Victim:
             return answer
 
     def round(self) -> None:
-        """The shortest round trip, and one record put in and fetched."""
+        """Time the shortest round trip, and one record put in and fetched."""
         self.ask(m.Ping)
         produced = self.ask(m.Produce, self._own, 0, payload=ONE)
         assert isinstance(produced, m.Produced)
         self.ask(m.Fetch, self._own, 0, produced.offset, -1, 1 << 20, 0)
 
     def prepare(self) -> Subjects:
-        """Make its own topic and what is fired at."""
+        """Make the client's topic and the requests to be fired."""
         self.ask(m.Hello, 1, 1, "victim")
         self._own = self._topic("own", 1)
         wide, narrow, work = self._topic("wide", PARTITIONS), self._topic("narrow", 1), self._topic("work", 1)

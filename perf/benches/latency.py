@@ -57,7 +57,7 @@ def rows(lab: Lab) -> Iterator[Row | Latency]:
 
 
 def _systems(lab: Lab) -> list[Penstock]:
-    """Over unix:// with every delivery; over ZeroMQ, in the full run, with those that use it."""
+    """Penstock over unix:// with every delivery, and in the full run over ZeroMQ."""
     over_zeromq = [Penstock("ipc", "push"), Penstock("ipc", "control")] if lab.full else []
     return [*(Penstock(LOCAL, delivery) for delivery in DELIVERIES), *over_zeromq]
 
@@ -113,7 +113,7 @@ def _closed_loop_us(producer: penstock.Producer, rounds: int) -> float:
 
 
 def _idle_reader(broker: Served, client: penstock.Client, rounds: int) -> Iterator[Row]:
-    """A goal of 1.2 times the bare one-way and 40 us is a goal for what is left after taking 40 us away."""
+    """Latency to an idle reader. The goal, 1.2 times bare one-way plus 40 us, is judged less those 40 us."""
     for delivery, goal in (("mapped", 1.2), ("push", None)):
         with client.producer("written") as producer:
             yield Row(
@@ -168,7 +168,7 @@ def _latency(
 
 
 def _tail(lab: Lab, runs: loads.Runs, socket: str) -> Iterator[Latency]:
-    """The rate is searched for first; then penstock and the ping-pong are offered half of it."""
+    """Latency tails: after a search for the rate, penstock and the ping-pong are offered half of it."""
     system = Penstock(LOCAL, STATED, segment_bytes=SEGMENT, retention_bytes=RETAINED)
     with peers.served(lab, system, "written") as address:
         rate = capacity.rate_of(system, address, precision=TAIL_PRECISION)
@@ -188,7 +188,7 @@ def _tail(lab: Lab, runs: loads.Runs, socket: str) -> Iterator[Latency]:
 
 
 def _retained(system: Penstock, address: str, load: Load) -> loads.Outcome:
-    """A run during which retention did its work; it is no figure otherwise."""
+    """Run while retention works; without retention the run is no figure."""
     outcome = loads.run(system, address, load)
     with connected(address) as client:
         if not client.offsets(outcome.stream, "earliest")[0]:

@@ -53,7 +53,7 @@ def _mb_per_s(ns_per_record: Callable[..., float]) -> Callable[[], float]:
 
 
 def _zeromq(lab: Lab) -> Iterator[Row]:
-    """With the batches, the encoder and the window that stand beside produce and consume."""
+    """ZeroMQ's rates with the batches, encoder and window of produce and consume."""
     records = lab.count(RECORDS, least=zeromq.RECORDS)
     values = peers.values(records)
     for name, measure in (

@@ -38,7 +38,9 @@ def rows(lab: Lab) -> Iterator[Row]:
 
 
 def _sizes(lab: Lab, client: penstock.Client) -> Iterator[Row]:
-    """The stated figure is that of 100 bytes; peers stand beside the larger ones in the full run."""
+    """Produce records of several sizes. The stated figure is that of 100 B; peers measure the others in the full
+    run.
+    """
     for size, full in SIZES.items():
         stated = size == peers.RECORD_BYTES
         with producer_of(client, f"durable-{size}") as producer:
@@ -54,7 +56,7 @@ def _sizes(lab: Lab, client: penstock.Client) -> Iterator[Row]:
 
 
 def _over_ipc(lab: Lab, client: penstock.Client) -> Iterator[Row]:
-    """ZeroMQ on the same machine, by a broker that listens to nothing else."""
+    """Produce over ZeroMQ on the same machine, to a broker that listens to nothing else."""
     with producer_of(client, "over-ipc") as producer:
         yield many_row(producer, "produce: send_many of 100 B over ipc://", peers.values(lab.count(SIZES[100])))
 
@@ -80,7 +82,7 @@ def _one_by_one(lab: Lab, client: penstock.Client) -> Iterator[Row]:
 
 
 def _spread(lab: Lab, client: penstock.Client, partitions: int) -> Iterator[Row]:
-    """Every batch goes to the next partition: as many files to sync as there are batches in a round."""
+    """Produce to a new partition with every batch: a round of syncs has as many files as batches."""
     name = f"produce: send_many of 100 B over {partitions:,} partitions"
     if partitions > 100 and not lab.full:
         return

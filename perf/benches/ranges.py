@@ -64,7 +64,7 @@ def _whole(client: penstock.Client, records: int, way: Literal["mapped", "contro
 
 
 def _places(client: penstock.Client, records: int, way: Literal["mapped", "control"]) -> Row:
-    """No column is asked for: what is left of a batch says where its records are."""
+    """Read a range with no columns: batches then only tell the places of their records."""
     return Row(
         f"ranges: {WAYS[way][0]}, as batches without columns",
         "records/s",

@@ -48,7 +48,7 @@ def rows(lab: Lab) -> Iterator[Row]:
 
 
 class Stored:
-    """The same rows in several places, put there when they are first asked for."""
+    """The same rows in several places, stored when first asked for."""
 
     def __init__(self, spark: Spark, broker: Served, client: penstock.Client, directory: Path) -> None:
         self.spark = spark
@@ -63,7 +63,7 @@ class Stored:
         return load.ours(self.broker.url, _name(rows), **options)
 
     def parquet(self, rows: int) -> Place:
-        """The same rows in files."""
+        """The rows as files."""
         return self._once("parquet", rows, self._fill_parquet)
 
     def fresh_topic(self, name: str = "") -> str:
@@ -130,7 +130,7 @@ def _as_it_is(sample: Sample) -> Iterator[Sample]:
 
 
 def _here(sample: Sample) -> Beside[Sample]:
-    """A peer that needs no server."""
+    """A peer without a server."""
     return lambda: _as_it_is(sample)
 
 
@@ -139,7 +139,7 @@ def _through() -> str:
 
 
 def _kafka(lab: Lab, stored: Stored, rows: int, measure: Callable[[Place], float]) -> Beside[Sample]:
-    """Kafka with so many of the rows. Raises Absent when there can be none, or Spark has no source for it."""
+    """Kafka with these rows. Raises Absent when it cannot run or Spark has no source for it."""
 
     @contextmanager
     def enter() -> Iterator[Sample]:

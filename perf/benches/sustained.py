@@ -35,7 +35,7 @@ def rows(lab: Lab) -> Iterator[Curve | Latency]:
 
 
 class Found:
-    """The sustained rate of each system, searched for when it is asked for first."""
+    """The sustained rate of each system, searched for when first asked for."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -72,7 +72,7 @@ def _rates(lab: Lab, found: Found, ours: System, beside: list[System]) -> Iterat
 
 
 def _shares(lab: Lab, found: Found, ours: System) -> Iterator[Latency]:
-    """Penstock, sampled as often as every figure, beside a bare socket at the same rate."""
+    """Sample penstock as often as every figure, beside a bare socket at the same rate."""
     runs = loads.Runs(lab)
     with lab.place() as place, bare.SYSTEM.serve(place, "") as socket, peers.served(lab, ours, LEVEL) as address:
         for share in SHARES:
@@ -93,7 +93,7 @@ def _shares(lab: Lab, found: Found, ours: System) -> Iterator[Latency]:
 
 
 def _shares_beside(lab: Lab, found: Found, ours: System, beside: list[System]) -> Iterator[Curve]:
-    """Each system once, at shares of its own rate."""
+    """Sample each system once, at shares of its own rate."""
     runs = loads.Runs(lab)
 
     def measure(system: System) -> Callable[[float], float]:

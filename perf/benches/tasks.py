@@ -134,7 +134,7 @@ def _behind_mib(broker: Served, client: penstock.Client, count: int) -> float:
 
 
 def _work_off(worker: penstock.Worker, rounds: int) -> None:
-    """Some leases: whatever they bring into memory is there then."""
+    """Lease and ack some tasks, to bring into memory what that needs."""
     for _ in range(rounds):
         worker.ack(worker.fetch(LEASED, wait=1.0))
 
@@ -149,7 +149,7 @@ def _delayed_bytes(broker: Served, client: penstock.Client, count: int) -> float
 
 
 def _delay(producer: penstock.Producer, count: int) -> None:
-    """Each at a time of its own, in no order."""
+    """Send records with a delay of their own each, in no order."""
     value = bytes(RECORD_BYTES)
     for number in range(count):
         producer.send_nowait(value, delay=3600.0 + number * 7919 % count)
@@ -203,7 +203,7 @@ class TaskBacklog(Once):
         self._end = 0
 
     def grown_to(self, size: int) -> TaskBacklog:
-        """With at least so many records behind."""
+        """Grow to at least `size` records."""
         self._fill(max(size, self._end))
         return self
 
@@ -212,11 +212,11 @@ class TaskBacklog(Once):
         self._end = size
 
     def round_us(self, topic: str) -> float:
-        """A lease and its ack."""
+        """Time a lease and its ack."""
         return sum(self._took_us(topic))
 
     def _took_us(self, topic: str) -> tuple[float, float]:
-        """Medians of a lease and of an ack, by a new group that begins at the first record."""
+        """Median times of a lease and of an ack, by a new group that begins at the first record."""
         self._groups += 1
         group, leased, acked = f"{GROUP}-{self._groups}", [], []
         rounds = ROUNDS if topic == NEAR else min(ROUNDS, self._end // LEASED)
@@ -232,7 +232,7 @@ class TaskBacklog(Once):
 
 
 def _send(client: penstock.Client, topic: str, count: int) -> None:
-    """Small batches of the same bytes: what they are does not matter."""
+    """Send small batches of equal records."""
     step = [bytes(RECORD_BYTES)] * 100_000
     with client.producer(topic) as producer:
         for sent in range(0, count, len(step)):

@@ -27,7 +27,7 @@ OURS = "penstock"
 
 
 class OwnSampleFailed(Exception):
-    """Penstock's own sample raised, which no peer is blamed for."""
+    """Penstock's own sample raised; no peer is blamed for that."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Lab:
     outcome: Path = field(default_factory=lambda: Path("build", "perf"))  # where results are gathered
 
     def count(self, full: int, least: int = 1000) -> int:
-        """`full` in parts of the stated amount of work."""
+        """`full` scaled to this run."""
         return max(least, int(full * self.scale))
 
     @contextmanager
@@ -107,7 +107,7 @@ def _compare(
     repeat: int,
     tell: Tell,
 ) -> tuple[list[T], list[Compared[T]]]:
-    """Our samples beside the limits, then the limits and the peers, each peer with our samples beside it."""
+    """Sample ours beside the limits, then beside each peer."""
     beside = [Compared[T](name, is_peer=False) for name in limits]
     ours = _in_turn(measure, list(zip(beside, limits.values(), strict=True)), repeat, tell)
     for name, enter in peers.items():
@@ -174,7 +174,7 @@ def _blamed(other: Compared[T]) -> Iterator[None]:
 
 
 def _text(error: Exception) -> str:
-    """The first line of what it says, as one cell of a table holds it."""
+    """The first line of an error's message, as a cell of a table."""
     said = str(error).strip().partition("\n")[0]
     return said if isinstance(error, Absent) and said else f"{type(error).__name__}: {said}"
 

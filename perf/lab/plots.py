@@ -72,7 +72,7 @@ def _file(bench: str, title: str) -> str:
 
 
 def write(directory: Path, results: Sequence[Measured]) -> None:
-    """Draw everything; a plot of results that are gone goes too."""
+    """Draw everything, and remove plots of results that are gone."""
     directory.mkdir(parents=True, exist_ok=True)
     drawn = {plot.name: plot for measured in results for plot in of(measured)}
     for old in directory.glob("*.svg"):
@@ -106,7 +106,7 @@ Bar = tuple[str, float, bool]
 
 
 def _ratios(figures: Sequence[Figure]) -> Iterator[Bar]:
-    """How many times as good as each limit and peer, whichever way better is."""
+    """How many times as good as each limit and peer penstock is."""
     for figure in figures:
         for other in figure.compared:
             if ratio := ratio_of(other):
@@ -135,7 +135,7 @@ def _bars(bars: Sequence[Bar], canvas: Any) -> None:
 
 
 def _percentiles(loads: Sequence[Loaded], subject: str, canvas: Any) -> None:
-    """One panel for each load, one line for each system."""
+    """Draw a panel for each load, with a line for each system."""
     canvas.set_size_inches(1.5 + 2.4 * len(loads), 3.4)
     panels = canvas.subplots(1, len(loads), sharey=True, squeeze=False)[0]
     names = [subject, *dict.fromkeys(other.name for row in loads for other in row.compared if other.is_measured)]
@@ -153,7 +153,7 @@ def _percentiles(loads: Sequence[Loaded], subject: str, canvas: Any) -> None:
 
 
 def _labels(panels: Sequence[Any]) -> tuple[list[Any], list[str]]:
-    """Every system once, also one that only some loads have."""
+    """The systems, each once, including those that only some loads have."""
     found = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     return list(found.values()), list(found)
 

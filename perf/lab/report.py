@@ -30,7 +30,7 @@ PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "most"
 
 
 def write(page: Path, results: Sequence[Measured]) -> None:
-    """The page, and its plots in `results/` beside it."""
+    """Write the page, and its plots to `results/` beside it."""
     page.write_text(markdown(results))
     plots.write(page.parent / "results", results)
 
@@ -48,7 +48,7 @@ def table(headings: Sequence[str], lines: Iterator[Sequence[str]]) -> str:
 
 
 def line(result: Result) -> str:
-    """A result in the terminal, when it has just been measured."""
+    """One new result, for the terminal."""
     if isinstance(result, Grown):
         ends = [f"{x:,g}: {wording.amount(y, result.unit)}" for x, y in _points(result)]
         return f"{result.name}  {', '.join(ends)}"
@@ -86,7 +86,7 @@ def _asked(row: Figure | Loaded) -> Iterator[Sequence[str]]:
 
 
 def _without(row: Figure | Loaded, verdict: Verdict) -> str:
-    """The peers that a best one was not chosen from; their reasons stand in the table of the bench."""
+    """The peers that could not be the best one; the bench's table has their reasons."""
     if verdict.asked.against != BEST_PEER:
         return ""
     return ", ".join(other.name for other in row.compared if other.is_peer and not other.is_measured)

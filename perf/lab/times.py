@@ -17,7 +17,7 @@ Times = dict[str, float]
 
 
 def read(*directories: Path) -> Times:
-    """The times in these files; the first that has a bench counts."""
+    """Read times from files; the first file that has a bench counts."""
     known: Times = {}
     for directory in directories:
         if (path := directory / NAME).exists():

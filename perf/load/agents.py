@@ -63,7 +63,7 @@ def main(role: str, plan: str) -> None:
 
 
 def send(plan: Plan) -> None:
-    """Offer the schedule; tell how late each wake-up was."""
+    """Offer the schedule, and report how late each wake-up was."""
     with find(plan.module, plan.system).sender(plan.address, plan.stream) as sender:
         _say(ready=True)
         sys.stdin.readline()
@@ -76,7 +76,7 @@ def send(plan: Plan) -> None:
 
 
 def receive(plan: Plan) -> None:
-    """Take what comes; tell how old it was."""
+    """Receive messages, and report how old they were."""
     with find(plan.module, plan.system).receiver(plan.address, plan.stream) as receiver:
         _say(ready=True)
         with _until(time.perf_counter_ns() + int(PROBE_S * openloop.SECOND_NS)) as ending:
@@ -91,7 +91,7 @@ def receive(plan: Plan) -> None:
 
 
 def ping(plan: Plan) -> None:
-    """Both at once, over one bare socket to an echo: out when due, back as soon as it is there."""
+    """Send and receive over one bare socket to an echo: each message when it is due, and its echo at once."""
     with bare.connected(plan.address) as connection:
         schedule = _started(plan)
         pinger = Pinger(connection, schedule, plan.size)
@@ -101,7 +101,7 @@ def ping(plan: Plan) -> None:
 
 
 class Pinger:
-    """Sends what is due while it waits for what comes back, and reads while it cannot send: so does the echo."""
+    """Sends due messages while it waits for echoes, and reads while it cannot send; so does the echo."""
 
     def __init__(self, connection: socket.socket, schedule: openloop.Schedule, size: int) -> None:
         self._connection = connection
@@ -112,7 +112,7 @@ class Pinger:
         self._unsent = bytearray()
 
     def turn(self) -> list[bytes]:
-        """Wait until something came back."""
+        """Wait for echoes."""
         connection = self._connection
         while True:
             left_s = self._send_due()
@@ -121,7 +121,7 @@ class Pinger:
                 return self._frames.of(connection.recv(bare.AT_ONCE_BYTES))
 
     def _send_due(self) -> float | None:
-        """Seconds until the next one is due; None after the last."""
+        """Send due messages. Returns seconds until the next one; None after the last."""
         schedule, now = self._schedule, time.perf_counter_ns()
         due = min(schedule.due(now), self._sent + openloop.AT_ONCE)
         if due > self._sent:
@@ -136,14 +136,14 @@ class Pinger:
 
 
 def find(module: str, name: str) -> System:
-    """A system by where it stands: `SYSTEM`, or one of `SYSTEMS`."""
+    """Find a system in a module: its `SYSTEM`, or one of its `SYSTEMS`."""
     found = import_module(module)
     systems = getattr(found, "SYSTEMS", None) or [found.SYSTEM]
     return next(system for system in systems if system.name == name)
 
 
 def _started(plan: Plan) -> openloop.Schedule:
-    """Say that values can go through, be told when to start. What lives now is not looked at by the collector."""
+    """Report ready, and wait for the start. The collector ignores all objects that live now."""
     gc.collect()
     gc.freeze()
     _say(started=True)
@@ -158,7 +158,7 @@ def _end_ns(plan: Plan, schedule: openloop.Schedule) -> int:
 
 @contextmanager
 def _until(moment_ns: int) -> Iterator[Callable[[Callable[P, T]], Callable[P, T]]]:
-    """Raise Over in the block at a moment, whatever it waits for; and again, should a library have swallowed it.
+    """Raise Over in the block at a moment, and again, should a library have swallowed it.
 
     Gives what to wrap calls of libraries in: whatever they make of an interrupted wait, after that moment it is Over.
     """

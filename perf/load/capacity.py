@@ -32,7 +32,7 @@ def rate_of(system: System, address: str, size: int = 100, precision: float = 0.
 
 
 def keeps_up(outcome: Outcome) -> bool:
-    """Whether the system did all that was offered."""
+    """Whether the system handled the whole load."""
     return not outcome.missing and outcome.growth <= GROWTH_MAX and outcome.percentiles.p99 <= P99_MOST_US
 
 
@@ -42,7 +42,7 @@ def sustained(run: Callable[[int], Outcome], first: int, precision: float = 0.1)
 
 
 def search(holds: Callable[[int], bool], first: int, precision: float) -> int:
-    """The highest rate that holds, within `precision`, looking from `first` up or down."""
+    """The highest rate that holds, within `precision`, searched from `first` up or down."""
     low, high, tries = 0, 0, 0
     rate = max(1, first)
     while tries < TRIES_MAX and not (low and high) and rate:

@@ -23,7 +23,7 @@ DIGITS = 3
 
 
 def histogram(ages_ns: np.ndarray) -> HdrHistogram:
-    """All ages in one histogram."""
+    """A histogram of all ages."""
     from hdrh.histogram import HdrHistogram
 
     filled = HdrHistogram(1, LONGEST_NS, DIGITS)
@@ -33,7 +33,7 @@ def histogram(ages_ns: np.ndarray) -> HdrHistogram:
 
 
 def decoded(text: str) -> HdrHistogram:
-    """A histogram out of what its `encode` gave."""
+    """Decode the text of a histogram's `encode`."""
     from hdrh.histogram import HdrHistogram
 
     return HdrHistogram.decode(text)
@@ -49,7 +49,7 @@ class Log:
     """One .hlog file: an interval for every run of one kind."""
 
     def __init__(self, path: Path, about: str) -> None:
-        """Begins a new file, in place of one of an earlier measurement."""
+        """Begins a new file, replacing one of an earlier measurement."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         with self._path.open("w") as file:
@@ -59,7 +59,7 @@ class Log:
             writer.output_legend()
 
     def add(self, filled: HdrHistogram, seconds: float) -> None:
-        """A run that has just ended."""
+        """Append the run that has just ended."""
         now_ms = time.time_ns() // 1_000_000
         filled.set_start_time_stamp(now_ms - int(seconds * 1000))
         filled.set_end_time_stamp(now_ms)

@@ -23,14 +23,14 @@ READ_BYTES = 1 << 20
 
 
 class Hostile:
-    """The process, and what it does."""
+    """Controls a hostile process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     @contextmanager
     def firing(self, shots: Path, *, reads: bool) -> Iterator[None]:
-        """Fire while the block runs."""
+        """Fire during the block."""
         self._say(f"{shots} {'reads' if reads else 'mute'}")
         try:
             yield
@@ -48,13 +48,13 @@ class Hostile:
 
 @contextmanager
 def hostile(path: str) -> Iterator[Hostile]:
-    """A process that fires at the socket `path` when it is told to."""
+    """Start a process that fires at the socket `path` when told to."""
     with child("perf.load.hostile", path) as process:
         yield Hostile(process)
 
 
 def write(shots: Path, greeting: bytes, again: bytes) -> None:
-    """The bytes sent once, and the bytes sent repeatedly."""
+    """Write the bytes to be sent once and those to be repeated."""
     shots.write_bytes(b"%d\n" % len(greeting) + greeting + again)
 
 
@@ -72,7 +72,7 @@ def main(path: str) -> None:
 
 
 def _fire(raw: socket.socket, shots: bytes, *, reads: bool) -> int:
-    """Until a line comes. Returns how many bytes were sent."""
+    """Fire until a line comes. Returns how many bytes were sent."""
     sent, left, view, waste = 0, 0, memoryview(shots), bytearray(READ_BYTES)
     while True:
         readable, writable, _ = select.select([sys.stdin, *([raw] if reads else [])], [raw], [])

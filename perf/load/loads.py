@@ -43,7 +43,7 @@ _streams = count()
 
 @dataclass(frozen=True)
 class Load:
-    """How much to offer, how long, in messages of which size."""
+    """The rate, duration and size of messages to offer."""
 
     rate: int  # messages per second
     seconds: float
@@ -75,7 +75,7 @@ class Runs:
         self._logs: dict[str, histograms.Log] = {}
 
     def kept(self, about: str, outcome: Outcome) -> Percentiles:
-        """Keep a run and say what came out. Runs that are told about in the same words are of one kind."""
+        """Keep a run's histograms and return its latency. `about` names the kind of run."""
         self._log(about).add(outcome.latency, outcome.load.seconds)
         if outcome.lateness is not None:
             self._log(f"{about}, how late the sender was").add(outcome.lateness, outcome.load.seconds)
@@ -89,7 +89,7 @@ class Runs:
 
 
 def run(system: System, address: str, load: Load) -> Outcome:
-    """One run between two agents, on a fresh stream."""
+    """Run one load between two agents, on a fresh stream."""
     stream = f"load-{next(_streams)}"
     system.create(address, stream)
     plan = _plan(type(system).__module__, system.name, address, stream, load)
@@ -104,7 +104,7 @@ def run(system: System, address: str, load: Load) -> Outcome:
 
 
 def ping_pong(address: str, load: Load) -> Outcome:
-    """One run of a bare socket's ping-pong against the echo of systems/bare.py at `address`."""
+    """Run one bare socket's ping-pong against the echo of systems/bare.py at `address`."""
     plan = _plan("perf.systems.bare", "", address, "", load)
     with _agent("ping", plan) as pinger:
         _start(pinger)
@@ -120,7 +120,7 @@ class Agent:
         self.process = process
 
     def hear(self, seconds: float) -> dict[str, Any]:
-        """Its next line. Raises when it ends before that, or says nothing in time."""
+        """The agent's next line. Raises when the agent ends before or is silent too long."""
         assert self.process.stdout
         if not select.select([self.process.stdout], [], [], seconds)[0]:
             raise TimeoutError(f"the agent that should {self.role} said nothing for {seconds:.0f} s")
@@ -146,7 +146,7 @@ def _agent(role: str, plan: Plan) -> Iterator[Agent]:
 
 
 def _dismiss(process: subprocess.Popen[str]) -> None:
-    """Let it close its connections; after an overload that may take too long to wait for."""
+    """Let an agent close its connections; kill it if that takes too long, as after an overload."""
     assert process.stdin
     with process.stdin:
         pass
@@ -157,7 +157,7 @@ def _dismiss(process: subprocess.Popen[str]) -> None:
 
 
 def _start(*agents: Agent) -> None:
-    """Once values can go through all of them."""
+    """Start all agents once values can go through all of them."""
     for agent in agents:
         agent.hear(START_S)
     start_ns = time.perf_counter_ns() + int(LEAD_S * SECOND_NS)

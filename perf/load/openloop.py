@@ -37,7 +37,7 @@ class Over(Exception):
 
 @dataclass(frozen=True)
 class Schedule:
-    """When each message is due. The first `warm` of them are sent like all others and not counted."""
+    """The times when messages are due. The first `warm` are sent like all others and not counted."""
 
     start_ns: int
     rate: int  # messages per second
@@ -45,7 +45,7 @@ class Schedule:
     warm: int = 0
 
     def at(self, number: int) -> int:
-        """When a message is due."""
+        """The time when a message is due."""
         return self.start_ns + number * SECOND_NS // self.rate
 
     def due(self, now_ns: int) -> int:
@@ -55,11 +55,11 @@ class Schedule:
 
     @property
     def end_ns(self) -> int:
-        """When the last message is due."""
+        """The time when the last message is due."""
         return self.at(self.count - 1)
 
     def stamps(self) -> np.ndarray:
-        """When each message is due, all of them."""
+        """The times when messages are due."""
         return self.start_ns + np.arange(self.count, dtype=np.int64) * SECOND_NS // self.rate
 
 
@@ -107,7 +107,7 @@ def offer(send: Sender, schedule: Schedule, size: int, clock: Clock, sleep_until
 
 
 def collect(receive: Receiver, count: int, clock: Clock) -> Arrivals:
-    """Receive until `count` messages are there, or the time is over."""
+    """Receive until `count` messages came or the time is over."""
     got = Arrivals([], [], [])
     try:
         while count > 0:
@@ -122,7 +122,7 @@ def collect(receive: Receiver, count: int, clock: Clock) -> Arrivals:
 
 
 def ages(schedule: Schedule, got: Arrivals, ended_ns: int) -> Ages:
-    """How old each message was when it came first; what is missing has the age of `ended_ns`."""
+    """Age of each message on first arrival; missing ones have the age of `ended_ns`."""
     expected = schedule.stamps()
     due = np.frombuffer(b"".join(got.stamps[: sum(got.sizes)]), dtype="<i8")
     place = np.minimum(np.searchsorted(expected, due), schedule.count - 1)

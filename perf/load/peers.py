@@ -34,7 +34,7 @@ _streams = count()
 
 
 def peers() -> list[System]:
-    """Every peer, whether or not it can run here. A bare socket is none: it acknowledges nothing."""
+    """All peers, whether or not they can run here. A bare socket is none: it acknowledges nothing."""
     return [system for system in systems.every() if system.durabilities and not isinstance(system, Penstock)]
 
 

@@ -45,7 +45,7 @@ def most(on: Subjects) -> dict[type, list[m.Request]]:
 
 
 def _most_of_streams(on: Subjects) -> dict[type, list[m.Request]]:
-    """Topics, records, groups, and what is measured."""
+    """Requests about topics, records, groups and ranges."""
     wide, narrow, every = on.wide, on.narrow, range(on.partitions)
     many = [(0, number) for number in range(LIST_MAX)]
     positions = [m.Position(number, 0, 0) for number in every]
@@ -91,7 +91,7 @@ def _most_of_streams(on: Subjects) -> dict[type, list[m.Request]]:
 
 
 def _most_of_queues(on: Subjects) -> dict[type, list[m.Request]]:
-    """Queues, tasks and schedules."""
+    """Requests about queues, tasks and schedules."""
     wide, narrow, work = on.wide, on.narrow, on.work
     many = [(0, number) for number in range(LIST_MAX)]
     settles = [m.Settle(0, on.token, 3, [(number, 1)]) for number in range(SETTLES_MAX)]

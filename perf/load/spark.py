@@ -54,7 +54,7 @@ class Spark:
 
     @cached_property
     def session(self) -> SparkSession:
-        """Started when first asked for. Raises Absent where Spark cannot run."""
+        """The session, started when first asked for. Raises Absent where Spark cannot run."""
         if reason := missing():
             raise Absent(reason)
         from penstock.spark.local_session import session
@@ -102,12 +102,12 @@ class Place:
 
 
 def ours(url: str, topic: str, **options: str) -> Place:
-    """A topic of ours, from its earliest record on."""
+    """One of our topics, from its earliest record on."""
     return Place("penstock", {"url": url, "subscribe": topic, "startingOffsets": "earliest", **options})
 
 
 def kafka(address: str, topic: str) -> Place:
-    """A topic of Kafka's, likewise."""
+    """A topic of Kafka, from its earliest record on."""
     return Place("kafka", {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest"})
 
 
@@ -120,7 +120,7 @@ def parquet(directory: Path) -> Place:
 
 
 def read_rows_per_s(spark: Spark, place: Place, columns: tuple[str, ...], rows: int) -> float:
-    """All rows of these columns, to a sink that drops them."""
+    """Rate of reading these columns of all rows, into a sink that discards them."""
     session = spark.session
     begun = time.perf_counter()
     place.frame(session).select(*columns).write.format("noop").mode("overwrite").save()
@@ -128,7 +128,7 @@ def read_rows_per_s(spark: Spark, place: Place, columns: tuple[str, ...], rows: 
 
 
 def checked(spark: Spark, place: Place, rows: int) -> Place:
-    """A place that has so many rows. Raises when it has not: a sink that drops rows does not count them."""
+    """The place, if it has `rows` rows; raises if not: a sink that discards rows does not count them."""
     if (found := place.frame(spark.session).count()) != rows:
         raise RuntimeError(f"{place.format} gives {found:,} rows, and {rows:,} were written")
     return place
@@ -141,7 +141,7 @@ def streamed_rows_per_s(spark: Spark, place: Place, rows: int, each: int) -> flo
 
 
 def micro_batch_ms(spark: Spark, place: Place, rows: int) -> float:
-    """The usual time of a batch of a few rows."""
+    """Median time of a batch of a few rows."""
     return statistics.median(batches_ms(spark, place, rows, FEW)[1:])
 
 
@@ -168,7 +168,7 @@ def _described(progress: Any) -> dict[str, Any]:
 
 
 def idle_share(spark: Spark, place: Place, seconds: float, server_cpu_s: Callable[[], float]) -> float:
-    """Percent of a core that a query takes that has read everything, with what it makes the server do."""
+    """Percent of a core that a query uses with nothing left to read, including the load on the server."""
     checkpoint = spark.checkpoint()
     frame = place.stream(spark.session, {})
     query = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).start()
@@ -187,7 +187,7 @@ def idle_share(spark: Spark, place: Place, seconds: float, server_cpu_s: Callabl
 
 
 def written_rows_per_s(spark: Spark, source: Place, target: Place, rows: int) -> float:
-    """Keys and values from one place to another, until all is committed."""
+    """Rate of copying keys and values from one place to another, until all is committed."""
     frame = source.frame(spark.session).select("key", "value")
     begun = time.perf_counter()
     frame.write.format(target.format).options(**target.options).mode("append").save()

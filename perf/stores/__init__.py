@@ -10,7 +10,7 @@ from .store import Store
 
 
 def every_store() -> list[Store]:
-    """Whatever a module beside this one calls its STORE, by name of the module."""
+    """Every module's STORE in this folder, sorted by module name."""
     modules = (import_module(f"{__name__}.{found.name}") for found in iter_modules([str(Path(__file__).parent)]))
     return [module.STORE for module in modules if hasattr(module, "STORE")]
 

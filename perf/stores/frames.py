@@ -10,12 +10,12 @@ READ_BYTES = 1 << 20
 
 
 def framed(value: bytes) -> bytes:
-    """A value behind its length."""
+    """A value with its length before it."""
     return LENGTH.pack(len(value)) + value
 
 
 def values_of(read: Callable[[int], bytes]) -> Iterator[bytes]:
-    """The values of what `read` gives, up to its end; a frame that was cut off there is none."""
+    """Values of the frames that `read` returns; a truncated last frame is none."""
     rest = b""
     while more := read(READ_BYTES):
         data, position = rest + more, 0

@@ -41,11 +41,11 @@ class InProcessStore(ABC):
 
     @abstractmethod
     def appending(self, directory: Path, *, durable: bool) -> AbstractContextManager[Append]:
-        """The store in `directory`, open; what it gives appends one batch, synced when `durable`."""
+        """Open the store in `directory`; yields a function that appends one batch, synced when `durable`."""
 
     @abstractmethod
     def reading(self, directory: Path) -> AbstractContextManager[Iterator[bytes]]:
-        """The store in `directory`, open, and its values from the oldest."""
+        """Open the store in `directory`; yields its values from the oldest."""
 
     def append_ns(self, directory: Path, values: Sequence[bytes], batch: int, *, durable: bool) -> float:
         with self.appending(directory, durable=durable) as append:

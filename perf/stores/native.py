@@ -66,7 +66,7 @@ class NativeStore:
         return ""
 
     def built(self) -> bool:
-        """Whether the program is there already."""
+        """Whether the program is built."""
         return (self._place / PROGRAM).exists()
 
     @cached_property
@@ -111,6 +111,6 @@ class NativeStore:
 
 
 def _said(output: str) -> str:
-    """The end of what a tool said, without the addresses of the mirror that it asked, which differ by machine."""
+    """The end of a tool's output, without addresses of mirrors, which differ by machine."""
     end = " ".join(line.strip() for line in output.strip().splitlines()[-2:])
     return re.sub(r"\(?https?://\S+", "...", end)

@@ -20,7 +20,7 @@ def every_queue() -> list[Queue]:
 
 
 def queue_named(name: str) -> Queue:
-    """One of them."""
+    """The task queue with this name."""
     return next(queue for queue in every_queue() if queue.name == name)
 
 

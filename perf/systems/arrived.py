@@ -31,7 +31,7 @@ class Arrived:
         self._some.set_exception(error)
 
     def some(self) -> asyncio.Future[None]:
-        """Done once there is at least one value."""
+        """Wait for at least one value."""
         if self._some.done() and not self._some.exception() and not self.values:
             self._some = self._loop.create_future()
             patience = self._loop.call_later(servers.PATIENCE_S, self._give_up)

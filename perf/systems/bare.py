@@ -33,7 +33,7 @@ class Frames:
         self._rest = b""
 
     def of(self, more: bytes) -> list[bytes]:
-        """The values that are whole now. Raises when the stream has ended."""
+        """The complete values so far. Raises at the end of the stream."""
         if not more:
             raise ConnectionError("the other side of the bare socket is gone")
         data, at, values = self._rest + more, 0, []
@@ -48,13 +48,13 @@ class Frames:
 
 
 def framed(values: Sequence[bytes]) -> bytes:
-    """Values as they travel."""
+    """Frame values for the wire."""
     return b"".join([part for value in values for part in (len(value).to_bytes(LENGTH_BYTES, "little"), value)])
 
 
 @contextmanager
 def connected(address: str, role: bytes = ECHO) -> Iterator[socket.socket]:
-    """A connection that has said what it is, and was heard."""
+    """A connection that told its role and was heard."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(address)
         connection.sendall(role)
@@ -165,7 +165,7 @@ class Forwarder:
                 self._drop(target)
 
     def _drop(self, connection: socket.socket) -> None:
-        """The other side is gone."""
+        """Close a connection whose peer is gone."""
         self._poll.unregister(connection)
         del self._connections[connection.fileno()], self._targets[connection.fileno()]
         if connection in self._receivers:

@@ -51,7 +51,7 @@ class Beanstalkd(System):
                 yield str(path)
 
     def create(self, address: str, stream: str) -> None:
-        """Tubes exist while they are used; only jobs of an earlier use have to go."""
+        """Remove jobs of an earlier use; tubes exist while they are used."""
         import greenstalk
 
         with connect(address, stream) as client:
@@ -85,7 +85,7 @@ class Beanstalkd(System):
             yield send
 
     def acknowledged(self, address: str, stream: str) -> AbstractContextManager[Sender]:
-        """Every put waits for its answer."""
+        """A sender that waits for the answer to every put."""
         return self.sender(address, stream)
 
     @contextmanager

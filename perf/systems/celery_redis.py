@@ -50,7 +50,7 @@ def worker(socket: str, directory: Path) -> Iterator[None]:
 
 
 def submit(socket: str, count: int) -> None:
-    """Put in `count` tasks that do nothing, and one behind them that says so."""
+    """Enqueue `count` tasks that do nothing and one that reports them done."""
     application = _application(socket)
     nothing, mark = application.tasks["lab.nothing"], application.tasks["lab.mark"]
     with application.producer_pool.acquire() as producer:
@@ -61,12 +61,12 @@ def submit(socket: str, count: int) -> None:
 
 
 def finished(socket: str) -> int:
-    """How many tasks went before those that said so."""
+    """The number of tasks reported done."""
     return sum(map(int, _redis(socket).lrange(MARKS, 0, -1)))
 
 
 def forget(socket: str) -> None:
-    """Begin anew: no tasks, none finished."""
+    """Start over: no tasks, none finished."""
     _redis(socket).delete(MARKS, QUEUE)
 
 

@@ -94,7 +94,7 @@ def jars() -> Path:
 
 
 def connector() -> list[Path]:
-    """The jars of Spark's own Kafka source, put beside Kafka by perf/install-peers; none when they are not there."""
+    """The jars of Spark's Kafka source, put beside Kafka by perf/install-peers; empty if absent."""
     return sorted(jars().with_name("spark-kafka").glob("*.jar"))
 
 
@@ -215,7 +215,7 @@ def _servers(address: str) -> dict[str, Any]:
 
 @contextmanager
 def _producer(address: str, more: Mapping[str, object]) -> Iterator[Producer]:
-    """All that it was given is acknowledged when the block ends."""
+    """A producer; all its records are acknowledged when the block ends."""
     from confluent_kafka import Producer
 
     producer = Producer({**_servers(address), **PRODUCER, "on_delivery": _raise, **more})

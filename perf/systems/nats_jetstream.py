@@ -114,7 +114,7 @@ class _Session:
         self._loop = runner.get_loop()
 
     def run(self, work: Awaitable[T]) -> T:
-        """Without Runner.run, which takes care of signals in every call: a sender is called for each message."""
+        """Run a coroutine. Runner.run would handle signals in every call, and a sender is called for each message."""
         return self._loop.run_until_complete(work)
 
 
@@ -199,7 +199,7 @@ async def _send_and_wait(window: _Window, values: Sequence[bytes]) -> None:
 
 
 async def _send(window: _Window, values: Sequence[bytes]) -> None:
-    """The client's writing task runs while this yields once; then the bytes are in the socket."""
+    """Send values: the client's writing task runs while this yields once, and puts the bytes into the socket."""
     await window.send(values)
     await asyncio.sleep(0)
 

@@ -77,7 +77,7 @@ class Penstock:
 
     @contextmanager
     def sender(self, address: str, stream: str) -> Iterator[Sender]:
-        """The first of what is due goes at once; the client batches the others while that is on its way."""
+        """A sender: the first due message goes at once, and the client batches others meanwhile."""
         with connected(address) as client, client.producer(stream) as producer:
             send_nowait = producer.send_nowait
 
@@ -171,7 +171,7 @@ class Strict(Penstock, Queue):
 
 
 class AckAndLease(Strict):
-    """One request for the end of a batch and the beginning of the next."""
+    """The task side that acks a batch with the request for the next."""
 
     @contextmanager
     def worker(self, address: str, queue: str, batch: int) -> Iterator[Work]:

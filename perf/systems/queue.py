@@ -43,7 +43,7 @@ class Queue(ABC):
 
     @abstractmethod
     def serve(self, directory: Path, durability: str) -> AbstractContextManager[str]:
-        """A server of its own for the time of the block; gives its address."""
+        """Run a server during the block; yields its address."""
 
     @abstractmethod
     def create(self, address: str, queue: str) -> None:
@@ -62,5 +62,5 @@ class Queue(ABC):
         """A connected producer and worker in one. Raises Absent where a client cannot wait for the end of a task."""
 
     def workers(self, address: str, queue: str, batch: int, count: int) -> AbstractContextManager[Callable[[], int]]:
-        """`count` worker processes until the block ends; gives what says how many tasks are finished so far."""
+        """Run `count` worker processes during the block; yields a function that counts finished tasks."""
         return workers.started(self.name, address, queue, batch, count)

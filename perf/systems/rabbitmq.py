@@ -54,7 +54,7 @@ def version() -> dict[str, str]:
 
 @contextmanager
 def serve(directory: Path) -> Iterator[Ports]:
-    """A node with the stream plugin; gives its ports once both of them answer."""
+    """Run a node with the stream plugin; yields its ports once both answer."""
     ports = Ports(*(servers.free_port() for _ in range(4)))
     (directory / "rabbitmq.conf").write_text(
         CONFIGURATION.format(host=servers.LOOPBACK, amqp=ports.amqp, stream=ports.stream)

@@ -141,7 +141,7 @@ class _Session:
         self._loop.close()
 
     def until(self, done: Callable[[], bool], bearing: bool = False) -> None:
-        """Run the loop until it is done; an end of the connection is an error unless it is what we wait for."""
+        """Run the loop until `done`; the end of the connection is an error unless it is awaited."""
         until = time.monotonic() + servers.PATIENCE_S
         while not done():
             self.turn()
@@ -151,7 +151,7 @@ class _Session:
                 raise TimeoutError(f"RabbitMQ said nothing for {servers.PATIENCE_S:.0f} s")
 
     def turn(self) -> None:
-        """Write what can be written, and handle what has come; waits when there is neither."""
+        """Write and read what is possible; wait if nothing is."""
         self._loop.poll()
         self._loop.process_timeouts()
 
@@ -186,7 +186,7 @@ class _Window:
         self._published += len(values)
 
     def _on_confirm(self, frame: Any) -> None:
-        """Take in a confirm of all up to a tag, or of one; single ones may overtake each other."""
+        """Handle a confirm of all messages up to a tag, or of one; single ones may overtake each other."""
         confirm = frame.method
         if confirm.NAME != "Basic.Ack":
             raise RuntimeError(f"RabbitMQ refused message {confirm.delivery_tag}")

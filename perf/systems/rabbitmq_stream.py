@@ -126,7 +126,7 @@ class _Session:
 
     @classmethod
     def wait_for_closing(cls) -> None:
-        """A client that closes while its server stops would try to find another one."""
+        """Let clients close first: one whose server stops would look for another server."""
         while cls._closing:
             cls._closing.pop().join()
 
@@ -134,7 +134,7 @@ class _Session:
         return self._runner.get_loop().run_until_complete(work)
 
     def _close(self) -> None:
-        """Runs in a thread of its own; no other thread uses the loop by then."""
+        """Close the session, in a thread of its own; no other thread uses the loop by then."""
         with self._runner:
             self.run(self.client.close())
 

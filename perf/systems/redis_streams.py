@@ -89,7 +89,7 @@ class RedisStreams(System):
                 yield str(place / "redis")
 
     def create(self, address: str, stream: str) -> None:
-        """A stream begins with its first entry; only an older one of this name has to go."""
+        """Remove an older stream of this name; a stream begins with its first entry."""
         with closing(connect(address)) as client:
             client.delete(stream)
 
@@ -132,7 +132,7 @@ class RedisStreams(System):
 
 
 class _Reader:
-    """Reads on from one entry; blocks at the server until there is one."""
+    """Reads on from one entry; blocks at the server until a new one comes."""
 
     def __init__(self, client: Client, stream: str, last: bytes) -> None:
         self._client = client
@@ -151,7 +151,7 @@ class _Reader:
 
 
 class _Pipe:
-    """One connection, written to without waiting; replies are read when they are there, and an error is raised."""
+    """A connection written to without waiting; replies are read when they arrive, and errors raised."""
 
     def __init__(self, client: Client, stream: str) -> None:
         self._connection = client.connection_pool.get_connection()

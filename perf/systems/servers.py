@@ -43,7 +43,7 @@ def free_port() -> int:
 
 @contextmanager
 def short_path() -> Iterator[Path]:
-    """A directory for Unix sockets, whose paths may have about a hundred characters only."""
+    """A directory for Unix sockets, whose paths may have only about a hundred characters."""
     with tempfile.TemporaryDirectory(prefix="peer-") as path:
         yield Path(path)
 
@@ -52,7 +52,7 @@ def short_path() -> Iterator[Path]:
 def running(
     command: Sequence[str], log: Path, answers: Sequence[Address] = (), environment: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A server until the block ends; `log` takes what it says."""
+    """Run a server during the block; its output goes to `log`."""
     with log.open("ab") as said:
         process = subprocess.Popen(
             _bound_to_us(command),
@@ -71,7 +71,7 @@ def running(
 
 
 def wait_until(done: Callable[[], bool], what: str) -> None:
-    """Poll until it holds, for what is not announced."""
+    """Poll until `done` holds, for events without an announcement."""
     until = time.monotonic() + PATIENCE_S
     while not done():
         if time.monotonic() > until:
@@ -88,7 +88,7 @@ def absence(program: str, *packages: str) -> str:
 
 
 def find_program(name: str) -> str | None:
-    """Servers of Debian live in sbin, which is not on every user's path."""
+    """Find a program, in sbin too: Debian's servers live there, which is not on every user's path."""
     return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin")
 
 
@@ -100,7 +100,7 @@ def program(name: str) -> str:
 
 
 def said(*command: str) -> str:
-    """The version text of a program, both streams."""
+    """The version text of a program, from both streams."""
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
     return result.stdout.strip()
 
@@ -111,7 +111,7 @@ def client_versions(*distributions: str) -> dict[str, str]:
 
 
 def _bound_to_us(command: Sequence[str]) -> list[str]:
-    """The kernel asks the server to end when the thread that started it does, for a measurement that is killed."""
+    """Have the kernel end the server with the thread that started it, should the measurement be killed."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--", *command] if setpriv else [*command]
 
@@ -138,7 +138,7 @@ def _last_words(log: Path) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask the server, wait, and end by force what is left of its group."""
+    """Ask the server to stop, wait, and kill what is left of its group."""
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(STOP_S)

@@ -50,7 +50,7 @@ class System(Protocol):
         ...
 
     def serve(self, directory: Path, durability: str) -> AbstractContextManager[str]:
-        """A server of its own for the time of the block; gives its address."""
+        """Run a server during the block; yields its address."""
         ...
 
     def create(self, address: str, stream: str) -> None:
@@ -62,7 +62,7 @@ class System(Protocol):
         ...
 
     def consume(self, address: str, stream: str, count: int) -> Sequence[bytes]:
-        """Receive `count` values from the oldest on; gives the values, which every client has in hand anyway."""
+        """Receive `count` values from the oldest on, and return them: every client has them in hand anyway."""
         ...
 
     def sender(self, address: str, stream: str) -> AbstractContextManager[Sender]:

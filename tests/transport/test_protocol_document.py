@@ -13,8 +13,9 @@ import penstock.storage.errors
 import penstock.transport.errors
 import pytest
 from penstock.broker.engine import NodeConfig
-from penstock.broker.engine.queues.requests import dead
-from penstock.broker.engine.streams import ends, fetching, judging
+from penstock.broker.engine.producing import judging
+from penstock.broker.engine.queues.requests import dead_letter_list
+from penstock.broker.engine.streams import ends, fetching
 from penstock.broker.engine.tables.producers import RECENT
 from penstock.broker.engine.tables.queues import settings as queue_settings
 from penstock.broker.engine.turns import parked, portions
@@ -162,7 +163,10 @@ def test_the_limits_are_those_of_the_code():
         f"{ends.TOPICS_MAX:,} topics together for one connection |"
     ) in table
     assert f"of the broker, begun or not | {portions.JOBS_MAX} |" in table
-    assert f"At most {dead.LIST_MAX} and about {dead.LIST_BYTES // mib} MiB of records are in one answer" in TEXT
+    assert (
+        f"At most {dead_letter_list.LIST_MAX} and about {dead_letter_list.LIST_BYTES // mib} MiB of records are in one answer"
+        in TEXT
+    )
     assert (
         f"| headers of a batch; headers of a record, kept by clients | {judging.HEADERS_BYTES_MAX // mib} MiB; "
         f"{HEADERS_BYTES_MAX // mib} MiB, "
