@@ -34,7 +34,7 @@ _NAME = re.compile(r"(.+)@([0-9]{1,19})", re.ASCII | re.DOTALL)
 
 
 class LeasedTask(Struct, frozen=True):
-    """One task that was leased. `name` is what settles it."""
+    """A leased task. `name` settles it."""
 
     record: Record
     attempt: int
@@ -143,7 +143,7 @@ class ByHand:
 
 
 class _LeaseQuestion(Question):
-    """Keeps the batches that come with the answer."""
+    """Keeps the batches of the answer."""
 
     def __init__(self, connection: Connection, lease: Lease) -> None:
         super().__init__(connection, lambda request: msgspec.structs.replace(lease, request=request), self._keep)

@@ -58,7 +58,7 @@ class Consumer:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the consumer was closed."""
         return self._core.closed
 
     # -- reading ----------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Consumer:
     # -- places -----------------------------------------------------------------------------------------
 
     def commit(self, positions: Mapping[int, int] | None = None) -> None:
-        """Commit the group's cursor, at the topic's level: all handed out so far, or `positions`.
+        """Commit the group's cursor, at the topic's level: everything handed out so far, or `positions`.
 
         Args:
             positions: next offsets by partition.
@@ -129,7 +129,7 @@ class Consumer:
         self._driver.run(core.commit(positions, core.connection.deadline()))
 
     def seek(self, to: int | datetime | Literal["earliest", "latest"], *, partition: int | None = None) -> None:
-        """Go on elsewhere.
+        """Continue elsewhere.
 
         Args:
             to: an offset, a datetime, "earliest" or "latest".
@@ -154,7 +154,7 @@ class Consumer:
         return list(self.position)
 
     def lags(self) -> dict[int, int]:
-        """Records still to be handed out, by partition that this consumer reads, as the broker has it now."""
+        """Records still to be handed out, for each partition this consumer reads, by the broker's present ends."""
         core = self._core
         core.check_open()
         return self._driver.run(lags(core, core.connection.deadline()))
@@ -168,7 +168,7 @@ class Consumer:
     # -- the end ----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Commit when that is automatic, and leave the group. Repeating it does nothing."""
+        """Commit if that is automatic, and leave the group. Idempotent."""
         self._close(failed=False)
 
     def _close(self, *, failed: bool) -> None:

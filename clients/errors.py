@@ -14,26 +14,26 @@ __all__ = [
 
 
 class ClientError(Error):
-    """Something about a client, a producer or a consumer in this process."""
+    """An error of a client, producer or consumer in this process."""
 
     code = "client"
 
 
 class TimedOut(ClientError, TimeoutError):
-    """Nothing came of it in time; the message says what was waited for. It may still happen later."""
+    """A wait timed out; the message says for what. It may still happen later."""
 
     code = "timed_out"
     retry = True
 
 
 class NoGroup(ClientError):
-    """A verb of groups on a consumer that reads alone."""
+    """A consumer without a group cannot use verbs of groups."""
 
     code = "no_group"
 
 
 class NotAssigned(ClientError):
-    """A partition this consumer does not read now: another member has it, or the topic has no such partition."""
+    """This consumer does not read the partition now: another member has it, or the topic lacks it."""
 
     code = "not_assigned"
 

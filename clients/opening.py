@@ -19,7 +19,7 @@ def open_connection(url: str, *, timeout: float, name: str | None, clock: Callab
 
 
 def open_channel(url: str, *, clock: Callable[[], float]) -> Channel:
-    """The channel that serves `url`. The engine, half of what there is to load, and ZeroMQ are when they are needed."""
+    """The channel that serves `url`. Imports the engine (half of all code) and ZeroMQ only if needed."""
     found = parse(url)
     if found.scheme == "mem":
         from .embedded.local import memory_broker

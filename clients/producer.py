@@ -42,12 +42,12 @@ class Producer(Sending):
 
     @property
     def partitions(self) -> int:
-        """How many partitions it spreads records over."""
+        """The number of partitions it spreads records over."""
         return len(self._core.senders)
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the producer was closed."""
         return self._core.closed
 
     def send(
@@ -151,7 +151,7 @@ class Producer(Sending):
 
     @contextmanager
     def transaction(self, id: str | None = None, epoch: int | None = None) -> Iterator[Transaction]:
-        """Stage what this producer sends within a `with` block, in whichever thread, and commit when it is left.
+        """Stage everything this producer sends within a `with` block, in any thread, and commit at its end.
 
         No reader sees any of it before, and all can read it after; an exception drops it. Sends and futures say
         -1. Records that go to other topics with them are sent by `producer(topic)` of what this yields.
@@ -184,11 +184,11 @@ class Producer(Sending):
             self._driver.run(core.flush(deadline))
 
     def next_sequence(self, partition: int = 0) -> int:
-        """How many records this (named) producer has sent to `partition`, over all its lives."""
+        """The number of records that this (named) producer has sent to `partition` in all its lives."""
         return self._driver.run(self._core.next_sequence(partition, self._core.connection.deadline()))
 
     def close(self) -> None:
-        """Flush and close. Repeating it does nothing."""
+        """Flush and close. Idempotent."""
         if not self._core.closed and not self._driver.closed:
             self._driver.run(self._core.close(self._core.connection.deadline()))
 
@@ -221,7 +221,7 @@ class Staging:
         return bool(self._core.ended) or self._driver.closed
 
     def producer(self, topic: str, *, codec: str | None = None, window_bytes: Size = "8MB") -> Producer:
-        """A producer of one topic whose records are staged: `send` and futures say -1, for there is no offset yet.
+        """A producer of one topic whose records are staged: `send` and futures return -1, as there is no offset yet.
 
         Args:
             topic, codec, window_bytes: as in `Client.producer`.
@@ -242,11 +242,11 @@ class Staging:
         return self._driver.run(self._core.stages(self._deadline(timeout)))
 
     def drop(self, timeout: Duration | None = None) -> None:
-        """End, and have the broker forget what was staged, within `timeout`. Repeating it does nothing."""
+        """End, and have the broker drop the stages within `timeout`. Idempotent."""
         self._driver.run(self._core.drop(self._deadline(timeout)))
 
     def close(self) -> None:
-        """Flush and end; what was staged waits for its commit. Repeating it does nothing."""
+        """Flush and end; the stages wait for their commit. Idempotent."""
         if not self.closed:
             self._driver.run(self._core.close(self._deadline(None)))
 
@@ -282,16 +282,16 @@ class Transaction(Staging):
 
     @property
     def id(self) -> str:
-        """Its name, made up where none was given."""
+        """The transaction's name, made up if none was given."""
         return self._transaction.name
 
     @property
     def epoch(self) -> int:
-        """Its number under that name."""
+        """The transaction's epoch under that name."""
         return self._transaction.epoch
 
     def commit(self, timeout: Duration | None = None) -> bool:
-        """Publish everything that was sent, and wait until it can be read.
+        """Publish all records sent, and wait until they can be read.
 
         Args:
             timeout: how long, the client's when None.
@@ -307,7 +307,7 @@ class Transaction(Staging):
         return self._driver.run(self._transaction.commit(self._deadline(timeout)))
 
     def close(self) -> None:
-        """End without a commit: drop what was staged, unless a commit was begun. Repeating it does nothing."""
+        """End without a commit: drop the stages, unless a commit was begun. Idempotent."""
         if not self.closed:
             self._give_up()
 

@@ -22,7 +22,7 @@ class Task(TaskRecord, frozen=True, eq=False, gc=False):
     """
 
     def ack(self, result: bytes | None = None) -> None:
-        """Ack it. `result` is returned when the task is asked for. Raises LeaseLost."""
+        """Ack the task. `result` is returned when the task is asked for. Raises LeaseLost."""
         core = self._lease.core
         core.run(core.settle_now((self,), Verb.ACK, result=result))
 
@@ -40,16 +40,16 @@ class Task(TaskRecord, frozen=True, eq=False, gc=False):
         core.run(core.settle_now((self,), Verb.REJECT, reason=reason))
 
     def release(self) -> None:
-        """Release it untried: another worker may have it at once, and this attempt does not count."""
+        """Release the task untried: another worker may have it at once, and this attempt does not count."""
         core = self._lease.core
         core.run(core.settle_now((self,), Verb.RELEASE))
 
     def extend(self, lease: Duration | None = None) -> None:
-        """Keep it, and what was leased with it, for `lease` from now on (None: as long as at first)."""
+        """Extend the task's lease, with all records of it, to `lease` from now (None: the original length)."""
         core = self._lease.core
         core.run(core.extend(self, lease))
 
     def progress(self, value: bytes) -> None:
-        """Store `value` as the progress of the task, which `client.task` shows. Extends the lease, too."""
+        """Store `value` as the task's progress, which `client.task` shows. Extends the lease, too."""
         core = self._lease.core
         core.run(core.extend(self, None, progress=value))

@@ -32,7 +32,7 @@ _numbers = itertools.count(1)
 
 
 class FakeClock:
-    """A clock that only moves when told to: what a broker in memory takes for the time."""
+    """A clock that moves only when told to; the time of a broker in memory."""
 
     def __init__(self, start_us: int = START_US) -> None:
         self._wall_us = start_us
@@ -62,7 +62,7 @@ class MemoryBroker:
 
     @property
     def url(self) -> str:
-        """Connect to this, from this process."""
+        """The address to connect to from this process."""
         return f"mem://{self.name}"
 
     def connect(self, timeout: float = 5.0) -> Client:
@@ -98,7 +98,7 @@ class MemoryBroker:
 
 @pytest.fixture
 def penstock_broker() -> Iterator[MemoryBroker]:
-    """A fresh broker in memory, gone when the test ends."""
+    """A fresh broker in memory, closed when the test ends."""
     with MemoryBroker() as broker:
         yield broker
 

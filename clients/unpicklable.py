@@ -15,7 +15,7 @@ K = TypeVar("K", bound=type)
 
 
 def unpicklable(instead: str) -> Callable[[K], K]:
-    """Have a class, and those below it, refuse to be pickled. `instead` completes "pass on ..."."""
+    """Make a class and its subclasses refuse to be pickled. `instead` completes "pass on ..."."""
 
     def refuse(thing: Any, protocol: int = 0) -> NoReturn:
         name = type(thing).__name__

@@ -58,7 +58,7 @@ class Verbs:
     # -- topics -----------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int, if_missing: bool, settings: dict[str, Any]) -> Steps[Topic]:
-        """Create a topic. When the connection was lost meanwhile, one that exists by now is ours.
+        """Create a topic. If the connection was lost meanwhile, an existing topic counts as created.
 
         Raises InvalidSettings for one that was there, with `if_missing`, and is other than wanted.
         """
@@ -87,7 +87,7 @@ class Verbs:
         return answer.topics
 
     def alter_topic(self, name: str, partitions: int, settings: dict[str, Any]) -> Steps[Topic]:
-        """Change settings or grow."""
+        """Change settings or add partitions."""
         given, deadline = setting_values(settings), self._deadline()
         if not given and not partitions:
             raise InvalidArgument(f"nothing to change of topic {name}: give a setting, or partitions above 0")
@@ -188,7 +188,7 @@ class Verbs:
         )
 
     def delete_group(self, topic: str, name: str) -> Steps[None]:
-        """Forget a group without members."""
+        """Delete a group without members."""
         deadline = self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)
         yield from self.connection.ask(
@@ -206,7 +206,7 @@ class Verbs:
         return answer.values
 
     def ping(self) -> Steps[float]:
-        """One round trip, in seconds."""
+        """Time one round trip, in seconds."""
         yield from self.connection.ready(self._deadline())
         begun = self.connection.clock()
         yield from self.connection.ask(Ping, Done, deadline=self._deadline(), what="pinging")
@@ -214,7 +214,7 @@ class Verbs:
 
 
 class _FetchQuestion(Question):
-    """Keeps the batches that come with the answer."""
+    """Keeps the batches of the answer."""
 
     def __init__(self, connection: Connection, topic: bytes, partition: int, offset: int, wait_ms: int) -> None:
         super().__init__(
@@ -227,7 +227,7 @@ class _FetchQuestion(Question):
 
 
 def _readable(payload: bytes, offset: int, end: int) -> Iterator[Batch]:
-    """Raises what keeps the rest from being read, once that is reached."""
+    """Readable records, then the error that keeps the rest from being read."""
     found, error = readable(batches(payload), offset, end)
     yield from found
     if error is not None:
@@ -235,7 +235,7 @@ def _readable(payload: bytes, offset: int, end: int) -> Iterator[Batch]:
 
 
 def _check_same(topic: Topic, partitions: int, wanted: dict[str, Any]) -> None:
-    """Raise InvalidSettings unless a topic that was there is as wanted."""
+    """Raise InvalidSettings unless an existing topic is as wanted."""
     known = {"partitions": len(topic.partitions), **topic.settings}
     others = [
         f"{name}={known.get(name)!r}, not {value!r}"

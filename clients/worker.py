@@ -25,7 +25,7 @@ from .working.options import WorkerOptions
 @checks
 @unpicklable("the URL, the topic and the group, and make a worker where it is needed")
 class Worker:
-    """Works off one topic's records. Iterating waits for ever; leaving its `with` block gives the rest back."""
+    """Works off one topic's records. Iterating waits for ever; leaving its `with` block releases the rest."""
 
     def __init__(self, driver: Driver, topic: Topic, options: WorkerOptions) -> None:
         """Made by `Client.worker`."""
@@ -49,18 +49,18 @@ class Worker:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the worker was closed."""
         return self._core.closed
 
     # -- fetching ---------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Task]:
-        """Every task, waiting for those to come; ends when the worker is closed by another thread."""
+        """Every task; waits for new ones; ends when another thread closes the worker."""
         self._core.check_open()
         return each_task(self._driver, self._core)
 
     def fetch(self, max_records: int = 100, wait: Duration = 1.0) -> list[Task]:
-        """At most `max_records` tasks: at once those that are there, else the first that come within `wait` seconds.
+        """At most `max_records` tasks: available ones at once, else the first that come within `wait` seconds.
 
         Returns: [] when there are none in time.
 
@@ -87,22 +87,22 @@ class Worker:
     # -- settling ---------------------------------------------------------------------------------------
 
     def ack(self, tasks: Sequence[Task]) -> None:
-        """Ack `tasks` and wait for the commit. Raises LeaseLost when another worker has one: the others are acked."""
+        """Ack `tasks` and wait for the commit. Raises LeaseLost if another worker has one; the others are acked."""
         self._driver.run(self._core.settle_now(tasks, Verb.ACK))
 
     def ack_nowait(self, task: Task, result: bytes | None = None) -> SettleFuture:
-        """Ack `task` with others, soon; `result` as of `Task.ack`. Ask the future, or `flush`; closing flushes."""
+        """Ack `task` soon, with others; `result` as of `Task.ack`. Ask the future, or `flush`; closing flushes."""
         return self._driver.run_on(self._core.ack_later(task, result))
 
     def nack(self, tasks: Sequence[Task], *, delay: Duration | None = None, reason: str = "") -> None:
-        """`tasks` failed: retried after `delay` (None: the group's back-off), or dead-lettered after the last attempt.
+        """Report failures: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
 
         `reason` is kept and shown.
         """
         self._driver.run(self._core.settle_now(tasks, Verb.NACK, delay=delay, reason=reason))
 
     def reject(self, tasks: Sequence[Task], reason: str = "") -> None:
-        """`tasks` failed for good: they are dead-lettered now, with `reason`."""
+        """Report permanent failures: dead-letter `tasks` now, with `reason`."""
         self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
 
     def release(self, tasks: Sequence[Task]) -> None:
@@ -110,7 +110,7 @@ class Worker:
         self._driver.run(self._core.settle_now(tasks, Verb.RELEASE))
 
     def flush(self, timeout: Duration | None = None) -> None:
-        """Wait until everything settled is committed, at most `timeout`. Raises the first error not raised yet."""
+        """Wait until all settles are committed, at most `timeout`. Raises the first error not raised yet."""
         limit = self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
         self._driver.run(self._core.flush(limit))
 

@@ -85,7 +85,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the client was closed."""
         return self._driver.closed
 
     # -- producing and consuming ------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
         window_records: int = 1 << 18,
         verify: bool = True,
     ) -> AsyncConsumer:
-        """A consumer of one topic, which has joined when this returns.
+        """A consumer of one topic; it has joined when this returns.
 
         Args:
             topic: name of the topic.
@@ -178,7 +178,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
         max_bytes: Size = "1MB",
         max_processing: Duration = 300.0,
     ) -> AsyncWorker:
-        """A worker of one topic: it leases records of a queue group and settles them.
+        """A worker of one topic, which leases records of a queue group and settles them.
 
         Args:
             topic: name of the topic.
@@ -203,7 +203,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
     async def read(
         self, topic: str, partition: int, offset: int, *, max_records: int = 500, wait: Duration = 0.0
     ) -> list[Record]:
-        """Records of one partition from `offset` on, without a consumer; those before damage, when that comes first.
+        """Read one partition from `offset` on, without a consumer; stops before damage.
 
         Args:
             topic, partition: which partition.
@@ -283,13 +283,13 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
         await self._driver.run(self._verbs.reset_group(topic, name, to))
 
     async def delete_group(self, topic: str, name: str) -> None:
-        """Forget the group `name` of `topic`. Raises GroupActive while it has members."""
+        """Delete the group `name` of `topic`. Raises GroupActive while it has members."""
         await self._driver.run(self._verbs.delete_group(topic, name))
 
     # -- transactions -----------------------------------------------------------------------------------
 
     def transaction(self, id: str | None = None, epoch: int | None = None) -> AsyncTransaction:
-        """Records of many partitions and topics that are published together: an `async with` block that commits.
+        """Publish records of many partitions and topics together: an `async with` block that commits.
 
         Args:
             id, epoch: a name, and a number that rises with each transaction under it. Each epoch
@@ -322,7 +322,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
         return await self._driver.run(self._transaction_verbs.commit(name, number, found, self._until(timeout)))
 
     async def drop_stages(self, stages: Iterable[Stage], timeout: Duration | None = None) -> None:
-        """Have the broker drop stages that will not be committed; it does so by itself an hour after the last record.
+        """Have the broker drop stages that will not be committed; it does so itself an hour after their last record.
 
         Args:
             stages: which. Committed ones stay, and unknown ones are no error.
@@ -344,7 +344,7 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
         return await self._driver.run(self._verbs.stats())
 
     async def ping(self) -> float:
-        """Seconds of one round trip."""
+        """Time one round trip, in seconds."""
         return await self._driver.run(self._verbs.ping())
 
     async def close(self) -> None:

@@ -56,7 +56,7 @@ class AsyncConsumer:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the consumer was closed."""
         return self._core.closed
 
     # -- reading ----------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class AsyncConsumer:
     # -- places -----------------------------------------------------------------------------------------
 
     async def commit(self, positions: Mapping[int, int] | None = None) -> None:
-        """Commit the group's cursor, at the topic's level: all handed out so far, or `positions`.
+        """Commit the group's cursor, at the topic's level: everything handed out so far, or `positions`.
 
         Args:
             positions: next offsets by partition.
@@ -127,7 +127,7 @@ class AsyncConsumer:
         await self._driver.run(core.commit(positions, core.connection.deadline()))
 
     async def seek(self, to: int | datetime | Literal["earliest", "latest"], *, partition: int | None = None) -> None:
-        """Go on elsewhere.
+        """Continue elsewhere.
 
         Args:
             to: an offset, a datetime, "earliest" or "latest".
@@ -152,7 +152,7 @@ class AsyncConsumer:
         return list(self.position)
 
     async def lags(self) -> dict[int, int]:
-        """Records still to be handed out, by partition that this consumer reads, as the broker has it now."""
+        """Records still to be handed out, for each partition this consumer reads, by the broker's present ends."""
         core = self._core
         core.check_open()
         return await self._driver.run(lags(core, core.connection.deadline()))
@@ -166,7 +166,7 @@ class AsyncConsumer:
     # -- the end ----------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Commit when that is automatic, and leave the group. Repeating it does nothing."""
+        """Commit if that is automatic, and leave the group. Idempotent."""
         await self._close(failed=False)
 
     async def _close(self, *, failed: bool) -> None:

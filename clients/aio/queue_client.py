@@ -57,7 +57,7 @@ class AsyncQueueClient:
         await self._driver.run(self._queue_verbs.resume_queue(topic, group))
 
     async def delete_queue(self, topic: str, group: str) -> None:
-        """Forget the queue group `group` of `topic`: leases, attempts, dead letters. The records stay."""
+        """Delete the queue group `group` of `topic`: leases, attempts, dead letters. The records stay."""
         await self._driver.run(self._queue_verbs.delete_queue(topic, group))
 
     # -- tasks -----------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ class AsyncQueueClient:
     async def redrive(
         self, topic: str, group: str, ids: Iterable[str] | None = None, *, reason: str = "", per_s: float = 0
     ) -> int:
-        """Try dead-lettered tasks of `group` on `topic` again, from attempt 1: some, or all.
+        """Retry dead-lettered tasks of `group` on `topic` from attempt 1: some, or all.
 
         Args:
             ids: only these.
@@ -169,5 +169,5 @@ class AsyncQueueClient:
         return [schedule_of(found) for found in await self._driver.run(self._queue_verbs.schedules(topic))]
 
     async def delete_schedule(self, topic: str, name: str) -> None:
-        """Forget the schedule `name` of `topic`. Raises UnknownSchedule."""
+        """Delete the schedule `name` of `topic`. Raises UnknownSchedule."""
         await self._driver.run(self._queue_verbs.delete_schedule(topic, name))

@@ -69,7 +69,7 @@ class AsyncRangeClient:
     async def begin_group(
         self, topic: str, group: str, positions: Mapping[int, int], *, id: str | None = None
     ) -> dict[int, tuple[int, int]]:
-        """Give `group` on `topic` its first cursors, unless it has some: the first request decides.
+        """Give `group` on `topic` its first cursors if it has none: the first request decides.
 
         Args:
             positions: offsets by partition.

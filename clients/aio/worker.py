@@ -23,7 +23,7 @@ from .task import AsyncTask
 @checks
 @unpicklable("the URL, the topic and the group, and make a worker where it is needed")
 class AsyncWorker:
-    """Works off one topic's records. Iterating waits for ever; leaving its `async with` block gives the rest back."""
+    """Works off one topic's records. Iterating waits for ever; leaving its `async with` block releases the rest."""
 
     def __init__(self, driver: AsyncDriver, topic: Topic, options: WorkerOptions) -> None:
         """Made by `AsyncClient.worker`."""
@@ -47,18 +47,18 @@ class AsyncWorker:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the worker was closed."""
         return self._core.closed
 
     # -- fetching ---------------------------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[AsyncTask]:
-        """Every task, waiting for those to come; ends when the worker is closed by another task."""
+        """Every task; waits for new ones; ends when another task closes the worker."""
         self._core.check_open()
         return each_task(self._driver, self._core)
 
     async def fetch(self, max_records: int = 100, wait: Duration = 1.0) -> list[AsyncTask]:
-        """At most `max_records` tasks: at once those that are there, else the first that come within `wait` seconds.
+        """At most `max_records` tasks: available ones at once, else the first that come within `wait` seconds.
 
         Returns: [] when there are none in time.
 
@@ -87,22 +87,22 @@ class AsyncWorker:
     # -- settling ---------------------------------------------------------------------------------------
 
     async def ack(self, tasks: Sequence[AsyncTask]) -> None:
-        """Ack `tasks` and wait for the commit. Raises LeaseLost when another worker has one: the others are acked."""
+        """Ack `tasks` and wait for the commit. Raises LeaseLost if another worker has one; the others are acked."""
         await self._driver.run(self._core.settle_now(tasks, Verb.ACK))
 
     async def ack_nowait(self, task: AsyncTask, result: bytes | None = None) -> AsyncSettleFuture:
-        """Ack `task` with others, soon; `result` as of `AsyncTask.ack`. Ask the future, or `flush`; closing flushes."""
+        """Ack `task` soon, with others; `result` as of `AsyncTask.ack`. Ask the future, or `flush`; closing flushes."""
         return await self._driver.run(self._core.ack_later(task, result))
 
     async def nack(self, tasks: Sequence[AsyncTask], *, delay: Duration | None = None, reason: str = "") -> None:
-        """`tasks` failed: retried after `delay` (None: the group's back-off), or dead-lettered after the last attempt.
+        """Report failures: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
 
         `reason` is kept and shown.
         """
         await self._driver.run(self._core.settle_now(tasks, Verb.NACK, delay=delay, reason=reason))
 
     async def reject(self, tasks: Sequence[AsyncTask], reason: str = "") -> None:
-        """`tasks` failed for good: they are dead-lettered now, with `reason`."""
+        """Report permanent failures: dead-letter `tasks` now, with `reason`."""
         await self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
 
     async def release(self, tasks: Sequence[AsyncTask]) -> None:
@@ -110,7 +110,7 @@ class AsyncWorker:
         await self._driver.run(self._core.settle_now(tasks, Verb.RELEASE))
 
     async def flush(self, timeout: Duration | None = None) -> None:
-        """Wait until everything settled is committed, at most `timeout`. Raises the first error not raised yet."""
+        """Wait until all settles are committed, at most `timeout`. Raises the first error not raised yet."""
         limit = self._core.connection.deadline(None if timeout is None else seconds(timeout, "timeout"))
         await self._driver.run(self._core.flush(limit))
 

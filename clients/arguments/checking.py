@@ -45,18 +45,18 @@ K = TypeVar("K", bound=type)
 
 
 class Check(NamedTuple):
-    """A check of a value: one of these types, and then `judge`."""
+    """Checks a value: it has one of these types, and then passes `judge`."""
 
     wants: str
     kinds: tuple[type, ...]
     judge: Callable[[str, Any], object]
 
     def takes(self, value: Any) -> bool:
-        """Whether a value has one of the types. True and False are no numbers."""
+        """Whether a value has one of the types. True and False are not numbers."""
         return isinstance(value, self.kinds) and (type(value) is not bool or bool in self.kinds)
 
     def __call__(self, name: str, value: Any) -> None:
-        """Raise InvalidArgument for what it is not."""
+        """Raise InvalidArgument if the value does not pass."""
         if type(value) not in self.kinds and not self.takes(value):
             raise InvalidArgument(f"{name}={reprlib.repr(value)} is not {self.wants}")
         self.judge(name, value)
@@ -146,11 +146,11 @@ class _Arguments:
 
 
 def _unchecked(name: str, value: Any) -> None:
-    """Nothing can be said of it."""
+    """Accept anything."""
 
 
 def _check_of(hint: Any, beside: str = "") -> Callable[[str, Any], object]:
-    """The check of an annotation; `beside` is what a word may be instead."""
+    """The check of an annotation; `beside` is a word allowed instead."""
     if isinstance(hint, typing.Hashable) and hint in _SIMPLE:
         return _SIMPLE[hint]
     origin, inner = get_origin(hint), get_args(hint)
@@ -173,7 +173,7 @@ def _check_of(hint: Any, beside: str = "") -> Callable[[str, Any], object]:
 
 
 def _either(hints: Sequence[Any]) -> Callable[[str, Any], object]:
-    """One of several; of those that take the type of a value, one has to take the value."""
+    """A union's check: it applies the members that take the value's type, of which one must pass."""
     some = [hint for hint in hints if hint is not NoneType]
     if set(get_args(Duration)) < set(some):
         some = [*(hint for hint in some if hint not in get_args(Duration)), Duration]

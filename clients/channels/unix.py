@@ -65,7 +65,7 @@ class UnixChannel:
         raise ProtocolError(f"the broker at {self._url} wants to deliver from {endpoint}, unasked")
 
     def unlisten(self, endpoint: str) -> None:
-        """Nothing to stop."""
+        """Do nothing: there is no listener."""
 
     def due(self) -> float:
         return self._socket.due()
@@ -74,7 +74,7 @@ class UnixChannel:
         return self._socket.fd
 
     def look_again(self) -> None:
-        """Its descriptor tells everything, as long as it lasts."""
+        """Do nothing: the descriptor tells everything as long as it lasts."""
 
     def break_off(self) -> None:
         self._socket.break_off()

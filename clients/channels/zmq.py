@@ -141,7 +141,7 @@ class ZmqChannel:
         self._context.close()
 
     def _look(self) -> bool:
-        """Find sockets that became readable. False when none has."""
+        """Find sockets that became readable. Returns whether there are any."""
         for descriptor in self._front.ready():
             source = self._sources.get(descriptor)
             if source is not None:
@@ -153,6 +153,6 @@ class ZmqChannel:
         return bool(self._ready)
 
     def _refresh(self) -> None:
-        """A change of the connection may come with messages that the dealer's descriptor told of before."""
+        """Update the connection's state: news of it may come with messages that the descriptor told of before."""
         self._dealer.refresh()
         self._ready[self._dealer] = None

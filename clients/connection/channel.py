@@ -44,11 +44,11 @@ class Channel(Protocol):
         ...
 
     def now_us(self) -> int:
-        """The time of day in microseconds UTC: the broker's where it is in this process, otherwise this machine's."""
+        """The time of day in microseconds UTC: the broker's if that is in this process, otherwise this machine's."""
         ...
 
     def choose_delivery(self, group: str, wanted: str) -> str:
-        """How records will travel: push, control or mapped. Raises InvalidArgument for a way there is not."""
+        """How records will travel: push, control or mapped. Raises InvalidArgument for an unavailable way."""
         ...
 
     def open_source(self, welcome: Welcome, topic: Topic, joined: Joined) -> MappedSource:
@@ -64,11 +64,11 @@ class Channel(Protocol):
         ...
 
     def unlisten(self, endpoint: str) -> None:
-        """Stop that; what was pushed and not received is dropped."""
+        """Stop listening; messages pushed and not received are dropped."""
         ...
 
     def due(self) -> float:
-        """When `receive` has something to do although nothing arrives; on the clock of this process."""
+        """When to `receive` although nothing arrived; on this process's clock."""
         ...
 
     def fileno(self) -> int:
@@ -76,11 +76,11 @@ class Channel(Protocol):
         ...
 
     def look_again(self) -> None:
-        """Do not rely on what `fileno` told: find out what has arrived."""
+        """Look for arrived messages without relying on `fileno`."""
         ...
 
     def break_off(self) -> None:
-        """A call was interrupted, maybe between two frames or with a message in hand: begin with a new connection."""
+        """Start a new connection: an interrupted call may have stopped between two frames or with a message in hand."""
         ...
 
     def wake(self) -> None:
@@ -88,5 +88,5 @@ class Channel(Protocol):
         ...
 
     def close(self) -> None:
-        """Drop everything. Repeating it does nothing."""
+        """Close and drop everything. Idempotent."""
         ...

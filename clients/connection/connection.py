@@ -63,15 +63,15 @@ class Asker(Protocol):
     """A waiter for an answer."""
 
     def answered(self, answer: Answer) -> None:
-        """The answer to a request that was registered for it, and is until this returns."""
+        """Handle the answer to a request, which stays registered until this returns."""
         ...
 
     def lost(self) -> None:
-        """The answer may never come: the connection is another one. Its requests are no longer registered."""
+        """Handle a new connection: the answer may never come. Requests are no longer registered."""
         ...
 
     def unanswered(self, now: float) -> None:
-        """The answer is still out; said every LOOK_PERIOD_S."""
+        """Called every LOOK_PERIOD_S while the answer is out."""
         ...
 
 
@@ -79,19 +79,19 @@ class ConnectionSession(Protocol):
     """A receiver of unsolicited messages."""
 
     def told(self, message: Assigned | Deliver | Evicted, payload: Buffer) -> None:
-        """A message that names its session."""
+        """Handle a message to this session."""
         ...
 
 
 class Part(Protocol):
-    """A consumer, or a producer's sender with something to try again: what has to be kept going."""
+    """A consumer, or a producer's sender with something to retry: whatever needs turns."""
 
     def turn(self, now: float) -> None:
-        """Do what can be done now."""
+        """Do the work that is possible now."""
         ...
 
     def due(self) -> float:
-        """When `turn` has something to do at the latest."""
+        """When to call `turn` at the latest."""
         ...
 
     def restored(self) -> None:
@@ -100,7 +100,7 @@ class Part(Protocol):
 
 
 class Question:
-    """One request for one answer, asked again when the connection is lost. Calls `then` when it is answered."""
+    """A request for one answer, resent after a lost connection. Calls `then` with the answer."""
 
     def __init__(
         self, connection: Connection, make: Callable[[int], Message], then: Callable[[Answer], None] | None = None
@@ -113,7 +113,7 @@ class Question:
         self._then = then
 
     def send(self) -> bool:
-        """Send it, under a fresh id. False when the channel cannot take it now."""
+        """Send the request under a new id. Returns False if the channel cannot take it now."""
         request = self._connection.next_request()
         if not self._connection.send(self._make(request), asker=self):
             return False
@@ -139,10 +139,10 @@ class Question:
         self._connection.post(self)
 
     def unanswered(self, now: float) -> None:
-        """See Asker. Does nothing: a broker may take long, and the waiter has its own deadline."""
+        """Do nothing: a broker may take long, and the waiter has its own deadline."""
 
     def cancel(self) -> None:
-        """The answer is not wanted any more."""
+        """Drop the answer: nothing waits for it any more."""
         self._connection.forget(self)
 
 
@@ -179,7 +179,7 @@ class Connection:
     # -- sending --------------------------------------------------------------------------------------
 
     def send(self, message: Message, payload: Buffer = b"", *, asker: Asker | None = None) -> bool:
-        """Send now, if the broker has greeted us; `asker` is told the answer to the message, a request."""
+        """Send now if the broker has greeted us; `asker` gets the answer to the message, a request."""
         try:
             if not self._ready or self._torn or not self.channel.send(message, payload):
                 return False
@@ -200,13 +200,13 @@ class Connection:
             self._unsent.pop(question, None)
 
     def forget(self, question: Question) -> None:
-        """Drop a question, asked or not."""
+        """Drop a question, sent or not."""
         self._asked.pop(question.request, None)
         self._unsent.pop(question, None)
         self._lost.pop(question, None)
 
     def forget_asker(self, asker: Asker) -> None:
-        """Drop all requests of an asker that is over."""
+        """Drop all requests of an asker that ended."""
         for request in [request for request, known in self._asked.items() if known is asker]:
             del self._asked[request]
         self._lost.pop(asker, None)
@@ -214,7 +214,7 @@ class Connection:
     # -- turning --------------------------------------------------------------------------------------
 
     def turn(self) -> bool:
-        """Take what has arrived, do what is due. True when anything arrived: look again before waiting."""
+        """Take arrived messages and do what is due. True when anything arrived: look again before waiting."""
         self.turns += 1
         if self._torn:
             self._break_off()
@@ -247,7 +247,7 @@ class Connection:
         return arrived
 
     def look(self) -> bool:
-        """Take the answers that have arrived, and do nothing else. True when there were any; it is no turn."""
+        """Take arrived answers and do nothing else; this is no turn. Returns whether there were any."""
         arrived, channel = False, self.channel
         try:
             while not self._torn and channel.connections == self._greeted and (found := channel.receive()) is not None:
@@ -265,7 +265,7 @@ class Connection:
         self._torn = False
 
     def arrived_at(self, asked_at: float) -> float:
-        """When the answer that is being told arrived; after a long time without a look, the earliest possible time.
+        """When the present answer arrived; after a long time without a look, the earliest possible time.
 
         The process may have been stopped meanwhile, so the answer may be stale.
         """
@@ -273,7 +273,7 @@ class Connection:
         return now if now - earliest <= AWAY_S else earliest
 
     def due(self) -> float:
-        """When there is something to do at the latest; drivers that are `expecting` turn every LOOK_PERIOD_S anyway."""
+        """When to call `turn` at the latest; drivers that are `expecting` turn every LOOK_PERIOD_S anyway."""
         due = min(self.channel.due(), self._greet_again)
         for part in self.parts:
             due = min(due, part.due())
@@ -286,12 +286,12 @@ class Connection:
 
     @property
     def asking(self) -> bool:
-        """A question is out, or waits to be sent."""
+        """Whether a question is out or waits to be sent."""
         return bool(self._asked or self._unsent)
 
     @property
     def expecting(self) -> bool:
-        """An answer or delivery is expected."""
+        """Whether an answer or delivery is expected."""
         return bool(self.asking or self.sessions)
 
     def _take(self, message: Answer, payload: Buffer) -> None:
@@ -347,12 +347,12 @@ class Connection:
     # -- asking and waiting -----------------------------------------------------------------------------
 
     def ask(self, make: Callable[[int], Message], kind: type[A], *, deadline: float, what: str) -> Steps[A]:
-        """Ask, wait for the answer, raise what it says went wrong. `what` completes "timed out: ..."."""
+        """Ask and wait for the answer; raise the error of a Failure. `what` completes "timed out: ..."."""
         question = Question(self, make)
         return (yield from self.wait_for(question, kind, deadline=deadline, what=what))
 
     def wait_for(self, question: Question, kind: type[A], *, deadline: float, what: str) -> Steps[A]:
-        """Post a question and wait for its answer, which is of `kind` or a Failure."""
+        """Post a question and wait for its answer, of `kind` or a Failure."""
         try:
             self.post(question)
         except BaseException:
@@ -361,7 +361,7 @@ class Connection:
         return (yield from self.answer_to(question, kind, deadline=deadline, what=what))
 
     def answer_to(self, question: Question, kind: type[A], *, deadline: float, what: str) -> Steps[A]:
-        """Wait for the answer to a question that was posted."""
+        """Wait for the answer to a posted question."""
         try:
             pause = Pause(deadline, outcome=question)
             while question.answer is None:
@@ -372,7 +372,7 @@ class Connection:
         return expect(question.answer, kind)
 
     def check(self, deadline: float, what: str) -> None:
-        """Raise when waiting is over: the broker refused us, or the deadline has passed."""
+        """Raise if waiting is over: the broker refused us or the deadline passed."""
         if self.refused is not None:
             raise self.refused
         if self.clock() >= deadline:
@@ -388,11 +388,11 @@ class Connection:
         return f"the broker at {self.url} is connected but has not answered"
 
     def deadline(self, timeout: float | None = None) -> float:
-        """`timeout` seconds from now, the client's own when None."""
+        """`timeout` seconds from now; the client's own timeout if None."""
         return self.clock() + (self.timeout if timeout is None else timeout)
 
     def ready(self, deadline: float) -> Steps[Welcome]:
-        """Wait for the broker's greeting, and say so where that takes long."""
+        """Wait for the broker's greeting; returns whether that took long."""
         aloud_at = self.clock() + SILENT_S
         while self.welcome is None or not self._ready:
             self.check(deadline, "connecting")
@@ -403,7 +403,7 @@ class Connection:
         return self.welcome
 
     def find_topic(self, name: str, deadline: float) -> Steps[Topic]:
-        """A topic as the broker has it now. Raises UnknownTopic."""
+        """Fetch a topic's present description. Raises UnknownTopic."""
         answer = yield from self.ask(
             lambda request: ListTopics(request, [name]), Topics, deadline=deadline, what=f"looking up topic {name}"
         )
@@ -417,13 +417,13 @@ class Connection:
             )
 
     def close(self) -> None:
-        """Close the channel. Parts are to be closed before."""
+        """Close the channel; parts must be closed before."""
         self.parts.clear()
         self.channel.close()
 
 
 def expect(answer: Answer, kind: type[A]) -> A:
-    """The answer, when it is of `kind`; raises what a Failure stands for."""
+    """Return the answer if it is of `kind`; raise the error of a Failure."""
     if isinstance(answer, kind):
         return answer
     if isinstance(answer, Failure):

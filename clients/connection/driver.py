@@ -85,21 +85,21 @@ class Driver:
                 raise
 
     def run_on(self, steps: Steps[T]) -> T:
-        """As `run`, of what has to go on while the application is away: a session, leases, batches on their way."""
+        """As `run`, for steps that go on while the application is away: a session, leases, batches in flight."""
         found = self.run(steps)
         if self.pump_idle:
             self.need_pump()
         return found
 
     def look(self, there: Callable[[], T]) -> T:
-        """Take what is there without waiting or turning. Raises what `there` raises, and Closed."""
+        """Take arrived messages without waiting or turning. Raises what `there` raises, and Closed."""
         if self.closed:
             self.check_open()
         with self.lock:
             return there()
 
     def glance(self) -> None:
-        """Take answers in the middle of a call (lock held), unless a thread waits for just these.
+        """Take answers in the middle of a call (lock held), unless a thread waits for them.
 
         An application that sends without a pause would else hear of them when the pump gets the interpreter.
         Callbacks wait for `call_back`, because the caller is not done yet. A node in this process works in turns of
@@ -112,13 +112,13 @@ class Driver:
                 sleeper.wake()
 
     def call_back(self) -> None:
-        """Run what `glance` has left (lock not held)."""
+        """Run the callbacks that `glance` left (lock not held)."""
         with self.lock:
             if self.connection.finished:
                 self._run_callbacks()
 
     def do(self, call: Callable[[], T]) -> T:
-        """Run what does not wait."""
+        """Run a step that does not wait."""
         with self.lock:
             try:
                 return call()
@@ -126,7 +126,7 @@ class Driver:
                 self.tell()
 
     def tell(self) -> None:
-        """After a turn (lock held): threads that wait look again, callbacks of applications run."""
+        """Wake waiting threads after a turn, and run callbacks of applications (lock held)."""
         if self._followers:
             self._turned.notify_all()
         if self.connection.ended:
@@ -226,7 +226,7 @@ class Driver:
             self._followers -= 1
 
     def _expect(self, outcome: object, timeout: float) -> None:
-        """Wait for one outcome, as a follower. What else there is to do is the leader's."""
+        """Wait for one outcome, as a follower. The leader does all other work."""
         asleep = threading.Lock()
         asleep.acquire()
         self._expected.setdefault(outcome, []).append(asleep)
@@ -238,7 +238,7 @@ class Driver:
                 self._expected[outcome] = left
 
     def _sleep(self, sleeper: Sleeper, until: float) -> None:
-        """Wait for a sleeper. What arrives or is due is the pump's: waking up does not wait for it."""
+        """Wait for a sleeper. The pump does all other work, so waking up does not wait for it."""
         if self.pump_idle:
             self.need_pump()
         timeout = min(max(until - self.connection.clock(), 0.0), WAIT_MAX_S)
@@ -279,7 +279,7 @@ class Driver:
     # -- the pump ---------------------------------------------------------------------------------------
 
     def need_pump(self) -> None:
-        """Something has to go on while the application is away; costs nothing to say again."""
+        """Keep work going while the application is away. Cheap to repeat."""
         with self.lock:
             self.pump_idle = False
             if self.closed:
@@ -292,11 +292,11 @@ class Driver:
 
     @property
     def busy(self) -> bool:
-        """A thread waits for the channel: whatever arrives, it takes."""
+        """Whether a thread waits for the channel and takes whatever arrives."""
         return self._leader
 
     def close(self) -> None:
-        """Stop the pump, close the connection, end all waits. Repeating it does nothing, nor does a forked child's."""
+        """Stop the pump, close the connection, end all waits. Idempotent; does nothing in a forked child."""
         if self.closed:
             return
         with self.lock:
@@ -318,7 +318,7 @@ class Driver:
 
 
 def _call_back(callback: Callable[[], object]) -> None:
-    """Call it. Its exceptions are reported, not raised in the verb or pump that runs it."""
+    """Call it. Exceptions are reported, not raised in the verb or pump that runs it."""
     try:
         callback()
     except Exception as error:
@@ -341,7 +341,7 @@ class Pump:
         self._roused.set()
 
     def stop(self) -> None:
-        """End the thread and wait for it, unless it is the one that asks. The channel must have been woken."""
+        """End the thread and wait for it, unless called by it. The channel must have been woken."""
         self._stopped = True
         self._roused.set()
         if threading.current_thread() is not self.thread:

@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeVar
 
 
 class Closable(Protocol):
-    """Whatever has to be closed."""
+    """An object that has to be closed."""
 
     @property
     def closed(self) -> bool:
-        """Whether it was."""
+        """Whether it was closed."""
         ...
 
 
@@ -27,14 +27,14 @@ class Opened:
         self._open: dict[Any, None] = {}
 
     def add(self, opened: T) -> T:
-        """Remember it; those that were closed meanwhile are forgotten."""
+        """Add an object, and remove those closed meanwhile."""
         self._open = {other: None for other in self._open if not other.closed} | {opened: None}
         return opened
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all."""
         self._open = {}
 
     def newest_first(self) -> list[Any]:
-        """All of them: what was opened last may need what was opened before."""
+        """All of them, newest first: a new one may need an older one."""
         return list(reversed(self._open))

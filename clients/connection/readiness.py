@@ -28,7 +28,7 @@ class EpollFront:
         self.close = self._epoll.close
 
     def add(self, descriptor: int) -> None:
-        """Tell when it is readable."""
+        """Watch a descriptor."""
         self._epoll.register(descriptor, select.EPOLLIN)
 
     def ready(self) -> list[int]:
@@ -51,12 +51,12 @@ class SelectFront:
         self._thread.start()
 
     def add(self, descriptor: int) -> None:
-        """Tell when it is readable."""
+        """Watch a descriptor."""
         self._watched[descriptor] = None
         self._changed.ring()
 
     def remove(self, descriptor: int) -> None:
-        """Stop that; call it before the descriptor is closed."""
+        """Stop watching a descriptor; call it before the descriptor is closed."""
         del self._watched[descriptor]
         self._changed.ring()
 

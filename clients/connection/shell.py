@@ -23,13 +23,13 @@ class Shell(Protocol):
         ...
 
     def run(self, steps: Steps[Any]) -> Any:
-        """Drive steps to their end: their result, or what is awaited for it."""
+        """Drive steps to their end. Returns their result, or what to await for it."""
         ...
 
     def do(self, call: Callable[[], Any]) -> Any:
-        """Run what does not wait, with the lock held."""
+        """Run a step that does not wait, with the lock held."""
         ...
 
     def glance(self) -> None:
-        """Take the answers that have arrived, in the middle of a call that does not wait (lock held)."""
+        """Take arrived answers in the middle of a call that does not wait (lock held)."""
         ...

@@ -19,19 +19,19 @@ T = TypeVar("T")
 
 
 class Sleeper(Protocol):
-    """Another thing than the connection to wait for: a mapped reader's slot on the board."""
+    """Something besides the connection to wait for: a mapped reader's slot on the board."""
 
     def sleep(self, seconds: float) -> None:
         """Block this thread until woken, at most `seconds`. Called without the client's lock."""
         ...
 
     def wake(self) -> None:
-        """End a `sleep` of another thread."""
+        """End another thread's `sleep`."""
         ...
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
-    """Nothing can be done before something arrives, or before `until` on the client's clock.
+    """Wait until something arrives, or until `until` on the client's clock.
 
     `outcome`: nothing else than the end of this can let the step go on: a question's answer, a batch's offset. Of
     thousands that wait, one answer then wakes one.

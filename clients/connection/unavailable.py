@@ -15,12 +15,12 @@ from .connection import Connection, Question
 
 
 def is_closed(partition: Partition) -> bool:
-    """Whether the broker could not open it, so that it cannot be read."""
+    """Whether the broker could not open the partition, so that it cannot be read."""
     return bool(partition.unavailable) and not partition.log_id
 
 
 def is_not_worked_on(partition: Partition) -> bool:
-    """Whether queue groups do not work there. A damaged one that is open is still read as a stream."""
+    """Whether queue groups do not work on it. A damaged partition that is open is still read as a stream."""
     return bool(partition.unavailable)
 
 
@@ -42,7 +42,7 @@ class UnavailablePartitions:
         self._connection.post(Question(self._connection, lambda request: ListTopics(request, [self._name]), self._told))
 
     def raise_next(self) -> None:
-        """Raise PartitionUnavailable for the next partition that nothing was said about."""
+        """Raise PartitionUnavailable for the next partition not reported yet."""
         if self.untold:
             number = next(iter(self.untold))
             error = PartitionUnavailable(self.untold.pop(number))

@@ -86,7 +86,7 @@ class ConsumerCore:
         self._safe = {}
 
     def gained(self, session: ConsumerSession) -> None:
-        """See SessionReader. Go on where the application is, in partitions whose cursor was not moved meanwhile."""
+        """Resume where the application is, in partitions whose cursor was not moved meanwhile. See SessionReader."""
         if self._shrunk_perhaps():
             self._check_positions(session)
         for partition, view in session.partitions.items():
@@ -97,14 +97,14 @@ class ConsumerCore:
         self._release_idle()
 
     def _shrunk_perhaps(self) -> bool:
-        """Whether another start of the broker may have found less in the topic than we have read of it."""
+        """Whether a restarted broker may have recovered less of the topic than we have read."""
         welcome = self.connection.welcome
         assert welcome is not None, "a session has a broker that welcomed us"
         before, self._incarnation = self._incarnation, welcome.incarnation
         return self._may_shrink and before not in (0, self._incarnation)
 
     def _check_positions(self, session: ConsumerSession) -> None:
-        """Other records may have the offsets by now. A group goes on from its cursors; otherwise raise."""
+        """Raise if other records may have our offsets now, unless a group can go on from its cursors."""
         if self.options.group:
             self._kept.clear()
         for partition, (_, position) in self._kept.items():
@@ -226,7 +226,7 @@ class ConsumerCore:
         return found
 
     def _rest_of(self, handout: Handout, convert: Convert) -> Any:
-        """The rest of a run that was begun record by record, as a batch."""
+        """The rest of a run begun record by record, as a batch."""
         found = convert(handout.batch, handout.position, handout.delivery.partition, self.topic.name)
         self.begun[handout.delivery.partition] = handout.position
         handout.take(handout.left)
@@ -254,7 +254,7 @@ class ConsumerCore:
         return Pause(deadline, self.life.mapped)
 
     def _enter(self) -> None:
-        """The application calls: what it was given before, it is done with."""
+        """Note a call of the application: it is done with what it got before."""
         self._mend()
         if self._handout is not None:
             self._note()
@@ -279,11 +279,11 @@ class ConsumerCore:
         return handout
 
     def _note_term(self, partition: int, offset: int, term: int) -> None:
-        """Remember of which term what is handed out is, and what was before: the run may not be begun."""
+        """Remember the term of a run, and keep that of the run before: the new one may not be begun."""
         self._terms.setdefault(partition, deque(maxlen=2)).append((offset, term))
 
     def _note(self) -> None:
-        """Tell the session how far the application is."""
+        """Tell the session the application's positions."""
         handout = self._handout
         if handout is None:
             return
@@ -294,7 +294,7 @@ class ConsumerCore:
             self._handout = None
 
     def _drop_handout(self) -> None:
-        """Take the run back that the application is in the middle of."""
+        """Take back the run that the application is in the middle of."""
         if self._handout is not None:
             self._handout.drop()
             self._handout = None
@@ -309,7 +309,7 @@ class ConsumerCore:
             self._torn = False
 
     def _take_back(self) -> None:
-        """Records of an interrupted call were not given to the application: its positions are where they were."""
+        """Move positions back over records that an interrupted call took and the application never got."""
         if not self.back_to:
             return
         self._note()
@@ -383,7 +383,7 @@ class ConsumerCore:
         return lambda request: Commit(request, session.session, topic, group, positions)
 
     def _auto_commit(self, now: float) -> None:
-        """Commit what the application is done with: all but the record or the list it works on."""
+        """Commit everything but the record or list that the application works on."""
         every, session = self.options.auto_commit_s, self.session
         assert every is not None, "due only when asked for"
         self._commit_at = now + every
@@ -417,7 +417,7 @@ class ConsumerCore:
         return self.session
 
     def _in_a_session(self, act: Callable[[ConsumerSession], Steps[None]], deadline: float) -> Steps[None]:
-        """Act in the session, and again in the next one when it turns out to be over."""
+        """Act in the session, and again in the next one if it turns out to be over."""
         while True:
             session = yield from self._in_session(deadline)
             try:
@@ -427,7 +427,7 @@ class ConsumerCore:
                     self.life.rejoin()
 
     def seek(self, place: int, is_time: bool, partition: int | None, deadline: float) -> Steps[None]:
-        """Go on elsewhere: at an offset, or where a time (or an end) is."""
+        """Continue elsewhere: at an offset, a time, or an end."""
         offsets: list[int] | None = None
         if is_time:
             found = yield from self.connection.ask(
@@ -471,7 +471,7 @@ class ConsumerCore:
             raise NoGroup("a consumer without a group has nothing to commit; keep its `position`, or give it a group")
 
     def close(self, deadline: float, *, failed: bool) -> Steps[None]:
-        """Commit when that is automatic (all but the record in hand when the application `failed`), then leave."""
+        """Commit if that is automatic (all but the record in hand if the application `failed`), then leave."""
         if self.closed:
             return
         self._take_back()
@@ -493,7 +493,7 @@ class ConsumerCore:
             yield from self._answered([*asked, leave], min(deadline, self.connection.deadline(LEAVE_PATIENCE_S)))
 
     def _answered(self, asked: list[Question], limit: float) -> Steps[None]:
-        """Wait until the last words have arrived; without a connection, not at all."""
+        """Wait for the last answers, unless the connection is lost."""
         for question in asked:
             while question.answer is None and self.connection.channel.connected and self.connection.clock() < limit:
                 yield Pause(limit)

@@ -46,13 +46,13 @@ class Feed:
         self._queue.extend(deliveries)
 
     def clear(self) -> None:
-        """Drop everything: the session is over."""
+        """Drop everything: the session ended."""
         self._queue.clear()
         self._batches.clear()
         self._delivery = self._error = None
 
     def next(self, decode: Callable[[Delivery, Batch], Decoded]) -> Decoded | None:
-        """The next batch that may be handed out, decoded; None when there is none now.
+        """The next available batch, decoded; None if there is none now.
 
         Raises Corrupt, NewerFormat, and what `decode` raises, MissingCodec for example.
         """
@@ -80,7 +80,7 @@ class Feed:
                 self._finish(session, delivery)
 
     def pass_over(self, error: Error) -> None:
-        """The application is told of `error`, which `next` raised: go on behind what is lost, and end with all else."""
+        """Skip the loss of `error`, which `next` raised and the application was told of."""
         session, delivery = self._life.session, self._delivery
         if session is None or delivery is None:
             return
@@ -104,7 +104,7 @@ class Feed:
             raise damaged(batch, delivery.partition, self._life.topic.name, error) from error
 
     def _begin(self, session: ConsumerSession) -> bool:
-        """Go on with the next delivery. False when there is none."""
+        """Begin the next delivery. Returns whether there is one."""
         if self._queue:
             delivery = self._queue.popleft()
             found: Iterable[Batch] = batches(delivery.payload)
@@ -123,7 +123,7 @@ class Feed:
         return True
 
     def _read(self, mapped: MappedSource, session: ConsumerSession) -> tuple[Delivery, list[Batch]] | None:
-        """The batches that a mapped session finds. Raises MappedUnavailable when there is no other way."""
+        """Batches that a mapped session finds. Raises MappedUnavailable when no other way is left."""
         try:
             return mapped.next(session)
         except MappedUnavailable:
@@ -136,7 +136,7 @@ class Feed:
             self._finish(session, delivery)
 
     def _finish(self, session: ConsumerSession, delivery: Delivery) -> None:
-        """A delivery is used up, or void."""
+        """Finish a delivery that is used up or void."""
         self._delivery = self._error = None
         self._batches.clear()
         if session.finished(delivery):

@@ -19,7 +19,7 @@ from .core import ConsumerCore
 
 
 def each_record(driver: Driver, core: ConsumerCore) -> Iterator[Record]:
-    """Every record, waiting for those to come."""
+    """Every record; waits for new ones."""
     return chain.from_iterable(_runs(driver, core))
 
 
@@ -36,7 +36,7 @@ def _runs(driver: Driver, core: ConsumerCore) -> Iterator[Iterator[Record]]:
 
 
 def each_batch(driver: Driver, core: ConsumerCore, convert: Convert, patience: float) -> Iterator[Any]:
-    """Every batch, until none comes for `patience` seconds. One that is there costs no steps."""
+    """Every batch, until none comes for `patience` seconds. An available one costs no steps."""
     clock, there, look = core.connection.clock, partial(core.batch_there, convert), driver.look
     while True:
         core.begun = {}

@@ -33,7 +33,7 @@ def consumer_options(
     window_records: int,
     verify: bool,
 ) -> ConsumerOptions:
-    """Check and complete the arguments of `consumer`; `may_map`: its shell has a thread that may sleep in `fetch`."""
+    """Check and complete the arguments of `consumer`; `may_map`: its shell's thread may sleep in `fetch`."""
     for argument, value in (("group", group), ("member", member)):
         if value is not None:
             check_name(argument, value)

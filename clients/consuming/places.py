@@ -32,7 +32,7 @@ def seek_to(session: int, partition: int, offset: int, request: int) -> SeekTo:
 
 
 def explicit(session: ConsumerSession, positions: Mapping[int, int]) -> list[Position]:
-    """Next offsets that the application names, as a commit says them."""
+    """The application's next offsets, as a commit message has them."""
     missing = [partition for partition in positions if partition not in session.partitions]
     if missing:
         raise NotAssigned(_not_assigned(missing, session))

@@ -82,11 +82,11 @@ class SessionReader(Protocol):
     """The part that hands out a session's records."""
 
     def losing(self, session: ConsumerSession) -> None:
-        """Nothing of this session may be handed out any more."""
+        """Stop handing out anything of this session."""
         ...
 
     def gained(self, session: ConsumerSession) -> None:
-        """A session is there, or was given partitions."""
+        """Handle a new session, or new partitions of it."""
         ...
 
     def received(self, deliveries: Iterable[Delivery]) -> None:
@@ -127,7 +127,7 @@ class SessionLife:
     # -- joining ----------------------------------------------------------------------------------------
 
     def _join(self) -> None:
-        """Ask for a session; a mapped one needs to know where the files are now."""
+        """Ask for a session; a mapped one needs the present place of the files."""
         self._join_at = FOREVER
         if self.delivery == "mapped":
             name = self.topic.name
@@ -237,7 +237,7 @@ class SessionLife:
             self.rejoin()
 
     def end(self) -> None:
-        """No session any more, and none to come."""
+        """Leave the session for good."""
         self.lose()
         self._join_at = FOREVER
         for question in (self._question, self._asking):
@@ -248,7 +248,7 @@ class SessionLife:
     # -- what comes -------------------------------------------------------------------------------------
 
     def told(self, message: Assigned | Deliver | Evicted, payload: Buffer) -> None:
-        """See connection.Session."""
+        """Handle a message to the session."""
         session = self.session
         if session is None:
             return
@@ -302,12 +302,12 @@ class SessionLife:
             self.send_credit(session.sign_of_life())
 
     def send_credit(self, credit: Credit | None) -> None:
-        """Send a grant; one that cannot be sent now is said again, in total, a little later."""
+        """Send a grant; if it cannot be sent now, the total is resent a little later."""
         if credit is not None and not self._connection.send(credit):
             self._sign_at = self._connection.clock() + SAY_AGAIN_S
 
     def _ask_about_silence(self, now: float) -> None:
-        """Silence is fine at the end of the log, and a broken path when the broker has more."""
+        """Ask whether the log ended: silence is fine there, and a broken path otherwise."""
         self._heard = now
         if self._asking is None:
             name = self.topic.name
@@ -328,7 +328,7 @@ class SessionLife:
             self._missed = {found.partition: found.end for found in answer.topics[0].partitions}
 
     def fall_back(self) -> bool:
-        """Records do not come this way: join again by the next one. False when there is none."""
+        """Rejoin with the next way of delivery. Returns False when none is left."""
         self._missed = {}
         if not self._fallbacks:
             return False
@@ -338,6 +338,6 @@ class SessionLife:
 
 
 def _check_worth_mapping(joined: Joined) -> None:
-    """Raise MappedUnavailable when another way is better, as far as a session knows that."""
+    """Raise MappedUnavailable if another way is better, as far as a session can know."""
     if len(joined.assignments) > MAPPED_PARTITIONS:
         raise MappedUnavailable(f"{len(joined.assignments)} partitions are many to map, over {MAPPED_PARTITIONS}")

@@ -44,7 +44,7 @@ class LocalBoard:
             return None
 
     def hold(self, log: LogWriter) -> None:
-        """A log was opened."""
+        """Add the row of an opened log."""
         if not self._free:
             return
         number = self._numbers[log.path] = self._free.pop()
@@ -54,14 +54,14 @@ class LocalBoard:
         self.publish(log)
 
     def let_go(self, path: str) -> None:
-        """A log is deleted."""
+        """Remove the row of a deleted log."""
         row = self._rows.pop(path, None)
         if row is not None:
             row.release()
             self._free.append(self._numbers.pop(path))
 
     def sync(self, log: LogWriter) -> None:
-        """Sync a log, saying so. Raises Poisoned."""
+        """Sync a log and publish it. Raises Poisoned."""
         row = self._rows.get(log.path)
         if row is not None:
             row.sync_started = word(log.generation, log.written)
@@ -70,7 +70,7 @@ class LocalBoard:
             row.synced = word(log.generation, log.durable)
 
     def publish(self, log: LogWriter) -> None:
-        """Say how far a log is: durable first, so that a row never looks dirty for what is synced."""
+        """Publish a log's progress: durable first, so that a row never looks dirty for synced batches."""
         row = self._rows.get(log.path)
         if row is not None:
             row.generation = log.generation

@@ -99,7 +99,7 @@ class DirectoryChannel:
         return wall_us()
 
     def choose_delivery(self, group: str, wanted: str) -> str:
-        """See Channel: a reader without a group maps the files, as long as this process does not serve them."""
+        """Let a reader without a group map the files unless this process serves them. See Channel."""
         if group or self._serves():
             if wanted == "mapped":
                 raise InvalidArgument('delivery="mapped" with a group needs a broker; in process, leave it at "auto"')
@@ -154,7 +154,7 @@ class DirectoryChannel:
         return self._wake.fileno()
 
     def look_again(self) -> None:
-        """See Channel: nothing is ever missed here."""
+        """Do nothing: no message is ever missed here. See Channel."""
 
     def break_off(self) -> None:
         self._broken_off = True
@@ -258,7 +258,7 @@ class PeekedLogs:
         self._peek = peek
 
     def open(self, partition: Partition) -> MappedLog:
-        """See mapped.Source: how far it may be read, the reader finds out for itself."""
+        """Open a log; the reader finds out itself how far it may read. See mapped.Source."""
         return MappedLog(self._peek.reader(partition.directory, mapped=True), lambda: None)
 
     def watch(self, partitions: Sequence[Partition]) -> Watch:
@@ -266,7 +266,7 @@ class PeekedLogs:
         return Blind([partition.partition for partition in partitions])
 
     def close(self) -> None:
-        """See mapped.Source: the peek belongs to the channel."""
+        """Do nothing: the peek belongs to the channel. See mapped.Source."""
 
 
 def _check(first: int, end: int, offset: int, what: str) -> None:

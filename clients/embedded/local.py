@@ -51,7 +51,7 @@ def system_clock() -> Now:
 
 
 class LocalPort:
-    """The node's way out: answers lie in the channels. As `engine.ports.Port`."""
+    """The node's output: answers go to channels. As `engine.ports.Port`."""
 
     def reply(self, peer: Hashable, message: Answer, payload: Buffer = b"") -> bool:
         assert isinstance(peer, LocalChannel), "only channels of this process ask"
@@ -70,7 +70,7 @@ class LocalPort:
         return -1
 
     def wake(self, session: int) -> None:
-        """Mapped readers of this process look by themselves."""
+        """Do nothing: mapped readers of this process look by themselves."""
 
     def close_wake(self, session: int) -> None:
         """Do nothing: no slots are opened."""
@@ -99,7 +99,7 @@ class LocalBroker:
         self._open()
 
     def _open(self) -> None:
-        """A node over the files as they are."""
+        """Open a node over the present files."""
         config, now = self._config, self._clock()
         self._store = LocalStore(config.data, self._files, max_batch_bytes=config.max_frame_bytes)
         self._node = Node(self._store, LocalPort(), randomness=os.urandom, config=config, now=now)
@@ -111,7 +111,7 @@ class LocalBroker:
         self._broken = False
 
     def _mend(self) -> None:
-        """An exception came out of the node: another one takes over."""
+        """Replace a node that raised an exception."""
         for channel in self._channels:
             channel.break_off()
         self._store.close()
@@ -119,7 +119,7 @@ class LocalBroker:
 
     @property
     def used(self) -> bool:
-        """Whether channels to it are open."""
+        """Whether it has open channels."""
         return bool(self._channels)
 
     def connect(
@@ -132,11 +132,11 @@ class LocalBroker:
             return channel
 
     def now_us(self) -> int:
-        """The time of day that the node goes by."""
+        """The node's time of day."""
         return self._clock().wall_us
 
     def receive(self, channel: LocalChannel, message: Message, payload: Buffer) -> bool:
-        """Take one message; what follows from it happens at the next `drive`. False when the node is broken."""
+        """Take one message; its effects happen at the next `drive`. Returns False if the node is broken."""
         with self.lock:
             if self._broken:
                 return False
@@ -152,7 +152,7 @@ class LocalBroker:
             return True
 
     def drive(self, channel: LocalChannel | None) -> None:
-        """Append, sync, answer, and do what is due, on behalf of `channel`, which needs no waking."""
+        """Append, sync, answer and do due work on behalf of `channel`, which needs no waking."""
         now = self._clock()
         if not self._pending and now.monotonic_s < self._due:
             return
@@ -187,20 +187,20 @@ class LocalBroker:
         self._due = min(now.monotonic_s + wait, self._lazy_at)
 
     def _sync_lazy(self) -> None:
-        """Sync logs that no request waits for: snapshots, retention and open files of full segments do."""
+        """Sync logs that no request waits for: snapshots, retention and open files of full segments need it."""
         lazy, self._lazy, self._lazy_at = self._lazy, {}, FOREVER
         for log in lazy:
             with suppress(Poisoned, Closed):
                 self._store.make_durable(log)
 
     def due(self) -> float:
-        """When `drive` has something to do by itself."""
+        """When `drive` has work of its own."""
         if self._pending:
             return 0.0
         return self._due if self._follows_time else FOREVER
 
     def disconnect(self, channel: LocalChannel) -> None:
-        """Drop the requests that the channel still waits for."""
+        """Drop the requests that the channel waits for."""
         with self.lock:
             if self.closed or self._broken:
                 return
@@ -211,13 +211,13 @@ class LocalBroker:
                 raise
 
     def leave(self, channel: LocalChannel) -> None:
-        """A channel was closed."""
+        """Remove a closed channel."""
         with self.lock:
             self._channels.discard(channel)
             self.disconnect(channel)
 
     def close(self) -> None:
-        """Close all logs cleanly and give the directory back. Repeating it does nothing."""
+        """Close all logs cleanly and release the directory. Idempotent."""
         with self.lock:
             if self.closed:
                 return
@@ -269,7 +269,7 @@ class LocalChannel:
         return self._broker.now_us()
 
     def choose_delivery(self, group: str, wanted: str) -> str:
-        """See Channel: there is one way in one process."""
+        """Choose the only way there is in one process. See Channel."""
         if wanted == "mapped":
             raise InvalidArgument('delivery="mapped" reads files, and there are none: leave it at "auto"')
         return "control"
@@ -312,7 +312,7 @@ class LocalChannel:
         return self._wake.fileno()
 
     def look_again(self) -> None:
-        """See Channel: nothing is ever missed here."""
+        """Do nothing: no message is ever missed here. See Channel."""
 
     def break_off(self) -> None:
         self._broken_off = True
@@ -396,7 +396,7 @@ def _leave(path: str, broker: LocalBroker) -> None:
 
 
 def _forget_all() -> None:
-    """A forked child has brokers of its own: those it finds are its parent's."""
+    """Drop a forked child's brokers, which are its parent's."""
     global _brokers_lock
     _brokers.clear()
     _brokers_lock = threading.Lock()

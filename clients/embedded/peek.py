@@ -164,7 +164,7 @@ class Peek:
             board.close()
 
     def close(self) -> None:
-        """Close everything."""
+        """Close all logs."""
         for reader in self._readers.values():
             reader.close()
         self._readers.clear()

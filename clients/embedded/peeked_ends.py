@@ -28,7 +28,7 @@ LOOK_S = 0.02
 
 
 class WaitingEnds(NamedTuple):
-    """One that waits, until when."""
+    """A question that waits, and its deadline."""
 
     asked: AskEnds
     until: float
@@ -44,7 +44,7 @@ class PeekedEnds:
         self._look_at = FOREVER
 
     def ask(self, asked: AskEnds) -> Answer | None:
-        """The answer, or None when it has to wait."""
+        """The answer, or None if it has to wait."""
         found = self._found(asked)
         if not asked.wait_ms or is_news(asked.topics, found.topics):
             return found

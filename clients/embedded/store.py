@@ -57,7 +57,7 @@ class LocalStore(LogStore):
             self.board.let_go(log.path)
 
     def opened(self) -> None:
-        """Every log is open: what a dead broker left in doubt is settled, and its board may become ours."""
+        """Settle doubts of a dead broker once every log is open, and take over its board if possible."""
         if isinstance(self.files, MemoryFiles):
             return
         if self.files.exists(f"{self._data}/{DOUBTS}"):
@@ -69,14 +69,14 @@ class LocalStore(LogStore):
                 self.board.hold(log)
 
     def sync(self, log: LogWriter) -> None:
-        """Make what was appended durable, when its topic asks for that, and say how far it is. Raises Poisoned."""
+        """Make appended batches durable if the topic asks for it, and publish the log's progress. Raises Poisoned."""
         if log.options.commit == "durable":
             self.make_durable(log)
         elif self.board is not None:
             self.board.publish(log)
 
     def make_durable(self, log: LogWriter) -> None:
-        """Sync a log, whatever its topic asks for, and say how far it is. Raises Poisoned."""
+        """Sync a log, whatever its topic asks for, and publish its progress. Raises Poisoned."""
         if self.board is None:
             if log.poisoned is None:
                 log.sync()
@@ -91,7 +91,7 @@ class LocalStore(LogStore):
             self.make_durable(log)
 
     def close(self) -> None:
-        """Let go of the files. Logs that the node did not close are left as they are, as if it had been killed."""
+        """Release the files. Logs that the node did not close are left as after a kill."""
         for log in self._logs.values():
             log.close(clean=False)
         board, self.board = self.board, None

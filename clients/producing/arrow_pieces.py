@@ -68,7 +68,7 @@ def stream_pieces(stream: Iterable[Any], keys: Any, shape: Shape, partition: int
 
 
 def _table(given: Any, keys: Any) -> pa.Table:
-    """All of it as a table of the columns that are sent. Raises InvalidArgument."""
+    """A table of the columns to send. Raises InvalidArgument."""
     import pyarrow as pa
 
     if isinstance(given, pa.RecordBatch):
@@ -103,7 +103,7 @@ def _batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def _gathered(stream: Iterable[Any], wanted: int) -> Iterator[pa.Table]:
-    """Tables of at least half of the wanted bytes, but for the last."""
+    """Tables of at least half of the wanted bytes, except for the last."""
     import pyarrow as pa
 
     waiting: list[pa.Table] = []
@@ -119,7 +119,7 @@ def _gathered(stream: Iterable[Any], wanted: int) -> Iterator[pa.Table]:
 
 
 def _checked(rows: pa.RecordBatch, shape: Shape, partition: int | None) -> pa.RecordBatch:
-    """The columns in the types that batches are made of. Raises InvalidBatch, RecordTooLarge, UnknownPartition."""
+    """Cast columns to the types of batches. Raises InvalidBatch, RecordTooLarge, UnknownPartition."""
     import pyarrow as pa
 
     found: dict[str, Any] = {"value": as_binary(rows.column("value"), "value")}
@@ -147,7 +147,7 @@ def _largest(offsets: np.ndarray) -> int:
 
 
 def _check_headers(headers: Any, shape: Shape) -> None:
-    """Raise RecordTooLarge for a row with too many. Those that are near the limit are packed to know."""
+    """Raise RecordTooLarge for a row with too large headers. Rows near the limit are packed to find out."""
     most = min(shape.max_record_bytes, HEADERS_BYTES_MAX)
     for row in np.flatnonzero(2 * np.diff(sum(_header_ends(headers))) > most).tolist():
         entries = headers[row].as_py() or ()
@@ -186,7 +186,7 @@ def _times(column: Any, shape: Shape) -> Any:
 
 
 def _partitions(column: Any, shape: Shape) -> Any:
-    """Numbers of partitions; null goes by its key. Raises UnknownPartition."""
+    """Partition numbers; null goes by its key. Raises UnknownPartition."""
     import pyarrow as pa
 
     if not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
@@ -217,7 +217,7 @@ def _cut(rows: pa.RecordBatch, shape: Shape, partition: int | None) -> Iterator[
 
 
 def _by_partition(rows: pa.RecordBatch, shape: Shape) -> Iterator[Piece]:
-    """Rows by partition; those that may go anywhere are the last."""
+    """Rows by partition; rows for any partition come last."""
     import pyarrow as pa
 
     anywhere = shape.partitions
@@ -229,7 +229,7 @@ def _by_partition(rows: pa.RecordBatch, shape: Shape) -> Iterator[Piece]:
 
 
 def _numbers(rows: pa.RecordBatch, shape: Shape) -> np.ndarray:
-    """The partition of each row, int64; shape.partitions where any will do."""
+    """The partition of each row, int64; shape.partitions stands for any."""
     names, anywhere = rows.schema.names, shape.partitions
     numbers = numbers_of(rows.column("partition")) if "partition" in names else None
     if numbers is not None and (numbers >= 0).all():

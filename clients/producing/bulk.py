@@ -34,7 +34,7 @@ COUNT_MAX = 1 << 16
 
 
 def pieces(values: Any, keys: Any, shape: Shape, partition: int | None) -> Iterator[Piece]:
-    """Cut `values` with their `keys`: an iterable of bytes, whatever of Arrow has columns, an iterable of such."""
+    """Cut `values` with their `keys`: an iterable of bytes, Arrow data with columns, or an iterable of such."""
     if isinstance(values, (bytes, bytearray, memoryview, str)):
         raise InvalidArgument(f"values={reprlib.repr(values)} is one record: send_many takes many, and send one")
     if is_arrow(values) and not hasattr(values, "read_next_batch"):
@@ -54,7 +54,7 @@ def _iterable(name: str, given: Any) -> Any:
 
 
 def _peeked(values: Iterable[Any]) -> tuple[Any, Iterable[Any]]:
-    """The first of them, None without one, and all of them."""
+    """The first value (None without one), and all values."""
     if isinstance(values, (list, tuple)):
         return values[0] if values else None, values
     source = iter(values)
@@ -92,7 +92,7 @@ def _keyed_pieces(
 def _split(
     values: Sequence[Any], keys: list[bytes | None], partitions: int, partition: int | None
 ) -> Iterator[tuple[int | None, Sequence[Any], list[bytes | None] | None]]:
-    """Records by partition; those without a key may go anywhere."""
+    """Records by partition; records without a key may go to any."""
     if partition is not None or partitions == 1:
         yield partition or 0, values, keys
         return
@@ -132,7 +132,7 @@ def _blocks(values: Iterable[bytes], wanted: int) -> Iterator[tuple[Sequence[byt
 def _halved(
     values: Sequence[bytes], keys: list[bytes | None] | None, size: int, wanted: int
 ) -> Iterator[tuple[Sequence[bytes], list[bytes | None] | None, int]]:
-    """Records that came out much larger than wanted, in halves."""
+    """Split records in halves where they turned out much larger than wanted."""
     if size <= 2 * wanted or len(values) == 1:
         yield values, keys, size
         return

@@ -112,7 +112,7 @@ class ProducerCore:
         partition: int | None,
         queued: Queued | None = None,
     ) -> Any:
-        """Take one record; its future. It goes at once when nothing is in flight, else with others."""
+        """Take one record and return its future. It is sent at once if nothing is in flight, else with others."""
         plain = key is None and headers is None and timestamp is None and queued is None
         event_us = None
         beside = OVERHEAD_BYTES
@@ -157,7 +157,7 @@ class ProducerCore:
         queued: Queued | None,
         deadline: float,
     ) -> Steps[int]:
-        """Take one record and wait until it is committed. Returns the offset of the task that it is, or repeats."""
+        """Take one record and wait until it is committed. Returns its offset, or that of the task it repeats."""
         if self.jammed is not None:
             yield from self.unjam(deadline)
         if self.closed:
@@ -183,7 +183,7 @@ class ProducerCore:
         timestamp: int | None,
         queued: Queued | None,
     ) -> None:
-        """Keep the columns beside the values as long as these; a column begins with the first record that has it."""
+        """Store columns beside the values, as long as these; a column begins with the first record that has it."""
         if key is not None and gather.keys is None:
             gather.keys = list(repeat(None, index))
         if headers is not None and gather.headers is None:
@@ -211,12 +211,12 @@ class ProducerCore:
         return as_queued(delay, at, priority, dedup, self._now_us())
 
     def shape_of(self, delay: Duration | None, at: datetime | None, priority: int | None) -> Shape:
-        """The target of pieces whose records all have the same queue options."""
+        """The target of pieces whose records share their queue options."""
         task = self.as_task(delay, at, priority, None)
         return msgspec.structs.replace(self.shape, now_us=self._now_us(), queued=PLAIN if task is None else task)
 
     def _ship(self, sender: PartitionSender) -> None:
-        """The sender's trigger is reached. Short of a whole batch, an answer that has come sends what is gathered."""
+        """Send a sender's records: its trigger is reached. Short of a whole batch, take arrived answers first."""
         if sender.expects_answers and sender.gather.size < TARGET_BYTES:
             sender.trigger = min(2 * sender.trigger, TARGET_BYTES)
             self._look()
@@ -239,7 +239,7 @@ class ProducerCore:
         return self.senders[partition]
 
     def unjam(self, deadline: float) -> Steps[None]:
-        """Wait until the sender that had no room for its records has some."""
+        """Wait until the sender that was full has room."""
         while (sender := self.jammed) is not None:
             self.check_open()
             sender.ship()
@@ -252,7 +252,7 @@ class ProducerCore:
     # -- many records ---------------------------------------------------------------------------------
 
     def send_piece(self, piece: Piece, deadline: float) -> Steps[Pending]:
-        """Put one piece on its way, behind what was gathered before it."""
+        """Send one piece behind the records gathered before it."""
         sender = self._current if piece.partition is None else self.sender(piece.partition)
         while True:
             self.check_open()
@@ -333,7 +333,7 @@ class ProducerCore:
         return sender.session.next_sequence + len(sender.gather.values)
 
     def close(self, deadline: float) -> Steps[None]:
-        """Flush, then stop for good. What is not settled by the deadline is given up."""
+        """Flush, then stop for good. Batches unsettled at the deadline are abandoned."""
         if self.closed:
             return
         try:
@@ -342,14 +342,14 @@ class ProducerCore:
             self.abandon()
 
     def abandon(self) -> None:
-        """Stop for good at once: what is not settled may or may not have been appended."""
+        """Stop for good at once: unsettled records may or may not have been appended."""
         failure = Failure(0, Closed.code, f"the producer of topic {self.topic.name} was closed before it was known")
         for sender in self.senders:
             sender.abandon(failure)
         self.closed = True  # last: a close that is interrupted can be repeated
 
     def _check(self, sender: PartitionSender, deadline: float) -> None:
-        """Raise when waiting for a sender is over."""
+        """Raise if waiting for a sender is over."""
         connection = self.connection
         if sender.ended is not None:
             raise sender.ended
@@ -371,14 +371,14 @@ class ProducerCore:
 
 
 class SentBatch:
-    """The batches of a send_many in flight: settled ones are dropped as they come, an error stops it."""
+    """The batches of a send_many in flight: settled ones are dropped as they come; an error stops it."""
 
     def __init__(self) -> None:
         self.count = 0
         self.waiting: deque[Pending] = deque()
 
     def add(self, pending: Pending) -> None:
-        """One more piece is on its way."""
+        """Add a piece in flight."""
         self.count += pending.count
         self.waiting.append(pending)
         while self.waiting and self.waiting[0].settled:

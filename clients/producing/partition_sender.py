@@ -78,18 +78,18 @@ class PartitionSender:
 
     @property
     def full(self) -> bool:
-        """Gathered records are worth a batch, and there is no room for one."""
+        """Whether gathered records make a batch that has no room."""
         return self.gather.size >= TARGET_BYTES
 
     @property
     def is_empty(self) -> bool:
-        """Nothing gathered, nothing in flight, nothing to tell of."""
+        """Whether nothing is gathered, in flight, or left to report."""
         session = self.session
         return not self.gather.values and (session is None or not (session.in_flight or session.settled))
 
     @property
     def expects_answers(self) -> bool:
-        """A batch is in flight, and its answer sends what is gathered meanwhile."""
+        """Whether a batch is in flight whose answer sends the records gathered meanwhile."""
         return self.session is not None and bool(self.session.in_flight)
 
     def has_room(self, size: int) -> bool:
@@ -105,7 +105,7 @@ class PartitionSender:
         return not session.in_flight or session.has_room(size)
 
     def ship(self) -> None:
-        """Make a batch of what is gathered, if there is room for it. Refuses it once the sender has ended."""
+        """Make a batch of gathered records if there is room. Refuses it once the sender has ended."""
         session = self.session
         if session is not None and session.settled:  # an interrupt came before it was told
             self._tell_settled(session)
@@ -188,11 +188,11 @@ class PartitionSender:
             self._try_later()
 
     def _try_later(self) -> None:
-        """Have `turn` called until there is nothing to try."""
+        """Have `turn` called until nothing is left to try."""
         self._connection.parts[self] = None
 
     def try_soon(self) -> None:
-        """A call was interrupted: have the next turn send what it left, whatever that was to wait for."""
+        """Have the next turn send what an interrupted call left, even if that was to wait."""
         self._soon = True
         self._connection.parts[self] = None
 
@@ -237,7 +237,7 @@ class PartitionSender:
             self._try_later()
 
     def _tell_settled(self, session: ProducerSession) -> None:
-        """Settle the records of what the session has settled. Each is taken off once its records are told."""
+        """Settle the records of batches that the session has settled, each removed once its records are told."""
         settled = session.settled
         while settled:
             self._tell(settled[0])
@@ -254,11 +254,11 @@ class PartitionSender:
             pending.settle(-1, 0, self.refusal(batch.failure))
 
     def refusal(self, failure: Failure) -> Error:
-        """Told of batches that the broker refused."""
+        """Handle batches that the broker refused."""
         return error_from(failure.code, failure.message, retry=failure.retry)
 
     def lost(self) -> None:
-        """The connection is another one: the broker may not have got what is in flight."""
+        """Resend over a new connection: the broker may not have got batches in flight."""
         session = self.session
         if session is not None:
             self.try_soon()  # first: Ctrl-C may come with the return of any call
@@ -286,16 +286,16 @@ class PartitionSender:
             self._connection.parts.pop(self, None)
 
     def due(self) -> float:
-        """When `turn` has something to do: the next try, or what the channel takes by then. See Part."""
+        """When to call `turn`: at the next try, or when the channel takes more. See Part."""
         if self._soon:
             return 0.0
         return self._retry_at or self._connection.now + LOOK_PERIOD_S
 
     def restored(self) -> None:
-        """See Part: a sender hears of it as an asker."""
+        """Do nothing: a sender hears of it as an asker. See Part."""
 
     def abandon(self, failure: Failure) -> None:
-        """Give up on everything: it may or may not have been appended."""
+        """Abandon everything: it may or may not have been appended."""
         self._connection.forget_asker(self)
         if self._opening is not None:
             self._opening.cancel()
@@ -308,7 +308,7 @@ class PartitionSender:
     # -- the session ----------------------------------------------------------------------------------
 
     def _renew(self) -> bool:
-        """Go on after a failure as a new producer; a named one claims its name again. False until that is done."""
+        """Continue after a failure as a new producer; a named one claims its name again. False until that is done."""
         session = self.session
         assert session is not None, "only a session can be broken"
         if session.in_flight:

@@ -30,7 +30,7 @@ NONE: Mapping[int, int] = MappingProxyType({})
 
 
 class Owner(Protocol):
-    """The producer of records, as far as their futures know it."""
+    """The producer of records, as their futures see it."""
 
     connection: Connection
     run: Callable[[Steps[Any]], Any]
@@ -46,7 +46,7 @@ class Owner(Protocol):
 
 
 class Pending:
-    """Records of one partition that become one batch. What stands beside the values is None until one has any."""
+    """Records of one partition that become one batch. Columns beside the values are None until a record has any."""
 
     __slots__ = (
         "callbacks", "count", "error", "has_columns", "headers", "keys", "offset", "owner", "partition", "queued",
@@ -73,7 +73,7 @@ class Pending:
         self.callbacks: list[Callable[[], None]] | None = None
 
     def settle(self, offset: int, time_us: int, error: Error | None, repeats: Mapping[int, int] = NONE) -> None:
-        """The outcome is known; the records are not needed any more. Callbacks are left to the connection.
+        """Set the outcome and drop the records. The connection runs the callbacks.
 
         `repeats`: by number of a record here, the offset of the task that it repeats.
         """
@@ -122,7 +122,7 @@ class Future(msgspec.Struct, eq=False, gc=False):
         return self._pending.settled
 
     def result(self, timeout: float | None = None) -> int:
-        """The record's offset once it is committed; waits for it, at most `timeout` seconds.
+        """Wait for the commit, at most `timeout` seconds; returns the record's offset.
 
         Raises what prevented it, or TimedOut (None: after the client's timeout).
         """
@@ -134,7 +134,7 @@ class Future(msgspec.Struct, eq=False, gc=False):
         return pending.offset + self._index
 
     def exception(self, timeout: float | None = None) -> Error | None:
-        """The error, None when it is committed; waits like `result`."""
+        """Wait like `result`; returns the error, None if the record is committed."""
         pending = self._pending
         if not pending.settled:
             self._wait(timeout)

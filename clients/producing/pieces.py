@@ -33,7 +33,7 @@ UTF8_BYTES_MAX = 4
 
 
 class Piece(msgspec.Struct):
-    """One batch to be: `partition` is None where any will do."""
+    """A future batch; `partition` is None if any will do."""
 
     partition: int | None
     count: int
@@ -54,7 +54,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def check_record(size: int, shape: Shape, what: str = "") -> None:
-    """Raise RecordTooLarge for a record that the topic would refuse; `what` of it is so large, if not its value."""
+    """Raise RecordTooLarge for a record that the topic would refuse; `what` names the part if not its value."""
     if size > shape.max_record_bytes:
         raise RecordTooLarge(
             f"a record {what}of {size} bytes is over max_record_bytes={shape.max_record_bytes} of topic {shape.topic}: "
@@ -63,12 +63,12 @@ def check_record(size: int, shape: Shape, what: str = "") -> None:
 
 
 def check_key(size: int, shape: Shape) -> None:
-    """As `check_record`, for its key."""
+    """As `check_record`, for a key."""
     check_record(size, shape, "with a key ")
 
 
 def check_headers(size: int, shape: Shape) -> None:
-    """As `check_record`, for its headers. They have a limit of their own."""
+    """As `check_record`, for headers, which have a limit of their own."""
     check_record(size, shape, "with headers ")
     if size > HEADERS_BYTES_MAX:
         raise RecordTooLarge(

@@ -25,7 +25,7 @@ AHEAD_MOST_S = 3650 * 86400
 
 
 class Queued(msgspec.Struct, frozen=True, gc=False):
-    """Beside one record: the columns that queues look at. 0 and b"" stand for none."""
+    """The columns of one record that queues look at. 0 and b"" stand for none."""
 
     priority: int = 0
     not_before: int = 0
@@ -37,7 +37,7 @@ PLAIN = Queued()
 
 
 def queue_columns(records: Sequence[Queued]) -> dict[str, Any]:
-    """As `encode` takes them."""
+    """Columns of records, as `encode` takes them."""
     return {
         "priorities": [record.priority for record in records],
         "not_before": [record.not_before for record in records],
@@ -58,7 +58,7 @@ def uniform_columns(record: Queued, count: int) -> dict[str, Any]:
 def as_queued(
     delay: Duration | None, at: datetime | None, priority: int | None, dedup: bytes | None, now_us: int
 ) -> Queued:
-    """The columns of what was asked for. Raises InvalidArgument."""
+    """The columns for these options. Raises InvalidArgument."""
     level = 0 if priority is None else priority
     if type(level) is not int or not 0 <= level <= PRIORITY_MAX:
         raise InvalidArgument(f"priority={priority!r} is not a number from 0 to {PRIORITY_MAX}; higher goes first")

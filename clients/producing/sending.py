@@ -17,7 +17,7 @@ from .transaction_switch import TransactionSwitch
 
 
 class Sending(TransactionSwitch):
-    """The part of `Producer` that asyncio has its own way of."""
+    """The part of `Producer` that asyncio does differently."""
 
     def __init__(self, driver: Driver, core: ProducerCore) -> None:
         """Made by `Client.producer`."""

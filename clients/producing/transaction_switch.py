@@ -20,13 +20,13 @@ class TransactionSwitch:
         self._sending = core  # or the core of the transaction that stages what is sent now
 
     def _send(self, *record: Any) -> Steps[int]:
-        """Send it through the core that is sending when there is room."""
+        """Send through the current core when there is room."""
         if self._sending.jammed is not None:
             yield from self._unjam(self._sending)
         return (yield from self._sending.send(*record))
 
     def _unjam(self, core: ProducerCore) -> Steps[None]:
-        """Wait for room, unless the transaction ends meanwhile: what is sent next then goes elsewhere."""
+        """Wait for room unless the transaction ends meanwhile: then the next records go elsewhere."""
         try:
             yield from core.unjam(core.connection.deadline())
         except Closed:

@@ -57,7 +57,7 @@ class QueueClient:
         self._driver.run(self._queue_verbs.resume_queue(topic, group))
 
     def delete_queue(self, topic: str, group: str) -> None:
-        """Forget the queue group `group` of `topic`: leases, attempts, dead letters. The records stay."""
+        """Delete the queue group `group` of `topic`: leases, attempts, dead letters. The records stay."""
         self._driver.run(self._queue_verbs.delete_queue(topic, group))
 
     # -- tasks -----------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class QueueClient:
     def redrive(
         self, topic: str, group: str, ids: Iterable[str] | None = None, *, reason: str = "", per_s: float = 0
     ) -> int:
-        """Try dead-lettered tasks of `group` on `topic` again, from attempt 1: some, or all.
+        """Retry dead-lettered tasks of `group` on `topic` from attempt 1: some, or all.
 
         Args:
             ids: only these.
@@ -167,5 +167,5 @@ class QueueClient:
         return [schedule_of(found) for found in self._driver.run(self._queue_verbs.schedules(topic))]
 
     def delete_schedule(self, topic: str, name: str) -> None:
-        """Forget the schedule `name` of `topic`. Raises UnknownSchedule."""
+        """Delete the schedule `name` of `topic`. Raises UnknownSchedule."""
         self._driver.run(self._queue_verbs.delete_schedule(topic, name))

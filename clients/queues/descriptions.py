@@ -62,7 +62,7 @@ class Queue(msgspec.Struct, frozen=True):
 
     @property
     def delayed(self) -> int:
-        """Records whose producer said not yet."""
+        """Records that their producer has delayed."""
         return sum(partition.delayed for partition in self.partitions)
 
     @property
@@ -82,12 +82,12 @@ class Queue(msgspec.Struct, frozen=True):
 
     @property
     def oldest(self) -> datetime | None:
-        """When the oldest record was appended that is ready, retrying or in flight."""
+        """When the oldest record that is ready, retrying or in flight was appended."""
         return min((partition.oldest for partition in self.partitions if partition.oldest is not None), default=None)
 
     @property
     def paused_until(self) -> datetime | None:
-        """When it goes on by itself; None when it is not paused."""
+        """When the pause ends; None if the group is not paused."""
         found = (partition.paused_until for partition in self.partitions if partition.paused_until is not None)
         return max(found, default=None)
 
@@ -141,7 +141,7 @@ class DeadTask(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A record that is appended at stated times. `last` is None before the first time, `next` when there is none."""
+    """A record appended at stated times. `last` is None before the first time, `next` after the last."""
 
     topic: str
     name: str

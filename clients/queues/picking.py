@@ -26,7 +26,7 @@ Rows = tuple[Sequence[bytes], Iterable[bytes | None], Iterable[Mapping[str, byte
 
 
 class Unreadable(Struct, frozen=True):
-    """Records that follow each other and cannot be handed out.
+    """A run of records that cannot be handed out.
 
     `error` is InvalidBatch (BadChecksum among them) for what is damaged; MissingCodec or Corrupt for records that may
     be good, but cannot be decoded here or did not come.
@@ -72,7 +72,7 @@ class _Held:
             self._error = error
 
     def rows(self, offset: int, end: int) -> Rows | Unreadable | None:
-        """The records from `offset` on, as many as follow each other below `end`; None when it is not here."""
+        """The run of records from `offset` on and below `end`; None if `offset` is not in this batch."""
         at, until = self._places(offset, end)
         if at >= until:
             return None

@@ -97,7 +97,7 @@ class QueueVerbs:
         yield from self._pause(topic, group, until_us, f"pausing queue {group} of topic {topic}")
 
     def resume_queue(self, topic: str, group: str) -> Steps[None]:
-        """Go on leasing."""
+        """Resume leasing."""
         yield from self._pause(topic, group, 0, f"resuming queue {group} of topic {topic}")
 
     def _pause(self, topic: str, group: str, until_us: int, what: str) -> Steps[None]:
@@ -108,7 +108,7 @@ class QueueVerbs:
         )
 
     def delete_queue(self, topic: str, group: str) -> Steps[None]:
-        """Forget a queue group. When the connection was lost meanwhile, one that is gone by now is ours."""
+        """Delete a queue group. If the connection was lost meanwhile, a missing group counts as deleted."""
         deadline = self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)
         question = Question(self.connection, lambda request: DeleteQueue(request, found.topic, group))
@@ -129,7 +129,7 @@ class QueueVerbs:
         return (yield from self._ask_task(id_, group, self._deadline(), FOREVER))
 
     def wait_task(self, id_: str, group: str, timeout: Duration | None) -> Steps[TaskInfo]:
-        """The same, once it is final. Raises TimedOut."""
+        """Wait until a task is final. Raises TimedOut."""
         clock = self.connection.clock
         until = self._deadline() if timeout is None else clock() + seconds(timeout, "timeout")
         while True:
@@ -151,7 +151,7 @@ class QueueVerbs:
         return task_of(id_, group, answer)
 
     def _wait_ms(self, until: float) -> int:
-        """How long the broker may delay its answer: until then; FOREVER stands for a question that does not wait."""
+        """How long the broker may delay its answer; FOREVER stands for a question that does not wait."""
         left_s = 0.0 if until == FOREVER else until - self.connection.clock()
         return round(min(max(left_s, 0.0), ASK_WAIT_S) * 1000)
 
@@ -194,17 +194,17 @@ class QueueVerbs:
         return taken
 
     def redrive(self, topic: str, group: str, ids: Iterable[str] | None, reason: str, per_s: float) -> Steps[int]:
-        """Try dead-lettered tasks again."""
+        """Retry dead-lettered tasks."""
         make = partial(_redrive, group=group, reason=reason, per_s=float(per_s))
         return (yield from self._count(topic, ids, reason, make, f"redriving dead-lettered tasks of queue {group}"))
 
     def discard(self, topic: str, group: str, ids: Iterable[str] | None, reason: str) -> Steps[int]:
-        """Give dead-lettered tasks up."""
+        """Discard dead-lettered tasks."""
         make = partial(_discard, group=group, reason=reason)
         return (yield from self._count(topic, ids, reason, make, f"discarding dead-lettered tasks of queue {group}"))
 
     def _count(self, topic: str, ids: Iterable[str] | None, reason: str, make: Any, what: str) -> Steps[int]:
-        """Ask for all, or for those with these ids in as many requests as they need."""
+        """Apply a request to all, or to these ids in as many requests as needed. Returns how many it concerned."""
         if ids is not None and reason:
             raise InvalidArgument(f"ids and reason={reason!r} both choose: give one of them")
         places = None if ids is None else _places(topic, ids)
@@ -259,7 +259,7 @@ class QueueVerbs:
         return answer.schedules
 
     def delete_schedule(self, topic: str, name: str) -> Steps[None]:
-        """Forget a schedule."""
+        """Delete a schedule."""
         deadline = self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)
         question = Question(self.connection, lambda request: DeleteSchedule(request, found.topic, name))
@@ -268,7 +268,7 @@ class QueueVerbs:
 
 
 class _DeadQuestion(Question):
-    """Keeps the records that come with the answer."""
+    """Keeps the records of the answer."""
 
     def __init__(
         self, connection: Connection, topic: Topic, group: str, number: int, offset: int, most: int, reason: str
@@ -293,7 +293,7 @@ def _discard(topic: bytes, offsets: list[tuple[int, int]], request: int, *, grou
 
 
 def _places(topic: str, ids: Iterable[str]) -> list[tuple[int, int]]:
-    """Partition and offset of ids, which are all of this topic."""
+    """Partition and offset of ids, which must all be of this topic."""
     found = [(id_, parse_task_id(id_)) for id_ in ids]
     for id_, (name, _, _) in found:
         if name != topic:

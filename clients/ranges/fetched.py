@@ -82,7 +82,7 @@ class FetchedRange:
         self._asked: int | None = start  # where the next piece begins; None while the end of the latest is not known
 
     def _measured(self) -> Steps[Iterator[tuple[int, int]]]:
-        """The ends of pieces; none for a range with too many, which are then read one after the other."""
+        """Ends of pieces; empty for a range with too many, which are then read in turn."""
         span = Span(self.partition, self._start, self._end)
         try:
             answer = yield from self.connection.ask(

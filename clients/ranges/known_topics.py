@@ -29,7 +29,7 @@ class KnownTopics:
         self._topics: OrderedDict[bytes, Topic] = OrderedDict()
 
     def partition(self, topic: bytes, number: int) -> Partition | None:
-        """One partition of a topic by its id; None when that has to be asked."""
+        """One partition of a topic by its id; None if the broker must be asked."""
         self._check()
         found = self._topics.get(topic)
         if found is None or not 0 <= number < len(found.partitions):
@@ -46,7 +46,7 @@ class KnownTopics:
             self._topics.popitem(last=False)
 
     def _check(self) -> None:
-        """Another broker process gives its logs other rows."""
+        """Forget everything after a restart of the broker: its logs may have other rows."""
         welcome = self._connection.welcome
         incarnation = -1 if welcome is None else welcome.incarnation
         if incarnation != self._incarnation:

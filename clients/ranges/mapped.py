@@ -38,7 +38,7 @@ class MappedRange:
             raise _not_mapped(partition, error) from error
 
     def _last_seq(self, partition: Partition) -> int | None:
-        """The batch that holds the last record; None when it is damaged, and as many of the others may be read."""
+        """The batch with the last record; None if it is damaged, and all others may be read."""
         if self._reader.end_offset < self._end:
             raise MappedUnavailable(
                 f"partition {partition.partition} is not told to be committed to {self._end}, use delivery='auto'"
@@ -49,7 +49,7 @@ class MappedRange:
             return None
 
     def more(self) -> Generator[Pause, None, list[Batch]]:
-        """See Reading: nothing is waited for but the disk."""
+        """The next batches; waits only for the disk. See Reading."""
         yield from ()
         if self._error is not None:
             raise self._error

@@ -63,7 +63,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 
 def column_names(given: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns of these names; none for None, which is all of them. Raises InvalidArgument."""
+    """The columns of these names; all if None. Raises InvalidArgument."""
     if given is None:
         return ()
     some_of("columns", given, COLUMNS)
@@ -71,14 +71,14 @@ def column_names(given: Sequence[str] | None) -> tuple[str, ...]:
 
 
 class Reading(Protocol):
-    """One way to get at the batches."""
+    """One way to read the batches."""
 
     def more(self) -> Steps[list[Batch]]:
         """The next batches with records of the range; none at its end."""
         ...
 
     def close(self) -> None:
-        """Let go of what is open or asked for."""
+        """Release open files and requests."""
         ...
 
 
@@ -102,7 +102,7 @@ class RangeCore:
         self._origin = Origin(wanted.topic, wanted.partition, wanted.columns)
 
     def found(self) -> Steps[None]:
-        """Find out where the range is, and, unless the topic is known by its id, whether it is all there.
+        """Find the range, and check that all of it exists unless the topic is known by its id.
 
         Raises UnknownTopic, UnknownPartition, OutOfBounds.
         """
@@ -148,18 +148,18 @@ class RangeCore:
         return []
 
     def check(self, batch: Batch) -> None:
-        """Verify the columns that were asked for, if that is wanted. Raises BadChecksum. Needs no lock."""
+        """Verify the requested columns, if that is wanted. Raises BadChecksum. Needs no lock."""
         if self.wanted.verify:
             verify(batch, self.wanted.partition, self.wanted.topic, self._checked)
 
     def close(self) -> None:
-        """Let go of everything; batches handed out stay good. Repeating it does nothing."""
+        """Release everything; batches handed out stay good. Idempotent."""
         if self._reading is not None:
             self._reading.close()
             self._reading = None
 
     def _begin(self) -> Reading:
-        """Begin to read where the last way has ended. Raises MappedUnavailable, Diverged, OutOfBounds."""
+        """Begin to read where the last way ended. Raises MappedUnavailable, Diverged, OutOfBounds."""
         assert self._partition is not None, "the range was looked for"
         wanted, position, connection = self.wanted, self._position, self._connection
         term = wanted.term if position == wanted.start else -1

@@ -100,7 +100,7 @@ class RangeVerbs:
     def begin_group(
         self, name: str, group: str, positions: Mapping[int, int], id_: str | None
     ) -> Steps[dict[int, tuple[int, int]]]:
-        """Give a group its cursors unless it has begun."""
+        """Give a group its first cursors."""
         deadline, given = self.connection.deadline(), list(positions.items())
         topic = yield from self._id(name, id_, deadline)
         answer = yield from self.connection.ask(
@@ -124,14 +124,14 @@ class RangeVerbs:
         )
 
     def _id(self, name: str, id_: str | None, deadline: float) -> Steps[bytes]:
-        """The id that was given, else that of the topic by now."""
+        """The given id, or else the topic's present one."""
         if id_ is not None:
             return topic_id(id_)
         return (yield from self.connection.find_topic(name, deadline)).topic
 
 
 def topic_id(text: str) -> bytes:
-    """A topic's id, as the wire has it. Raises InvalidArgument."""
+    """A topic's id as on the wire. Raises InvalidArgument."""
     try:
         found = bytes.fromhex(text)
     except (ValueError, TypeError):

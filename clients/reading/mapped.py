@@ -60,7 +60,7 @@ class Followed(msgspec.Struct, eq=False):
 
 
 class MappedLog(NamedTuple):
-    """One log's reader, and its committed word as of now; None where no board has it."""
+    """One log's reader, and its present committed word; None without a board."""
 
     reader: LogReader
     committed: Callable[[], int | None]
@@ -74,16 +74,16 @@ class LogSource(Protocol):
         ...
 
     def watch(self, partitions: Sequence[Partition]) -> Watch:
-        """The watch that tells which logs moved."""
+        """A watch that tells which logs moved."""
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         ...
 
 
 class MappedSource:
-    """The files of one mapped session: `logs` finds them, `waiter` is what to sleep on."""
+    """The files of one mapped session: `logs` finds them, `waiter` is slept on."""
 
     def __init__(self, topic: Topic, logs: LogSource, waiter: SlotWaiter | None = None) -> None:
         self._topic = topic
@@ -122,7 +122,7 @@ class MappedSource:
         return None
 
     def _watch_all(self, session: ConsumerSession) -> None:
-        """The session reads other partitions than before: look at each of them."""
+        """Watch the partitions that the session reads now, and look at each."""
         self._changes = session.changes
         self._ready.clear()
         reading = [self._topic.partitions[view.partition] for view in session.partitions.values() if not view.revoked]
@@ -147,7 +147,7 @@ class MappedSource:
     def _next_chunk(
         self, session: ConsumerSession, view: PartitionView, followed: Followed
     ) -> tuple[Delivery, list[Batch]] | None:
-        """As many batches as are read at once, wherever they are."""
+        """The next batches, as many as are read at once."""
         while True:
             try:
                 chunk = followed.cursor.next(CHUNK_BYTES)
@@ -163,7 +163,7 @@ class MappedSource:
                 return session.take(view, offset, chunk.next_offset, chunk.buffer), chunk.batches
 
     def _around(self, session: ConsumerSession, view: PartitionView, damage: Corrupt) -> tuple[Delivery, list[Batch]]:
-        """A delivery that says what damage hides. Raises `damage` when nothing behind it can be read."""
+        """A delivery that names the records damage hides. Raises `damage` when nothing behind it can be read."""
         if damage.next_offset is None or damage.next_offset <= view.fetched:
             raise damage
         known = self._followed.get(view.partition)
@@ -173,7 +173,7 @@ class MappedSource:
         return session.take(view, view.fetched, damage.next_offset, b"", damage.message, accepted), []
 
     def _follow(self, view: PartitionView) -> Followed:
-        """Begin to read a partition where its view stands, or behind what retention took. Raises Corrupt."""
+        """Begin to read a partition at its view's position, or behind what retention removed. Raises Corrupt."""
         known = self._followed.get(view.partition)
         log = known.log if known is not None else self._logs.open(self._topic.partitions[view.partition])
         cursor = log.reader.cursor(max(view.fetched, log.reader.first_offset))
@@ -195,7 +195,7 @@ class MappedSource:
             self._waiter.wake()
 
     def close(self) -> None:
-        """Let go of everything; batches handed out stay good. Repeating it does nothing."""
+        """Release everything; batches handed out stay good. Idempotent."""
         for followed in self._followed.values():
             followed.log.reader.close()
         self._followed.clear()
@@ -216,7 +216,7 @@ class SlotWaiter:
         self._closed = False
 
     def sleep(self, seconds: float, watch: Watch) -> None:
-        """Until the broker wakes its readers, unless something was committed since `watch` told what moved."""
+        """Sleep until the broker wakes its readers, unless something was committed since `watch` told what moved."""
         with self._guard:
             if self._woken or self._closed:
                 self._woken = self._sleepers > 0
@@ -239,7 +239,7 @@ class SlotWaiter:
                 self._slot.wake_all()
 
     def close(self) -> None:
-        """Let go, now or when the last sleeper is back. Repeating it does nothing."""
+        """Release the slot, now or when the last sleeper is back. Idempotent."""
         with self._guard:
             if not self._closed:
                 self._closed = True
@@ -247,7 +247,7 @@ class SlotWaiter:
                 self._release()
 
     def _release(self) -> None:
-        """Lock held."""
+        """Release the slot (lock held)."""
         if self._closed and not self._sleepers:
             self._board.close()
 
@@ -272,7 +272,7 @@ class BoardLogs:
         last = 0
 
         def limit() -> int:
-            """A row that changed hands says nothing any more: the session that it belongs to is about to be lost."""
+            """The committed word; the last one known once the row changed hands, which ends the session soon."""
             nonlocal last
             found = committed()
             if found is not None:

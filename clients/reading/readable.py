@@ -15,7 +15,7 @@ from ...storage.record import Record, records
 
 
 class Readable(NamedTuple):
-    """Batches for the application, and what ends the reading behind them, if anything does."""
+    """Batches for the application, and the error behind them, if any."""
 
     batches: list[Batch]
     error: Error | None

@@ -41,7 +41,7 @@ class Watch(Protocol):
 
 
 class Blind:
-    """Without a board any partition may have more at any time."""
+    """Without a board, any partition may have more at any time."""
 
     def __init__(self, partitions: Iterable[int]) -> None:
         self._partitions = list(partitions)

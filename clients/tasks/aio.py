@@ -48,21 +48,21 @@ class AsyncLink:
             return await self._connected(opened)
 
     async def send(self, message: Message) -> str:
-        """Have a call committed; the task's id."""
+        """Commit a call to its queue; returns the task's id."""
         producer = await self._producer(message.queue)
         future = await producer.send_nowait(message.value, **message.sending())
         offset = await future
         return task_id(message.queue, future.partition, offset if future.repeats is None else future.repeats)
 
     async def schedule(self, message: Message, name: str, spec: str) -> Schedule:
-        """Have a call committed at stated times."""
+        """Commit a call at stated times."""
         how = message.scheduling(self._app.zone)
         client = await self.client()
         await ensure_async(client, self._app.queues[message.queue])
         return await client.schedule(message.queue, name, spec, message.value, **how)
 
     async def close(self) -> None:
-        """Close the client of this loop. It connects anew when something is sent. Repeating it does nothing."""
+        """Close this loop's client. Sending again reconnects. Idempotent."""
         opened = self._here()
         async with opened.lock:
             if opened.client is not None:

@@ -47,7 +47,7 @@ Keep = Duration | Literal["forever"]
 
 
 class Decorate(Protocol):
-    """Makes a task function of a function, and keeps its signature."""
+    """Turns a function into a task function and keeps its signature."""
 
     @overload  # the first one that fits is taken, and the narrower stands first
     def __call__(  # pyright: ignore[reportOverlappingOverload]
@@ -60,7 +60,7 @@ class Decorate(Protocol):
 @checks
 @unpicklable("the name of its module, and import it from there")
 class Tasks:
-    """The task functions of an application, and the way to their queues."""
+    """The task functions of an application, and their queues."""
 
     @checked
     def __init__(
@@ -138,7 +138,7 @@ class Tasks:
         process: bool = False,
         name: str | None = None,
     ) -> Any:
-        """Make a task function of `function`; with options it returns the decorator: `@app.task(queue="mail")`.
+        """Turn `function` into a task function; with options, return the decorator: `@app.task(queue="mail")`.
 
         Args:
             queue: the topic its tasks go to; created when it is missing.
@@ -187,15 +187,15 @@ class Tasks:
     # -- sending ------------------------------------------------------------------------------------
 
     def client(self) -> Client:
-        """The client that it sends with; connected when it is first needed."""
+        """The app's client, connected when first needed."""
         return self._link.client()
 
     def send(self, message: Message) -> str:
-        """Have a call, as `message`, committed to its queue; the task's id. `TaskFunction.send` uses it."""
+        """Commit a call, as `message`, to its queue; returns the task's id. `TaskFunction.send` uses it."""
         return self._link.send(message)
 
     def schedule(self, message: Message, name: str, spec: str) -> Schedule:
-        """Have a call, as `message`, committed at stated times; `name`, `spec` as of `TaskFunction.schedule`."""
+        """Commit a call, as `message`, at stated times; `name` and `spec` as of `TaskFunction.schedule`."""
         return self._link.schedule(message, name, spec)
 
     @property
@@ -209,7 +209,7 @@ class Tasks:
         return self._aio
 
     def close(self) -> None:
-        """Close its client. It connects anew when something is sent. Repeating it does nothing."""
+        """Close the client. Sending again reconnects. Idempotent."""
         self._link.close()
 
     def __enter__(self) -> Tasks:
@@ -223,7 +223,7 @@ class Tasks:
 
 
 def _check_zone(zone: str) -> None:
-    """Raise InvalidArgument for a zone that is unknown; the broker judges where this machine has no tz database."""
+    """Raise InvalidArgument for an unknown zone; without a tz database here, the broker judges."""
     try:
         zoneinfo.ZoneInfo(zone or "UTC")
     except (LookupError, ValueError, OSError):
@@ -234,14 +234,14 @@ def _check_zone(zone: str) -> None:
 
 
 def _kept(keep: Keep | None) -> dict[str, Any]:
-    """The setting of a queue that says how long it keeps what is finished; none to leave it as it is."""
+    """The queue setting for how long finished tasks are kept; empty to leave it."""
     if keep is None:
         return {}
     return {"keep_finished_s": None if keep == "forever" else some_seconds(keep, "keep")}
 
 
 def _check_function(function: Any) -> None:
-    """A task is a call of something that has a name, and gives back what can be sent."""
+    """Require a named function, whose result can be sent."""
     if inspect.isclass(function):
         raise InvalidArgument(f"{function.__qualname__} is a class: make a task of a function that uses one")
     if not callable(function) or not hasattr(function, "__qualname__"):
@@ -249,7 +249,7 @@ def _check_function(function: Any) -> None:
 
 
 def _check_process(function: Callable[..., Any], *, is_async: bool) -> None:
-    """Another process has to find it by its name, and has no loop."""
+    """Require that another process can import it by name, and that it needs no loop."""
     if is_async:
         raise InvalidArgument(f"{function.__qualname__} is an async def: process=True is for a def")
     if "<" in function.__qualname__:

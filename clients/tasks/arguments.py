@@ -46,7 +46,7 @@ class Arguments:
         return {name for name in self._signature.parameters if leaves_open(self._hints.get(name, Any))}
 
     def pack(self, encoding: Encoding, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """A call as bytes. Raises InvalidArgument that names the argument."""
+        """Encode a call. Raises InvalidArgument that names the argument."""
         try:
             given = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
@@ -83,7 +83,7 @@ class Arguments:
         )
 
     def _culprit(self, encoding: Encoding, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-        """Which argument cannot be encoded, and why."""
+        """Name the argument that cannot be encoded, and why."""
         for name, value in self._signature.bind(*args, **kwargs).arguments.items():
             try:
                 encode(encoding, value)
@@ -92,7 +92,7 @@ class Arguments:
         return ""
 
     def unpack(self, encoding: Encoding, data: bytes) -> Call:
-        """The call in `data`. Raises ValueError with a sentence that names the argument."""
+        """Decode a call. Raises ValueError with a sentence that names the argument."""
         found = decode(encoding, data)
         if not (isinstance(found, list) and len(found) == 2 and isinstance(found[0], list)):
             raise ValueError("its value is not an array of positional arguments and a map of named ones")
@@ -128,7 +128,7 @@ class Arguments:
         return b"" if result is None else encode(encoding, result)
 
     def unpack_result(self, encoding: Encoding, data: bytes | None) -> Any:
-        """The result in `data`. Raises ValueError."""
+        """Decode a result. Raises ValueError."""
         if not data:
             return None
         found = decode(encoding, data)

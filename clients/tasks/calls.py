@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Leased(Protocol):
-    """A leased task, as far as a call has to know of it."""
+    """A leased task, as a call sees it."""
 
     @property
     def id(self) -> str: ...
@@ -45,7 +45,7 @@ class Leased(Protocol):
 
 
 class RunningCall:
-    """One call that was started."""
+    """One started call."""
 
     def __init__(self, future: Future[Outcome], timeout_s: float | None, stop: Callable[[], str]) -> None:
         """`timeout_s`: what the runner has to see to; `stop` says what it could do."""
@@ -109,7 +109,7 @@ class Calls:
         return self._loop
 
     def close(self) -> None:
-        """Kill processes, end the loop; no call is started any more. Threads end with what they run."""
+        """Kill processes and end the loop; no more calls are started. Threads finish their calls."""
         self._processes.close()
         self._threads.close()
         if self._loop is not None:

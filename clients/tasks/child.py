@@ -45,7 +45,7 @@ class TaskChild:
         self._cancelled = False
 
     def listen(self) -> None:
-        """Take what the runner says, in a thread of its own; end the process when it says no more."""
+        """Take the runner's messages, in a thread of its own; end the process after the last."""
         try:
             while True:
                 said = ORDERS.decode(self._connection.recv_bytes())
@@ -58,7 +58,7 @@ class TaskChild:
             os._exit(0)
 
     def work(self) -> None:
-        """One order after the other."""
+        """Work off orders, one after the other."""
         self._say(Ready())
         while True:
             order = self._orders.get()
@@ -90,7 +90,7 @@ class TaskChild:
 
 
 def _point(app: Tasks, url: str) -> None:
-    """Have an app send where its runner works: its module may say something else."""
+    """Have an app send to its runner's broker, whatever its module says."""
     if app.url != url:
         app.close()
         app.url = url

@@ -18,7 +18,7 @@ from .encoding import Encoding, encode
 
 
 class CurrentTask:
-    """The task that this code works on: its `id` ("" where a function was called directly), and `attempt`, from 1."""
+    """The task this code works on: its `id` ("" if the function was called directly), and `attempt`, from 1."""
 
     def __init__(
         self,
@@ -38,14 +38,14 @@ class CurrentTask:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled; the worker learns of that with its next heartbeat.
+        """Whether the task was cancelled; the worker learns of that with its next heartbeat.
 
         If the function still returns, the task is completed; if it raises, it is cancelled and not retried.
         """
         return self._is_cancelled()
 
     def progress(self, value: Any) -> None:
-        """Report `value` as the progress, which `Job.status` shows. Raises InvalidArgument if it cannot be encoded."""
+        """Report `value` as progress, for `Job.status` to show. Raises InvalidArgument if it cannot be encoded."""
         try:
             packed = encode(self._encoding, value)
         except ValueError as error:
@@ -59,13 +59,13 @@ _current: ContextVar[CurrentTask] = ContextVar("penstock_task")
 
 
 def current_task() -> CurrentTask:
-    """The task that this code works on; a task of its own where a function was called directly."""
+    """The task this code works on; a task of its own if the function was called directly."""
     return _current.get(None) or CurrentTask()
 
 
 @contextmanager
 def working_on(task: CurrentTask) -> Iterator[None]:
-    """Inside, `current_task` is this one."""
+    """Make `task` the `current_task` in the block."""
     token = _current.set(task)
     try:
         yield

@@ -19,7 +19,7 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 def encode(encoding: Encoding, value: Any) -> bytes:
-    """`value` as bytes. Raises ValueError with what cannot be encoded."""
+    """Encode `value`. Raises ValueError that names what cannot be encoded."""
     try:
         if encoding == "msgpack":
             return msgspec.msgpack.encode(value)
@@ -35,7 +35,7 @@ def _refuse(value: Any) -> Any:
 
 
 def decode(encoding: Encoding, data: bytes) -> Any:
-    """The value in `data`. Raises ValueError."""
+    """Decode a value. Raises ValueError."""
     try:
         return msgspec.msgpack.decode(data) if encoding == "msgpack" else msgspec.json.decode(data)
     except msgspec.DecodeError as error:
@@ -43,7 +43,7 @@ def decode(encoding: Encoding, data: bytes) -> Any:
 
 
 def is_known(hint: Any) -> bool:
-    """Whether `fitted` can tell if a value is of this type; it cannot of a type variable, for one."""
+    """Whether `fitted` can tell if a value is of this type; not so for a type variable."""
     try:
         msgspec.json.Decoder(hint)
     except TypeError:
@@ -52,7 +52,7 @@ def is_known(hint: Any) -> bool:
 
 
 def fitted(value: Any, hint: Any) -> Any:
-    """A decoded value as the type that was asked for. Raises ValueError."""
+    """Convert a decoded value to the wanted type. Raises ValueError."""
     try:
         return msgspec.convert(value, hint, str_keys=True)
     except msgspec.ValidationError as error:

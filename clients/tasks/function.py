@@ -44,7 +44,7 @@ R = TypeVar("R")
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """How one function is run."""
+    """The options of one function."""
 
     queue: str
     timeout_s: float | None
@@ -61,14 +61,14 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 class SendingApp(JobApp, Protocol):
-    """The app of a function, as far as that knows it."""
+    """A function's app, as the function sees it."""
 
     def send(self, message: Message) -> str:
-        """Have a call committed to its queue; the task's id."""
+        """Commit a call to its queue; returns the task's id."""
         ...
 
     def schedule(self, message: Message, name: str, spec: str) -> Schedule:
-        """Have a call committed to its queue at stated times."""
+        """Commit a call to its queue at stated times."""
         ...
 
 
@@ -97,11 +97,11 @@ class BaseFunction(Generic[P, R]):
         return Job(self, self.app.send(self.message(args, kwargs)))
 
     def send_in(self, delay: Duration, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """As `send`; no worker gets it before `delay` is over."""
+        """As `send`; not delivered before `delay` is over."""
         return Job(self, self.app.send(self.message(args, kwargs, delay_s=seconds(delay, "delay"))))
 
     def send_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
-        """As `send`; no worker gets it before `when`."""
+        """As `send`; not delivered before `when`."""
         return Job(self, self.app.send(self.message(args, kwargs, at=when)))
 
     def schedule(self, name: str, spec: str, /, *args: P.args, **kwargs: P.kwargs) -> Schedule:
@@ -117,7 +117,7 @@ class BaseFunction(Generic[P, R]):
         return self.app.schedule(self.message(args, kwargs), name, spec)
 
     def job(self, id: str) -> Job[R]:
-        """The task `id`, which was sent before, here or in another process."""
+        """The task `id`, sent before, here or in another process."""
         return Job(self, id)
 
     @property
@@ -128,7 +128,7 @@ class BaseFunction(Generic[P, R]):
     def message(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], *, delay_s: float | None = None, at: datetime | None = None
     ) -> Message:
-        """A call as it goes to the queue, not before `delay_s` is over or `at` is come. Raises InvalidArgument."""
+        """A call as sent to the queue, not before `delay_s` is over or `at`. Raises InvalidArgument."""
         encoding = self.app.encoding
         headers = {NAME_HEADER: self.name.encode(), ENCODING_HEADER: encoding.encode()}
         value = self.arguments.pack(encoding, args, kwargs)
@@ -168,7 +168,7 @@ class TaskFunction(BaseFunction[P, R]):
     """A `def`; workers call it in a thread, or in a process of its own."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run it here, as if it were no task."""
+        """Call the function here, without a queue."""
         return self.function(*args, **kwargs)
 
 
@@ -177,7 +177,7 @@ class AsyncTaskFunction(BaseFunction[P, R]):
     """An `async def`; workers run it on their loop."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Run it here, as if it were no task."""
+        """Call the function here, without a queue."""
         return self.function(*args, **kwargs)
 
 

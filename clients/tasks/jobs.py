@@ -26,18 +26,18 @@ R = TypeVar("R")
 
 
 class JobApp(Protocol):
-    """The app that a job was sent by, as far as the job knows it."""
+    """A job's app, as the job sees it."""
 
     group: str
     encoding: Encoding
 
     def client(self) -> Client:
-        """For threads."""
+        """The client for threads."""
         ...
 
     @property
     def aio(self) -> AsyncLink:
-        """For event loops."""
+        """The client for event loops."""
         ...
 
 
@@ -53,7 +53,7 @@ class JobFunction(Protocol[R]):
         ...
 
     def job(self, id: str) -> Job[R]:
-        """A task that was sent before, by its id."""
+        """A task sent before, by its id."""
         ...
 
 
@@ -89,10 +89,10 @@ class _Base(Generic[R]):
 
 @checks
 class Job(_Base[R]):
-    """One task that was sent. Its `id` names it: `TaskFunction.job(id)` is the job again, in any process."""
+    """One sent task. Its `id` names it: `TaskFunction.job(id)` is the job again, in any process."""
 
     def result(self, timeout: Duration | None = None) -> R:
-        """Wait for what the function returns, at most `timeout` (None: the app's).
+        """Wait for the function's result, at most `timeout` (None: the app's).
 
         Raises: TaskFailed with the reason, when it is dead-lettered; TaskCancelled; TimedOut; TaskForgotten when it
             finished longer ago than its queue keeps results.
@@ -107,14 +107,14 @@ class Job(_Base[R]):
         return status_of(self._function, app.client().task(self.id, group=app.group))
 
     def cancel(self) -> JobStatus:
-        """Cancel it: a worker that runs it now is told and may stop. Returns its status afterwards."""
+        """Cancel the task: a worker running it is told and may stop. Returns its status afterwards."""
         app = self._function.app
         return status_of(self._function, app.client().cancel_task(self.id, group=app.group))
 
 
 @checks
 class AsyncJob(_Base[R]):
-    """One task that was sent; its verbs are awaited."""
+    """One sent task; its verbs are awaited."""
 
     async def result(self, timeout: Duration | None = None) -> R:
         """As `Job.result`."""
@@ -137,7 +137,7 @@ class AsyncJob(_Base[R]):
 
 
 def result_of(function: JobFunction[R], id: str, info: TaskInfo) -> R:
-    """The result of a task that is final. Raises what `Job.result` raises."""
+    """The result of a final task. Raises what `Job.result` raises."""
     name = f"task {id} ({function.name})"
     if info.state == "dead-lettered":
         raise TaskFailed(f"{name} failed in attempt {info.attempt}: {info.reason}")

@@ -32,7 +32,7 @@ class Link:
         forks.tell(self)
 
     def _forked(self) -> None:
-        """The child connects by itself."""
+        """Drop the client in a forked child, which connects by itself."""
         forks.renew(self._lock)
         if self._at_exit is not None:
             self._at_exit.detach()
@@ -48,14 +48,14 @@ class Link:
             return self._client
 
     def send(self, message: Message) -> str:
-        """Have a call committed; the task's id."""
+        """Commit a call to its queue; returns the task's id."""
         producer = self._producer(message.queue)
         future = producer.send_nowait(message.value, **message.sending())
         offset = future.result()
         return task_id(message.queue, future.partition, offset if future.repeats is None else future.repeats)
 
     def schedule(self, message: Message, name: str, spec: str) -> Schedule:
-        """Have a call committed at stated times."""
+        """Commit a call at stated times."""
         how = message.scheduling(self._app.zone)
         client = self.client()
         ensure(client, self._app.queues[message.queue])

@@ -28,7 +28,7 @@ class Failed(Struct, tag=True, frozen=True):
 
 
 class RefusedCall(Struct, tag=True, frozen=True):
-    """Trying again would change nothing: dead-letter it."""
+    """The call can never succeed: the broker dead-letters it without a retry."""
 
     reason: str
 
@@ -46,7 +46,7 @@ def failure(error: BaseException) -> Failed:
 
 
 def reason_of(error: BaseException) -> str:
-    """The last line of its traceback, and nothing that would not fit in a history."""
+    """The last line of the traceback, cut to fit into a history."""
     lines = "".join(traceback.format_exception_only(error)).strip().splitlines()
     last = lines[-1] if lines else type(error).__name__
     return last if len(last) <= REASON_MAX else last[: REASON_MAX - 3] + "..."

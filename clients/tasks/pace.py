@@ -29,7 +29,7 @@ class QueuePace:
         self._count += count
 
     def ahead(self, now: float) -> int:
-        """How many end within a moment, as far as one can know."""
+        """How many calls will end within a moment, as a guess."""
         ended = self._ended
         while ended and ended[0][0] < now - AHEAD_S:
             self._count -= ended.popleft()[1]

@@ -28,7 +28,7 @@ def perform(function: Any, arguments: Arguments, call: Call, encoding: Encoding,
 async def perform_async(
     function: Any, arguments: Arguments, call: Call, encoding: Encoding, current: CurrentTask
 ) -> Outcome:
-    """Call an `async def`. One that is cancelled from outside fails."""
+    """Call an `async def`. A call cancelled from outside fails."""
     with working_on(current):
         try:
             result = await function(*call[0], **call[1])

@@ -32,20 +32,20 @@ END_S = 1.0
 
 
 class Watched(Protocol):
-    """The task, as far as a child has to know of it."""
+    """The task, as a child sees it."""
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled."""
+        """Whether the task was cancelled."""
         ...
 
     def tell(self, value: bytes, /) -> None:
-        """Progress."""
+        """Report progress."""
         ...
 
 
 class _Child:
-    """A process and our end of its pipe."""
+    """A child process and our end of its pipe."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -60,13 +60,13 @@ class _Child:
             theirs.close()
 
     def wait_ready(self) -> None:
-        """Until it has started. Raises EOFError, and TimeoutError."""
+        """Wait until it has started. Raises EOFError, and TimeoutError."""
         self.ready = self.hear(START_S) is not None
         if not self.ready:
             raise TimeoutError(f"its process did not start within {START_S:g} s")
 
     def say(self, message: Order | Cancelled) -> None:
-        """Raises EOFError once it has ended."""
+        """Send it a message. Raises EOFError once it has ended."""
         try:
             self.connection.send_bytes(encode(message))
         except OSError as error:
@@ -99,7 +99,7 @@ class Processes:
         self._closed = False
 
     def run(self, order: Order, task: Watched, timeout_s: float | None) -> Outcome:
-        """Have a child call a function, and wait for what becomes of it. Raises Closed."""
+        """Have a child call a function, and wait for the outcome. Raises Closed."""
         child = self._take()
         try:
             outcome = _served(child, order, task, timeout_s)
@@ -114,11 +114,11 @@ class Processes:
 
     @property
     def busy(self) -> int:
-        """How many children work."""
+        """How many children are working."""
         return len(self._busy)
 
     def close(self) -> None:
-        """Kill all children; calls that run fail."""
+        """Kill all children; their calls fail."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -150,7 +150,7 @@ class Processes:
         child.end()
 
     def _lose(self, child: _Child) -> str:
-        """A child that is of no more use. Returns how it ended."""
+        """Remove a child that ended or hangs. Returns how it ended."""
         with self._lock:
             self._busy.discard(child)
         return child.end()

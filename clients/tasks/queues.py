@@ -47,7 +47,7 @@ class TaskQueue(Struct, frozen=True):
 
     @property
     def wanted(self) -> dict[str, Any]:
-        """The settings that it is to have."""
+        """The settings that the app asks for."""
         return {**self.defaults, **self.settings}
 
     def changes(self, known: dict[str, Any]) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class TaskQueue(Struct, frozen=True):
 
 
 class QueueApp(Protocol):
-    """The app of queues: how it connects, and which there are."""
+    """The app of queues: how it connects, and its queues."""
 
     url: str
     timeout_s: float
@@ -65,7 +65,7 @@ class QueueApp(Protocol):
 
 
 def ensure(client: Client, queue: TaskQueue) -> dict[str, Any]:
-    """Create what is missing of a queue. Returns the settings of its group."""
+    """Create the queue's topic and group if missing. Returns the settings of the group."""
     settings = queue.wanted
     try:
         return dict(client.queue(queue.topic, queue.group).settings)
@@ -93,7 +93,7 @@ async def ensure_async(client: AsyncClient, queue: TaskQueue) -> dict[str, Any]:
 
 
 async def configure(client: AsyncClient, queue: TaskQueue) -> dict[str, Any]:
-    """Have a queue be what the app says. Returns the settings of its group."""
+    """Give a queue the app's settings. Returns the settings of its group."""
     settings = await ensure_async(client, queue)
     changes = queue.changes(settings)
     if changes:

@@ -37,7 +37,7 @@ class Retry(Struct, frozen=True):
             raise InvalidArgument(f"jitter={self.jitter!r} is not a share from 0 to 1")
 
     def settings(self) -> dict[str, Any]:
-        """As settings of a queue group."""
+        """Settings for a queue group."""
         return {
             "max_attempts": self.max_attempts,
             "backoff_s": seconds(self.backoff, "backoff"),

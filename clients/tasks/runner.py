@@ -59,7 +59,7 @@ CLOSE_S = 10.0
 
 
 class Call:
-    """One call that runs, for which task of which worker."""
+    """One running call, its task and its worker."""
 
     __slots__ = ("alarm", "pace", "running", "task", "worker")
 
@@ -99,16 +99,16 @@ class Runner:
 
     @property
     def outcomes(self) -> Counter[str]:
-        """How many tasks were done, failed, refused, dropped, as the broker knows."""
+        """How many tasks were done, failed, refused and dropped, as committed."""
         return self._settling.outcomes
 
     def stop(self) -> None:
-        """Drain; called a second time: do not wait for what runs."""
+        """Drain; when called again, stop without waiting for running calls."""
         (self._abandoned if self._stopping.is_set() else self._stopping).set()
         self._slots.close()
 
     async def run(self, ready: Callable[[], None] = lambda: None) -> None:
-        """Work until stopped. Calls `ready` once it leases. Raises what makes working impossible."""
+        """Work until stopped. Calls `ready` once it leases. Raises if work is impossible."""
         async with AsyncExitStack() as closing:
             opening = asyncio.create_task(self._open(closing))
             stopped = asyncio.create_task(self._stopping.wait())
@@ -123,7 +123,7 @@ class Runner:
                 await asyncio.wait([opening])
 
     async def _open(self, closing: AsyncExitStack) -> list[SettlingWorker]:
-        """A worker for each queue. Raises what makes working impossible."""
+        """Open a worker for each queue. Raises if work is impossible."""
         from ..aio.client import connect
 
         client = await connect(self._app.url, timeout=self._app.timeout_s, name="penstock-worker")
@@ -158,7 +158,7 @@ class Runner:
             self._settling.close()
 
     async def _drain(self) -> None:
-        """Let what runs finish, until time is up or `stop` is called again."""
+        """Let running calls finish, until time is up or `stop` is called again."""
         if not self._running:
             return
         log.info("draining: still at work on %d of its tasks", len(self._running))
@@ -168,7 +168,7 @@ class Runner:
             each.cancel()
 
     async def _abandon(self, *waiting: asyncio.Task[Any]) -> None:
-        """Give back tasks whose calls still run; what was done is to be committed."""
+        """Release tasks whose calls still run; outcomes so far are committed."""
         for task in waiting:
             task.cancel()
         for call in list(self._running):
@@ -191,7 +191,7 @@ class Runner:
                 self._start(worker, pace, task)
 
     async def _fetched(self, worker: SettlingWorker, most: int) -> Sequence[SettledTask]:
-        """The next tasks; none when the broker cannot give any for now, and when the runner stops."""
+        """The next tasks; empty when the broker cannot give any for now and when the runner stops."""
         try:
             async with asyncio.timeout(None) as fetching:
                 self._fetching.add(fetching)
@@ -209,7 +209,7 @@ class Runner:
             return []
 
     async def _pause(self) -> None:
-        """A moment, or until the runner stops."""
+        """Wait a moment, or until the runner stops."""
         waiting = asyncio.create_task(self._stopping.wait())
         await asyncio.wait([waiting], timeout=PAUSE_S)
         waiting.cancel()
@@ -217,7 +217,7 @@ class Runner:
     # -- working ------------------------------------------------------------------------------------
 
     def _start(self, worker: SettlingWorker, pace: QueuePace, task: SettledTask) -> None:
-        """Have a task worked on; its place is free again when its call has ended."""
+        """Start a task's call; its slot is free again when the call has ended."""
         running = self._calls.start(task, self._teller(task))
         if isinstance(running, RefusedCall):
             self._settling.settle(worker, task, running)
@@ -238,7 +238,7 @@ class Runner:
             _call_soon(loop, self._look)
 
     def _look(self) -> None:
-        """Take what has ended."""
+        """Take the outcomes of ended calls."""
         self._woken = False  # first: what ends from here on wakes the loop again
         now = time.monotonic()
         while self._ended:
@@ -255,7 +255,7 @@ class Runner:
             self._decide(call, Failed(f"it took longer than {call.running.timeout_s:g} s: {stopped}"))
 
     def _decide(self, call: Call, outcome: Outcome) -> None:
-        """This is what became of it, whatever it still does."""
+        """Set a call's outcome, whatever it still does."""
         del self._running[call]
         if call.alarm is not None:
             call.alarm.cancel()
@@ -266,7 +266,7 @@ class Runner:
             self._finished.set()
 
     def _teller(self, task: SettledTask) -> Callable[[bytes], None]:
-        """Takes progress from any thread, and sends the latest."""
+        """A function that takes progress from any thread and sends the latest."""
         loop = asyncio.get_running_loop()
         latest: list[bytes] = []
 
@@ -306,7 +306,7 @@ def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Non
 
 
 async def _bounded(closing: Awaitable[None]) -> None:
-    """Wait for something to close, not for ever. What is not given back comes back when its lease has run out."""
+    """Wait for a close, but not for ever. Leases not released run out."""
     try:
         await asyncio.wait_for(closing, CLOSE_S)
     except (Error, TimeoutError) as error:

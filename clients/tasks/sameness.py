@@ -32,7 +32,7 @@ def leaves_open(hint: Any) -> bool:
 
 
 def is_same(given: Any, found: Any) -> bool:
-    """Whether a value came back as it was."""
+    """Whether a value survived the round trip unchanged."""
     if type(given) is not type(found):
         return False
     if isinstance(given, dict):

@@ -40,14 +40,14 @@ class SettledTask(Leased, Protocol):
 
 
 class DeferredOutcome(Protocol):
-    """The outcome of what was said without waiting."""
+    """The outcome of a settle that was not waited for."""
 
     def exception(self) -> Error | None: ...
     def add_done_callback(self, callback: Callable[[Any], Any], /) -> None: ...
 
 
 class SettlingWorker(Protocol):
-    """Leases tasks of one queue, keeps them, and gives back what it holds when it is closed."""
+    """Leases tasks of one queue, keeps them, and releases what it holds when closed."""
 
     async def fetch(self, max_records: int = 1, wait: float = 0.0) -> Sequence[SettledTask]: ...
     async def ack_nowait(self, task: Any, result: bytes | None = None) -> DeferredOutcome: ...
@@ -56,7 +56,7 @@ class SettlingWorker(Protocol):
 
 
 class OutcomeReporter:
-    """See the module. `open` are the tasks of which it is not known yet. To be used on one loop."""
+    """See the module. `open` are tasks whose report is not known to have arrived. To be used on one loop."""
 
     def __init__(self, stopping: asyncio.Event) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -69,7 +69,7 @@ class OutcomeReporter:
         self._quiet.set()
 
     def settle(self, worker: SettlingWorker, task: SettledTask, outcome: Outcome) -> None:
-        """Have it said. Never waits."""
+        """Report an outcome. Never waits."""
         _log(task, outcome)
         match outcome:
             case Returned(result):
@@ -86,23 +86,23 @@ class OutcomeReporter:
                 self.release(worker, [task])
 
     def release(self, worker: SettlingWorker, tasks: Sequence[SettledTask]) -> None:
-        """Give tasks back that were not brought to their end."""
+        """Release tasks whose calls did not finish."""
         if tasks:
             self._say(tasks, Dropped(), lambda: worker.release(tasks))
 
     async def known(self) -> None:
-        """Wait until all of it is known."""
+        """Wait until all reports are answered."""
         await self._quiet.wait()
 
     def close(self) -> None:
-        """Say no more."""
+        """Stop reporting."""
         for saying in self._saying:
             saying.cancel()
 
     # -- what was done --------------------------------------------------------------------------------
 
     async def _ack(self) -> None:
-        """Hand over what was done, as long as there is any."""
+        """Ack finished tasks as long as there are any."""
         try:
             while self._done:
                 worker, task, result = self._done.popleft()
@@ -145,7 +145,7 @@ class OutcomeReporter:
         self._spawn(say())
 
     async def _again(self, task: SettledTask, verb: Callable[[], Awaitable[T]]) -> T | None:
-        """Try until it is known; None when it cannot be said. Raises InvalidArgument."""
+        """Retry a verb until it succeeds; None once that is pointless or the runner stops. Raises InvalidArgument."""
         while True:
             try:
                 return await verb()
@@ -177,7 +177,7 @@ class OutcomeReporter:
 
 
 def _log(task: SettledTask, outcome: Outcome) -> None:
-    """Say what went wrong, with the function that it went wrong in."""
+    """Log what went wrong, and in which function."""
     if not isinstance(outcome, Failed | RefusedCall):
         return
     name = task.headers.get(NAME_HEADER, b"no function").decode(errors="replace")

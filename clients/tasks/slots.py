@@ -17,7 +17,7 @@ class Slots:
         self._changed = asyncio.Event()
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until a place is free, at most so long. False when there is none in time, or there will be none."""
+        """Wait for a free slot, at most so long. Returns False if there is none in time, or ever."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not self.free and not self.closed:
@@ -28,15 +28,15 @@ class Slots:
         return not self.closed
 
     def take(self) -> None:
-        """One call more."""
+        """Take a slot for a call."""
         self.free -= 1
 
     def give_back(self) -> None:
-        """One call less."""
+        """Free the slot of a call."""
         self.free += 1
         self._changed.set()
 
     def close(self) -> None:
-        """Nothing more is to be started."""
+        """Let no more calls start."""
         self.closed = True
         self._changed.set()

@@ -26,7 +26,7 @@ class Threads:
         self._threads: list[threading.Thread] = []
 
     def submit(self, call: Call) -> Future[Outcome]:
-        """Have a thread run it."""
+        """Run a call in a thread."""
         future: Future[Outcome] = Future()
         if len(self._threads) < self._most:
             name = f"penstock-task-{len(self._threads) + 1}"
@@ -36,7 +36,7 @@ class Threads:
         return future
 
     def close(self) -> None:
-        """No more calls; each thread ends with the one it runs."""
+        """Take no more calls; each thread ends after its present one."""
         for _ in self._threads:
             self._queue.put(None)
 

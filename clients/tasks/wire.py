@@ -37,7 +37,7 @@ class Cancelled(Struct, tag=True, frozen=True):
 
 
 class Told(Struct, tag=True, frozen=True):
-    """Progress."""
+    """Progress of the call."""
 
     value: bytes
 

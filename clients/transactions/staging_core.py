@@ -35,7 +35,7 @@ OWN = "~"
 
 
 class StagingCore:
-    """The producers of one staging. `ended` is what became of it, "" before."""
+    """The producers of one staging. `ended` says how it ended, "" before."""
 
     def __init__(self, shell: Shell, *, now_us: Callable[[], int], future: type[Future]) -> None:
         self.connection = shell.connection
@@ -47,7 +47,7 @@ class StagingCore:
         self._producers: list[StagingProducer] = []
 
     def new_producer(self, topic: Topic, *, codec: str | None, window_bytes: int) -> StagingProducer:
-        """One more producer that stages. Raises Closed."""
+        """Add a producer that stages. Raises Closed."""
         self.check_open()
         producer = StagingProducer(
             self._shell,
@@ -68,7 +68,7 @@ class StagingCore:
             raise Closed(f"this {self} was {self.ended}: begin another one")
 
     def stages(self, deadline: float) -> Steps[list[Stage]]:
-        """Wait until all that was sent is staged. Raises the first error not raised yet, and StageLost."""
+        """Wait until all records sent are staged. Raises the first error not raised yet, and StageLost."""
         if self.ended != "closed":
             self.check_open()
         yield from self._flush(deadline)
@@ -77,7 +77,7 @@ class StagingCore:
         return self._staged()
 
     def close(self, deadline: float) -> Steps[None]:
-        """Stage what was sent and end. The stages stay, to be committed."""
+        """End once all records sent are staged. The stages stay, to be committed."""
         if self.ended:
             return
         try:
@@ -86,7 +86,7 @@ class StagingCore:
             self._end("closed")
 
     def drop(self, deadline: float) -> Steps[None]:
-        """End, and have the broker forget what was staged. Where it did not answer, it may be asked again."""
+        """End, and have the broker drop the stages. If it did not answer, call it again."""
         if self.ended and self.ended != "closed":
             return
         self._end("closed")
@@ -94,7 +94,7 @@ class StagingCore:
         self.ended = "dropped"
 
     def give_up(self) -> Steps[None]:
-        """Drop what was staged if the broker is there; if not, it does so by itself after a time."""
+        """Drop the stages if the broker is there; if not, it drops them itself after a time."""
         with suppress(Error):
             yield from self.drop(self.connection.deadline(min(DROP_PATIENCE_S, self.connection.timeout)))
 
@@ -115,7 +115,7 @@ class StagingCore:
 
 
 class TransactionCore(StagingCore):
-    """A staging with a name and an epoch. `own_name`: it was made up, so no other process commits it."""
+    """A staging with a name and an epoch. `own_name`: the name was made up, so no other process commits it."""
 
     def __init__(self, shell: Shell, name: str, epoch: int, *, own_name: bool, **how: Any) -> None:
         super().__init__(shell, **how)
@@ -126,7 +126,7 @@ class TransactionCore(StagingCore):
         self._published = False
 
     def commit(self, deadline: float) -> Steps[bool]:
-        """Publish everything, all or none. False when others committed this epoch, or a later one."""
+        """Publish everything, all or none. Returns False when others committed this epoch or a later one."""
         if self.ended == "committed":
             return self._published
         self.check_open()
@@ -144,12 +144,12 @@ class TransactionCore(StagingCore):
         return self._published
 
     def give_up(self) -> Steps[None]:
-        """See StagingCore. Once a commit was begun it may have been decided, and can be repeated."""
+        """See StagingCore. Once a commit was begun it may be decided, and can be repeated."""
         if self.fixed is None:
             yield from super().give_up()
 
     def _fix(self, deadline: float) -> Steps[list[Stage]]:
-        """All that was sent, once it is staged; nothing more is sent. What cannot be staged ends the transaction."""
+        """The stages of everything sent; nothing more is sent. A record that cannot be staged ends the transaction."""
         for producer in self._producers:
             producer.closed = True
         try:
@@ -167,7 +167,7 @@ class TransactionCore(StagingCore):
 def begin(
     shell: Shell, id: str | None, epoch: int | None, *, now_us: Callable[[], int], future: type[Future]
 ) -> TransactionCore:
-    """A transaction under a name and an epoch, or under a name made up for it. Raises InvalidArgument."""
+    """A transaction under a name and an epoch, or under a made-up name. Raises InvalidArgument."""
     if id is None and epoch is None:
         name = f"{OWN}{os.urandom(12).hex()}"
         return TransactionCore(shell, name, 1, own_name=True, now_us=now_us, future=future)

@@ -33,7 +33,7 @@ class StagedFuture(Future, eq=False, gc=False):
     """The future of a staged record; its result is -1."""
 
     def result(self, timeout: float | None = None) -> int:
-        """-1 once the record is staged; waits for it. Raises what prevented it, or TimedOut."""
+        """Wait until the record is staged; returns -1. Raises what prevented it, or TimedOut."""
         super().result(timeout)
         return NO_OFFSET
 
@@ -42,7 +42,7 @@ class StagingLane(PartitionSender):
     """The records of one stage in flight. A broken stage never continues."""
 
     def refusal(self, failure: Failure) -> Error:
-        """See PartitionSender: of a stage that the broker does not have any more, that it is lost."""
+        """See PartitionSender; a stage that the broker no longer has is lost."""
         return self._lost(failure) if failure.code in GAPS else super().refusal(failure)
 
     def _failed(self, session: ProducerSession, failure: Failure) -> None:
@@ -58,7 +58,7 @@ class StagingLane(PartitionSender):
         )
 
     def stage(self) -> Stage | None:
-        """Everything that was put on its way to this partition, whether it is known to have arrived or not."""
+        """All records sent to this partition, whether known to have arrived or not."""
         session = self.session
         if session is None or not session.next_sequence:
             return None
@@ -75,12 +75,12 @@ class StagingProducer(ProducerCore):
         return StagingLane(self, partition)
 
     def stages(self) -> list[Stage]:
-        """Its staged records, and those in flight."""
+        """Its stages, including records in flight."""
         found = [sender.stage() for sender in self.senders if isinstance(sender, StagingLane)]
         return [stage for stage in found if stage is not None]
 
     def check_whole(self) -> None:
-        """Raise what ended a sender: its stage has lost something."""
+        """Raise what ended a sender: its stage lost records."""
         for sender in self.senders:
             if sender.ended is not None:
                 raise sender.ended
@@ -88,7 +88,7 @@ class StagingProducer(ProducerCore):
     def as_task(
         self, delay: Duration | None, at: datetime | None, priority: int | None, dedup: bytes | None
     ) -> Queued | None:
-        """See ProducerCore. A dedup key is refused: whether a record repeats another is decided with its offset."""
+        """See ProducerCore. Dedup keys are refused: a repeat is decided with the offset."""
         if dedup is not None:
             raise InvalidArgument("dedup= and a transaction do not go together: a commit is all or nothing, and once")
         return super().as_task(delay, at, priority, None)

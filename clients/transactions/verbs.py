@@ -36,7 +36,7 @@ class TransactionVerbs:
         self.connection = connection
 
     def commit(self, name: str, epoch: int, stages: list[Stage], deadline: float) -> Steps[bool]:
-        """Publish stages, all or none. False when that epoch was committed with others, or a later one was."""
+        """Publish stages, all or none. Returns False if that epoch was committed with others, or a later one was."""
         if len(stages) > STAGES_MAX:
             raise LimitReached(
                 f"transaction {name} has {len(stages)} stages, one for each producer and partition, and a commit takes "
@@ -63,7 +63,7 @@ class TransactionVerbs:
                 backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
 
     def drop(self, stages: Iterable[Stage], deadline: float) -> Steps[None]:
-        """Forget stages; those that are decided stay, those that are gone are no error."""
+        """Drop stages; decided ones stay, missing ones are no error."""
         rest = list(stages)
         for first in range(0, len(rest), STAGES_MAX):
             part = rest[first : first + STAGES_MAX]
@@ -72,7 +72,7 @@ class TransactionVerbs:
             )
 
     def epoch(self, name: str, deadline: float) -> Steps[int | None]:
-        """The last epoch that was decided; None when none is known."""
+        """The last decided epoch; None if none is known."""
         answer = yield from self.connection.ask(
             lambda request: AskTransaction(request, name),
             TransactionState,

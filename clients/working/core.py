@@ -83,7 +83,7 @@ class WorkerCore:
         forks.tell(self)
 
     def _forked(self) -> None:
-        """The leases are its parent's."""
+        """Close in a forked child: the leases are its parent's."""
         self.closed = True
 
     # -- as Part ------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class WorkerCore:
     # -- handing out --------------------------------------------------------------------------------------
 
     def fetch(self, max_records: int, deadline: float) -> Steps[list[Any]]:
-        """At most `max_records` tasks: those that are there, or the first that come by the deadline."""
+        """At most `max_records` tasks: available ones, or the first that come by the deadline."""
         self.enter()
         check_count(max_records)
         self._take_back()
@@ -149,7 +149,7 @@ class WorkerCore:
             self._earlier.popleft().raise_error()
 
     def enter(self) -> None:
-        """The application calls."""
+        """Note a call of the application."""
         self.check_open()
         self.touched = self.connection.clock()
 
@@ -176,7 +176,7 @@ class WorkerCore:
         future.raise_error()
 
     def ack_later(self, task: TaskRecord, result: bytes | None) -> Steps[Any]:
-        """Settle a task with others, soon; its future. Waits only while too many are on their way."""
+        """Ack a task with others, soon; returns its future. Waits only while too many are in flight."""
         self.enter()
         value = _checked_result(result)
         deadline = self.connection.deadline()
@@ -189,7 +189,7 @@ class WorkerCore:
     def _gather(
         self, tasks: Sequence[TaskRecord], verb: Verb, delay_ms: int, reason: str, result: bytes | None = None
     ) -> SettleFuture:
-        """Note what became of tasks. What is known to be lost is refused here."""
+        """Note outcomes of tasks. Those known to be lost are refused here."""
         future = self._future(self)
         groups = _by_lease(tasks)
         for lease, offsets in groups:
@@ -217,7 +217,7 @@ class WorkerCore:
             yield Pause(deadline)
 
     def flush(self, deadline: float) -> Steps[None]:
-        """Wait until everything settled is committed. Raises the first error not raised yet."""
+        """Wait until all settles are committed. Raises the first error not raised yet."""
         self.enter()
         self.settling.send()
         while self.settling.unconfirmed:
@@ -233,7 +233,7 @@ class WorkerCore:
     # -- staying alive ------------------------------------------------------------------------------------
 
     def extend(self, task: TaskRecord, lease: Duration | None, *, progress: bytes | None = None) -> Steps[None]:
-        """Keep the lease of a task, and say how far it is. Raises LeaseLost."""
+        """Extend a task's lease and report its progress. Raises LeaseLost."""
         self.enter()
         held = task._lease
         begun = self.connection.clock()
@@ -254,7 +254,7 @@ class WorkerCore:
             raise _lost(held, [task.offset])
 
     def _beat(self, due: list[Held], now: float) -> None:
-        """Extend what the application works on, give back what only waited here."""
+        """Extend leases that the application works on; release tasks that only waited here."""
         for lease in due:
             if not lease.handed:
                 self.leasing.give_back(lease)
@@ -299,7 +299,7 @@ class WorkerCore:
                     lease.cancelled.add(offset)
 
     def lose(self, lease: Held) -> None:
-        """Another worker may have these tasks by now. A lease whose tasks are all settled has only ended."""
+        """Mark a lease lost: another worker may have its tasks. A lease with all tasks settled has only ended."""
         lease.lost = lease.lost or bool(lease.open)
         self.held.pop(lease.place, None)
 
@@ -312,7 +312,7 @@ class WorkerCore:
             raise Closed(f"the worker of topic {self.topic.name} was closed; open another one")
 
     def close(self) -> Steps[None]:
-        """Say what was gathered, give back what is held. Raises what `flush` would."""
+        """Send gathered outcomes and release tasks in hand. Raises what `flush` would."""
         if self.closed:
             return
         self.closed = True

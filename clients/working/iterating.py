@@ -15,7 +15,7 @@ from .core import WorkerCore
 
 
 def each_task(driver: Driver, core: WorkerCore) -> Iterator[Any]:
-    """Every task, waiting for those to come."""
+    """Every task; waits for new ones."""
     while True:
         try:
             task = core.left.popleft()

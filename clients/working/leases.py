@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LeaseHolder(Protocol):
-    """The worker that has a lease, as far as its tasks and futures know it."""
+    """The worker with a lease, as its tasks and futures see it."""
 
     connection: Connection
     topic: Topic
@@ -48,16 +48,16 @@ class LeaseHolder(Protocol):
         ...
 
     def extend(self, task: Any, lease: Duration | None, *, progress: bytes | None = None) -> Steps[None]:
-        """Keep the lease of a task, and say how far it is."""
+        """Extend a task's lease and report its progress."""
         ...
 
     def lose(self, lease: Held) -> None:
-        """The lease is over."""
+        """Mark a lease as over."""
         ...
 
 
 class Held:
-    """One lease of this worker. `open` are the offsets that nothing was said about yet."""
+    """One lease of this worker. `open` are the offsets not settled yet."""
 
     __slots__ = (
         "beat_at", "cancelled", "core", "count", "handed", "lease_ms", "lost", "open", "partition", "token", "until",
@@ -82,12 +82,12 @@ class Held:
         self.beat_at = self.until - self.lease_ms / 1500
 
     def left_ms(self, now: float) -> int:
-        """How much longer it stands."""
+        """How much longer the lease stands."""
         return round((self.until - now) * 1000)
 
     @property
     def place(self) -> tuple[int, int]:
-        """As the wire names it."""
+        """The lease as the wire names it."""
         return self.partition, self.token
 
 
@@ -118,7 +118,7 @@ class SettleFuture:
             raise error
 
     def exception(self, timeout: float | None = None) -> Error | None:
-        """The error, None when it is committed; waits like `result`."""
+        """Wait like `result`; returns the error, None if committed."""
         if self._left:
             self._core.run(self._core.settled(self, self._core.connection.deadline(timeout)))
         self._seen = True
@@ -138,28 +138,28 @@ class SettleFuture:
     # -- for the core ---------------------------------------------------------------------------------
 
     def expect(self) -> None:
-        """One more gathering has something of it."""
+        """Count a gathering that has tasks of this future."""
         self._left += 1
 
     def refuse(self, error: Error) -> None:
-        """Something of it was refused; the first reason is kept."""
+        """Note a refused task; the first reason is kept."""
         if self._error is None:
             self._error = error
 
     def told(self) -> None:
-        """One gathering is settled, the one way or the other."""
+        """Count a gathering that was settled, either way."""
         self._left -= 1
         if not self._left:
             self._core.connection.finished += self._callbacks
             self._callbacks = []
 
     def ignore(self) -> None:
-        """Its errors are not to be raised."""
+        """Do not raise its errors."""
         self._seen = True
 
     @property
     def unseen(self) -> Error | None:
-        """An error that was not raised yet."""
+        """An error not raised yet."""
         return None if self._seen or self._left else self._error
 
     def raise_error(self) -> None:
@@ -184,21 +184,21 @@ class Gathering:
         self.futures: dict[SettleFuture, None] = {}
 
     def add(self, offsets: Sequence[int], future: SettleFuture) -> None:
-        """Some more tasks."""
+        """Add tasks."""
         if future not in self.futures:
             self.futures[future] = None
             future.expect()
         self.offsets += offsets
 
     def settle(self) -> Settle:
-        """As the wire has it."""
+        """The message for the wire."""
         offsets = self.offsets
         whole = len(offsets) >= self.lease.count and len(set(offsets)) == self.lease.count
         ranges = [] if whole else ranges_of(offsets)
         return Settle(*self.lease.place, self._verb, ranges, self._delay_ms, self._reason, self.results)
 
     def ended(self, error: Error | None = None) -> None:
-        """Committed, or refused."""
+        """End it: committed, or refused."""
         for future in self.futures:
             if error is not None:
                 future.refuse(error)

@@ -55,7 +55,7 @@ STALE = 0.1
 
 
 class LeasingWorker(LeaseHolder, Protocol):
-    """The worker that leases are asked for."""
+    """The worker that asks for leases."""
 
     options: WorkerOptions
     settling: Settling
@@ -69,7 +69,7 @@ class LeasingWorker(LeaseHolder, Protocol):
 
 
 class LeaseQuestion(Question):
-    """One Lease request: how much it asks for, when it must have been answered, what rides on it."""
+    """One Lease request: how much it asks for, its deadline, and outcomes that ride on it."""
 
     def __init__(
         self, leasing: Leasing, max_records: int, by: float, settles: list[Gathering], *, credit: bool = False
@@ -100,7 +100,7 @@ class LeaseQuestion(Question):
         self._leasing.answered(self, answer)
 
     def lost(self) -> None:
-        """See Asker: a closed worker wants no more leases, only to be heard."""
+        """See Asker: a closed worker wants no more leases, only its outcomes to arrive."""
         if self._leasing.core.closed and not self.settles:
             self._leasing.forget(self)
         else:
@@ -127,7 +127,7 @@ class Leasing:
     # -- handing out ----------------------------------------------------------------------------------
 
     def fetch(self, max_records: int, deadline: float, *, settling: bool = False) -> Steps[list[Any]]:
-        """At most `max_records` tasks. `settling`: what is gathered goes out with the next request, or by itself."""
+        """At most `max_records` tasks. `settling`: outcomes go with the next request, or by themselves."""
         core, clock = self.core, self._connection.clock
         self._wanted = max_records
         taken = self._take(max_records)
@@ -163,7 +163,7 @@ class Leasing:
             self._ask_ahead(max(most, len(self._asked) + 1), AT_ONCE, settling)
 
     def _end_fetch(self, taken: list[Any], waits: bool, settling: bool) -> None:
-        """Ask for what comes next, or say why there is nothing."""
+        """Ask for the next tasks, or say why there are none."""
         if taken and self._by_credit and waits and not (settling or self.core.settling.gathers):
             self._give_credit(proven=False)
         elif taken:
@@ -174,7 +174,7 @@ class Leasing:
             self.core.settling.send()
 
     def _still_awaited(self, deadline: float, now: float) -> bool:
-        """Whether an answer is under way that may bring something: a broker that is there gives it."""
+        """Whether an answer is under way that may bring tasks, as it does if the broker lives."""
         connection = self._connection
         if connection.refused is not None:
             raise connection.refused
@@ -186,7 +186,7 @@ class Leasing:
 
     @property
     def _proven(self) -> bool:
-        """Whether a request is out of which it is known that there is nothing when it is not answered in time."""
+        """Whether a request is out that, unless answered in time, proves there are no tasks."""
         return any(question.proven for question in self._asked)
 
     def _answered_soon(self) -> bool:
@@ -194,7 +194,7 @@ class Leasing:
         return any(question.by == AT_ONCE for question in self._asked)
 
     def _take(self, most: int) -> list[Any]:
-        """Tasks that are there, of leases that stand."""
+        """Available tasks whose leases stand."""
         taken: list[Any] = []
         ready, now = self._ready, self._connection.clock()
         while ready and len(taken) < most:
@@ -214,20 +214,20 @@ class Leasing:
         return taken
 
     def put_back(self, tasks: Sequence[Any]) -> None:
-        """Tasks that were taken and were not handed out."""
+        """Put back tasks that were taken and not handed out."""
         for task in reversed(tasks):
             self._ready.appendleft((task._lease, [task]))
 
     # -- asking ---------------------------------------------------------------------------------------
 
     def _ask_ahead(self, most: int, until: float, settling: bool) -> None:
-        """Have `most` requests out or leases waiting. Outcomes ride on one that is answered soon, or is waited for."""
+        """Have `most` requests out or leases waiting. Outcomes ride on one that is answered soon or waited for."""
         while len(self._asked) + len(self._ready) < most:
             rides = settling or until == AT_ONCE
             self._post(LeaseQuestion(self, self._wanted, until, self.core.settling.take() if rides else []))
 
     def _give_credit(self, *, proven: bool) -> None:
-        """Let requests stand until something comes, so that `prefetch` are out or here."""
+        """Let requests stand until records come, so that `prefetch` are out or here."""
         while len(self._asked) + len(self._ready) < self.core.options.prefetch:
             question = LeaseQuestion(self, self._wanted, self._connection.clock() + CREDIT_S, [], credit=True)
             question.proven = proven
@@ -257,7 +257,7 @@ class Leasing:
         return bool(self._asked)
 
     def recall(self) -> None:
-        """Want no more leases: what has not left stays here, what waits at the broker is answered at once."""
+        """Stop leasing: cancel unsent requests, and have those waiting at the broker answered at once."""
         for question in [question for question in self._asked if not question.times_sent and not question.settles]:
             question.cancel()
             self.forget(question)
@@ -274,7 +274,7 @@ class Leasing:
     # -- answers --------------------------------------------------------------------------------------
 
     def answered(self, question: LeaseQuestion, answer: Answer) -> None:
-        """A request came back."""
+        """Handle the answer to a request."""
         self.forget(question)
         if isinstance(answer, Leased):
             self._trouble, self._ask_at = None, 0.0
@@ -291,7 +291,7 @@ class Leasing:
         self._failed(answer)
 
     def _leased(self, answer: Leased, payload: Buffer, arrived_at: float) -> None:
-        """Tasks are here."""
+        """Add leased tasks."""
         core, runs = self.core, answer.runs
         offsets = {offset for first, count, _ in runs for offset in range(first, first + count)}
         lease = Held(core, answer.partition, answer.token, answer.lease_ms, offsets)
@@ -353,14 +353,14 @@ class Leasing:
         self._wait_a_while()
 
     def _wait_a_while(self) -> None:
-        """Ask for nothing, longer each time until something good comes."""
+        """Pause leasing, longer each time until tasks come."""
         self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
         self._ask_at = self._connection.clock() + self._backoff_s
 
     # -- giving back ----------------------------------------------------------------------------------
 
     def give_back(self, lease: Held) -> None:
-        """Whatever of a lease nothing was said about; not a failed attempt."""
+        """Release the unsettled tasks of a lease; the attempt does not count."""
         core = self.core
         core.held.pop(lease.place, None)
         self._ready = deque(each for each in self._ready if each[0] is not lease)
@@ -368,7 +368,7 @@ class Leasing:
             self._settle_unheard(lease, Verb.RELEASE, "", sorted(lease.open))
 
     def _settle_unheard(self, lease: Held, verb: Verb, reason: str, offsets: list[int]) -> None:
-        """Say what became of tasks that the application never had: it is not told when that fails."""
+        """Settle tasks that the application never had; it is not told when that fails."""
         future = SettleFuture(self.core)
         future.ignore()
         self.core.settling.gather(lease, verb, BY_GROUP, reason, offsets, [], future)

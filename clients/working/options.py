@@ -30,7 +30,7 @@ DELAY_MOST_S = 366 * 86400
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker works. `lease_ms` is 0 for as long as the group says."""
+    """A worker's options. `lease_ms` is 0 for the group's own."""
 
     group: str
     name: str
@@ -74,7 +74,7 @@ def worker_options(
 
 
 def lease_milliseconds(lease: Duration) -> int:
-    """The time of a lease as the wire has it, where 0 means something else."""
+    """A lease's length as on the wire, where 0 has another meaning."""
     found = seconds(lease, "lease")
     if not 0.001 <= found <= 366 * 86400:
         raise InvalidArgument(f"lease={lease!r} is not a time from 1 ms to 366 days")
@@ -92,6 +92,6 @@ def delay_milliseconds(delay: Duration | None) -> int:
 
 
 def check_count(max_records: int) -> None:
-    """Limit of one request."""
+    """Check the limit of one request."""
     if type(max_records) is not int or not 0 < max_records <= RECORDS_MAX:
         raise InvalidArgument(f"max_records={max_records!r} is not a number of tasks from 1 to {RECORDS_MAX}")

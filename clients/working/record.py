@@ -30,17 +30,17 @@ class TaskRecord(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def topic(self) -> str:
-        """The topic it is a record of."""
+        """The record's topic."""
         return self._lease.core.topic.name
 
     @property
     def partition(self) -> int:
-        """The partition it is a record of."""
+        """The record's partition."""
         return self._lease.partition
 
     @property
     def id(self) -> str:
-        """Its public name: `client.task(id, group=...)`."""
+        """The task's public name: `client.task(id, group=...)`."""
         return task_id(self.topic, self._lease.partition, self.offset)
 
     @property
@@ -50,12 +50,12 @@ class TaskRecord(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled, as of the last heartbeat: its result is not wanted."""
+        """Whether the task was cancelled, as of the last heartbeat: its result is not wanted."""
         return self.offset in self._lease.cancelled
 
     @property
     def lost(self) -> bool:
-        """Whether its lease is known to be over: another worker may have it."""
+        """Whether the lease is known to be over: another worker may have the task."""
         return self._lease.lost
 
     def __repr__(self) -> str:

@@ -45,7 +45,7 @@ BACKOFF_MIN_S, BACKOFF_MAX_S = 0.05, 2.0
 
 
 class Settling:
-    """See the module. `failed` are futures with an error that was perhaps not raised."""
+    """See the module. `failed` are futures whose errors may not have been raised."""
 
     def __init__(self, connection: Connection, topic: Topic, group: str) -> None:
         self.failed: list[SettleFuture] = []
@@ -65,17 +65,17 @@ class Settling:
 
     @property
     def full(self) -> bool:
-        """No more should be gathered before some of it is confirmed."""
+        """Whether no more should be gathered before some is confirmed."""
         return self.unconfirmed >= UNCONFIRMED_MAX
 
     @property
     def gathers(self) -> bool:
-        """Whether there is something to be said that did not go out yet."""
+        """Whether outcomes wait to be sent."""
         return bool(self._gathered)
 
     @property
     def trouble(self) -> str:
-        """For the messages of errors: why the broker does not take it."""
+        """Why the broker does not take outcomes, for error messages."""
         return "" if self._trouble is None else f" (the broker said: {self._trouble.message})"
 
     def gather(
@@ -88,7 +88,7 @@ class Settling:
         results: list[tuple[int, bytes]],
         future: SettleFuture,
     ) -> None:
-        """Note an outcome; what is much goes out at once."""
+        """Note an outcome; many are sent at once."""
         if len(offsets) > RANGES_MAX and (results or len(offsets) < lease.count):
             for at in range(0, len(offsets), RANGES_MAX):
                 part = offsets[at : at + RANGES_MAX]
@@ -147,14 +147,14 @@ class Settling:
     # -- answers --------------------------------------------------------------------------------------
 
     def told(self, gatherings: list[Gathering], refused: list[Refusal]) -> None:
-        """All are committed but the refused ones."""
+        """Handle an answer: all are committed but the refused ones."""
         self._trouble, self._backoff_s = None, 0.0
         errors = {refusal.index: _error_of(refusal, gatherings) for refusal in refused}
         for index, gathering in enumerate(gatherings):
             self._end(gathering, errors.get(index))
 
     def refused(self, gatherings: list[Gathering], failure: Failure) -> None:
-        """The whole request was: it is retried if that can help."""
+        """Handle a refused request: it is retried if that can help."""
         if not failure.retry:
             for gathering in gatherings:
                 self._end(gathering, raised(failure))
@@ -165,7 +165,7 @@ class Settling:
         self._again_at = self._connection.clock() + self._backoff_s
 
     def unsendable(self, gatherings: list[Gathering], error: Error) -> None:
-        """No broker would take the request: nothing of it is on its way."""
+        """Fail outcomes in a request that no broker would take."""
         for gathering in gatherings:
             self._end(gathering, error)
 
@@ -176,7 +176,7 @@ class Settling:
             self._end(gathering, error)
 
     def say_again(self) -> None:
-        """Something may have been lost: a request or an answer, with a connection or by an interrupt."""
+        """Resend: a request or an answer may be lost with a connection or by an interrupt."""
         self._again = list(self._out)
         self._again_at = 0.0
 
@@ -203,7 +203,7 @@ class Settling:
     # -- keeping going --------------------------------------------------------------------------------
 
     def turn(self, now: float) -> None:
-        """Send what has waited long enough."""
+        """Send outcomes that have waited long enough."""
         if now >= self._again_at:
             again, self._again, self._again_at = [each for each in self._again if each in self._out], [], FOREVER
             try:
@@ -216,12 +216,12 @@ class Settling:
             self.send()
 
     def due(self) -> float:
-        """When `turn` has something to do."""
+        """When to call `turn`."""
         return min(self._send_at, self._again_at)
 
 
 def settles_of(gatherings: list[Gathering]) -> list[Settle]:
-    """As the wire has them, in order: refusals come by index."""
+    """Messages for the wire, in order: refusals come by index."""
     return [gathering.settle() for gathering in gatherings]
 
 
@@ -231,7 +231,7 @@ def _among(results: list[tuple[int, bytes]], offsets: Sequence[int]) -> list[tup
 
 
 def _error_of(refusal: Refusal, gatherings: list[Gathering]) -> Error:
-    """The broker's sentence, with the tasks that it is about."""
+    """The broker's sentence, with the tasks it is about."""
     gathering = gatherings[refusal.index]
     lease, count = gathering.lease, len(gathering.offsets)
     named = f"{lease.core.topic.name}-{lease.partition}-{gathering.offsets[0]}"

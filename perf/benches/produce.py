@@ -38,9 +38,7 @@ def rows(lab: Lab) -> Iterator[Row]:
 
 
 def _sizes(lab: Lab, client: penstock.Client) -> Iterator[Row]:
-    """Produce records of several sizes. The stated figure is that of 100 B; peers measure the others in the full
-    run.
-    """
+    """Produce records of several sizes. The stated figure is that of 100 B; full runs put the others beside peers."""
     for size, full in SIZES.items():
         stated = size == peers.RECORD_BYTES
         with producer_of(client, f"durable-{size}") as producer:

@@ -164,8 +164,8 @@ def test_the_limits_are_those_of_the_code():
     ) in table
     assert f"of the broker, begun or not | {portions.JOBS_MAX} |" in table
     assert (
-        f"At most {dead_letter_list.LIST_MAX} and about {dead_letter_list.LIST_BYTES // mib} MiB of records are in one answer"
-        in TEXT
+        f"At most {dead_letter_list.LIST_MAX} and about {dead_letter_list.LIST_BYTES // mib} MiB of records "
+        "are in one answer" in TEXT
     )
     assert (
         f"| headers of a batch; headers of a record, kept by clients | {judging.HEADERS_BYTES_MAX // mib} MiB; "
