@@ -28,7 +28,7 @@ OWN_FLAGS = ("url", "data", "listen", "insecure")
 
 
 class InvalidConfig(Error, ValueError):
-    """A configuration file, variable or flag that cannot be used."""
+    """A configuration file, variable or flag cannot be used."""
 
     code = "invalid_config"
 
@@ -86,7 +86,7 @@ class Sourced(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """The configuration, value by value, and the variables that look like ours and are not."""
+    """The configuration, value by value, and variables that look like ours but are none."""
 
     config: Config
     values: list[Sourced]
@@ -102,7 +102,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     path: str | Path | None = None,
 ) -> Loaded:
-    """The configuration as flags, environment, file and defaults give it.
+    """Load the configuration from flags, environment, file and defaults.
 
     Args:
         flags: by name; None means not given. Texts are read as in the environment.
@@ -135,7 +135,7 @@ def _resolve(name: str, layers: list[tuple[Mapping[str, Any], Callable[[str], st
 
 
 def _converted(name: str, value: Any, source: str) -> Any:
-    """`value` as the field's type. Texts may be what people write: 64MB, 30s, yes, a,b."""
+    """Convert `value` to the field's type. Texts are as people write them: 64MB, 30s, yes, a,b."""
     _, unit = FIELDS[name]
     kind, given = _KINDS[name], value
     try:

@@ -14,7 +14,7 @@ from .clients.tasks.encoding import Encoding
 
 
 class Tasks(tasks.Tasks):
-    """The task functions of an application, and the way to their queues."""
+    """The task functions of an application, and their queues."""
 
     def __init__(
         self,

@@ -64,14 +64,14 @@ class Commands(click.Group):
         return import_module(f".{cmd_name}", __package__).command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, click.Command | None, list[str]]:
-        """As click's, with a suggestion: click knows only commands that are imported."""
+        """As click's, with a suggestion from all names: click knows only imported commands."""
         near = () if args[0] in COMMANDS else difflib.get_close_matches(args[0], COMMANDS, n=1)
         if near:
             ctx.fail(f"No such command {args[0]!r}: did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The short helps, without importing what they are of."""
+        """Write the short helps without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -151,7 +151,7 @@ def _usage(error: click.UsageError) -> str:
 
 
 def _open_streams() -> None:
-    """Give standard streams that the caller has closed (`>&-`) to /dev/null: else the next file gets their number."""
+    """Open closed standard streams (`>&-`) on /dev/null: else the next file gets their number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.dup2(opened := os.open(os.devnull, os.O_RDWR), number)
@@ -173,6 +173,6 @@ def _flushed(*, as_json: bool) -> int:
 
 
 def _quiet() -> int:
-    """The reader of our output closed its end, as `head` does; that is no error."""
+    """Silence standard output: its reader closed its end, as `head` does, which is no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return exits.OK

@@ -133,7 +133,7 @@ def _send(client: Client, topic: str, records: int, size: int, advance: Advance)
 
 
 def _receive(consumer: Consumer, kind: str, records: int, advance: Advance) -> float:
-    """Read until all have come. The first use of a library is not what is measured."""
+    """Read until all records came. The first use of a library is not measured."""
     if kind == "arrow":
         import_module("pyarrow")
     started = time.perf_counter()
@@ -181,7 +181,7 @@ def _timed(send: Callable[[], Any], records: int, rate: float | None, advance: A
 
 @contextmanager
 def _topic(session: Invocation, partitions: int, commit: str) -> Iterator[tuple[Client, str]]:
-    """A connected client and a topic that is gone afterwards."""
+    """A connected client and a temporary topic."""
     topic = f"bench-{time.time_ns():x}"
     with session.connect() as client:
         client.create_topic(topic, partitions=partitions, commit=commit)

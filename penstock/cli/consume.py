@@ -96,7 +96,7 @@ def command(
 
 @contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """A first ^C is only noted, so that what is being written gets written and committed; a second one acts."""
+    """Note a first ^C, so that the present output gets written and committed; a second one acts."""
     seen: list[int] = []
 
     def note(number: int, frame: object) -> None:
@@ -120,7 +120,7 @@ def _ends(client: Client, wanted: Wanted) -> dict[int, int]:
 
 
 def _open(client: Client, wanted: Wanted) -> Consumer:
-    """A consumer that stands where it should begin."""
+    """A consumer at the position where it should begin."""
     if wanted.group is not None:
         if isinstance(wanted.start, int):
             raise click.UsageError("--from OFFSET does not go with --group: penstock group reset moves a group")
@@ -134,7 +134,7 @@ def _open(client: Client, wanted: Wanted) -> Consumer:
 
 
 def _positions(client: Client, wanted: Wanted) -> dict[int, int]:
-    """Offsets to begin at, where `--from` does not say it all: an offset, or one partition of several."""
+    """Offsets to begin at if `--from` is not enough: an offset, or one partition of several."""
     partitions = {each.partition: each for each in client.topic(wanted.topic).partitions}
     if wanted.partition is not None and wanted.partition not in partitions:
         raise UnknownPartition(f"topic {wanted.topic} has no partition {wanted.partition}: 0 to {len(partitions) - 1}")
@@ -145,7 +145,7 @@ def _positions(client: Client, wanted: Wanted) -> dict[int, int]:
 
 
 class _Copy:
-    """Writes records out until enough was written.
+    """Writes records until there are enough.
 
     A commit covers what was fetched before the last fetch: that was written and flushed.
     """
@@ -195,7 +195,7 @@ class _Copy:
         return records
 
     def _is_read(self, ends: dict[int, int]) -> bool:
-        """Whether all up to `ends` was handed out here, or committed by the member that has the partition."""
+        """Whether all records up to `ends` were handed out here, or committed by the partition's owner."""
         positions = self._consumer.position
         if any(position < ends.get(partition, 0) for partition, position in positions.items()):
             return False

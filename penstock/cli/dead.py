@@ -110,7 +110,7 @@ def discard(
 
 
 def _confirm(topic: str, ids: tuple[str, ...], reason: str, group: str, session: Invocation) -> None:
-    """Ask before tasks are given up, with how many there are where that is known."""
+    """Ask before discarding tasks, and say how many there are if that is known."""
     which = f"the dead-lettered tasks with {reason!r}"
     if not reason:
         count = len(ids)
@@ -134,7 +134,7 @@ def _find(client: Client, id_: str, group: str) -> DeadTask:
 
 
 def _check_found(ids: tuple[str, ...], count: int, group: str) -> None:
-    """Ids that were named are there, or the caller is told."""
+    """Raise UnknownTask if none of the named ids was found."""
     from ..broker.errors import UnknownTask
 
     if ids and not count:

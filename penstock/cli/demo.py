@@ -53,7 +53,7 @@ def command(data: Path | None, most: int | None, spark: bool, output: Output) ->
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """Leave in good order, as after ^C: nothing stays behind."""
+    """Exit cleanly, as after ^C, leaving no process behind."""
     raise SystemExit(128 + number)
 
 

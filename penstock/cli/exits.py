@@ -50,7 +50,7 @@ _CODES = {code: number for number, codes in ERRORS.items() for code in codes}
 
 
 def of(error: BaseException) -> int:
-    """The exit code of an error of penstock: that of the nearest class that has one."""
+    """The exit code of one of our errors: that of its nearest class with one."""
     for kind in type(error).__mro__:
         number = _CODES.get(kind.__dict__.get("code", ""))
         if number is not None:

@@ -35,13 +35,13 @@ HEADERS_MAX = 100_000
 
 
 class InvalidInput(Error):
-    """A part of an input that is no record; the message names its line, or its number and byte."""
+    """A part of an input is no record; the message names its line, or its number and byte."""
 
     code = "invalid_input"
 
 
 class Entry(Struct, frozen=True):
-    """A record to be written."""
+    """A record to write."""
 
     value: bytes
     key: bytes | None = None
@@ -68,7 +68,7 @@ class JsonRecord(Struct, omit_defaults=True, forbid_unknown_fields=True):
 
 
 def writer(form: Format) -> Callable[[Iterable[Record]], bytes]:
-    """The function that makes bytes of records."""
+    """The function that encodes records."""
     return {"lines": _as_lines, "json": _as_json, "msgpack": _as_msgpack, "raw": _as_raw}[form]
 
 
@@ -118,7 +118,7 @@ def _json_record(record: Record) -> JsonRecord:
 
 
 def json_fields(record: Record) -> dict[str, Any]:
-    """The fields of a JSON line, for a line that has more of them."""
+    """The fields of a JSON line, to which others may be added."""
     return msgspec.to_builtins(_json_record(record))
 
 
@@ -131,7 +131,7 @@ def json_bytes(name: str, content: bytes | None) -> dict[str, str | None]:
 
 
 def shown(content: bytes, *, most: int = 100) -> str:
-    """Bytes for people: as text, what is not text escaped, cut after `most` characters."""
+    """Bytes for people: as text, escaped if they are none, cut after `most` characters."""
     text = content.decode(errors="backslashreplace")
     text = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
     return text if len(text) <= most else f"{text[: most - 3]}..."
@@ -148,7 +148,7 @@ def _text_or_base64(content: bytes) -> tuple[str | UnsetType, str | UnsetType]:
 
 
 def entries(form: Format, chunks: Iterable[bytes], *, name: str, key_separator: bytes = b"") -> Iterator[list[Entry]]:
-    """Records of an input that comes in chunks, in lists of what a chunk completed.
+    """Records of an input in chunks; each list has the records that a chunk completed.
 
     Args:
         name: of the input, for errors.
@@ -231,7 +231,7 @@ def _content(name: str, value: Any) -> bytes:
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Whole lines; the last one counts without a newline too."""
+    """Whole lines; the last one counts without a newline, too."""
     rest: list[bytes] = []
     for chunk in chunks:
         head, newline, tail = chunk.rpartition(b"\n")

@@ -18,7 +18,7 @@ _STEPS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 
 
 def summary(durations_s: Sequence[float]) -> dict[str, float]:
-    """Percentiles by name, by nearest rank: each is a duration that was measured. Needs at least one."""
+    """Percentiles by name, by nearest rank: each is a measured duration. Needs at least one."""
     ordered = sorted(durations_s)
     ranks = {percent: math.ceil(round(percent * len(ordered) / 100, 6)) for percent in PERCENTILES}
     found = {f"p{percent:g}": ordered[max(rank - 1, 0)] for percent, rank in ranks.items()}

@@ -105,7 +105,7 @@ def dump(paths: tuple[Path, ...], with_records: bool, start: int) -> None:
 
 
 def _exit_code(output: Output, found: Places, whole: bool) -> int:
-    """Tell the problems of data directories; they count where no log is damaged."""
+    """Report the problems of data directories; they decide the exit code if no log is damaged."""
     for path, error in found.problems.items():
         if output.as_json:
             output.json({"path": path, "ok": False, "problem": error.message})
@@ -157,7 +157,7 @@ def _state(report: Report) -> str:
 
 
 def _findings(report: Report) -> Iterator[str]:
-    """Details of one log beyond its row."""
+    """Details of one log, beyond its row."""
     for bad in report.damage:
         accepted = "" if bad in report.unaccepted else " (accepted)"
         yield f"{_lost(bad)}{accepted}"
@@ -189,7 +189,7 @@ def _lost(bad: Bad) -> str:
 
 @contextmanager
 def _progress(output: Output) -> Iterator[Any]:
-    """A function that gives, for one log's name, what `verify` is to call as it goes."""
+    """A function from a log's name to the callback for `verify`."""
     if not output.shows_progress:
         yield lambda name: None
         return

@@ -36,12 +36,12 @@ class Place(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """For people: the topic and partition, or where it is."""
+        """The topic and partition, or else the path, for people."""
         return self.name if self.topic is None else f"{self.topic}/{os.path.basename(self.path)}"
 
     @property
     def topic_fields(self) -> dict[str, Any]:
-        """For programs."""
+        """The topic and partition, for programs."""
         return {} if self.topic is None else {"topic": self.topic, "partition": int(os.path.basename(self.path))}
 
 
@@ -53,7 +53,7 @@ class Places(Struct):
 
 
 def places(paths: tuple[Path, ...]) -> Places:
-    """Every log at `paths`, or in the configured data directory. Raises NoLog where there is none."""
+    """All logs at `paths`, or in the configured data directory. Raises NoLog if there are none."""
     found = Places([], {})
     for given in paths or (configuration.load().config.data,):
         root = Path(given).absolute()
@@ -81,13 +81,13 @@ def _below(root: Path) -> Iterator[Path]:
 
 
 def _data_directories(root: Path, logs: Iterable[Path]) -> set[Path]:
-    """The places that contain `root`, are it, or are below it."""
+    """The places that are `root`, contain it, or lie below it."""
     near = {root, *root.parents[:3], *(log.parents[2] for log in logs if len(log.parents) > 2)}
     return {each for each in near if any((each / name).exists() for name in (layout.NODE, METADATA, TOPICS))}
 
 
 def _catalogue(data: Path) -> dict[Path, str]:
-    """The directory of every partition, with its topic; none where the catalogue's own log says that it is damaged."""
+    """The directory and topic of every partition; empty if the catalogue's log is damaged, which it reports itself."""
     from ..clients.embedded.peek import Peek
 
     peek = Peek(str(data), Files())

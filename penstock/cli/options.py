@@ -44,7 +44,7 @@ class Invocation:
 
     @property
     def url(self) -> str:
-        """The broker to talk to: as told, or the one this user runs by default."""
+        """The broker's address: the given one, or that of this user's default broker."""
         return address.broker_url(self.loaded)
 
     @contextmanager
@@ -61,7 +61,7 @@ class Invocation:
 
 
 def _check_listens(url: str, path: str) -> None:
-    """Refuse at once what would only time out; what is wrong otherwise, connecting will say."""
+    """Refuse at once an address that would only time out; connecting reports all other problems."""
     try:
         if not ipc_paths.is_live(path):
             raise NoBroker(f"no broker listens on {url}: start one with penstock serve, or name another with --url")

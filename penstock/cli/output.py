@@ -84,19 +84,19 @@ class Output:
             self.console.print(f"{name:<{width}}   {text}", markup=False, soft_wrap=True)
 
     def note(self, sentence: str) -> None:
-        """Something worth knowing that is no result. Programs do not need it."""
+        """Print a remark that is no result; programs do not need it."""
         if not self.as_json:
             self.notes.print(f"penstock: {sentence}", markup=False, soft_wrap=True)
 
 
 def binary_stdout() -> BinaryIO:
-    """Standard output for bytes; what was printed as text before comes first."""
+    """Standard output for bytes, after the text printed so far."""
     sys.stdout.flush()
     return sys.stdout.buffer
 
 
 def complain(code: str, message: str, *, as_json: bool) -> None:
-    """One line on standard error: what went wrong."""
+    """Print one line on standard error: what went wrong."""
     line = message.translate(_PLAIN)
     encoded = msgspec.json.encode({"error": code, "message": line}).decode()
     print(encoded if as_json else f"penstock: {line}", file=sys.stderr, flush=True)
@@ -110,7 +110,7 @@ def unavailable_text(partitions: Sequence[int]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A value as it stands in a table; rich must not read brackets in it as markup."""
+    """A value as a table's cell; rich must not read brackets in it as markup."""
     return _text(value).replace("[", "\\[")
 
 

@@ -195,7 +195,7 @@ def _age(since: datetime | None) -> str | None:
 
 
 def _stuck(client: Client, queues: list[Queue]) -> frozenset[str]:
-    """Topics that are to get copies of dead letters, and are not there."""
+    """Topics that should get copies of dead letters and do not exist."""
     wanted = {queue.settings["dead_topic"] for queue in queues} - {""}
     return frozenset(wanted - {topic.name for topic in client.topics()}) if wanted else frozenset()
 

@@ -90,6 +90,6 @@ def _greet(output: Output, event: dict[str, Any]) -> None:
 
 
 def _make_private(directory: Path) -> None:
-    """The default socket directory: ours alone."""
+    """Create the default socket directory, for our user alone."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_private(directory)

@@ -87,7 +87,7 @@ class Running:
 
     @property
     def pace(self) -> Pace:
-        """As the command line says it."""
+        """The pace from the command line."""
         from ..spark.pipelines import Pace
 
         return Pace(self._how.every_s, self._how.most, self.show, self.stopped)
@@ -98,7 +98,7 @@ class Running:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Note a first signal; let a second one do what it does."""
+        """Note a first signal; let a second one have its usual effect."""
         before = {number: signal.getsignal(number) for number in SIGNALS}
 
         def note(number: int, frame: object) -> None:
@@ -117,7 +117,7 @@ class Running:
 
 @contextmanager
 def running(session: Invocation, topics: Sequence[str], how: RunOptions, verb: str) -> Iterator[Running]:
-    """Spark, once broker and topics are known to be there. Raises NoBroker, UnknownTopic, MissingJava, and others."""
+    """Start Spark once broker and topics are known to exist. Raises NoBroker, UnknownTopic, MissingJava, and others."""
     from ..spark import java
     from ..spark import session as spark_session
 
@@ -145,7 +145,7 @@ def running(session: Invocation, topics: Sequence[str], how: RunOptions, verb: s
 
 @contextmanager
 def aside(session: Invocation) -> Iterator[None]:
-    """Have processes that are started in here write to a file instead of our standard error."""
+    """Redirect standard error of processes started in the block to a file."""
     descriptor, path = tempfile.mkstemp(prefix="penstock-spark-", suffix=".log")
     ours = os.dup(2)
     os.dup2(descriptor, 2)
@@ -178,17 +178,17 @@ def _tell(session: Invocation, progress: Progress) -> None:
 
 
 def sentence(verb: str, progress: Progress) -> str:
-    """How far a pipeline is, for people."""
+    """A pipeline's progress, for people."""
     behind = "" if progress.lag is None else f", {units.count_text(progress.lag, 'record')} behind"
     rate = f" at {progress.rate:,.0f} records/s" if progress.rate >= 1 else ""
     return f"{units.count_text(progress.records, 'record')} {verb}{rate}{behind}"
 
 
 def as_json(progress: Progress) -> dict[str, Any]:
-    """How far a pipeline is, for programs."""
+    """A pipeline's progress, for programs."""
     return msgspec.to_builtins(progress, str_keys=True)
 
 
 def finish(session: Invocation, verb: str, progress: Progress, where: str) -> None:
-    """Say how it ended."""
+    """Report how the run ended."""
     session.output.say(verb, f"{sentence(verb, progress)}, {where}", **as_json(progress))

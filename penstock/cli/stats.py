@@ -12,7 +12,7 @@ from .options import SOME_TIME, Invocation, with_session
 
 
 class UnknownCounter(Error):
-    """No counter has such a name."""
+    """No counter has this name."""
 
     code = "unknown_counter"
 

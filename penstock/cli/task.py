@@ -192,13 +192,13 @@ def _show(session: Invocation, info: TaskInfo) -> None:
 
 
 def failures(session: Invocation, history: Sequence[Failure]) -> None:
-    """The attempts that failed, for people."""
+    """The failed attempts, for people."""
     rows = [(utc_text(each.time), each.worker, each.reason) for each in history]
     session.output.table(["failed at", "worker", "reason"], rows, empty="no failed attempt is remembered")
 
 
 def _as_json(info: TaskInfo) -> dict[str, Any]:
-    """As it is, with bytes as text or in base64."""
+    """The task's fields, with bytes as text or in base64."""
     import msgspec
 
     plain = msgspec.to_builtins(msgspec.structs.replace(info, result=None, progress=None))

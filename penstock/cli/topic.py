@@ -23,7 +23,7 @@ def command() -> None:
 
 
 def _settings(function: F) -> F:
-    """The settings of a topic as options; None is "not given"."""
+    """Add a topic's settings as options; None is "not given"."""
     for option in (
         click.option("--dedup-window", "dedup_window_s", type=DURATION, help="How long dedup keys are remembered."),
         click.option(
@@ -44,7 +44,7 @@ def _settings(function: F) -> F:
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """The settings that were given; 0 lifts a limit of retention."""
+    """The given settings; 0 lifts a limit of retention."""
     given = {name: value for name, value in options.items() if value is not None}
     return {name: None if name.startswith("retention") and not value else value for name, value in given.items()}
 
@@ -158,7 +158,7 @@ def _as_json(topic: Topic) -> dict[str, Any]:
 
 
 def _state(topic: Topic) -> str:
-    """The worst of its partitions."""
+    """The worst state of its partitions."""
     states = {partition.state for partition in topic.partitions}
     return next((state for state in ("poisoned", "damaged") if state in states), "ok")
 

@@ -33,7 +33,7 @@ CORES = os.cpu_count() or 1
 
 
 class BrokenApp(Error):
-    """The module of an application raises when it is imported."""
+    """An application's module raised when it was imported."""
 
     code = "broken_app"
 
@@ -71,7 +71,7 @@ def command(
 
 
 async def _work(make: Callable[[], Runner], ready: Callable[[Runner], None]) -> dict[str, int]:
-    """Run until a signal says otherwise. Returns what became of tasks."""
+    """Run until a signal. Returns outcomes of tasks."""
     runner = make()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -118,7 +118,7 @@ def _imported(module: str) -> ModuleType:
 
 
 def _trace(error: BaseException) -> str:
-    """The traceback, from the first line of the application on: how it came to be imported does not matter."""
+    """The traceback from the application's first line on, without the import machinery."""
     frames = error.__traceback__
     while frames is not None and _is_importing(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next

@@ -34,7 +34,7 @@ class Broker:
         self._pid = 0
 
     def wait(self) -> None:
-        """Until it serves. Raises DemoError, which says what the broker said."""
+        """Wait until it serves. Raises DemoError with the broker's message."""
         assert self._process.stdout is not None, "it was asked for"
         line = self._process.stdout.readline()
         if not line:
@@ -44,14 +44,14 @@ class Broker:
         self._pid = ready["pids"]["broker"]
 
     def kill(self) -> None:
-        """SIGKILL the process that does the work, and wait until the supervisor has another one serve."""
+        """SIGKILL the process that does the work, and wait until the supervisor has started another."""
         killed = self._pid
         os.kill(killed, signal.SIGKILL)
         while self._pid == killed:
             self.wait()
 
     def drain(self) -> None:
-        """End it in good order. Raises DemoError when it does not end so."""
+        """Stop it cleanly. Raises DemoError if it does not end so."""
         self._process.send_signal(signal.SIGTERM)
         code = self._process.wait(DRAIN_S)
         if code:
@@ -62,7 +62,7 @@ class Broker:
         return msgspec.json.decode(said[-1])["message"] if said and said[-1].startswith("{") else "".join(said[-1:])
 
     def close(self) -> None:
-        """Leave nothing behind, however the demo ended."""
+        """Stop the processes, however the demo ended."""
         if self._process.poll() is None:
             self._process.terminate()
             try:

@@ -61,7 +61,7 @@ def _count(expected: Expected, handed: _Handed) -> list[str]:
 
 
 def _arrival(traces: Sequence[Trace]) -> list[str]:
-    """Within one consumer, the offsets of a partition only go up."""
+    """Check that each consumer saw a partition's offsets only go up."""
     found = []
     for member, trace in enumerate(traces):
         partitions = np.frombuffer(trace.partitions, np.uint64)
@@ -76,7 +76,7 @@ def _arrival(traces: Sequence[Trace]) -> list[str]:
 
 
 def _order(expected: Expected, handed: _Handed) -> list[str]:
-    """A key lives in one partition, so its records by offset must be its lines of the file, one by one."""
+    """Check that each key's records, by offset, are its lines of the file: a key lives in one partition."""
     known = np.concatenate(list(expected.orders.values()) or [np.zeros(0, np.uint64)])
     owners = np.repeat(np.arange(len(expected.orders)), [len(lines) for lines in expected.orders.values()])
     sorting = np.argsort(known)

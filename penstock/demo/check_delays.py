@@ -82,7 +82,7 @@ def _told(delays: Delays | None) -> str:
 
 
 def _archived(archive: Path, topic: str, prints: NDArray[np.uint64]) -> list[str]:
-    """`prints` are those of all values, in order."""
+    """Check the archive; `prints` are the fingerprints of all values, in order."""
     import pyarrow.parquet as parquet
 
     files = sorted(archive.glob(f"topic={topic}/**/*.parquet"))

@@ -49,7 +49,7 @@ def _dead(dead: list[DeadTask], late: Late) -> list[str]:
 
 
 def _results(client: Client, topic: str, late: Late) -> list[str]:
-    """Results of tasks from all over the topic."""
+    """Check results of tasks from all over the topic."""
     minutes = dict(zip(late.fingerprints.tolist(), late.minutes.tolist(), strict=True))
     doomed = set(late.doomed.tolist())
     found = []

@@ -21,7 +21,7 @@ COMMIT_S = 0.1
 
 
 def consume(conductor: Conductor) -> None:
-    """Read until told that there is nothing more, then leave the report."""
+    """Read until told to stop, then write the report."""
     order = conductor.wait_for_go()
     if order is None:
         return
@@ -32,7 +32,7 @@ def consume(conductor: Conductor) -> None:
 
 
 def _read(conductor: Conductor, order: Go, tally: Tally) -> float:
-    """Fill the tally. Seconds from the first record to the last."""
+    """Fill the tally. Returns seconds from the first record to the last."""
     started = last = 0.0
     with connect(order.url) as client, client.consumer(
         order.topic, group=order.group or None, delivery=order.delivery, auto_commit=COMMIT_S if order.group else None

@@ -59,7 +59,7 @@ class Driven(msgspec.Struct):
 
 
 def drive(conductor: Conductor) -> None:
-    """When told to go, start Spark and read until told to stop; then archive, and leave the report."""
+    """When told to go, start Spark and read until told to stop; then archive and write the report."""
     from ..spark.pipelines.failures import explained
 
     order = conductor.wait_for_go()
@@ -86,7 +86,7 @@ def _spark() -> Iterator[SparkSession]:
 
 @contextmanager
 def _complaints_in(file: Path) -> Iterator[None]:
-    """Silence standard error of this process and its children: JVM warnings would garble the progress bar."""
+    """Redirect standard error of this process and its children: JVM warnings would garble the progress bar."""
     kept = os.dup(2)
     with file.open("wb") as complaints:
         os.dup2(complaints.fileno(), 2)
@@ -129,7 +129,7 @@ def delays(spark: SparkSession, order: Go) -> DataFrame:
 
 
 class QueryRun:
-    """The query, and how far it is."""
+    """The query and its progress."""
 
     def __init__(self, spark: SparkSession, order: Go, checkpoint: Path) -> None:
         self.batches: dict[int, int] = {}  # records by batch: one that is done again counts once
@@ -146,7 +146,7 @@ class QueryRun:
         return min(sum(self.batches.values()), self._order.flights)  # the closing record is none
 
     def look(self) -> int:
-        """Wait a moment, and say how far it is. Raises what ended the query."""
+        """Wait a moment and return the progress. Raises what ended the query."""
         self._query.awaitTermination(LOOK_S)  # type: ignore[arg-type]  # Spark takes parts of a second
         for each in self._query.recentProgress:
             batch: dict[str, Any] = json.loads(each.json)
@@ -155,7 +155,7 @@ class QueryRun:
         return self.read
 
     def start_again(self) -> None:
-        """Stop as if the driver had died behind its last batch, before it took note that the batch was done."""
+        """Restart as if the driver had died behind its last batch, before it logged that batch as done."""
         self._query.stop()
         self.stopped_at = self.read
         last = max(int(file.name) for file in (self._checkpoint / "offsets").iterdir() if file.name.isdecimal())
@@ -164,7 +164,7 @@ class QueryRun:
         self._query = self._writer.start()
 
     def finish(self) -> int:
-        """Wait until everything that is in the topic has been read, and what follows from it written."""
+        """Wait until everything in the topic is read and its results are written."""
         self._query.processAllAvailable()
         return self.look()
 

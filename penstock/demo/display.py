@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 
 class Counter(Protocol):
-    """Whatever counts records."""
+    """A counter of records."""
 
     records: int
 
@@ -38,12 +38,12 @@ class Display:
         self._phases: dict[str, tuple[TaskID, Sequence[Counter]]] = {}
 
     def say(self, sentence: str) -> None:
-        """A line above the bars."""
+        """Print a line above the bars."""
         if not self._quiet:
             self._progress.console.print(sentence, style="dim", markup=False, soft_wrap=True)
 
     def phase(self, name: str, title: str, total: int, counters: Sequence[Counter]) -> None:
-        """One more bar: the sum of `counters` out of `total`."""
+        """Add a bar: the sum of `counters` out of `total`."""
         if self._progress.disable:
             self.say(f"{title}: {total:,}")
         self._phases[name] = (self._progress.add_task(title, total=total, each=""), counters)

@@ -18,6 +18,6 @@ class MissingFlights(DemoError):
 
 
 class RoleFailed(DemoError):
-    """A process of the demo ended before it was done; the message carries what it said."""
+    """A process of the demo ended too early; the message has its output."""
 
     code = "role_failed"

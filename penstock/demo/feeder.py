@@ -25,7 +25,7 @@ _DATE = slice(COLUMNS.index("year"), COLUMNS.index("day") + 1)
 
 
 def feed(flights: Flights, conductor: Conductor) -> None:
-    """Send the first day when told to go, the others when told again, then the closing record; done when committed."""
+    """Send the first day when told to go, the others when told again, then the closing record; wait for the commit."""
     order = conductor.wait_for_go()
     if order is None:
         return

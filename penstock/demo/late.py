@@ -25,7 +25,7 @@ _DEP_DELAY = COLUMNS.index("dep_delay")
 
 
 def minutes_late(line: bytes) -> int:
-    """How late a flight left, 0 for those that left early or never."""
+    """A flight's delay at departure, 0 for flights that left early or never."""
     field = line.split(b",", _DEP_DELAY + 1)[_DEP_DELAY]
     return 0 if field == UNKNOWN else max(int(field), 0)
 

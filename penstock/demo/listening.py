@@ -18,7 +18,7 @@ QUIET_S = 60.0
 
 
 def listen(roles: Sequence[Role], display: Display, until: Callable[[], bool], *, quiet_s: float = QUIET_S) -> None:
-    """Hear `roles` and show what they say, until `until` is true. Raises a role's error, and DemoError when stuck."""
+    """Read messages of `roles` and show them until `until` is true. Raises a role's error, and DemoError when stuck."""
     moved, moved_at = -1, time.monotonic()
     while not until():
         ready, _, _ = select.select([role for role in roles if not role.done], [], [], LOOK_S)
@@ -34,5 +34,5 @@ def listen(roles: Sequence[Role], display: Display, until: Callable[[], bool], *
 
 
 def all_done(roles: Sequence[Role]) -> bool:
-    """Whether none has anything left to do."""
+    """Whether all roles are done."""
     return all(role.done for role in roles)

@@ -46,7 +46,7 @@ class LiveStory(Struct, frozen=True):
 
 
 def check() -> None:
-    """Raises the error that says what Spark misses here, and how to do without it."""
+    """Raise the error that says what Spark misses here, and how to do without it."""
     try:
         java.check()
     except Error as error:
@@ -66,7 +66,7 @@ class Live:
         self.roles = [self.feeder, self.driver]
 
     def begin(self, client: Client, broker: Broker, topic: str, target: str) -> None:
-        """Make the topics, and have the driver start, which takes some seconds of whatever else goes on."""
+        """Make the topics and start the driver, which takes some seconds in the background."""
         client.create_topic(topic, partitions=PARTITIONS)
         client.create_topic(target, partitions=TARGET_PARTITIONS)
         place, report = str(self._workspace), str(self._report)
@@ -75,7 +75,7 @@ class Live:
             role.tell(self._order)
 
     def run(self, client: Client, display: Display) -> LiveStory:
-        """Everything after that, in order."""
+        """Run the rest, in order."""
         display.phase("fed", "a year of flights streaming in", self._flights, [self.feeder])
         display.phase("spark", "Spark reading them meanwhile", self._flights, [self.driver])
         self._listen(display, lambda: self.driver.records > 0)

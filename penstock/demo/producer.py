@@ -14,7 +14,7 @@ CHUNK = 4096
 
 
 def produce(flights: Flights, conductor: Conductor) -> None:
-    """Send `flights` when told to go; done when all are committed."""
+    """Send `flights` when told to go; returns when all are committed."""
     order = conductor.wait_for_go()
     if order is None:
         return
@@ -25,7 +25,7 @@ def produce(flights: Flights, conductor: Conductor) -> None:
 
 
 def _watched(conductor: Conductor, lines: list[bytes]) -> Iterator[bytes]:
-    """The lines; the conductor hears how many were taken."""
+    """Yield the lines and report progress to the conductor."""
     for start in range(0, len(lines), CHUNK):
         conductor.progress(start)
         yield from lines[start : start + CHUNK]

@@ -35,7 +35,7 @@ what fails each time has waited for less than two seconds when it is dead."""
 
 
 class Story(Struct, frozen=True):
-    """The results, as the surviving workers report them."""
+    """The results, as reported by the surviving workers."""
 
     tasks: int
     completed: int
@@ -59,7 +59,7 @@ class QueueRoles:
             self.workers.append(Role(f"worker {number}", work, [*siblings, *self.workers]))
 
     def run(self, client: Client, broker: Broker, topic: str, display: Display) -> Story:
-        """Everything, in order."""
+        """Run the part, in order."""
         client.create_topic(topic, partitions=PARTITIONS)
         client.set_queue(topic, GROUP, **SETTINGS)
         tasks, started = len(self._lines), time.perf_counter()
@@ -83,7 +83,7 @@ class QueueRoles:
             role.end()
 
     def _when(self, display: Display, completed: int, act: Callable[[], None]) -> int:
-        """Act once so many tasks are completed. Returns how many then were."""
+        """Act once so many tasks are completed. Returns how many were completed then."""
         listen(self.workers, display, lambda: self._completed() >= completed)
         act()
         return self._completed()
@@ -92,7 +92,7 @@ class QueueRoles:
         return sum(role.records for role in self.workers)
 
     def _stop(self, display: Display) -> list[Worked]:
-        """The counts of the surviving workers."""
+        """Stop the surviving workers and return their counts."""
         living = [role for role in self.workers if not role.done]
         for role in living:
             role.tell(Stop())
@@ -104,5 +104,5 @@ class QueueRoles:
 
 
 def is_worked_off(client: Client, topic: str) -> bool:
-    """Whether nothing is left to be tried."""
+    """Whether no task is left to try."""
     return not client.queue(topic, GROUP).depth

@@ -11,14 +11,14 @@ from .tally import Totals, Trace
 
 
 class Seen(msgspec.Struct):
-    """Everything one consumer saw."""
+    """All records that one consumer saw."""
 
     totals: dict[str, Totals]
     trace: Trace
 
 
 class _File(msgspec.Struct):
-    """The same, with the columns of the trace as their bytes."""
+    """The same, with the trace's columns as bytes."""
 
     totals: dict[str, Totals]
     columns: list[bytes]

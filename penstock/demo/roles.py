@@ -33,7 +33,7 @@ END_S = 2.0
 
 
 class Go(Struct, tag=True, frozen=True):
-    """Begin. Producers are told which share is theirs, consumers how to read and where to report.
+    """Begin. Tells producers their share, consumers how to read and where to report.
 
     A role with a topic of its own is told its name; a role that keeps files is told where.
     """
@@ -87,7 +87,7 @@ _EVENTS = msgspec.json.Decoder(Event)
 
 
 class Conductor:
-    """The other side, as a role sees it."""
+    """The conductor, as a role sees it."""
 
     def __init__(self, orders: int, events: int) -> None:
         """Over the descriptors of two pipes."""
@@ -100,20 +100,20 @@ class Conductor:
         self._events.write(msgspec.json.encode(event) + b"\n")
 
     def progress(self, records: int) -> None:
-        """Say how far we are, unless that was just said."""
+        """Report progress, unless it was just reported."""
         now = time.monotonic()
         if now - self._told >= PROGRESS_S:
             self._told = now
             self.say(Progress(records))
 
     def wait_for_go(self) -> Go | None:
-        """The order to begin; None when there will be none."""
+        """Wait for the order to begin; None if there will be none."""
         self.say(Ready())
         order = self._read()
         return order if isinstance(order, Go) else None
 
     def should_stop(self) -> bool:
-        """Whether Stop has come. Never waits."""
+        """Whether Stop has arrived. Never waits."""
         if not self._stopped and select.select([self._orders], [], [], 0)[0]:
             self._stopped = isinstance(self._read(), Stop)
         return self._stopped
@@ -128,7 +128,7 @@ Part = Callable[[Conductor], None]
 
 
 def _play(part: Part, conductor: Conductor) -> NoReturn:
-    """Be a role until its part is done. An expected error is told to the conductor."""
+    """Play a role until its part is done. Expected errors go to the conductor."""
     code = 1
     try:
         part(conductor)
@@ -145,7 +145,7 @@ def _play(part: Part, conductor: Conductor) -> NoReturn:
 
 
 def _fork() -> int:
-    """`os.fork`, with ^C and the like put off: an exception in what Python does around a fork is lost."""
+    """`os.fork` with ^C and the like deferred: an exception in Python's own code around a fork is lost."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         return os.fork()
@@ -177,7 +177,7 @@ class Role:
         os.set_blocking(self._events, False)
 
     def fileno(self) -> int:
-        """For select: readable when the role says something."""
+        """For select: readable when the role has sent a message."""
         return self._events
 
     def tell(self, order: Go | Stop) -> None:
@@ -187,7 +187,7 @@ class Role:
             raise RoleFailed(f"{self.name} ended before it was done") from error
 
     def hear(self) -> None:
-        """Take what the role has said. Raises the role's error."""
+        """Take the role's messages. Raises the role's error."""
         said = os.read(self._events, 1 << 16)
         if not said and not self.done:
             raise RoleFailed(f"{self.name} ended before it was done; what it wrote to standard error says why")
@@ -207,7 +207,7 @@ class Role:
                 raise Error.by_code.get(code, DemoError)(f"{self.name}: {message}")
 
     def kill(self) -> None:
-        """End it in the middle of its work. It says nothing more."""
+        """Kill it in the middle of its work. It reports nothing more."""
         os.kill(self._pid, signal.SIGKILL)
         self.done = True
 
@@ -216,7 +216,7 @@ class Role:
         os.close(self._events)
 
     def end(self) -> None:
-        """Leave no process behind: without its pipes a role ends by itself, or it is killed."""
+        """End the process: without its pipes a role ends by itself, or it is killed."""
         self.close_pipes()
         deadline = time.monotonic() + END_S
         while os.waitpid(self._pid, os.WNOHANG) == (0, 0):

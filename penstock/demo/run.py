@@ -33,7 +33,7 @@ DELAYS = "delays"
 
 
 class Outcome(Struct, frozen=True):
-    """The result of the demo. No differences: everything is equal."""
+    """The result of the demo. No differences: all is equal."""
 
     flights: int
     topic: str
@@ -90,7 +90,7 @@ def run(display: Display, *, data: Path | None = None, most: int | None = None, 
 
 
 def _work(client: Client, broker: Broker, queue: QueueRoles, wanted: Late, display: Display) -> tuple[Story, list[str]]:
-    """The queue part: what happened, and what differs."""
+    """Run the queue part. Returns its results and differences."""
     topic = _free_name(client, TASKS)
     story = queue.run(client, broker, topic, display)
     return story, [f"late flights: {line}" for line in check_queue.differences(client, topic, wanted)]
@@ -99,13 +99,13 @@ def _work(client: Client, broker: Broker, queue: QueueRoles, wanted: Late, displ
 def _follow(
     client: Client, streaming: Live, wanted: Expected, hours: Mapping[Hour, Delays], display: Display
 ) -> tuple[LiveStory, list[str]]:
-    """The Spark part: what happened, and what differs."""
+    """Run the Spark part. Returns its results and differences."""
     story = streaming.run(client, display)
     return story, [f"Spark: {line}" for line in streaming.differences(client, hours, wanted)]
 
 
 def _free_name(client: Client, wanted: str) -> str:
-    """A topic that is not there yet: a directory that is kept may hold those of earlier runs."""
+    """A topic name not in use: a directory that is kept may hold topics of earlier runs."""
     taken = {topic.name for topic in client.topics()}
     names = (wanted if number == 1 else f"{wanted}-{number}" for number in range(1, len(taken) + 2))
     return next(name for name in names if name not in taken)

@@ -33,7 +33,7 @@ GROUP = "report"
 
 
 class Measured(Struct, frozen=True):
-    """One phase: how many records in how many seconds, from its first record to its last."""
+    """Records and seconds of one phase, from its first record to its last."""
 
     name: str
     records: int
@@ -59,7 +59,7 @@ class StreamRoles:
         return role
 
     def run(self, client: Client, broker: Broker, topic: str, display: Display) -> None:
-        """Everything, in order. The reports are then there to be read."""
+        """Run the part, in order. The reports can then be read."""
         client.create_topic(topic, partitions=PARTITIONS)
         display.phase("produce", "two producers over unix", self.flights, self.producers)
         display.phase("group", "a group of three over tcp", self.flights, self.members)
@@ -101,6 +101,6 @@ class StreamRoles:
 
 
 def is_consumed(client: Client, topic: str, flights: int) -> bool:
-    """Whether the group has committed everything; the producers may be done before its first member is there."""
+    """Whether the group has committed everything; the producers may finish before its first member joins."""
     end = sum(partition.end for partition in client.topic(topic).partitions)
     return end == flights and [group.lag for group in client.groups(topic) if group.name == GROUP] == [0]

@@ -40,7 +40,7 @@ class Totals(msgspec.Struct):
 
 
 class Trace(msgspec.Struct):
-    """Every record that was handed out, in the order of its coming."""
+    """All records handed out, in order of arrival."""
 
     partitions: array[int] = msgspec.field(default_factory=lambda: array("Q"))
     offsets: array[int] = msgspec.field(default_factory=lambda: array("Q"))

@@ -33,7 +33,7 @@ class Worked(msgspec.Struct):
 
 
 def work(conductor: Conductor) -> None:
-    """Work until told that there is nothing more, then leave the report."""
+    """Work until told to stop, then write the report."""
     order = conductor.wait_for_go()
     if order is None:
         return
@@ -49,7 +49,7 @@ def work(conductor: Conductor) -> None:
 
 
 def _work_off(worker: Worker, tasks: Sequence[Task], worked: Worked) -> None:
-    """One lease: tasks that succeed are acked with their result, those that fail are retried."""
+    """Process one lease: tasks that succeed are acked with their results, failures are retried."""
     acks: list[SettleFuture] = []
     failed: dict[int, list[Task]] = {}
     for task in tasks:
