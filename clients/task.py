@@ -27,7 +27,7 @@ class Task(TaskRecord, frozen=True, eq=False, gc=False):
         core.run(core.settle_now((self,), Verb.ACK, result=result))
 
     def nack(self, *, delay: Duration | None = None, reason: str = "") -> None:
-        """Report a failure: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
+        """Fail the task: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
 
         `reason` is kept and shown.
         """
@@ -35,7 +35,7 @@ class Task(TaskRecord, frozen=True, eq=False, gc=False):
         core.run(core.settle_now((self,), Verb.NACK, delay=delay, reason=reason))
 
     def reject(self, reason: str = "") -> None:
-        """Report a permanent failure: dead-letter the task now, with `reason`."""
+        """Fail the task for good: dead-letter it now, with `reason`."""
         core = self._lease.core
         core.run(core.settle_now((self,), Verb.REJECT, reason=reason))
 

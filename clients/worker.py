@@ -95,14 +95,14 @@ class Worker:
         return self._driver.run_on(self._core.ack_later(task, result))
 
     def nack(self, tasks: Sequence[Task], *, delay: Duration | None = None, reason: str = "") -> None:
-        """Report failures: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
+        """Fail `tasks`: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
 
         `reason` is kept and shown.
         """
         self._driver.run(self._core.settle_now(tasks, Verb.NACK, delay=delay, reason=reason))
 
     def reject(self, tasks: Sequence[Task], reason: str = "") -> None:
-        """Report permanent failures: dead-letter `tasks` now, with `reason`."""
+        """Fail `tasks` for good: dead-letter them now, with `reason`."""
         self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
 
     def release(self, tasks: Sequence[Task]) -> None:

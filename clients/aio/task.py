@@ -26,7 +26,7 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
         await core.run(core.settle_now((self,), Verb.ACK, result=result))
 
     async def nack(self, *, delay: Duration | None = None, reason: str = "") -> None:
-        """Report a failure: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
+        """Fail the task: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
 
         `reason` is kept and shown.
         """
@@ -34,7 +34,7 @@ class AsyncTask(TaskRecord, frozen=True, eq=False, gc=False):
         await core.run(core.settle_now((self,), Verb.NACK, delay=delay, reason=reason))
 
     async def reject(self, reason: str = "") -> None:
-        """Report a permanent failure: dead-letter the task now, with `reason`."""
+        """Fail the task for good: dead-letter it now, with `reason`."""
         core = self._lease.core
         await core.run(core.settle_now((self,), Verb.REJECT, reason=reason))
 

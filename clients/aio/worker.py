@@ -95,14 +95,14 @@ class AsyncWorker:
         return await self._driver.run(self._core.ack_later(task, result))
 
     async def nack(self, tasks: Sequence[AsyncTask], *, delay: Duration | None = None, reason: str = "") -> None:
-        """Report failures: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
+        """Fail `tasks`: retry after `delay` (None: the group's back-off), or dead-letter after the last attempt.
 
         `reason` is kept and shown.
         """
         await self._driver.run(self._core.settle_now(tasks, Verb.NACK, delay=delay, reason=reason))
 
     async def reject(self, tasks: Sequence[AsyncTask], reason: str = "") -> None:
-        """Report permanent failures: dead-letter `tasks` now, with `reason`."""
+        """Fail `tasks` for good: dead-letter them now, with `reason`."""
         await self._driver.run(self._core.settle_now(tasks, Verb.REJECT, reason=reason))
 
     async def release(self, tasks: Sequence[AsyncTask]) -> None:
