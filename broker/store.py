@@ -66,11 +66,8 @@ class DirectoryStore(LogStore):
         names, _ = layout.live_segments(self.files.listdir(path))
         if not names:
             return b""
-        file = self.files.open(reference(path, names[-1]).path)
-        try:
+        with self.files.open(reference(path, names[-1]).path) as file:
             header = read_page(file).header
-        finally:
-            file.close()
         return b"" if header is None else header.log_id
 
     def _hold(self, log: LogWriter) -> LogWriter:

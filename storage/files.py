@@ -257,15 +257,19 @@ class Files:
         with self.open(path, write=True) as file:
             file.sync()
 
+    def create_anew(self, path: str, size: int = 0) -> File:
+        """As `create`, in place of a file that was left there by a crash."""
+        if self.exists(path):
+            self.unlink(path)
+        return self.create(path, size)
+
     def rewrite(self, path: str, content: Buffer) -> None:
         """Give a small file this content, durably; made when missing. Raises StorageFull, OSError.
 
         It is written beside `path` first: whatever happens, `path` has all of its old content or all of the new.
         """
         temporary = f"{path}.new"
-        if self.exists(temporary):
-            self.unlink(temporary)
-        with self.create(temporary) as file:
+        with self.create_anew(temporary) as file:
             file.pwritev([content], 0)
             file.sync()
         self.replace(temporary, path)

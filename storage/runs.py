@@ -95,10 +95,8 @@ class RunFiles:
 
     def save(self, number: int, body: bytes) -> int:
         """Write a run; it is durable once `sync` was there. Returns its checksum. Raises StorageFull, OSError."""
-        files, path = self._files, f"{self._directory}/{file_name(number)}"
-        if files.exists(path):
-            files.unlink(path)  # of a state that was lost
-        with files.create(path, RUN_BYTES + len(body)) as file:
+        path = f"{self._directory}/{file_name(number)}"
+        with self._files.create_anew(path, RUN_BYTES + len(body)) as file:  # one left there is of a state that was lost
             file.pwritev([encode_header(number, body, self._log_id), body], 0)
         self.unsynced.append(number)
         return xxh3_64_intdigest(body)

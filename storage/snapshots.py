@@ -128,9 +128,7 @@ def stated(files: Files, path: str) -> tuple[int, bytes]:
 def prepare(files: Files, directory: str, seq: int, term: int, body: bytes, log_id: bytes = ANY_LOG) -> str:
     """Write the snapshot under a temporary name and return that path: sync it, then `commit`. Raises StorageFull."""
     path = f"{directory}/{file_name(seq)}{_NEW}"
-    if files.exists(path):
-        files.unlink(path)
-    with files.create(path, SNAPSHOT_BYTES + len(body)) as file:
+    with files.create_anew(path, SNAPSHOT_BYTES + len(body)) as file:
         file.pwritev([encode_header(seq, term, body, log_id), body], 0)
     return path
 
