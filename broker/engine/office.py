@@ -19,7 +19,6 @@ from ..errors import UnknownTopic
 from .housekeeping import Housekeeping
 from .logs.clock import LogTime
 from .logs.overlays import Overlays
-from .logs.seals import Seals
 from .office_port import OfficePort
 from .ports import Handlers, Now
 from .producing.producing import Producing
@@ -29,7 +28,6 @@ from .streams.agenda import Agenda
 from .streams.beginning import Beginning
 from .streams.delivery import Stream
 from .streams.grouping import Grouping
-from .streams.memberships import Memberships
 from .streams.session_requests import SessionRequests
 from .streams.sessions import EXPIRY_CHECK_S, Sessions
 from .tables import effects as fx
@@ -38,6 +36,7 @@ from .topics.topic_maker import TopicMaker
 from .transactions.service import Transactions
 from .turns.marks import take
 from .turns.portions import Portions
+from .turns.roster import Roster
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from .logs.partition import Partition
     from .logs.topics import Topic
     from .ports import NodeConfig, Peer, Port, Randomness, Work
+    from .streams.coordinator import Membership
 
 GROWN = 4
 """Steps that it takes to tell all users of a topic of a new partition."""
@@ -77,7 +77,8 @@ class Office:
         self._port = own = OfficePort(port)  # for those that read; the others only answer
         self._registry = registry
         self._overlays = Overlays(registry)
-        self._memberships, seals = Memberships(), Seals()
+        self._memberships: Roster[Topic, str, Membership] = Roster()
+        seals: Roster[Partition, int, None] = Roster()
         self.sessions = Sessions(own, self.agenda, first_session, config.max_sessions, self.wakes, self._memberships)
         topics, time = registry.topics, self.time
         self._producing = Producing(topics, port, config, time, randomness, seals)

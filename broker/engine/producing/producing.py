@@ -5,10 +5,11 @@ Contract: nothing from a client is believed before judging.py has checked it. A 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ....storage.batch import Kind
 from ....transport.messages import OpenProducer, Produce, ProducerOpened
 from ..logs.clock import LogTime
-from ..logs.seals import Seals
 from ..logs.topics import Topics
 from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Randomness
 from ..tables.dedup import Keys, digests
@@ -18,12 +19,22 @@ from ..turns.replies import Gather, KeyedReply, ProduceReply
 from .judging import judge
 from .proposing import open_producer, produce
 
+if TYPE_CHECKING:
+    from ..logs.partition import Partition
+    from ..turns.roster import Roster
+
 
 class Producing:
     """Handlers of Produce and OpenProducer."""
 
     def __init__(
-        self, topics: Topics, port: Port, config: NodeConfig, time: LogTime, randomness: Randomness, seals: Seals
+        self,
+        topics: Topics,
+        port: Port,
+        config: NodeConfig,
+        time: LogTime,
+        randomness: Randomness,
+        seals: Roster[Partition, int, None],
     ) -> None:
         self.handlers: Handlers = {Produce: self.produce, OpenProducer: self.open_producer}
         self.batches = 0

@@ -104,7 +104,7 @@ def check_length(topic: Topic, group: str, lease_ms: int) -> None:
 class StreamGroups(Protocol):
     """The groups of consumers that have members."""
 
-    def of(self, topic: Topic) -> Container[str]:
+    def of(self, topic: Topic, /) -> Container[str]:
         """Their names on a topic."""
         ...
 

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from ..logs.partition import Partition
     from ..logs.topics import Topic, Topics
     from ..ports import Handlers, Now, Payload, Peer, Port, Work
-    from .memberships import Memberships
+    from ..turns.roster import Roster
+    from .coordinator import Membership
 
 
 class Beginning:
     """Handler of BeginGroup."""
 
-    def __init__(self, topics: Topics, memberships: Memberships, port: Port) -> None:
+    def __init__(self, topics: Topics, memberships: Roster[Topic, str, Membership], port: Port) -> None:
         self.handlers: Handlers = {BeginGroup: self.begin}
         self._topics = topics
         self._memberships = memberships

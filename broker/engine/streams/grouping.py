@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from ..logs.partition import Partition
-    from .memberships import Memberships
+    from ..turns.roster import Roster
+    from .coordinator import Membership
 
 
 FOUND = 4
@@ -165,7 +166,7 @@ class Grouping:
         return topic
 
 
-def check_idle(memberships: Memberships, topic: Topic, group: str) -> None:
+def check_idle(memberships: Roster[Topic, str, Membership], topic: Topic, group: str) -> None:
     """Raise GroupActive while a group has members."""
     membership = memberships.of(topic).get(group)
     if membership is not None and membership.members:
@@ -173,7 +174,7 @@ def check_idle(memberships: Memberships, topic: Topic, group: str) -> None:
         raise GroupActive(f"group {group} of topic {topic.name} has members ({members}): stop them first")
 
 
-def group_names(memberships: Memberships, topic: Topic) -> Generator[int | None, None, list[str]]:
+def group_names(memberships: Roster[Topic, str, Membership], topic: Topic) -> Generator[int | None, None, list[str]]:
     """All groups of a topic, with a cursor, an owner or a member, sorted."""
     names = set(memberships.of(topic))
     for looks, partition in enumerate(list(topic.readable), 1):
@@ -183,7 +184,9 @@ def group_names(memberships: Memberships, topic: Topic) -> Generator[int | None,
     return sorted(names)
 
 
-def describe(memberships: Memberships, topic: Topic, name: str, now: Now) -> Generator[int | None, None, Group]:
+def describe(
+    memberships: Roster[Topic, str, Membership], topic: Topic, name: str, now: Now
+) -> Generator[int | None, None, Group]:
     """One group as it stands."""
     membership = memberships.of(topic).get(name)
     members: list[tuple[str, int]] = []

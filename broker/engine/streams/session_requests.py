@@ -184,7 +184,7 @@ class SessionRequests:
         membership = self._sessions.memberships.of(topic).get(session.group)
         if membership is None:
             membership = Membership(session.group, topic.readable, self._agenda, self._config.handover_s)
-            self._sessions.memberships.add(topic, membership)
+            self._sessions.memberships.add(topic, session.group, membership)
         session.membership = membership
         membership.join(session)
 

@@ -18,8 +18,8 @@ from ....storage.errors import Error
 from ....transport.messages import Answer, Assigned, Assignment, Deliver, Evicted, Failure, Joined  # fmt: skip
 from ...errors import LimitReached, SessionExpired, UnknownSession
 from ..ports import Now, Payload, Peer, Port, Work
+from ..turns.roster import Roster
 from .delivery import Outlet
-from .readers import Readers
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ..turns.portions import Portions
     from .agenda import Agenda, Listener
     from .coordinator import Membership
-    from .memberships import Memberships
 
 PUSH, CONTROL, MAPPED = "push", "control", "mapped"
 EXPIRY_CHECK_S = 0.25
@@ -45,7 +44,15 @@ class Session:
     """One session. `peer` is where it was last heard from."""
 
     def __init__(
-        self, id_: int, peer: Peer, topic: Topic, outlet: Outlet, agenda: Agenda, readers: Readers, *, delivery: str
+        self,
+        id_: int,
+        peer: Peer,
+        topic: Topic,
+        outlet: Outlet,
+        agenda: Agenda,
+        readers: Roster[Partition, int, Session],
+        *,
+        delivery: str,
     ) -> None:
         self.id = id_
         self.peer = peer
@@ -73,7 +80,7 @@ class Session:
         """Read `partition` from now on."""
         self.outlet.open(partition, epoch, offset)
         if not self.is_stray:
-            self._readers.add(partition, self)
+            self._readers.add(partition, self.id, self)
         self._given[partition.number] = Assignment(partition.number, epoch, offset, partition.term_at(offset))
         self._revoked.pop(partition.number, None)
         self.tell()
@@ -163,7 +170,7 @@ class Session:
         """The client has named it again: every partition may have moved meanwhile."""
         self.is_stray = False
         for number, stream in self.outlet.streams.items():
-            self._readers.add(stream.partition, self)
+            self._readers.add(stream.partition, self.id, self)
             self.outlet.moved(number)
 
     def _send(self, port: Port, message: Deliver, payload: Payload) -> bool:
@@ -183,12 +190,18 @@ class Sessions:
     """All sessions of a node."""
 
     def __init__(
-        self, port: Port, agenda: Agenda, first_id: int, limit: int, wakes: Portions, memberships: Memberships
+        self,
+        port: Port,
+        agenda: Agenda,
+        first_id: int,
+        limit: int,
+        wakes: Portions,
+        memberships: Roster[Topic, str, Membership],
     ) -> None:
         """`wakes` tells a crowd of readers that the end of a partition has moved, in portions."""
         self.by_id: dict[int, Session] = {}
         self.expired = 0
-        self.readers = Readers()
+        self.readers: Roster[Partition, int, Session] = Roster()
         self.memberships = memberships
         self._port = port
         self._agenda = agenda

@@ -23,9 +23,9 @@ from ..turns.replies import Gather
 
 if TYPE_CHECKING:
     from ..logs.log_registry import LogRegistry
-    from ..logs.seals import Seals
     from ..tables.decisions import StageKey
     from ..turns.alarms import Alarms
+    from ..turns.roster import Roster
     from .home import Home
     from .publishing import Publisher
 
@@ -98,7 +98,14 @@ class Commit:
 class Commits:
     """The commits of one node."""
 
-    def __init__(self, registry: LogRegistry, home: Home, publisher: Publisher, alarms: Alarms, seals: Seals) -> None:
+    def __init__(
+        self,
+        registry: LogRegistry,
+        home: Home,
+        publisher: Publisher,
+        alarms: Alarms,
+        seals: Roster[Partition, int, None],
+    ) -> None:
         """Takes up what the logs say is decided and not published. Nothing is handled before it is sealed."""
         self.seals = seals
         self._registry = registry
@@ -128,7 +135,7 @@ class Commits:
         for key in stages:
             partition = self._partition(key)
             if partition is not None:
-                self.seals.add(partition, key[2])
+                self.seals.add(partition, key[2], None)
         return commit
 
     def unseal(self, keys: Sequence[StageKey]) -> None:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from ..logs.clock import LogTime
     from ..logs.log_registry import LogRegistry
     from ..logs.partition import Partition
-    from ..logs.seals import Seals
     from ..logs.topics import Topic
     from ..ports import Handlers, NodeConfig, Port
     from ..topics.topic_maker import TopicMaker
     from ..turns.alarms import Alarms
+    from ..turns.roster import Roster
 
 
 class Transactions:
@@ -38,7 +38,7 @@ class Transactions:
         time: LogTime,
         alarms: Alarms,
         maker: TopicMaker,
-        seals: Seals,
+        seals: Roster[Partition, int, None],
     ) -> None:
         """Seals the stages that the logs say are decided."""
         self._registry = registry

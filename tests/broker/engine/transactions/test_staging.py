@@ -145,7 +145,7 @@ def test_nothing_is_added_to_a_stage_that_is_sealed():
     topic = rig.topic()
     stage(rig, topic, [b"a"])
     seals = transactions(rig)._commits.seals
-    seals.add(partition_of(rig, topic), STAGE)
+    seals.add(partition_of(rig, topic), STAGE, None)
     assert failure(stage(rig, topic, [b"b"], first=1)) == "fenced"
     seals.remove(partition_of(rig, topic), STAGE)
     assert isinstance(stage(rig, topic, [b"b"], first=1), m.Produced)
