@@ -211,10 +211,6 @@ class Partition:
         """Propose a group's cursor, which was checked."""
         self.propose(fx.CursorMoved(group, offset), waiter, replaces=("cursor", group))
 
-    def check_owner(self, group: str, member: str, epoch: int) -> None:
-        """Raise Fenced unless `member` may commit for the group under `epoch`."""
-        self.proposed.groups.check(group, member, epoch)
-
     def set_owner(self, group: str, member: str, start: int, waiter: Waiter) -> int:
         """Propose a new owner. `start` counts while the group has neither cursor nor start. Returns the epoch.
 

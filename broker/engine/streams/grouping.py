@@ -75,13 +75,13 @@ class Grouping:
             return
         session, epochs = self._session(peer, message, topic, now), dict[int, int]()
         for looks, position in enumerate(message.positions, 1):
-            topic.partition(position.partition).check_owner(group, session.member, position.epoch)
+            topic.partition(position.partition).proposed.groups.check(group, session.member, position.epoch)
             wanted[position.partition], epochs[position.partition] = position.offset, position.epoch
             if looks % LOOKS == 0:
                 yield
 
         def check(partition: Partition) -> None:
-            partition.check_owner(group, session.member, epochs[partition.number])
+            partition.proposed.groups.check(group, session.member, epochs[partition.number])
 
         yield from self._move(peer, message.request, topic, group, wanted, check)
 
