@@ -78,7 +78,7 @@ class Child:
         self._process.wait()
 
     def close(self) -> None:
-        """Give the pidfd back."""
+        """Close the pidfd."""
         os.close(self.fd)
 
 

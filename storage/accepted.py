@@ -1,4 +1,4 @@
-"""Accepted losses: damaged ranges that an operator gave up, so that they stop blocking readers.
+"""Accepted losses: damaged ranges that an operator accepted as lost, so that they stop blocking readers.
 
 Idea: `repair --accept-loss` writes one line per damaged range to the file `accepted` of a log. An accepted range stays
 unreadable and in every report, but no longer counts as unresolved damage: readers pass it with a warning.
@@ -26,7 +26,7 @@ FILE_NAME = "accepted"
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """One range given up: records [offset, next_offset) in batches [first_seq, next_seq); None = to the end then."""
+    """One accepted range: records [offset, next_offset) in batches [first_seq, next_seq); None = to the end then."""
 
     file: str
     position: int
@@ -52,7 +52,7 @@ class Range(Protocol):
 
 
 def is_accepted(bad: Range, accepted: Iterable[Accepted]) -> bool:
-    """Whether this damage lies within a range that was given up."""
+    """Whether this damage lies within an accepted range."""
     return any(_within(bad, each) for each in accepted)
 
 
@@ -69,7 +69,7 @@ def _name(path: str) -> str:
 
 
 def covers(accepted: Iterable[Accepted], offset: int, next_offset: int) -> bool:
-    """Whether all records [offset, next_offset) were given up, in one range or several."""
+    """Whether all records [offset, next_offset) are accepted as lost, in one range or several."""
     known = sorted((each.offset, each.next_offset) for each in accepted if each.next_offset is not None)
     for first, behind in known:
         if first <= offset < behind:
@@ -78,14 +78,14 @@ def covers(accepted: Iterable[Accepted], offset: int, next_offset: int) -> bool:
 
 
 def passed(error: AcceptedLoss) -> int:
-    """Warn of records that a reader passes over. Returns the offset where it goes on."""
+    """Warn of records that a reader skips. Returns the offset where it goes on."""
     assert error.next_offset is not None, "a loss is accepted with its end"
     log.warning("%s", error.message)
     return error.next_offset
 
 
 def read_accepted(files: Files, directory: str) -> list[Accepted]:
-    """The ranges given up in this log so far."""
+    """The ranges accepted in this log so far."""
     path = f"{directory}/{FILE_NAME}"
     lines = files.read(path).splitlines() if files.is_file(path) else []
     return [accepted for line in lines if (accepted := _decode(line)) is not None]
@@ -97,7 +97,7 @@ def write_accepted(files: Files, directory: str, accepted: Sequence[Accepted]) -
 
 
 def _encode(accepted: Accepted) -> bytes:
-    """Checksum in hex, a space, JSON: a flipped bit must not give up a different range."""
+    """Checksum in hex, a space, JSON: a flipped bit must not accept a different range."""
     text = msgspec.json.encode(accepted)
     return b"%016x %s\n" % (xxh3_64_intdigest(text), text)
 

@@ -10,7 +10,7 @@ Readers skip staged batches, many at once where the index shows many, and never 
 replay and publishing use a cursor that returns them (`whole`).
 
 Contract: every returned batch has its header, seq and chain verified; the decoder verifies columns. Damage raises
-Corrupt with the offset where good records continue (AcceptedLoss if it was given up), unless it took no record and the
+Corrupt with the offset where good records continue (AcceptedLoss if it was accepted), unless it took no record and the
 cursor is for records: then the cursor passes it, and the reader reports it. A cut that took back batches already read
 raises Diverged. After an error the cursor stays where it was, or behind staged batches.
 Must not know: how far may be read, and why.
@@ -134,7 +134,7 @@ class Cursor:
                 return chunk
 
     def _read_on(self, limit: int, max_bytes: int, cached: bool) -> Chunk | None:
-        """The next batches up to `limit`; None when these were all passed by."""
+        """The next batches up to `limit`; None when all of these were skipped."""
         segment = self._segment()
         last = min(limit, self._last_in_segment())
         size = self._run_bytes(segment, last, max_bytes, cached)
@@ -256,7 +256,7 @@ class Cursor:
         return data
 
     def _accept(self, data: Buffer, last: int, max_bytes: int) -> list[Batch]:
-        """The batches of `data` that follow the cursor; of staged ones that are passed by the header is enough."""
+        """The batches of `data` that follow the cursor; the header is enough of staged ones, which are skipped."""
         found: list[Batch] = []
         seq, checksum, position, view = self.seq, self._checksum, 0, memoryview(data)
         doubtful = seq < self._reader.given_up_to and not self.whole
@@ -338,7 +338,7 @@ class Cursor:
         return self._reader.corrupt(segment.ref.path, self.position, reason, self.offset, following)
 
     def _advance(self, data: Buffer, batches: list[Batch]) -> Chunk | None:
-        """Go behind these batches; None when all of them were staged, and are passed by."""
+        """Go behind these batches; None when all of them were staged, and are skipped."""
         last = batches[-1]
         size = sum([batch.batch_bytes for batch in batches])
         end = end_offset_of(last)

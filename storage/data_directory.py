@@ -134,7 +134,7 @@ def check_kinds(files: Files, data: str) -> None:
 def metadata_path(files: Files, data: str) -> str | None:
     """The path of the catalogue's log; None if there is none yet.
 
-    Raises Corrupt when it is gone though there are topics: they are not given up.
+    Raises Corrupt when it is gone though there are topics, which must not be lost.
     """
     path = f"{data}/{METADATA}"
     if layout.live_segments(files.listdir(path))[0]:

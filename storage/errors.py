@@ -126,7 +126,7 @@ class BadChecksum(Corrupt, InvalidBatch):
 
 
 class AcceptedLoss(Corrupt):
-    """Damaged records that an operator gave up: readers go on at `next_offset`, with a warning."""
+    """Damaged records whose loss an operator accepted: readers go on at `next_offset`, with a warning."""
 
     code = "accepted_loss"
 

@@ -78,7 +78,7 @@ class LogStore:
     # -- opening ----------------------------------------------------------------------------------
 
     def metadata(self) -> LogWriter:
-        """Open the metadata log. Raises Corrupt when it is gone and topics are there: they are not given up."""
+        """Open the metadata log. Raises Corrupt when it is gone though there are topics, which must not be lost."""
         options = LogOptions(max_batch_bytes=self._max_batch_bytes)
         path = metadata_path(self.files, self._data)
         log = self._create(f"{self._data}/{METADATA}", options) if path is None else self._open(path, options)

@@ -1,4 +1,4 @@
-"""Repairs a log as far as possible, and records the ranges that are given up.
+"""Repairs a log as far as possible, and records the ranges accepted as lost.
 
 Idea: verify first, then one small step per finding, each harmless on its own and safe to repeat: rebuild an
 index or a segment's header from the batches, cut a torn or poisoned tail the way the next writer would, drop
@@ -53,7 +53,7 @@ def repair(
 
     Args:
         now_us: when losses are accepted, for the record.
-        accept_loss: record damaged ranges as given up, so that they block nothing any more.
+        accept_loss: record damaged ranges as accepted losses, so that they block nothing any more.
         dry_run: only say what would be done.
 
     Raises:

@@ -29,7 +29,7 @@ class BatchEvent(StrEnum):
     RETRY = "retry"  # Failure with `retry` for it or one before it, or the connection was lost
     GAP = "gap"  # refused for a gap while one before it has no answer
     SETTLED = "settled"  # it is answered, and so are all before it
-    BROKEN = "broken"  # Failure without `retry` for it or one before it, or it is given up
+    BROKEN = "broken"  # Failure without `retry` for it or one before it, or it is abandoned
 
 
 class After(dict[BatchState, BatchState]):

@@ -77,7 +77,7 @@ class ConsumerSession:
         self.dropped = 0  # deliveries that were stale or repeated
         self.changes = 0  # how often the partitions that may be read, or their epochs, became others
         self.revoked: list[int] = []
-        """Partitions to give back once the application is between records and its position is committed."""
+        """Partitions to release once the application is between records and its position is committed."""
         self._credit = CreditWindow(joined.session, window_bytes, window_records)
         self._number = 0
         self._epochs: dict[int, int] = {}  # newest seen of every partition ever assigned
@@ -99,7 +99,7 @@ class ConsumerSession:
         return self._retry_early()
 
     def release(self, partitions: Iterable[int]) -> Release:
-        """Give partitions back: the message to send. What is still queued of them is stale from now on."""
+        """Release partitions: the message to send. What is still queued of them is stale from now on."""
         released = list(partitions)
         for partition in released:
             self.partitions.pop(partition, None)

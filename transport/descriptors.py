@@ -3,7 +3,7 @@
 Idea: one count for all sockets of a process, asked before a connection or a delivery socket is kept. What is refused is
 closed at once: a listener that cannot accept stays readable, and its thread would spin.
 
-Contract: what was taken is given back once. One thread.
+Contract: descriptors taken are released once. One thread.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ class DescriptorRoom:
         return True
 
     def give_back(self, count: int = 1) -> None:
-        """Give back descriptors that were closed."""
+        """Release descriptors that were closed."""
         self.used -= count

@@ -438,7 +438,7 @@ class ResetGroup(Message, tag=53, frozen=True):
 
 
 class DeleteGroup(Message, tag=54, frozen=True):
-    """Forget a group without members. Answered by Done."""
+    """Delete a group without members. Answered by Done."""
 
     request: Count
     topic: TopicId

@@ -183,7 +183,7 @@ class ProducerSession:
         self._settle_answered()
 
     def abandon(self, failure: Failure) -> None:
-        """Give up on everything in flight (a time-out, a close). It may or may not have been appended."""
+        """Abandon everything in flight (a time-out, a close). It may or may not have been appended."""
         self._break(failure, 0)
 
     def restart(self, producer_id: int, *, epoch: int = 0, next_sequence: int = 0) -> None:

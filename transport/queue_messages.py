@@ -166,7 +166,7 @@ class QueuePartition(Struct, array_like=True, frozen=True, gc=False):
     ready: Count  # could be leased now, but for limits and order of keys
     in_flight: Count
     delayed: Count  # by their producer
-    waiting: Count  # retrying: failed, and tried again later
+    waiting: Count  # retrying: failed, and due again after a back-off
     dead: Count  # dead-lettered
     oldest_us: Int64  # append time of the oldest that is ready, retrying or in flight; -1 without one
     paused_until_us: Int64  # 0: not paused
@@ -198,7 +198,7 @@ class PauseQueue(Message, tag=79, frozen=True):
 
 
 class DeleteQueue(Message, tag=80, frozen=True):
-    """Forget a queue group: leases, attempts, dead letters."""
+    """Delete a queue group: leases, attempts, dead letters."""
 
     request: Count
     topic: TopicId

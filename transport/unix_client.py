@@ -95,7 +95,7 @@ class UnixClient:
             return
         try:
             raw.connect(self._path)
-        except OSError:  # no listener, or its backlog is full and it has to be tried again
+        except OSError:  # no listener, or its backlog is full: to be retried
             raw.close()
             self._put_off()
             return

@@ -49,7 +49,7 @@ FRAMES_MAX = 3
 CLIENT_EVENTS = 1000  # that a client has yet to read
 
 EASED_MOST = 16
-"""Peers that were FULL and are tried again at once: libzmq does not tell which of them has read."""
+"""Peers that were FULL and are retried at once: libzmq does not tell which of them has read."""
 
 MUTED_MAX = 1024
 """Peers remembered as cut off; what they had sent before is dropped unread."""
@@ -102,7 +102,7 @@ class Context:
 
     def monitor(self, raw: zmq.Socket[bytes], events: int, unread: int = 1) -> zmq.Socket[bytes]:
         """A socket that reports the events of `raw`. With MONITOR_EVENTS and `unread` more, libzmq's thread waits."""
-        address = f"inproc://monitor-{next(self._monitors)}"  # never one that libzmq may still be giving up
+        address = f"inproc://monitor-{next(self._monitors)}"  # never one that libzmq may still be releasing
         raw.monitor(address, events)
         made = self._context.socket(zmq.PAIR, self._raw.make)
         made.setsockopt(zmq.LINGER, 0)

@@ -103,7 +103,7 @@ class Office:
             self.topic_erased(topic_id)
 
     def drop(self) -> None:
-        """The lead is lost: give back what the port lent, and tell no waiter anything."""
+        """Handle the loss of the lead: release the port's endpoints and slots, and tell no waiter anything."""
         self.sessions.drop()
 
     def end(self) -> None:

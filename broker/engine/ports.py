@@ -97,7 +97,7 @@ class Port(Protocol):
         ...
 
     def close_wake(self, session: int) -> None:
-        """Give the slot back. Called once per opened one."""
+        """Release the slot. Called once per opened one."""
         ...
 
     def read(

@@ -324,7 +324,7 @@ class ConsumerCore:
                 self._kept[partition] = (self._kept[partition][0], position)
         self.back_to = {}
 
-    # -- giving back --------------------------------------------------------------------------------------
+    # -- releasing ----------------------------------------------------------------------------------------
 
     def _release_idle(self) -> None:
         """Release revoked partitions of which the application has no records in hand."""

@@ -6,7 +6,7 @@ loss is passed with a warning.
 
 Contract: a batch comes out once, and only while its partition is ours under the same epoch. Dropped batches are
 returned to the credit. Good batches around bad ones are never lost: earlier ones came out before, damage and records
-that retention took are passed over alone, and a batch of a codec that is not installed waits until it is. A batch of
+that retention took are skipped alone, and a batch of a codec that is not installed waits until it is. A batch of
 an unknown kind ends the reading, because it must not be skipped.
 """
 

@@ -54,7 +54,7 @@ SAY_AGAIN_S = 0.1
 
 SILENCE_S = 2.0
 """A push endpoint that says nothing for so long is asked about: is there anything it should have brought? When
-it has not come after as long again, the endpoint is given up."""
+it has not come after as long again, the endpoint is abandoned."""
 
 
 MAPPED_PARTITIONS = 256

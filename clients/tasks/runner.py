@@ -49,13 +49,13 @@ PAUSE_S = 0.5
 """Delay before a request that the broker refused for now is retried."""
 
 BEGIN_S = 1.0
-"""A task that cannot begin for so long, because all places are taken, is given back: others may have one."""
+"""A task that cannot begin for so long, because all slots are taken, is released: other workers may have one."""
 
 ALWAYS = timedelta(days=366)
 """The runner's own loop is never away for long: what takes too long is for the timeouts of functions to say."""
 
 CLOSE_S = 10.0
-"""How long giving back the rest may take at the end; a lease that is not given back runs out."""
+"""How long releasing the rest may take at the end; a lease that is not released runs out."""
 
 
 class Call:

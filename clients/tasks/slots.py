@@ -1,4 +1,4 @@
-"""Limits the calls that run at once: slots that are taken and given back.
+"""Limits the calls that run at once: slots that are taken and released.
 
 Contract: for one event loop. Closing wakes all waiters.
 """

@@ -357,7 +357,7 @@ class Leasing:
         self._backoff_s = min(max(2 * self._backoff_s, BACKOFF_MIN_S), BACKOFF_MAX_S)
         self._ask_at = self._connection.clock() + self._backoff_s
 
-    # -- giving back ----------------------------------------------------------------------------------
+    # -- releasing ------------------------------------------------------------------------------------
 
     def give_back(self, lease: Held) -> None:
         """Release the unsettled tasks of a lease; the attempt does not count."""

@@ -159,7 +159,7 @@ class _Copy:
         self._interrupted = interrupted
         self._as_json = as_json
         self._left = wanted.count
-        self.damaged = False  # records were passed over, each with a line on standard error
+        self.damaged = False  # records were skipped, each with a line on standard error
 
     def run(self, encode: Callable[[list[Record]], bytes], ends: dict[int, int] | None) -> None:
         """Print records up to the end, the count, or an interrupt, which is how following ends."""

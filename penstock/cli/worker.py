@@ -50,7 +50,7 @@ def command(
 ) -> None:
     """Run the task functions of APP, a penstock.Tasks in MODULE, until SIGTERM or ^C.
 
-    Then nothing more is leased, what runs may finish for --drain, and the rest is given back; a second signal does not
+    Then nothing more is leased, what runs may finish for --drain, and the rest is released; a second signal does not
     wait for what runs. The broker may be restarted meanwhile.
     """
     from ..clients.tasks.runner import Runner

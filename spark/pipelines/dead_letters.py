@@ -44,7 +44,7 @@ def dead_letters(spark: SparkSession, url: str, topic: str, *, group: str | None
 
 
 def died(records: DataFrame) -> DataFrame:
-    """Records of a dead-letter topic as dead letters. Others are passed over."""
+    """Records of a dead-letter topic as dead letters. Others are skipped."""
     from pyspark.sql import functions as F
 
     return records.where(_about("reason").isNotNull()).select(

@@ -19,7 +19,7 @@ from ..errors import TargetInUse
 from . import durable
 
 OWN = "_penstock"
-"""Below a target that is a directory: what is not data. Spark, Arrow and Delta pass over names with an underscore."""
+"""Below a target that is a directory: what is not data. Spark, Arrow and Delta skip names with an underscore."""
 
 PIPELINE = "pipeline.json"
 

@@ -48,7 +48,7 @@ class Pace(Struct, frozen=True):
         every: seconds between batches, or a time like "1m"; None: up to what stands there now, and no further.
         max_records: at most so many in a batch.
         on_progress: is told after each batch.
-        stopped: is asked every second; True ends it. A batch that runs is given up, and is the next run's first.
+        stopped: is asked every second; True ends it. A running batch is abandoned, and is the next run's first.
     """
 
     every: Duration | None = None

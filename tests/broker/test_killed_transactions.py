@@ -155,7 +155,7 @@ def run(folder: Path, seed: int, disturbances: int, levels: dict[str, str]) -> N
 
 
 @pytest.mark.parametrize("level", ["durable", "written"])
-def test_each_epoch_is_there_once_and_whole_whoever_is_killed(tmp_path: Path, seed: int, level: str):
+def test_each_epoch_is_there_once_and_whole_whatever_is_killed(tmp_path: Path, seed: int, level: str):
     run(tmp_path, seed, 6, {"a": "durable", "b": level})
 
 

@@ -60,7 +60,7 @@ def test_a_cold_read_returns_at_once_and_works_when_the_thread_has_been_there(tm
     log.close()
 
 
-def test_what_is_staged_is_not_read_in_for_who_passes_it_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_staged_batches_are_not_warmed_for_readers_that_skip_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     log = log_of(tmp_path, 1)
     hidden = of_kind(encode([bytes(500_000)], producer_id=7), Kind.STAGED)
     log.append([hidden] * 40, 1)

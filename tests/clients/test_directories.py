@@ -75,7 +75,7 @@ def test_reading_locks_writes_and_creates_nothing(filled):
     assert {path: path.stat().st_mtime_ns for path in filled.rglob("*")} == before
 
 
-def test_topics_of_penstocks_own_are_listed_to_who_names_them_and_nothing_else(filled):
+def test_topics_of_penstocks_own_are_listed_by_name_and_nothing_else(filled):
     with connect(f"file://{filled}") as client:
         with client.transaction() as transaction:
             transaction.producer("t").send(b"one more")

@@ -132,7 +132,7 @@ def test_a_task_is_followed_by_its_id(client, topic):
     assert client.why(id_, "jobs") == found.why != ""
 
 
-def test_a_cancelled_task_is_given_to_nobody_and_whoever_has_it_hears_of_it(client, topic):
+def test_a_cancelled_task_is_leased_to_no_worker_and_its_present_worker_hears_of_it(client, topic):
     fill(client, topic, 2)
     with client.worker(topic, group="jobs", prefetch=0) as worker:
         (task,) = worker.fetch(1, wait=WAIT)

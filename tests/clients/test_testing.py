@@ -60,7 +60,7 @@ def test_retention_is_tested_without_sleeping(penstock_broker):
         assert (partition.first, partition.end) == (10, 11)
 
 
-def test_retention_works_on_topics_that_nobody_waits_to_be_synced(penstock_broker):
+def test_retention_works_on_topics_whose_syncs_have_no_waiters(penstock_broker):
     with penstock_broker.connect() as client:
         client.create_topic("t", commit="written", segment_bytes="64KB", retention_bytes="128KB")
         with client.producer("t") as producer:

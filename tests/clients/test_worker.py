@@ -154,7 +154,7 @@ def test_released_tasks_come_again_uncounted_and_rejected_ones_never(client, top
         assert worker.fetch(10, wait=0.0) == []
 
 
-def test_acks_that_nobody_waits_for_are_told_by_their_futures_and_flushed(client, topic):
+def test_acks_without_a_waiter_are_told_by_their_futures_and_flushed(client, topic):
     fill(client, topic, 40)
     with client.worker(topic, group="jobs", lease_records=10) as worker:
         futures = []

@@ -101,7 +101,7 @@ def test_discarding_all_asks_with_how_many_there_are(on: Cli, queue: str) -> Non
         assert (found.code, "--reason and --all exclude each other" in found.err) == (exits.USAGE, True)
 
 
-def test_nobody_redrives_or_discards_all_by_naming_none(on: Cli, queue: str) -> None:
+def test_naming_no_task_redrives_or_discards_nothing(on: Cli, queue: str) -> None:
     for verb in ("redrive", "discard"):
         for words in ([], ["--all", "--reason", "x"], [f"{queue}-0-0", "--all"]):
             found = on("dead", verb, queue, *words)

@@ -154,7 +154,7 @@ def test_what_is_open_says_in_a_word_what_it_is(tmp_path):
     assert repr(log) == f"<Log {tmp_path}, closed>"
 
 
-def test_an_app_that_nobody_closes_is_closed_with_what_it_opened(tmp_path):
+def test_an_app_that_is_not_closed_is_closed_with_what_it_opened(tmp_path):
     app = penstock.Tasks(f"file://{tmp_path}/data")
     client = app.client()
     assert not client.closed

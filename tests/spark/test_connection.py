@@ -42,7 +42,7 @@ def test_memory_of_one_process_is_refused() -> None:
         address(Endpoint(url="mem://here"), {})
 
 
-def test_an_address_where_nobody_listens_is_named_with_the_time_that_was_waited(tmp_path: Path) -> None:
+def test_an_address_without_a_listener_is_named_with_the_time_that_was_waited(tmp_path: Path) -> None:
     url = f"unix://{tmp_path}/absent.sock"
     with pytest.raises(TimedOut, match=rf"no broker answered at {url} within 0\.2 s"):
         client_of(url, 0.2)

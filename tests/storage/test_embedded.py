@@ -79,7 +79,7 @@ def test_an_append_keeps_the_order_with_what_was_buffered(place) -> None:
         assert list(log.values()) == [b"0", b"1", b"2"]
 
 
-def test_time_flushes_what_nobody_flushed(tmp_path) -> None:
+def test_time_flushes_what_was_not_flushed(tmp_path) -> None:
     flushed = threading.Event()
     with Log(tmp_path / "log", flush_seconds=0.001, commit="written") as log:
         original = log._publisher.publish

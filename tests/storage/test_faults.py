@@ -125,7 +125,7 @@ def assert_stays_poisoned(world: World, writer: LogWriter, durable: int) -> None
     for again in (writer.sync, lambda: writer.append([encode([b"x"])], 1)):
         with pytest.raises(Poisoned):
             again()
-    assert world.files.calls["sync"] == syncs, "a failed sync was tried again"
+    assert world.files.calls["sync"] == syncs, "a failed sync was retried"
     writer.close()
     reopened = LogWriter.open(
         PATH, files=world.files, options=OPTIONS, order=Sole(Promises(f"{PATH}/promises", world.files))

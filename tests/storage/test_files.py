@@ -166,7 +166,7 @@ def test_the_second_to_lock_gets_what_the_first_one_wrote(with_locks) -> None:
     again.release()
 
 
-def test_files_and_directories_are_nobody_elses(tmp_path) -> None:
+def test_files_and_directories_are_private_to_the_user(tmp_path) -> None:
     files = Files()
     files.mkdir(f"{tmp_path}/new")
     files.create(f"{tmp_path}/new/file").close()

@@ -54,14 +54,14 @@ def soon() -> Iterator[None]:
     assert time.monotonic() - begun < LONG_S / 2
 
 
-def test_a_wake_after_the_last_look_lets_nobody_sleep(word: memoryview):
+def test_a_wake_after_the_last_look_prevents_the_sleep(word: memoryview):
     slot = Futex(word)
     with soon():
         slot.sleep(LONG_S, lambda: slot.wake() is None)
     assert not slot.is_raised
 
 
-def test_news_at_the_last_look_let_nobody_sleep(word: memoryview):
+def test_news_at_the_last_look_prevent_the_sleep(word: memoryview):
     with soon():
         Futex(word).sleep(LONG_S, lambda: False)
 
@@ -120,6 +120,6 @@ def test_a_machine_whose_futexes_are_not_known_is_named(word: memoryview, monkey
         Futex(word)
 
 
-def test_the_fence_of_other_machines_is_a_call_that_wakes_nobody():
+def test_the_fence_of_other_machines_is_a_call_that_wakes_no_sleeper():
     futex._fence_by_call()
     assert futex._own.value == 0

@@ -65,7 +65,7 @@ def test_a_holder_that_wrote_nothing_yet_still_holds(tmp_path) -> None:
     held.release()
 
 
-def test_the_lock_says_who_where_and_in_which_boot(tmp_path) -> None:
+def test_the_lock_names_its_process_endpoint_and_boot(tmp_path) -> None:
     held = lock.take(f"{tmp_path}/lock", Files(), endpoint="ipc:///x", boot="b")
     found = json.loads((tmp_path / "lock").read_text())
     assert found == {"pid": os.getpid(), "endpoint": "ipc:///x", "boot": "b"}

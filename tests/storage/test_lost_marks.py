@@ -88,7 +88,7 @@ def test_a_log_that_lost_its_marks_and_first_batch_is_damaged_and_keeps_the_rest
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("snapshot", [0, 8])
-def test_where_nothing_says_how_it_goes_on_nobody_opens_the_log_before_the_loss_is_accepted(
+def test_where_nothing_says_how_it_goes_on_the_log_is_not_opened_before_the_loss_is_accepted(
     kind: str, snapshot: int
 ) -> None:
     files, values = made([300] * 10, snapshot=snapshot)

@@ -37,7 +37,7 @@ def test_a_term_never_goes_down_and_a_vote_never_changes() -> None:
     promises.promise(LOG, 4, YOU)
 
 
-def test_a_torn_last_entry_was_promised_to_nobody() -> None:
+def test_a_torn_last_entry_was_never_promised() -> None:
     for length in range(PROMISE_BYTES):
         files = MemoryFiles()
         promises = Promises(PATH, files)

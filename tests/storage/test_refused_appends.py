@@ -95,7 +95,7 @@ def test_no_crash_before_or_after_the_next_append_brings_back_what_was_refused(s
 
 @pytest.mark.parametrize("also", ["write", "sync", "open"])
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-def test_where_it_cannot_be_taken_back_the_log_takes_no_more_and_nobody_is_told_that_it_is_not_there(
+def test_where_it_cannot_be_taken_back_the_log_takes_no_more_and_does_not_say_that_it_is_not_there(
     sizes: list[int], also: str
 ) -> None:
     errors: list[type[BaseException]] = []

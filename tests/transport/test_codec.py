@@ -191,7 +191,7 @@ def test_views_decode_like_bytes():
         (messages.CreateTopic(1, "t", 1 << 70, {}), ""),
     ],
 )
-def test_a_request_that_nobody_would_take_is_known_before_it_is_sent(message, says):
+def test_a_request_that_no_broker_would_take_is_known_before_it_is_sent(message, says):
     with pytest.raises(ProtocolError) as caught:
         codec.check_request(message)
     assert says in caught.value.message

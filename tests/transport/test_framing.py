@@ -84,7 +84,7 @@ def test_large_frames_are_handed_to_the_kernel_as_they_are():
     assert len(framed([b"header", bytes(100)])) == 1
 
 
-def test_a_large_frame_is_received_in_memory_of_its_own_that_nobody_can_change():
+def test_a_large_frame_is_received_in_memory_of_its_own_that_cannot_change():
     inflow, spare = Inflow(1 << 20), memoryview(bytearray(SPARE_BYTES))
     payload = bytes(range(256)) * 4
     data = stream([[b"header", payload]])

@@ -127,7 +127,7 @@ def test_a_peer_that_left_is_gone(sockets, server):
     assert not server.send(peer, [b"late"])
 
 
-def test_nobody_has_never_been_a_peer(sockets, server):
+def test_a_missing_peer_has_never_been_a_peer(sockets, server):
     peer = exchange(server, connected(sockets, server), [b"x"])
     assert server.send(type(peer)(99), [b"x"]) is Sent.GONE
 

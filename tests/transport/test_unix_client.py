@@ -57,7 +57,7 @@ def greeted(server: UnixServer, client: UnixClient) -> int:
     return found[0]
 
 
-def test_where_nobody_listens_it_tries_again_with_pauses_that_double_up_to_a_bound(client, clock):
+def test_without_a_listener_it_retries_with_pauses_that_double_up_to_a_bound(client, clock):
     pauses = []
     for _ in range(8):
         pauses.append(client.due() - clock.now)
@@ -77,7 +77,7 @@ def test_nothing_is_tried_before_it_is_due(client, clock, url):
     server.close()
 
 
-def test_a_server_that_cuts_off_whom_it_greeted_is_not_asked_without_a_pause(url, clock):
+def test_a_server_that_cuts_off_a_client_it_greeted_is_not_asked_without_a_pause(url, clock):
     server = UnixServer(url)
     client = UnixClient(url, clock=clock)
     greeted(server, client)
@@ -144,7 +144,7 @@ def test_what_arrived_before_the_server_ended_is_received(url):
     assert not client.connected
 
 
-def test_any_thread_may_wake_whoever_waits(client):
+def test_any_thread_may_wake_the_waiter(client):
     threading.Timer(0.01, client.wake).start()
     assert select.select([client.fd], [], [], WAIT_S)[0]
     client.refresh()

@@ -184,7 +184,7 @@ def test_who_was_sent_something_first_gets_it_first(server, monkeypatch):
         client.close()
 
 
-def test_who_says_nothing_is_closed_in_time_and_who_spoke_is_not(server, clock):
+def test_a_silent_peer_is_closed_in_time_and_one_that_spoke_is_not(server, clock):
     silent, spoke, torn = dial(server), dial(server), dial(server)
     server.refresh()
     assert server.patience_s() == SILENCE_S
@@ -341,7 +341,7 @@ def test_one_connection_too_many_is_closed_and_counted_until_another_leaves(tmp_
     server.close()
 
 
-def test_without_descriptors_left_nobody_is_let_in_for_a_while_and_nothing_spins(server, clock, monkeypatch):
+def test_without_descriptors_left_no_peer_is_let_in_for_a_while_and_nothing_spins(server, clock, monkeypatch):
     class Exhausted:
         def __init__(self, listener: socket.socket) -> None:
             self.listener = listener
@@ -404,7 +404,7 @@ def test_nothing_of_a_held_peer_is_handed_out_until_it_is_resumed(server):
         client.close()
 
 
-def test_a_held_peer_that_leaves_wakes_nobody_and_is_lost_when_it_is_resumed(server):
+def test_a_held_peer_that_leaves_wakes_no_poller_and_is_lost_when_it_is_resumed(server):
     held = dial(server)
     server.refresh()
     said(held, b"one", b"two")

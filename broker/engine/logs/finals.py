@@ -51,7 +51,7 @@ class Finals:
             self._attempt(group, lambda group=group, found=found: self._files.write(group, in_rows(found, seq)))
 
     def dropped(self, group: str) -> None:
-        """A group is forgotten."""
+        """Remove the finals of a deleted group."""
         for known in (self._noted, self._failed):
             known.pop(group, None)
         self._unsettled.discard(group)

@@ -224,7 +224,7 @@ class Partition:
         return epoch
 
     def delete_group(self, group: str, waiter: Waiter | None = None) -> None:
-        """Propose to forget a group. Raises Poisoned."""
+        """Propose to delete a group. Raises Poisoned."""
         self.check_writable()
         self.propose(fx.GroupDeleted(group), waiter)
 

@@ -104,7 +104,7 @@ def pause(partition: Partition, group: str, until_us: int, waiter: Waiter) -> No
 
 
 def delete(partition: Partition, group: str, waiter: Waiter) -> None:
-    """Forget a group."""
+    """Delete a group."""
     partition.propose(fx.QueueDeleted(group), waiter)
 
 

@@ -45,7 +45,7 @@ class Stream:
         self.failed = False  # could not read
         self.revoked = False  # to be released: nothing more is sent
         self.damage = ""  # what is wrong with the records before `position`, until the reader is told
-        self.accepted = False  # all of that was given up
+        self.accepted = False  # the loss of all of that was accepted
 
     def move(self, epoch: int, position: int) -> None:
         """Go on elsewhere, under a new epoch."""

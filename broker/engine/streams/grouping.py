@@ -114,7 +114,7 @@ class Grouping:
         yield from self._move_idle(peer, message.request, topic, message.group, wanted)
 
     def delete(self, peer: Peer, message: DeleteGroup, payload: Payload, now: Now) -> Work:
-        """Forget an idle group. Raises GroupActive, UnknownGroup."""
+        """Delete an idle group. Raises GroupActive, UnknownGroup."""
         topic = yield from self._known(message.topic, message.group)
         known = [p for p in topic.readable if message.group in p.proposed.groups.by_name]
         for partition in known:

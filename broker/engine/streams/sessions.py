@@ -328,7 +328,7 @@ class Sessions:
         self._agenda.ready.pop(session, None)
 
     def drop(self) -> None:
-        """Give back what sessions opened at the port, and tell no client."""
+        """Release what sessions opened at the port, and tell no client."""
         for session in self.by_id.values():
             self._close_way(session)
 

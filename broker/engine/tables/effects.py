@@ -66,7 +66,7 @@ class OwnerSet(Effect, tag=5, frozen=True):
 
 
 class GroupDeleted(Effect, tag=6, frozen=True):
-    """`group` is forgotten here: cursor, owner and epoch."""
+    """Deletes `group` here: cursor, owner and epoch."""
 
     group: str
 

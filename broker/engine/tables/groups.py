@@ -67,7 +67,7 @@ class GroupTable:
         state.owner, state.epoch, state.start = member, epoch, start
 
     def deleted(self, group: str) -> None:
-        """The group is forgotten."""
+        """Delete a group."""
         self.by_name.pop(group, None)
 
     def _state(self, group: str, time_us: int) -> GroupState:

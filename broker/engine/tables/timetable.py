@@ -51,7 +51,7 @@ class Timetable:
         )  # fmt: skip
 
     def deleted(self, name: str) -> None:
-        """A schedule is forgotten."""
+        """Delete a schedule."""
         self.by_name.pop(name, None)
 
     def fired(self, effect: fx.ScheduleFired) -> None:

@@ -103,7 +103,7 @@ def test_segments_go_only_when_the_second_newest_snapshot_covers_them():
         assert ref.base_seq <= covered(rig.node.logs[1])
 
 
-def test_the_files_of_a_topic_that_nobody_writes_any_more_go_too():
+def test_the_files_of_a_topic_that_is_not_written_any_more_go_too():
     rig, topic = filled(10, retention_s=10.0)
     before = len(segments(rig, topic))
     rig.pass_time(60, step=1)
@@ -262,7 +262,7 @@ def test_a_topic_that_is_deleted_while_a_pass_goes_on_is_left_out():
     assert rig.node.flush(rig.now) == []
 
 
-def test_a_first_offset_takes_effect_when_it_is_applied_whoever_proposed_it():
+def test_a_first_offset_takes_effect_when_it_is_applied_whatever_proposed_it():
     rig, _ = filled()
     (partition,) = rig.node._registry.partitions.values()
     history = partition.history

@@ -40,7 +40,7 @@ def held(rig: Rig, topic: bytes) -> int:
     return request
 
 
-def test_nobody_who_waited_hears_anything_and_what_was_in_the_log_counts():
+def test_waiters_hear_nothing_and_what_was_in_the_log_counts():
     rig = Rig()
     topic = rig.topic()
     in_flight = held(rig, topic)
@@ -158,7 +158,7 @@ def test_the_erasure_of_a_topic_is_logged_by_the_office_that_comes():
     assert rig.node.flush(rig.now) == [], "it is said once"
 
 
-def test_nobody_leads_over_a_log_that_is_poisoned():
+def test_a_poisoned_log_has_no_leader():
     rig = Rig()
     topic = rig.topic()
     partition_of(rig, topic).log.poison("fdatasync: I/O error")
@@ -208,7 +208,7 @@ def test_what_is_being_published_is_not_published_again(portion_bytes: int, monk
     assert (rig.read(topic), state(rig, "etl")) == ([b"1", b"2"], (1, True))
 
 
-def test_an_epoch_that_is_in_flight_is_nobodys_until_it_is_committed():
+def test_an_epoch_that_is_in_flight_has_no_owner_until_it_is_committed():
     rig = Rig()
     commit(rig, "etl", 0)
     rig.store.hold = True

@@ -183,7 +183,7 @@ def test_no_mark_is_left_for_a_log_that_was_closed_before_it_was_due(pair: Pair)
     assert mark_of(pair, log) == (1, 0)
 
 
-def test_a_log_that_nobody_waits_for_rings_after_the_answers_and_does_not_keep_others_from_inline_syncs(pair: Pair):
+def test_a_log_without_waiters_rings_after_the_answers_and_does_not_keep_others_from_inline_syncs(pair: Pair):
     lazy, log = pair.open("/lazy", commit="written"), pair.open("/a")
     pair.append(lazy, 1)
     pair.watermarks.flushed([lazy], idle=True, now_s=0.0)

@@ -160,7 +160,7 @@ def test_what_no_queue_can_be_is_refused_when_the_app_is_made(given):
         Tasks("mem://nowhere", **given)
 
 
-def test_an_encoding_that_nobody_has_is_refused():
+def test_an_unknown_encoding_is_refused():
     with pytest.raises(InvalidArgument, match="encoding='pickle' is none of 'json', 'msgpack'"):
         Tasks("mem://nowhere", encoding="pickle")  # pyright: ignore[reportArgumentType]
 

@@ -93,6 +93,6 @@ def test_text_with_half_a_character_is_refused():
             encode(encoding, "\ud800")
 
 
-def test_a_type_that_nobody_can_check_is_known_as_such():
+def test_a_type_that_cannot_be_checked_is_known_as_such():
     assert is_known(int | None)
     assert not is_known(Order | dict)

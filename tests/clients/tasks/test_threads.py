@@ -29,7 +29,7 @@ def test_at_most_so_many_run_at_once():
     threads.close()
 
 
-def test_an_error_of_the_call_itself_reaches_whoever_waits_and_the_thread_goes_on():
+def test_an_error_of_the_call_itself_reaches_the_waiter_and_the_thread_goes_on():
     threads = Threads(1)
 
     def broken() -> Returned:

@@ -132,7 +132,7 @@ def test_staged_batches_whose_answers_were_lost_are_sent_again_and_stand_once(pe
     assert read(penstock_client, "t") == [MANY[:5]]
 
 
-def test_a_commit_that_nobody_heard_of_is_repeated_and_publishes_once(penstock_client, losing):
+def test_a_commit_whose_answer_was_lost_is_repeated_and_publishes_once(penstock_client, losing):
     penstock_client.create_topic("t")
     losing(TransactionCommitted, 1)
     transaction = penstock_client.transaction("load", 1)
@@ -145,7 +145,7 @@ def test_a_commit_that_nobody_heard_of_is_repeated_and_publishes_once(penstock_c
     assert read(penstock_client, "t") == [MANY]
 
 
-def test_a_block_whose_commit_nobody_heard_of_says_so_and_can_be_repeated(penstock_broker, losing):
+def test_a_block_whose_commit_was_not_answered_says_so_and_can_be_repeated(penstock_broker, losing):
     with penstock_broker.connect(timeout=0.2) as client:
         client.create_topic("t")
         losing(TransactionCommitted, 1)

@@ -130,7 +130,7 @@ def test_other_topics_join_a_producers_transaction(client, topics):
     assert client.transaction_epoch(topics[0]) == 4
 
 
-def test_an_epoch_is_committed_once_whoever_commits_it(client, topics):
+def test_an_epoch_is_committed_once_whichever_client_commits_it(client, topics):
     assert client.transaction_epoch(topics[0]) is None
     for attempt in range(3):
         with client.transaction(topics[0], 7) as transaction:
@@ -252,7 +252,7 @@ def test_a_transaction_that_was_committed_or_dropped_takes_nothing_more(client, 
     assert read(client, topics[1]) == [[b"x"]]
 
 
-def test_a_record_that_cannot_be_sent_and_that_nobody_was_told_of_stops_the_commit(client, topic, monkeypatch):
+def test_a_record_that_cannot_be_sent_and_was_not_reported_stops_the_commit(client, topic, monkeypatch):
     def refuse(*records, **columns):
         raise InvalidBatch("they could not be encoded")
 

@@ -147,7 +147,7 @@ def test_contiguous_acks_become_ranges_and_different_outcomes_stay_apart(bench):
     ]
 
 
-def test_outcomes_that_nobody_waits_for_go_out_by_themselves(bench):
+def test_outcomes_without_a_waiter_go_out_by_themselves(bench):
     core = bench.worker()
     futures = [bench.run(core.ack_later(task, None)) for task in bench.fetch(core, 5)]
     bench.asked(SettleTasks)
@@ -230,7 +230,7 @@ def test_what_the_broker_cannot_take_now_is_said_again_later(bench):
     assert len(bench.asked(SettleTasks)) == 1
 
 
-def test_what_no_broker_would_take_is_refused_and_waited_for_by_nobody(bench):
+def test_what_no_broker_would_take_is_refused_and_not_waited_for(bench):
     core = bench.worker()
     bad, good = bench.fetch(core)[:2]
     told = SettleFuture(core)

@@ -63,7 +63,7 @@ def changed(at: int, **changes: object) -> list[Record]:
     return records
 
 
-def test_nothing_differs_when_members_saw_all_of_it_whoever_saw_what() -> None:
+def test_nothing_differs_when_the_members_saw_all_of_it_together() -> None:
     assert differences(wanted(), seen(log())) == []
     assert differences(wanted(), seen(*split(log()))) == []
     first, second = log()[:2], log()[2:]

@@ -36,7 +36,7 @@ def test_waiting_goes_on_until_there_are_enough():
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_failure_reaches_who_waits_now_or_next(early):
+def test_a_failure_reaches_the_present_or_next_waiter(early):
     async def scenario() -> None:
         arrived = Arrived(asyncio.get_running_loop())
         when = (lambda call, *args: call(*args)) if early else asyncio.get_running_loop().call_soon

@@ -62,7 +62,7 @@ def test_what_a_server_started_is_stopped_with_it_even_if_it_is_deaf(tmp_path, m
 
 
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv of util-linux is not installed")
-def test_a_server_ends_when_who_started_it_is_killed(tmp_path):
+def test_a_server_ends_when_its_starter_is_killed(tmp_path):
     port = servers.free_port()
     log = tmp_path / "log"
     starts = (

@@ -211,7 +211,7 @@ def test_at_least_once_such_a_task_loses_no_row_and_may_write_some_twice(
     assert max(found.values()) <= 2
 
 
-def test_of_a_write_that_fails_nobody_reads_anything(
+def test_a_write_that_fails_publishes_nothing(
     spark: SparkSession, client: Client, url: str, new_topic: NewTopic
 ) -> None:
     """Spark tells a task nothing when its input fails, so what it staged is left to the broker to collect."""

@@ -185,7 +185,7 @@ def add(runs: list[Run], run: Run) -> None:
 
 
 def _passed(queue: Queue, source: RecordSource, low: int, high: int) -> Sequence[int]:
-    """Records that the frontier passes over, sorted."""
+    """Records that the frontier skips, sorted."""
     passed = source.skipped(low, high)
     if queue.cancelled:
         return sorted({*passed, *(offset for offset in range(low, high) if offset in queue.cancelled)})
@@ -193,7 +193,7 @@ def _passed(queue: Queue, source: RecordSource, low: int, high: int) -> Sequence
 
 
 def _between(low: int, high: int, passed: Sequence[int]) -> Iterator[Run]:
-    """The first attempts from `low` to `high`, but for what is passed over."""
+    """The first attempts from `low` to `high`, except for skipped ones."""
     for offset in passed:
         if low < offset:
             yield low, offset - low, 1

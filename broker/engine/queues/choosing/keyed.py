@@ -1,8 +1,8 @@
 """Choosing by key: order, concurrency and rate limits per key, and fair turns between keys.
 
-Idea: candidates are taken in order: held records (passed over before), then retries, then untouched records beyond the
-frontier. Each is taken or passed over. An untouched record that is passed over becomes held when a later one is taken,
-so that the frontier stays one number. `look_ahead` bounds how many may be passed over.
+Idea: candidates are taken in order: held records (skipped before), then retries, then untouched records beyond the
+frontier. Each is taken or skipped. An untouched record that is skipped becomes held when a later one is taken,
+so that the frontier stays one number. `look_ahead` bounds how many may be skipped.
 
 Contract: decides, and changes only its own state: turns and rate buckets, which are local to a node and not logged.
 Higher priorities come first. In a group with order "key", no record is taken while another of its key is leased, or an
@@ -42,7 +42,7 @@ class KeyedChoice(NamedTuple):
     """The records of a lease."""
 
     taken: list[Candidate]
-    held: list[tuple[int, int]]  # offset and key of untouched records that were passed over
+    held: list[tuple[int, int]]  # offset and key of untouched records that were skipped
     frontier: int  # afterwards; -1: where it was
     next_us: int  # when time alone lets something go that could not; FOREVER_US: then nothing does
 

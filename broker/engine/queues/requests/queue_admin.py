@@ -125,7 +125,7 @@ class QueueAdmin:
         yield from spread(known, gather, pause)
 
     def delete(self, peer: Peer, message: DeleteQueue, payload: Payload, now: Now) -> Work:
-        """Forget a group. Raises UnknownGroup, GroupActive, Unavailable, Poisoned."""
+        """Delete a group. Raises UnknownGroup, GroupActive, Unavailable, Poisoned."""
         topic = self._topics.get(message.topic)
         known = having(topic, message.group)
         gather = self._all(peer, message.request, known)

@@ -95,7 +95,7 @@ class Scheduling:
         self.arm(partition)
 
     def delete(self, peer: Peer, message: DeleteSchedule, payload: Payload, now: Now) -> None:
-        """Forget a schedule. Raises UnknownSchedule, Unavailable, Poisoned."""
+        """Delete a schedule. Raises UnknownSchedule, Unavailable, Poisoned."""
         topic = self._registry.topics.get(message.topic)
         partition = _home(topic, message.name)
         _check_usable(partition)

@@ -26,7 +26,7 @@ class ShelvedRecords(Struct, frozen=True, gc=False, eq=False):
 
 
 class Placed(Struct, frozen=True, gc=False, eq=False):
-    """Records of one batch in the log that the frontier passes by. A time of 0: no delay."""
+    """Records of one batch in the log that the frontier skips. A time of 0: no delay."""
 
     offsets: np.ndarray
     levels: np.ndarray

@@ -1,7 +1,7 @@
 """A queue group on one partition: the sum of its effects.
 
 Invariant: every record from `start` on is in exactly one state. At or above the frontier: untouched. Below it: leased,
-retrying, held (passed over because of its key), dead-lettered, or done; done records are in no table. Records with a
+retrying, held (skipped because of its key), dead-lettered, or done; done records are in no table. Records with a
 priority or a delay are skipped by the frontier; `cursors` say how far the group has taken each shelf.
 
 Contract: applying decides nothing and never fails on logged effects; replay gives the same tables. Memory is O(open
@@ -94,7 +94,7 @@ class Queue:
         self.held: dict[int, int] = {}  # key hash by offset
         self.dead_letters: dict[int, DeadLetter] = {}  # by offset
         self.cancelling: set[int] = set()  # leased, and not leased again
-        self.cancelled: set[int] = set()  # done without being tried; passed over where they were untouched
+        self.cancelled: set[int] = set()  # done without being tried; skipped where they were untouched
         self.ended: dict[int, None] = {}  # tokens, oldest first
         self.progress: dict[int, bytes] = {}  # by offset, of leased records
         self.finals = 0  # how often a record ended with something to tell (finals.py)

@@ -34,7 +34,7 @@ class EndListener(Protocol):
         ...
 
     def dropped(self, group: str) -> None:
-        """A group is forgotten."""
+        """Delete a group."""
         ...
 
 

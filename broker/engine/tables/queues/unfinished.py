@@ -63,7 +63,7 @@ def next_plain(queue: Queue, shelves: Shelves, voids: Voids, offset: int) -> int
 
 
 def untouched(queues: QueueTable, shelves: Shelves, end: int) -> int:
-    """The lowest record that some group could have begun with; `end` without one. Delayed records are passed by."""
+    """The lowest record that some group could have begun with; `end` without one. Delayed records are skipped."""
     low = [end]
     for queue in queues.by_name.values():
         low.append(next_plain(queue, shelves, queues.voids, queue.frontier))

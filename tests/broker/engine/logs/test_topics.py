@@ -128,7 +128,7 @@ def test_a_topic_that_grows_or_goes_is_no_matter_of_another_ones_sessions():
     assert (rig.told(joined.session), rig.received(joined)) == ([joined], [b"1"])
 
 
-def test_a_deleted_topic_is_gone_with_its_files_and_whoever_used_it_is_told():
+def test_a_deleted_topic_is_gone_with_its_files_and_its_users_are_told():
     rig = Rig()
     topic = rig.topic(partitions=2)
     rig.produce(topic, [b"x"])

@@ -280,7 +280,7 @@ YEAR_US = 366 * 86400 * 1_000_000
     ("times", "says"),
     [([0, -1], "not_before=-1 is negative"), ([0, START_US + 11 * YEAR_US], "more than 10 years")],
 )
-def test_a_time_that_nobody_means_is_refused_and_nothing_is_written(times: list[int], says: str):
+def test_an_implausible_time_is_refused_and_nothing_is_written(times: list[int], says: str):
     rig = Rig()
     topic = rig.topic()
     answer = rig.produce(topic, [b"a", b"b"], not_before=times)

@@ -54,7 +54,7 @@ def test_a_later_record_of_a_higher_priority_overtakes_what_is_left(rig: Rig):
     assert acked(rig, topic) == [3, 1, 2]
 
 
-def test_a_delayed_record_comes_in_its_time_and_blocks_nobody(rig: Rig):
+def test_a_delayed_record_comes_in_its_time_and_blocks_no_other(rig: Rig):
     topic = rig.topic()
     delayed(rig, topic, 0, 10, 5, 0, 0)
     assert acked(rig, topic) == [0, 3, 4]

@@ -116,7 +116,7 @@ def test_workers_wait_in_the_order_they_came(rig: Rig):
     assert got == [[[(0, 1, 1)]], [[(1, 1, 1)]], []]
 
 
-def test_a_record_and_the_lease_of_who_waited_share_one_sync(rig: Rig):
+def test_a_record_and_the_lease_of_a_waiting_worker_share_one_sync(rig: Rig):
     topic = rig.topic()
     request = rig.ask_lease(topic, most=5)
     rig.store.hold = True

@@ -47,7 +47,7 @@ def test_a_lease_fails_with_the_records_it_speaks_of_and_acks_beside_it_stand():
     assert rig.lease(topic, most=9).runs == [(1, 2, 2)]
 
 
-def test_whoever_waited_beside_records_that_could_not_be_written_is_answered():
+def test_workers_that_waited_beside_records_that_could_not_be_written_are_answered():
     rig = Rig()
     topic = rig.topic()
     rig.produce(topic, [b"a"])

@@ -41,5 +41,5 @@ def test_a_leave_moves_only_what_the_member_had():
     assert [p for p in range(9) if before[p] != after[p]] == [p for p in range(9) if before[p] == "c"]
 
 
-def test_without_members_nobody_gets_anything():
+def test_without_members_nothing_is_assigned():
     assert assign([], range(3), {0: "a"}) == {}

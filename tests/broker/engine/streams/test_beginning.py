@@ -106,7 +106,7 @@ def cut(files: RecordingFiles, chance: random.Random, how: str) -> RecordingFile
     return RecordingFiles(disk.image(chance, how), sorted(files.directories))
 
 
-def test_a_group_half_begun_is_completed_by_who_asks_again():
+def test_a_group_half_begun_is_completed_by_a_repeated_request():
     rig, topic = filled()
     rig.ask(m.Commit, 0, topic, "g", [m.Position(1, 4, 0)])  # as a crash leaves it: the lowest has no cursor
     assert begin(rig, topic, (0, 7), (1, 8), (2, 9)) == [(7, 1), (4, 1), (9, 1)]

@@ -214,7 +214,7 @@ def test_a_mapped_session_is_sent_nothing_and_woken_only_when_the_end_moves():
     assert (len(rig.port.wakes), rig.port.open) == (1, set())
 
 
-def test_cold_pages_keep_nobody_waiting_and_are_read_when_warm():
+def test_cold_pages_delay_no_other_session_and_are_read_when_warm():
     rig, topic = filled()
     rig.port.cold = []
     cold = rig.join(topic)
@@ -230,7 +230,7 @@ def test_cold_pages_keep_nobody_waiting_and_are_read_when_warm():
     assert len(rig.received(cold)) == 11
 
 
-def test_pages_that_get_warm_after_their_session_ended_harm_nobody():
+def test_pages_that_get_warm_after_their_session_ended_do_no_harm():
     rig, topic = filled()
     rig.port.cold = []
     joined = rig.join(topic)
@@ -389,7 +389,7 @@ def test_partitions_with_much_to_read_take_turns():
 
 
 @pytest.mark.parametrize("kind", ["state", "staged"])
-def test_damage_that_took_no_record_stops_nobody_and_is_told(kind: str):
+def test_damage_that_took_no_record_stops_no_reader_and_is_told(kind: str):
     rig = Rig()
     topic = rig.topic()
     rig.produce(topic, [b"a"])

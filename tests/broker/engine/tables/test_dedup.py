@@ -50,7 +50,7 @@ def test_extend_starts_the_window_anew_with_each_repetition():
     assert repeats(rig, topic, b"a") == []
 
 
-def test_replace_makes_the_earlier_record_void_while_nobody_has_it():
+def test_replace_makes_the_earlier_record_void_while_no_group_has_it():
     rig = Rig()
     topic = rig.topic(dedup="replace")
     assert repeats(rig, topic, b"a", b"b") == []

@@ -375,7 +375,7 @@ def test_a_stage_that_was_dropped_may_begin_anew_in_the_same_turn():
 # -- the topic of decisions -----------------------------------------------------------------------------
 
 
-def test_the_topic_of_decisions_is_made_once_and_listed_only_to_who_names_it():
+def test_the_topic_of_decisions_is_made_once_and_listed_only_by_name():
     rig, _a, _ = two_topics()
     assert code(rig.ask(m.ListTopics, [TXN])) == "unknown_topic"
     requests = [send_commit(rig, f"job-{number}", 1) for number in range(5)]
@@ -409,7 +409,7 @@ def test_commits_that_cannot_have_their_topic_are_told_why_and_the_next_one_trie
     assert commit(rig, "x", 1).repeated is False
 
 
-def test_the_topic_of_decisions_is_nobody_elses():
+def test_the_topic_of_decisions_is_refused_to_other_requests():
     rig, *_ = two_topics()
     commit(rig, "etl", 1)
     txn = rig.ask(m.ListTopics, [TXN]).topics[0].topic

@@ -173,7 +173,7 @@ def test_where_a_decision_may_be_missing_nothing_is_dropped_committed_or_said():
     assert open_stages(rig) == 1
 
 
-def test_a_decision_that_nobody_could_say_was_committed_keeps_its_stages():
+def test_a_decision_whose_commit_is_unknown_keeps_its_stages():
     rig = Rig(stage_expiry_s=10.0, housekeeping_s=1.0)
     topic = rig.topic()
     commit(rig, "etl", 1)

@@ -181,7 +181,7 @@ def test_what_was_staged_is_published_as_it_was():
 # -- full disks ----------------------------------------------------------------------------------------
 
 
-def test_on_a_full_disk_who_waits_is_told_that_it_is_decided_and_it_goes_on_when_there_is_room():
+def test_on_a_full_disk_waiters_are_told_that_it_is_decided_and_it_goes_on_when_there_is_room():
     rig = Rig()
     a, b = rig.topic("a"), rig.topic("b")
     commit(rig, "first", 1)

@@ -70,7 +70,7 @@ def test_a_portion_has_so_many_steps_and_what_took_more_is_made_up_for():
     assert found == [0, 0, 0, STEPS - 1, 2 * STEPS - 1], "the end of the long one is a step as well"
 
 
-def test_errors_go_to_who_asked_and_the_next_in_line_goes_on():
+def test_errors_go_to_the_asker_and_the_next_in_line_goes_on():
     portions, done, refused = Portions(), list[str](), list[Error]()
 
     def failing() -> Any:

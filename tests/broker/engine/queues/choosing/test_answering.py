@@ -259,7 +259,7 @@ def test_a_record_whose_read_failed_once_is_tried_again_after_a_pause(rig: Rig):
     assert (values(rig, leased), leased.runs) == ([b"a", b"b"], [(0, 2, 2)])
 
 
-def test_a_record_whose_reads_fail_dies_after_its_last_attempt_and_stops_nobody(rig: Rig):
+def test_a_record_whose_reads_fail_is_dead_lettered_after_its_last_attempt_and_stops_no_other(rig: Rig):
     topic = rig.topic()
     rig.ask(m.SetQueue, topic, "g", {"backoff_s": 1.0, "jitter": 0.0, "max_attempts": 2})
     rig.produce(topic, [b"a"])

@@ -62,7 +62,7 @@ def test_keys_keep_their_order_through_failure_expiry_and_restart(rig: Rig, topi
         assert offsets(last) == [expected]
 
 
-def test_an_ack_wakes_who_waits_for_the_next_of_its_key(rig: Rig, topic: bytes):
+def test_an_ack_wakes_the_worker_that_waits_for_the_next_of_its_key(rig: Rig, topic: bytes):
     set_queue(rig, topic, order="key")
     produce(rig, topic, "aa")
     first = rig.lease(topic, most=10)
@@ -72,7 +72,7 @@ def test_an_ack_wakes_who_waits_for_the_next_of_its_key(rig: Rig, topic: bytes):
     assert offsets(rig.answers(request)[0]) == [1]
 
 
-def test_a_rate_wakes_who_waits_when_its_time_has_come_and_not_before(rig: Rig, topic: bytes):
+def test_a_rate_wakes_a_waiting_worker_when_its_time_has_come_and_not_before(rig: Rig, topic: bytes):
     set_queue(rig, topic, key_rate_per_s=0.5)
     produce(rig, topic, "a")
     assert offsets(rig.lease(topic, most=10)) == [0]

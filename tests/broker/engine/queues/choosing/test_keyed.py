@@ -108,7 +108,7 @@ def test_a_dead_record_frees_its_key_and_comes_back_before_later_ones_when_it_is
     assert line.lease(10) == [0]
 
 
-def test_records_without_a_key_wait_for_nobody():
+def test_records_without_a_key_wait_for_no_other():
     line = Line([OWN, A, OWN, A, OWN], order="key", key_concurrency=1, key_rate_per_s=1.0)
     assert line.lease(10) == [0, 1, 2, 4]
 
@@ -257,7 +257,7 @@ def test_a_key_that_comes_back_after_a_rest_waits_for_one_round_of_the_others():
     assert turns <= 3
 
 
-def test_without_turns_who_comes_first_is_served_first():
+def test_without_turns_the_first_record_is_served_first():
     line = Line([A] * 3 + [B], key_concurrency=10)
     assert line.lease(10) == [0, 1, 2, 3]
 

@@ -37,7 +37,7 @@ def test_a_refused_attempt_costs_nothing():
 
 
 @pytest.mark.parametrize("rate", [0.001, 0.3, 1.0, 7.0, 100.0, 12345.6, 1e9])
-def test_whoever_asks_when_told_gets_the_rate_and_waits_a_microsecond_too_long_at_most(rate: float):
+def test_asking_when_told_gets_the_rate_and_waits_a_microsecond_too_long_at_most(rate: float):
     buckets, now = Rates(), 0
     for _ in range(1000):
         while again := buckets.take(2, rate, now):

@@ -141,7 +141,7 @@ def test_a_record_that_a_settle_names_twice_comes_back_once(rig: Rig, topic: byt
     assert rig.lease(topic, most=3).runs == [(1, 2, 2), (3, 1, 1)]
 
 
-def test_a_lease_to_who_waits_stands_in_the_batch_of_its_record(rig: Rig):
+def test_a_lease_to_a_waiting_worker_stands_in_the_batch_of_its_record(rig: Rig):
     topic = rig.topic()
     request = rig.ask_lease(topic)
     log = rig.node.logs[1]

@@ -42,13 +42,13 @@ def settled(rig: Rig, topic: bytes, leased: m.Leased, verb: int = ACK, *rest: An
     return rig.settle(topic, m.Settle(0, leased.token, verb, *rest))
 
 
-def test_a_task_that_nobody_had_is_pending_and_says_where_in_the_line(rig: Rig, topic: bytes):
+def test_a_task_that_no_worker_had_is_pending_and_says_where_in_the_line(rig: Rig, topic: bytes):
     answer = ask(rig, topic, 2)
     assert (answer.state, answer.attempt, answer.worker) == ("pending", 0, "")
     assert "behind 2 records" in answer.why
 
 
-def test_a_leased_task_says_who_has_it_until_when(rig: Rig, topic: bytes):
+def test_a_leased_task_names_its_worker_and_the_end_of_its_lease(rig: Rig, topic: bytes):
     leased = rig.lease(topic, most=2)
     answer = ask(rig, topic, 1)
     assert (answer.state, answer.attempt, answer.time_us) == ("leased", 1, leased.until_us)

@@ -82,7 +82,7 @@ def test_what_died_again_is_given_up_when_its_new_time_is_up():
 # -- abandoned groups -----------------------------------------------------------------------------
 
 
-def test_a_group_that_nobody_uses_is_deleted_everywhere_and_stays_so():
+def test_an_unused_group_is_deleted_everywhere_and_stays_so():
     rig, topic = made(partitions=2)
     rig.pass_time(DAY_S - 100, step=100)
     assert [groups(rig, topic, each) for each in (0, 1)] == [["g"], ["g"]]

@@ -41,7 +41,7 @@ def test_what_is_open_stands_in_tables():
     assert unfinished(PartitionState()).tolist() == []
 
 
-def test_what_has_to_cross_is_open_though_nobody_has_it():
+def test_what_has_to_cross_is_open_though_no_group_has_it():
     found = state()
     found.effect(fx.TasksDiscarded("a", [(2, 1)]), 4)
     assert 2 in unfinished(found)
@@ -49,7 +49,7 @@ def test_what_has_to_cross_is_open_though_nobody_has_it():
     assert 2 not in unfinished(found)
 
 
-def test_what_was_kept_is_forgotten_when_the_log_begins_later_and_nobody_has_it_open():
+def test_what_was_kept_is_forgotten_when_the_log_begins_later_and_no_group_has_it_open():
     found = state()
     keep(found, [0, 2, 3], 40)
     found.effect(fx.FirstOffset(6), 5)
