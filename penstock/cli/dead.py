@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..storage import units
+from .consent import ask, asks_first
 from .formats import json_fields, shown
 from .options import RATE, Invocation, group_option, with_session
 from .positions import utc_text
@@ -93,32 +94,31 @@ def redrive(
 @IDS
 @click.option("--all", "all_", is_flag=True, help="All dead letters.")
 @REASON
-@click.option("--yes", is_flag=True, help="Do not ask.")
 @group_option
 @with_session
+@asks_first
 def discard(
-    topic: str, ids: tuple[str, ...], all_: bool, reason: str, yes: bool, group: str, session: Invocation
+    topic: str, ids: tuple[str, ...], all_: bool, reason: str, asks: bool, group: str, session: Invocation
 ) -> None:
     """Discard dead-lettered tasks of TOPIC: those named, those of a --reason, or --all."""
     _check_choice(ids, all_, reason)
-    if not yes and not session.output.as_json:
-        _confirm(topic, ids, reason, group, session)
+    if asks:
+        ask(f"discard {_which(topic, ids, reason, group, session)} of topic {topic}?")
     with session.connect() as client:
         count = client.discard(topic, group, ids=list(ids) or None, reason=reason)
     _check_found(ids, count, group)
     session.output.say("discarded", f"{units.count_text(count, 'task')} discarded", topic=topic, count=count)
 
 
-def _confirm(topic: str, ids: tuple[str, ...], reason: str, group: str, session: Invocation) -> None:
-    """Ask before discarding tasks, and say how many there are if that is known."""
-    which = f"the dead-lettered tasks with {reason!r}"
-    if not reason:
-        count = len(ids)
-        if not ids:
-            with session.connect() as client:
-                count = client.queue(topic, group).dead_lettered
-        which = units.count_text(count, "dead-lettered task")
-    click.confirm(f"discard {which} of topic {topic}?", abort=True, err=True)
+def _which(topic: str, ids: tuple[str, ...], reason: str, group: str, session: Invocation) -> str:
+    """The tasks that would be discarded, with their number if it is known."""
+    if reason:
+        return f"the dead-lettered tasks with {reason!r}"
+    count = len(ids)
+    if not ids:
+        with session.connect() as client:
+            count = client.queue(topic, group).dead_lettered
+    return units.count_text(count, "dead-lettered task")
 
 
 def _find(client: Client, id_: str, group: str) -> DeadTask:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..storage import units
+from .consent import ask, asks_first
 from .options import Invocation, with_session
 from .output import unavailable_text
 from .positions import POSITION
@@ -97,13 +98,13 @@ def reset(topic: str, name: str, position: Any, partitions: tuple[int, ...], ses
 @command.command(short_help="Delete a group and its cursors.")
 @click.argument("topic")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
 @with_session
-def delete(topic: str, name: str, yes: bool, session: Invocation) -> None:
+@asks_first
+def delete(topic: str, name: str, asks: bool, session: Invocation) -> None:
     """Delete group NAME of TOPIC and its cursors; it must have no members."""
     with session.connect() as client:
-        if not yes and not session.output.as_json:
-            click.confirm(f"delete group {name} of topic {topic}?", abort=True, err=True)
+        if asks:
+            ask(f"delete group {name} of topic {topic}?")
         client.delete_group(topic, name)
     session.output.say("deleted", f"group {name} of {topic} deleted", topic=topic, group=name)
 

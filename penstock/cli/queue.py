@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..storage import units
+from .consent import ask, asks_first
 from .options import ASSIGNMENT, SOME_TIME, Invocation, group_option, with_session
 from .output import unavailable_text
 from .positions import MOMENT, utc_text
@@ -141,14 +142,14 @@ def resume(topic: str, group: str, session: Invocation) -> None:
 
 @command.command(short_help="Delete a queue: leases, attempts, dead letters.")
 @click.argument("topic")
-@click.option("--yes", is_flag=True, help="Do not ask.")
 @group_option
 @with_session
-def delete(topic: str, yes: bool, group: str, session: Invocation) -> None:
+@asks_first
+def delete(topic: str, asks: bool, group: str, session: Invocation) -> None:
     """Delete the queue of TOPIC: leases, attempts, dead letters. The topic's records stay."""
     with session.connect() as client:
-        if not yes and not session.output.as_json:
-            click.confirm(f"delete queue {group} of topic {topic}?", abort=True, err=True)
+        if asks:
+            ask(f"delete queue {group} of topic {topic}?")
         client.delete_queue(topic, group)
     session.output.say("deleted", f"queue {group} of {topic} deleted", topic=topic, group=group)
 

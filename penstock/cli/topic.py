@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..storage import units
+from .consent import ask, asks_first
 from .options import DURATION, SIZE, Invocation, with_session
 
 if TYPE_CHECKING:
@@ -137,16 +138,14 @@ def alter(name: str, partitions: int | None, session: Invocation, **options: Any
 
 @command.command
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
 @with_session
-def delete(name: str, yes: bool, session: Invocation) -> None:
+@asks_first
+def delete(name: str, asks: bool, session: Invocation) -> None:
     """Delete topic NAME with all its records and groups."""
     with session.connect() as client:
         topic = client.topic(name)
-        if not yes and not session.output.as_json:
-            click.confirm(
-                f"delete topic {name} with {units.count_text(topic.records, 'record')}?", abort=True, err=True
-            )
+        if asks:
+            ask(f"delete topic {name} with {units.count_text(topic.records, 'record')}?")
         client.delete_topic(name)
     session.output.say("deleted", f"topic {name} deleted", topic=name, records=topic.records)
 

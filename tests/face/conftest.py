@@ -36,6 +36,13 @@ class Result(NamedTuple):
 Cli = Callable[..., Result]
 
 
+class Terminal(io.TextIOWrapper):
+    """Standard input of a person."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 class Served(NamedTuple):
     """`penstock serve` as a program runs it."""
 
@@ -95,12 +102,13 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def cli(clean: None, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """Run one command as `penstock ...` would, without a terminal, so without progress bars."""
+    """Run one command as `penstock ...` would, without progress bars. `typed` is from a terminal, `stdin` is not."""
 
-    def call(*arguments: str, stdin: bytes = b"") -> Result:
+    def call(*arguments: str, stdin: bytes = b"", typed: bytes | None = None) -> Result:
         out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+        given = io.TextIOWrapper(io.BytesIO(stdin)) if typed is None else Terminal(io.BytesIO(typed))
         with monkeypatch.context() as patch:
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+            patch.setattr(sys, "stdin", given)
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
             code = run(list(arguments))

@@ -41,10 +41,27 @@ def test_creating_twice_is_refused_unless_told_that_it_is_fine(on: Cli, topic: s
 
 def test_deleting_asks_first_and_a_no_changes_nothing(on: Cli, topic: str) -> None:
     on("topic", "create", topic)
-    found = on("topic", "delete", topic, stdin=b"n\n")
-    assert found.code == exits.INTERRUPTED
-    assert f"delete topic {topic} with 0 records?" in found.err
+    for typed in (b"n\n", b"\n", b""):
+        found = on("topic", "delete", topic, typed=typed)
+        assert found.code == exits.INTERRUPTED
+        assert f"delete topic {topic} with 0 records?" in found.err
+        assert found.err.endswith("\n") == (not typed), "an end of input leaves the cursor behind the question"
     assert on("topic", "show", topic).code == exits.OK
+    assert on("topic", "delete", topic, typed=b"y\n").text.endswith(f"topic {topic} deleted\n")
+
+
+@pytest.mark.parametrize(
+    "words", [("topic", "delete"), ("group", "delete", "g"), ("queue", "delete"), ("dead", "discard", "--all")], ids=str
+)
+def test_what_destroys_needs_yes_where_nobody_can_be_asked(cli: Cli, words: tuple[str, ...]) -> None:
+    """Nothing is tried: there is no broker, and the command line is refused before that is found."""
+    command = [*words[:2], "orders", *words[2:]]
+    for found in (cli(*command), cli(*command, stdin=b"y\n"), cli(*command, "--json", typed=b"y\n")):
+        assert (found.code, found.out) == (exits.USAGE, b"")
+        assert "give --yes" in found.err
+        assert found.err.count("\n") == 1
+    assert cli(*command, "--json", "--yes").code == cli(*command, "--yes").code == exits.UNAVAILABLE
+    assert cli(*command, typed=b"y\n").code == exits.UNAVAILABLE
 
 
 @pytest.mark.parametrize(

@@ -94,17 +94,17 @@ def test_a_task_that_fails_too_often_is_dead_and_can_be_tried_again_or_given_up(
 
 
 def test_discarding_all_asks_with_how_many_there_are(on: Cli, queue: str) -> None:
-    found = on("dead", "discard", queue, "--all", stdin=b"n\n")
+    found = on("dead", "discard", queue, "--all", typed=b"n\n")
     assert (found.code, f"discard 0 dead-lettered tasks of topic {queue}?" in found.err) == (exits.INTERRUPTED, True)
     for verb in ("redrive", "discard"):
-        found = on("dead", verb, queue, "--all", "--reason", "x")
+        found = on("dead", verb, queue, "--all", "--reason", "x", typed=b"y\n")
         assert (found.code, "--reason and --all exclude each other" in found.err) == (exits.USAGE, True)
 
 
 def test_naming_no_task_redrives_or_discards_nothing(on: Cli, queue: str) -> None:
     for verb in ("redrive", "discard"):
         for words in ([], ["--all", "--reason", "x"], [f"{queue}-0-0", "--all"]):
-            found = on("dead", verb, queue, *words)
+            found = on("dead", verb, queue, *words, typed=b"y\n")
             assert found.code == exits.USAGE
             assert ("exclude each other" if words else "say which ones") in found.err
 

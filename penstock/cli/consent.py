@@ -1,0 +1,40 @@
+"""Asks before a command destroys something.
+
+Contract: only a person at a terminal is asked. Anything else, and --json, has to give --yes: the command is refused
+with a usage error before anything is tried. --json never means yes.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+import click
+
+from .options import F, Invocation
+
+_YES = click.option("--yes", is_flag=True, help="Do not ask. Needed with --json, and without a terminal.")
+
+
+def asks_first(function: F) -> F:
+    """Give a destructive command --yes, and `asks`: whether it has to `ask`. To be placed below `with_session`."""
+
+    @functools.wraps(function)
+    def command(*args: Any, yes: bool, session: Invocation, **options: Any) -> Any:
+        if not yes and (session.output.as_json or not sys.stdin.isatty()):
+            raise click.UsageError("this cannot be undone, and there is no terminal to ask at: give --yes")
+        return function(*args, session=session, asks=not yes, **options)
+
+    return _YES(command)  # type: ignore[return-value]
+
+
+def ask(question: str) -> None:
+    """Ask on standard error. Raises click.Abort unless the answer is yes."""
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        click.echo(err=True)  # ^C leaves the cursor behind the question
+        raise
+    if not agreed:
+        raise click.Abort
