@@ -10,16 +10,22 @@ from __future__ import annotations
 from collections import deque
 
 AHEAD_S = 0.1
-"""Tasks for so long may be leased before they can begin."""
+"""Seconds of work that may be leased before it can begin."""
 
 AHEAD_MAX = 1000
-"""They are not more than so many: a worker that is killed has counted an attempt of each."""
+"""The most tasks that are leased ahead: when a worker is killed, an attempt of each has been counted."""
 
 
 class QueuePace:
-    """Invariant: `_count` is the sum of what `_ended` has."""
+    """The pace of a queue whose tasks are given `max_attempts` attempts.
 
-    def __init__(self) -> None:
+    No task is leased ahead that has one attempt: a worker that is killed would leave it dead-lettered and never begun.
+
+    Invariant: `_count` is the sum of what `_ended` has.
+    """
+
+    def __init__(self, max_attempts: int) -> None:
+        self._ahead_max = AHEAD_MAX if max_attempts > 1 else 0
         self._ended: deque[tuple[float, int]] = deque()
         self._count = 0
 
@@ -33,4 +39,4 @@ class QueuePace:
         ended = self._ended
         while ended and ended[0][0] < now - AHEAD_S:
             self._count -= ended.popleft()[1]
-        return min(self._count, AHEAD_MAX)
+        return min(self._count, self._ahead_max)

@@ -181,7 +181,7 @@ class Runner:
 
     async def _lease(self, worker: SettlingWorker) -> None:
         """Lease as many as may be started soon, and start them, until stopped."""
-        pace = QueuePace()
+        pace = QueuePace(self._attempts_most.get(worker, sys.maxsize))
         while await self._slots.wait():
             tasks = await self._fetched(worker, max(self._slots.free, pace.ahead(time.monotonic()), 1))
             for place, task in enumerate(tasks):

@@ -424,6 +424,17 @@ async def test_of_quick_tasks_more_are_leased_than_run_at_once() -> None:
 
 
 @on_a_loop
+async def test_a_task_with_one_attempt_is_not_leased_ahead() -> None:
+    worker = FakeWorker()
+    runner = Runner(app, concurrency=2)
+    runner._attempts_most[worker] = 1
+    async with working(runner, worker):
+        for task in [worker.give("add", b"[[1],{}]") for _ in range(200)]:
+            assert await settled(task) == ("ack", b"1")
+    assert max(worker.asked) == 2
+
+
+@on_a_loop
 async def test_a_runner_that_is_stopped_waits_for_no_broker(tmp_path: Path) -> None:
     alone = Tasks(f"unix://{tmp_path}/absent.sock", timeout=600)
     alone.task(queue="q")(print)
