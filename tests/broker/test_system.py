@@ -78,7 +78,7 @@ def ours_in_cycles() -> set[str]:
     try:
         gc.collect()
         named = [each if hasattr(each, "__qualname__") else type(each) for each in gc.garbage]
-        return {each.__qualname__ for each in named if str(each.__module__).startswith("penstock")}
+        return {each.__qualname__ for each in named if str(getattr(each, "__module__", "")).startswith("penstock")}
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
