@@ -22,7 +22,7 @@ import msgspec
 
 from ..storage import layout, lock
 from ..storage.board import boot_id, is_alive
-from ..storage.data_directory import claim, identify, open_board
+from ..storage.data_directory import METADATA, claim, identify, open_board
 from ..storage.errors import AlreadyOpen, Error
 from ..storage.files import Files
 from ..storage.promises import Promises
@@ -67,7 +67,7 @@ class Assembly:
     def __init__(self, config: ServeConfig, supervisor: PacketSocket, link: KeeperLink, signals: int) -> None:
         self._config = config
         limit = set_file_limit(config.limit_files)
-        self._files = FrugalFiles(limit)
+        self._files = FrugalFiles(limit, always=f"{config.data}/{METADATA}/")
         self._room = connection_room(limit)
         self._stack = ExitStack()
         self.listen: list[str] = []

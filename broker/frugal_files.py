@@ -6,6 +6,8 @@ a full disk, and open files go on. Connections get half of the descriptors at mo
 stay free as libzmq may accept before it hears of a refusal. (With limits below ten times that, a burst can be too
 quick.) Files open only for reading give way: a start reads every log, and must not take the descriptors of writers.
 Logs are opened for writing by their first batch, so the future needs of existing logs count before one is made.
+The metadata log is opened late, too, and without it no topic can be deleted: neither logs nor connections take its
+place.
 
 Contract: as `Files`. The kernel gives the lowest free number, so a number near the limit says how many are in use.
 """
@@ -34,22 +36,34 @@ of the limit."""
 LOG_FILES = 2
 """Descriptors of each log that is written: a segment and its index."""
 
+METADATA_FILES = 2 * LOG_FILES
+"""Only for the metadata log, which opens a segment before it closes the one before it."""
+
 KEPT = MONITOR_EVENTS + 32
 """Never for connections: for those about to be refused, and what is open for a moment. At most a tenth of the limit."""
 
 
 def connection_room(limit: int) -> DescriptorRoom:
     """Descriptors for connections in a process that may open `limit` files."""
-    return DescriptorRoom(min(SOCKETS_MAX, limit // 2), limit - min(KEPT, limit // 10))
+    return DescriptorRoom(min(SOCKETS_MAX, limit // 2), _kept_from(limit) - METADATA_FILES)
+
+
+def _kept_from(limit: int) -> int:
+    return limit - min(KEPT, limit // 10)
 
 
 class FrugalFiles(Files):
-    """The file system of this machine, for a process that may open `limit` files."""
+    """The file system of this machine, for a process that may open `limit` files.
 
-    def __init__(self, limit: int) -> None:
+    `always`: the directory of the metadata log, with its slash.
+    """
+
+    def __init__(self, limit: int, *, always: str) -> None:
         self.give_way: Callable[[], bool] = lambda: False
         """Closes something that can be opened again at any time; says whether there was any."""
         self._limit = limit
+        self._always = always
+        self._most_always = _kept_from(limit)
         self._most = limit - min(RESERVED, limit // 4)
         self._most_written = self._most - min(READING, limit // 16)
         self._most_made = self._most_written - min(ROLLING, limit // 16)
@@ -68,6 +82,8 @@ class FrugalFiles(Files):
 
     def _leave_some(self, what: str, most: int) -> None:
         """Raise StorageFull when `most` are in use, and nothing gives way."""
+        if what.startswith(self._always):
+            most = self._most_always
         while (lowest := _lowest_free()) is None or lowest >= most:
             if not self.give_way():
                 raise StorageFull(

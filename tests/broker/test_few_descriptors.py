@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from penstock.broker import ServeConfig
-from penstock.broker.frugal_files import FrugalFiles
+from penstock.broker.frugal_files import LOG_FILES, FrugalFiles, connection_room
 from penstock.storage.batch import encode
 from penstock.storage.errors import StorageFull
 from penstock.transport import messages as m
@@ -27,7 +27,7 @@ BATCH = bytes(encode([b"x"]))
 def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Path):
     in_use = os.dup(0)
     os.close(in_use)
-    files = FrugalFiles((in_use + 8) * 4 // 3)  # a quarter is left to others
+    files = FrugalFiles((in_use + 8) * 4 // 3, always="/none/")  # a quarter is left to others
     opened = []
     with pytest.raises(StorageFull, match="ulimit"):
         opened.extend(files.create(f"{tmp_path}/{number}") for number in range(100))
@@ -42,7 +42,7 @@ def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Pa
 def test_what_is_open_for_convenience_gives_way_to_other_files(tmp_path: Path):
     in_use = os.dup(0)
     os.close(in_use)
-    files = FrugalFiles((in_use + 8) * 4 // 3)
+    files = FrugalFiles((in_use + 8) * 4 // 3, always="/none/")
     convenient, opened = [], []
     with pytest.raises(StorageFull):
         convenient.extend(files.create(f"{tmp_path}/{number}") for number in range(100))
@@ -53,10 +53,10 @@ def test_what_is_open_for_convenience_gives_way_to_other_files(tmp_path: Path):
             return True
         return False
 
-    files.give_way, count = give_way, len(convenient)
+    files.give_way, most = give_way, len(convenient)
     with pytest.raises(StorageFull, match=r"raise its limit \(ulimit -n\), or delete topics"):
         opened.extend(files.create(f"{tmp_path}/other{number}") for number in range(100))
-    assert len(opened) == count
+    assert len(opened) == most
     for file in opened:
         file.close()
 
@@ -64,12 +64,47 @@ def test_what_is_open_for_convenience_gives_way_to_other_files(tmp_path: Path):
 def test_another_log_is_counted_beside_those_that_have_to_open_their_files_yet():
     in_use = os.dup(0)
     os.close(in_use)
-    files = FrugalFiles(limit := (in_use + 20) * 2)
+    files = FrugalFiles(limit := (in_use + 20) * 2, always="/none/")
     most = limit - limit // 4 - 2 * (limit // 16)
     room = (most - in_use - 1) // 2
     files.check_log(room)
     with pytest.raises(StorageFull, match=f"cannot open another log: this process may have {limit} open files"):
         files.check_log(room + 1)
+
+
+def test_the_metadata_log_opens_its_files_and_rolls_when_no_other_log_may_be_opened(tmp_path: Path):
+    (tmp_path / "metadata").mkdir()
+    for name in ("there", "metadata/there", "metadata/index"):
+        (tmp_path / name).touch()
+    in_use = os.dup(0)
+    os.close(in_use)
+    files = FrugalFiles((in_use + 20) * 2, always=f"{tmp_path}/metadata/")
+    opened = []
+
+    for write in (True, False):
+        with pytest.raises(StorageFull):
+            opened.extend(files.open(f"{tmp_path}/there", write=write) for _ in range(100))
+    opened += [files.open(f"{tmp_path}/metadata/{name}", write=True) for name in ("there", "index")]
+    opened += [files.create(f"{tmp_path}/metadata/{name}") for name in ("rolled", "its index")]
+    for file in opened:
+        file.close()
+
+
+def test_connections_leave_the_place_of_the_metadata_log(tmp_path: Path):
+    limit = 400
+    files, room = FrugalFiles(limit, always=f"{tmp_path}/"), connection_room(limit)
+    last = next(number for number in range(limit, 0, -1) if room.take(number))
+    held = os.open(os.devnull, os.O_RDONLY)
+    opened = [held]
+    while opened[-1] < last:
+        opened.append(os.dup(held))
+    written = [files.create(f"{tmp_path}/{number}") for number in range(2 * LOG_FILES)]
+    with pytest.raises(StorageFull, match="the last 40 are for"):
+        files.create(f"{tmp_path}/more")
+    for file in written:
+        file.close()
+    for descriptor in opened:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -161,6 +196,24 @@ def test_a_broker_with_fewer_descriptors_than_before_serves_what_it_can_and_says
         taken = [topic for topic, answer in zip(topics, answers, strict=True) if isinstance(answer, m.Produced)]
         assert all(len(client.read_all(topic, 0)) == 2 for topic in taken)
         assert serving.end() == 0
+
+
+@pytest.mark.parametrize("limit", [60, 61, 100])
+def test_topics_can_be_deleted_when_writers_have_all_the_files_they_may(tmp_path: Path, limit: int):
+    config = ServeConfig(data=str(tmp_path / "data"), board_rows=64, limit_files=160)
+    with Serving(config) as serving, RawClient(serving.url) as client:
+        topics = [client.create_topic(f"t{number}") for number in range(40)]
+        assert all(isinstance(client.produce(topic, BATCH), m.Produced) for topic in topics)
+    with Serving(msgspec.structs.replace(config, limit_files=limit)) as serving, RawClient(serving.url) as client:
+        assert isinstance([client.produce(topic, BATCH) for topic in topics][-1], m.Failure)
+        for topic in (topics[-2], topics[0], topics[1]):
+            answer, _ = client.ask(lambda request, topic=topic: m.DeleteTopic(request, topic))
+            assert isinstance(answer, m.Done), answer
+        assert isinstance(client.produce(topics[-1], BATCH), m.Produced), "two of those deleted had files open"
+        assert serving.end() == 0
+    with Serving(config) as serving, RawClient(serving.url) as client:
+        answer, _ = client.ask(lambda request: m.ListTopics(request, []))
+        assert {each.topic for each in answer.topics} == set(topics[2:-2]) | {topics[-1]}
 
 
 QUIET_S = 0.5
