@@ -76,7 +76,7 @@ NEW = SourceOffsets(new=True)
 
 
 def encode(offsets: SourceOffsets) -> dict[str, Any]:
-    """For Spark, which makes JSON of it."""
+    """Encode for Spark, which makes JSON of it."""
     found: dict[str, Any] = {"v": VERSION}
     if not offsets.new:
         found["topics"] = _packed(offsets.topics)

@@ -32,20 +32,20 @@ class PenstockSource(DataSource):
         return declared(read_options(SourceOptions, self.options))
 
     def reader(self, schema: StructType) -> BatchReader:
-        """For `spark.read`."""
+        """The reader for `spark.read`."""
         freeze()
         options = batch_options(self.options)
         kind = FilteringReader if options.push_filters else BatchReader
         return kind(address(options), options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        """For `spark.readStream`."""
+        """The reader for `spark.readStream`."""
         freeze()
         options = stream_options(self.options)
         return StreamReader(address(options), options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """For `df.write`."""
+        """The writer for `df.write`."""
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:

@@ -75,7 +75,7 @@ def total_bytes(rows: int, slots: int) -> int:
 
 
 class Level(IntEnum):
-    """Which word of a row limits what readers may see."""
+    """The word of a row that limits what readers may see."""
 
     WRITTEN = 0
     DURABLE = 1

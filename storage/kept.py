@@ -158,7 +158,7 @@ def _not_before(batch: Batch) -> np.ndarray:
 
 
 def _present(batch: Batch, id_: int, of: int) -> np.ndarray:
-    """Which records have a value in column `of`, whose validity is column `id_`."""
+    """A mask of the records with a value in column `of`, whose validity is column `id_`."""
     bitmap = batch.column(id_)
     if bitmap is not None:
         return columns.decode_validity(bitmap, batch.record_count)

@@ -66,7 +66,7 @@ def time_text(duration_s: float) -> str:
 
 
 def span_text(first: int, end: int) -> str:
-    """Which offsets there are: 0 to 9, or none."""
+    """The range of offsets, as in "0 to 9", or none."""
     return f"{first} to {end - 1}" if end > first else f"none yet, the next one is {end}"
 
 

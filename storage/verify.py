@@ -177,7 +177,7 @@ def _count(report: Report, segment: SegmentReport, found: Good) -> None:
 
 
 def _check_segments(files: Files, directory: str, report: Report) -> None:
-    """Each segment is a file."""
+    """Check that each segment is a file."""
     end = report.last_seq + 1, None, report.end_offset, None
     report.damage += [Bad(path, 0, aside.NO_FILE, *end) for path in aside.strangers(files, directory, aside.is_segment)]
 

@@ -44,7 +44,7 @@ class SetAside(Generic[Message]):
             self._resumed[peer] = waiting
 
     def drop(self, peer: bytes) -> None:
-        """Nothing of a peer is handed out any more."""
+        """Drop all messages of a peer."""
         self.resume(peer)
         self._bytes -= sum(size for _, size in self._resumed.pop(peer, ()))
 

@@ -53,7 +53,7 @@ class DropStages(Message, tag=102, frozen=True):
 
 
 class AskTransaction(Message, tag=103, frozen=True):
-    """Which epoch of a transaction was decided last."""
+    """Asks which epoch of a transaction was decided last."""
 
     request: Count
     transaction: str

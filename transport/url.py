@@ -40,7 +40,7 @@ class Url(msgspec.Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
-        """Only processes of this machine can reach it."""
+        """Whether only processes of this machine can reach it."""
         return self.scheme != "tcp" or self.host in _LOOPBACK or self.host.startswith("127.")
 
     @property

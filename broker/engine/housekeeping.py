@@ -170,7 +170,7 @@ class Housekeeping:
         return Rest(partition.seq, settings, due_us if finished is None else min(due_us, finished.next_us))
 
     def _end_segment(self, partition: Partition, active: retention.SegmentExtent) -> None:
-        """Only whole segments go: one in which everything may go is ended, so that it does."""
+        """End the last segment if everything in it may go: only whole segments are removed."""
         is_read = all(cursor >= active.end_offset for cursor in _cursors(partition))
         if active.end_offset > active.base_offset and is_read and partition.idle:
             partition.log.segment_ends = True  # and the next append begins another

@@ -314,7 +314,7 @@ class Overlay(Generic[S]):
 
     @property
     def idle(self) -> bool:
-        """Nothing is queued and nothing is in flight."""
+        """Whether nothing is queued and nothing is in flight."""
         return not (self.history.in_flight or self._queue or self._tail)
 
     def _take(self) -> tuple[list[Proposal], UncommittedTail]:

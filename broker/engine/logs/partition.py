@@ -109,7 +109,7 @@ class Partition:
 
     @property
     def state(self) -> str:
-        """For people: ok, poisoned or damaged."""
+        """The state for people: ok, poisoned or damaged."""
         if self.log.poisoned is not None:
             return "poisoned"
         damaged = self.damaged or self.unreadable or (self._reader is not None and self._reader.met_damage)
@@ -153,7 +153,7 @@ class Partition:
 
     @property
     def decided_end(self) -> int:
-        """Behind the last queued records that effects beside them speak of; 0 without any."""
+        """The offset behind the last queued records with effects beside them; 0 without any."""
         return self.overlay.decided_end
 
     @property

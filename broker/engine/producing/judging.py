@@ -180,7 +180,7 @@ def _check_headers(raw: Buffer, count: int) -> None:
 
 
 def _present_keys(batch: Batch, found: dict[int, Column]) -> np.ndarray:
-    """Which records have a key."""
+    """A mask of the records with a key."""
     if _KEY not in found:
         raise InvalidBatch("a batch without keys says which of them are there: leave column 11 out")
     bitmap, count = batch.stored(found[_KEY_VALIDITY]), batch.record_count

@@ -102,7 +102,7 @@ class Queues:
         return wait if due_us is None else min(wait, max(0.0, (due_us - now_us) / 1e6))
 
     def advanced(self, history: History[Any]) -> None:
-        """More of a log is committed."""
+        """Process newly committed entries of a log."""
         partition = self._registry.partitions.get(history)
         if partition is None:
             return

@@ -77,7 +77,7 @@ class SessionRequests:
             session.membership.release(session, message.partitions)
 
     def credit(self, peer: Peer, message: Credit, payload: Payload, now: Now) -> None:
-        """More may be sent."""
+        """Let more be sent to a session."""
         session = self._find(peer, message.session, now)
         if session is not None:
             session.outlet.grant(message.total_bytes, message.total_records)

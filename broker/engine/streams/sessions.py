@@ -255,7 +255,7 @@ class Sessions:
     # -- what a turn does ---------------------------------------------------------------------------
 
     def end_moved(self, partition: Partition) -> None:
-        """There are new records in a partition: tell its readers, a crowd of them in portions."""
+        """Tell the readers of a partition that has new records, a crowd of them in portions."""
         readers = self.readers.of(partition)
         if partition in self._telling:
             self._telling[partition] = True

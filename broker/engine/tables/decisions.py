@@ -130,7 +130,7 @@ class TransactionTable:
     # -- snapshots ----------------------------------------------------------------------------------
 
     def dump(self) -> list[TransactionState]:
-        """For a snapshot, in a fixed order."""
+        """Dump for a snapshot, in a fixed order."""
         return sorted(self.by_name.values(), key=lambda each: each.name)
 
     @classmethod

@@ -125,7 +125,7 @@ class KeyTable:
         return table
 
     def dump(self) -> KeyTableBody:
-        """For a snapshot."""
+        """Dump for a snapshot."""
         numbers = np.fromiter(chain.from_iterable(self.by_digest.values()), "<i8", 2 * len(self.by_digest))
         places = numbers.reshape(-1, 2)
         return KeyTableBody(b"".join(self.by_digest), places[:, 0].tobytes(), places[:, 1].tobytes())

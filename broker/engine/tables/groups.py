@@ -78,7 +78,7 @@ class GroupTable:
         return state
 
     def dump(self) -> list[GroupState]:
-        """For a snapshot, in a fixed order."""
+        """Dump for a snapshot, in a fixed order."""
         return sorted(self.by_name.values(), key=lambda state: state.group)
 
     @classmethod

@@ -130,7 +130,7 @@ class ProducerTable:
         return [p.producer_id for p in unnamed[: max(over, old, 0)]]
 
     def dump(self) -> list[ProducerState]:
-        """For a snapshot, in a fixed order."""
+        """Dump for a snapshot, in a fixed order."""
         return sorted(self.by_id.values(), key=lambda p: p.producer_id)
 
     @classmethod

@@ -145,7 +145,7 @@ class StageTable:
         return sum(stage.bytes for stage in self.by_id.values())
 
     def dump(self) -> list[Stage]:
-        """For a snapshot, in a fixed order."""
+        """Dump for a snapshot, in a fixed order."""
         return sorted(self.by_id.values(), key=lambda stage: stage.stage)
 
     @classmethod

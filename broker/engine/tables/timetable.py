@@ -61,7 +61,7 @@ class Timetable:
             self.by_name[effect.name] = structs.replace(known, next_us=effect.next_us, last_us=effect.fired_us)
 
     def dump(self) -> list[ScheduleBody]:
-        """For a snapshot, by name."""
+        """Dump for a snapshot, by name."""
         return [self.by_name[name] for name in sorted(self.by_name)]
 
     @classmethod

@@ -222,7 +222,7 @@ def check_transaction(name: str) -> None:
 
 
 def _keys(stages: Sequence[Stage]) -> Generator[int | None, None, list[StageKey]]:
-    """Which stages these are. Raises InvalidRequest."""
+    """Keys of these stages. Raises InvalidRequest."""
     keys: dict[StageKey, None] = {}
     for looks, stage in enumerate(stages, 1):
         keys[stage.topic, stage.partition, stage.stage] = None

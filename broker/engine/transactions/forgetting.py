@@ -43,7 +43,7 @@ class Forgetting:
         self._fleeting_us = min(round(FLEETING_S * 1e6), self._lasting_us)
 
     def look(self, partition: Partition, time_us: int) -> None:
-        """At one partition that takes writes."""
+        """Look at one partition that takes writes."""
         if partition.committed.stages:
             self._drop_old(partition, time_us)
         if partition.topic == NAME and not partition.state_damaged:

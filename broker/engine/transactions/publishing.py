@@ -56,11 +56,11 @@ class Awaiting(Protocol):
         ...
 
     def waits(self, error: Error) -> None:
-        """Some stage cannot go on now; it is retried."""
+        """Handle a stage that cannot go on now and is retried."""
         ...
 
     def stuck(self, error: Error) -> None:
-        """Some stage cannot go on before the next start."""
+        """Handle a stage that cannot go on before the next start."""
         ...
 
 

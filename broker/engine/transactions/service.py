@@ -62,7 +62,7 @@ class Transactions:
         return False
 
     def topic_deleted(self, topic: Topic) -> None:
-        """Nothing of it will be published any more."""
+        """Stop publishing to a deleted topic."""
         self._publisher.topic_deleted(topic)
 
     def end(self) -> None:

@@ -82,7 +82,7 @@ class Parked(Generic[R]):
         return list(self._by_peer.get(peer, {}).values())
 
     def due(self, now_s: float) -> list[R]:
-        """Some of which the time is up; each is told once."""
+        """Some requests whose time is up; each is returned once."""
         found: list[R] = []
         while self._due and len(found) < DUE_MAX:
             deadline_s, number = self._due[0]

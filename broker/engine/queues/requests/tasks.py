@@ -145,7 +145,7 @@ class TaskRequests:
             self._awaiting.add(question)
 
     def advanced(self, partition: Partition) -> None:
-        """More is committed: answer questions about records that are final now."""
+        """Answer questions about records that are final now."""
         self._awaiting.more(partition)
 
     def _still_leased(self, question: TaskQuestion) -> bool:

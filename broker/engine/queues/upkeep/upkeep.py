@@ -32,7 +32,7 @@ class Upkeep:
         self._due: dict[tuple[Partition, str], tuple[float, int]] = {}  # of what retention, when to look again
 
     def look(self, topic: Topic, partition: Partition, time_us: int) -> None:
-        """At every group of a partition."""
+        """Look at every group of a partition."""
         if partition.state_damaged:
             return
         for queue in list(partition.committed.queues.by_name.values()):  # only there are times for certain

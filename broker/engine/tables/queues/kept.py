@@ -90,7 +90,7 @@ class Kept:
         self._recent = {}
 
     def dump(self) -> KeptBody:
-        """For a snapshot."""
+        """Dump for a snapshot."""
         self._merge()
         return KeptBody(self._offsets.astype("<i8").tobytes(), self._seqs.astype("<i8").tobytes())
 

@@ -85,7 +85,7 @@ class Extent:
             offset += count
 
     def dump(self) -> ExtentBody:
-        """For a snapshot."""
+        """Dump for a snapshot."""
         return ExtentBody(self.offset, self.count, self.attempt, self.left.to_bytes((self.count + 7) // 8, "little"))
 
     @classmethod
@@ -174,7 +174,7 @@ class Lease:
         return self._in_order[low : bisect_left(self._in_order, first + count, low, key=_offset_of)]
 
     def dump(self) -> LeaseBody:
-        """For a snapshot."""
+        """Dump for a snapshot."""
         extents = [extent.dump() for extent in self.extents]
         return LeaseBody(
             self.token, self.worker, self.until_us, extents, sorted(self.keys.items()), sorted(self.history.items())

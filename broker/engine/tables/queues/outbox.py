@@ -63,13 +63,13 @@ class Outbox:
                     self.entries[number] = structs.replace(entry, topic=effect.topic, partition=effect.partition)
 
     def moved(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Some copies have arrived."""
+        """Remove entries whose copies have arrived."""
         for first, count in ranges:
             for number in range(first, first + count):
                 self.entries.pop(number, None)
 
     def dump(self) -> list[OutboxEntry]:
-        """For a snapshot, in a fixed order."""
+        """Dump for a snapshot, in a fixed order."""
         return list(self.entries.values())
 
     @classmethod

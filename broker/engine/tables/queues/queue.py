@@ -298,7 +298,7 @@ class Queue:
     # -- snapshots ----------------------------------------------------------------------------------
 
     def dump(self) -> QueueBody:
-        """For a snapshot, in a fixed order."""
+        """Dump for a snapshot, in a fixed order."""
         return QueueBody(
             self.group, self.settings.named(), self.start, self.frontier, self.last_token, self.paused_until_us,
             self.last_us, sorted(self.cursors.items(), key=_first), [lease.dump() for lease in self.leases.values()],

@@ -68,7 +68,7 @@ def encode_run(times: np.ndarray, offsets: np.ndarray) -> bytes:
 
 
 def dump(shelves: Shelves) -> ShelvesBody:
-    """For a snapshot."""
+    """Dump for a snapshot."""
     bodies = [_dump(level, shelves.by_level[level]) for level in sorted(shelves.by_level)]
     return ShelvesBody(bodies, shelves.last_run)
 

@@ -100,7 +100,7 @@ class QueueTable:
                 queue.passed_over(offset)
 
     def dump(self) -> list[QueueBody]:
-        """For a snapshot, in a fixed order."""
+        """Dump for a snapshot, in a fixed order."""
         return [self.by_name[name].dump() for name in sorted(self.by_name)]
 
     @classmethod

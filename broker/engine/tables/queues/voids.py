@@ -100,7 +100,7 @@ class Voids:
         return voids
 
     def dump(self) -> VoidsBody:
-        """For a snapshot."""
+        """Dump for a snapshot."""
         return VoidsBody(*(np.frombuffer(each[:], "<i8").tobytes() for each in (self._offsets, self._tasks)))
 
     @classmethod
