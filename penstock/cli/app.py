@@ -19,6 +19,7 @@ import click
 
 from . import exits
 from .output import complain
+from .standard_streams import drop, open_closed
 
 COMMANDS = {
     "serve": "Run a broker.",
@@ -88,7 +89,7 @@ def penstock() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code."""
-    _open_streams()
+    open_closed()
     given = list(sys.argv[1:] if arguments is None else arguments)
     code = run(given)
     flushed = _flushed(as_json="--json" in given)
@@ -150,16 +151,6 @@ def _usage(error: click.UsageError) -> str:
     return f"{message} (see {error.ctx.command_path} --help)" if error.ctx else message
 
 
-def _open_streams() -> None:
-    """Open closed standard streams (`>&-`) on /dev/null: else the next file gets their number."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            os.dup2(opened := os.open(os.devnull, os.O_RDWR), number)
-            if opened != number:
-                os.close(opened)
-            setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w", closefd=False))
-
-
 def _flushed(*, as_json: bool) -> int:
     """Write out what is still buffered; Python would complain on its own at exit."""
     try:
@@ -174,5 +165,5 @@ def _flushed(*, as_json: bool) -> int:
 
 def _quiet() -> int:
     """Silence standard output: its reader closed its end, as `head` does, which is no error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop(sys.stdout)
     return exits.OK

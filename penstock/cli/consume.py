@@ -16,8 +16,9 @@ from ..storage.record import Record
 from . import exits
 from .formats import FORMATS, Format, writer
 from .options import Invocation, with_session
-from .output import binary_stdout, complain
+from .output import complain
 from .positions import POSITION, Position
+from .standard_streams import binary_stdout
 
 if TYPE_CHECKING:
     from ..clients import Client, Consumer

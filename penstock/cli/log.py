@@ -22,7 +22,8 @@ from ..storage.files import Files
 from . import exits
 from .log_places import Places, places
 from .options import with_output
-from .output import Output, binary_stdout
+from .output import Output
+from .standard_streams import binary_stdout
 
 if TYPE_CHECKING:
     from ..storage.repair import Repaired

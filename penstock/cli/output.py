@@ -10,9 +10,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from .standard_streams import binary_stdout, to_stderr
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,16 +34,16 @@ class Output:
     @cached_property
     def console(self) -> Console:
         """Standard output for people."""
-        from rich.console import Console
+        from .consoles import Results
 
-        return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+        return Results(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
     @cached_property
     def notes(self) -> Console:
         """Standard error for people."""
-        from rich.console import Console
+        from .consoles import Notes
 
-        return Console(stderr=True, highlight=False)
+        return Notes(stderr=True, highlight=False)
 
     @property
     def shows_progress(self) -> bool:
@@ -89,17 +91,11 @@ class Output:
             self.notes.print(f"penstock: {sentence}", markup=False, soft_wrap=True)
 
 
-def binary_stdout() -> BinaryIO:
-    """Standard output for bytes, after the text printed so far."""
-    sys.stdout.flush()
-    return sys.stdout.buffer
-
-
 def complain(code: str, message: str, *, as_json: bool) -> None:
     """Print one line on standard error: what went wrong."""
     line = message.translate(_PLAIN)
     encoded = msgspec.json.encode({"error": code, "message": line}).decode()
-    print(encoded if as_json else f"penstock: {line}", file=sys.stderr, flush=True)
+    to_stderr(encoded if as_json else f"penstock: {line}")
 
 
 def unavailable_text(partitions: Sequence[int]) -> str:

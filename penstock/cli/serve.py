@@ -17,6 +17,7 @@ from ..address import check_private
 from ..storage.linux import need_linux
 from .options import with_config
 from .output import Output
+from .standard_streams import to_stderr, unread_is_fine
 
 if TYPE_CHECKING:
     from ..broker.config import ServeConfig
@@ -57,13 +58,14 @@ def command(
     said: list[dict[str, Any]] = []
 
     def on_event(event: dict[str, Any]) -> None:
-        if as_json:
-            output.json(event)
-        elif not said:
-            _greet(output, event)
+        with unread_is_fine():
+            if as_json:
+                output.json(event)
+            elif not said:
+                _greet(output, event)
         said.append(event)
 
-    return Supervisor(serve_config(loaded.config)).run(on_event)
+    return Supervisor(serve_config(loaded.config), say=lambda line: to_stderr(f"penstock: {line}")).run(on_event)
 
 
 def serve_config(config: configuration.Config) -> ServeConfig:

@@ -21,6 +21,7 @@ import click
 from ..storage.errors import Error
 from .options import DURATION, with_output
 from .output import Output
+from .standard_streams import unread_is_fine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,8 @@ def command(
     def ready(runner: Runner) -> None:
         names = [queue.topic for queue in runner.queues]
         sentence = f"working on {', '.join(names)} at {app.url}, {concurrency} at once; ^C ends it"
-        output.say("ready", sentence, queues=names, concurrency=concurrency, pid=os.getpid())
+        with unread_is_fine():
+            output.say("ready", sentence, queues=names, concurrency=concurrency, pid=os.getpid())
 
     outcomes = asyncio.run(_work(lambda: Runner(app, concurrency=concurrency, queues=queues, drain_s=drain_s), ready))
     counts = ", ".join(f"{count:,} {name}" for name, count in outcomes.items()) or "nothing was worked on"
