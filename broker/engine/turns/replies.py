@@ -75,7 +75,10 @@ class Gather:
     """
 
     def __init__(
-        self, finish: Callable[[], None], refuse: Callable[[Error], None], on_failure: Callable[[], None] | None = None
+        self,
+        finish: Callable[[], object],
+        refuse: Callable[[Error], None],
+        on_failure: Callable[[], None] | None = None,
     ) -> None:
         """`on_failure` is called at the first failure, when others may still be on their way."""
         self._finish = finish
@@ -92,7 +95,7 @@ class Gather:
     @classmethod
     def answering(cls, port: Port, peer: Peer, request: int, make: Callable[[], Answer]) -> Gather:
         """Answers `peer` with what `make` gives then, or a Failure."""
-        return cls(lambda: _send(port, peer, make()), refusing(port, peer, request))
+        return cls(lambda: port.reply(peer, make()), refusing(port, peer, request))
 
     def one(self) -> Gather:
         """Wait for one more proposal."""
@@ -126,7 +129,3 @@ class Gather:
 
 def _answered(error: Error | None = None) -> None:
     raise AssertionError("a request is answered once")
-
-
-def _send(port: Port, peer: Peer, message: Answer) -> None:
-    port.reply(peer, message)

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from .....transport.queue_messages import FOREVER_US
@@ -116,7 +117,7 @@ class Chooser:
 
     def _in_turns(self, judge: _Judge, window: list[Candidate], most: int) -> list[Candidate]:
         taken: list[Candidate] = []
-        for _, level in groupby(window, key=_level):
+        for _, level in groupby(window, key=attrgetter("level")):
             by_key: defaultdict[int, deque[Candidate]] = defaultdict(deque)
             for candidate in level:
                 by_key[turn_of(candidate.offset, candidate.key)].append(candidate)
@@ -207,7 +208,3 @@ def _choice(taken: list[Candidate], seen: list[Candidate], next_us: int) -> Keye
 
 def _rank(candidate: Candidate) -> tuple[int, int]:
     return -candidate.level, candidate.offset
-
-
-def _level(candidate: Candidate) -> int:
-    return candidate.level

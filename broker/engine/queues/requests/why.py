@@ -56,7 +56,8 @@ def why(queue: Queue, offset: int, now_us: int, facts: Facts = NOTHING) -> str:
     if retrying is None:
         return _idle(queue, offset, now_us, facts)
     paused = queue.paused_until_us > retrying.ready_us
-    ahead = _waits(retrying, now_us) if retrying.ready_us > now_us and not paused else ""
+    waits = retrying.ready_us > now_us and not paused
+    ahead = f"to be retried from {_moment(retrying.ready_us, now_us)}" if waits else ""
     then = ahead or _idle(queue, offset, now_us, facts)
     return f"{_failed(queue, retrying)}; {then}" if retrying.attempt else then
 
@@ -83,10 +84,6 @@ def _leased(queue: Queue, lease: Lease, offset: int, now_us: int) -> str:
 def _failed(queue: Queue, retrying: RetryingRecord) -> str:
     reason = f": {retrying.history[-1][2]}" if retrying.history else ""
     return f"attempt {retrying.attempt} of {queue.settings.max_attempts} failed{reason}"
-
-
-def _waits(retrying: RetryingRecord, now_us: int) -> str:
-    return f"to be retried from {_moment(retrying.ready_us, now_us)}"
 
 
 def _ended(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:

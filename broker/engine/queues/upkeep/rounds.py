@@ -10,6 +10,7 @@ of the one before. Must not know when rounds begin.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from xxhash import xxh3_64_intdigest
@@ -193,7 +194,7 @@ class Round:
         self._waiting -= 1
         if self._waiting:
             return
-        self._entries = sorted(self._there, key=_number)
+        self._entries = sorted(self._there, key=attrgetter("number"))
         gather = Gather(self._moved, self._stay)
         if self._entries and self._mover.registry.holds(self._source):
             numbers = [entry.number for entry in self._entries]
@@ -246,7 +247,3 @@ def copy_of(entry: OutboxEntry, record: OutboxRecord | None, source: Partition) 
 
 def _next(producer: ProducerState | None) -> int:
     return 0 if producer is None else producer.next_sequence
-
-
-def _number(entry: OutboxEntry) -> int:
-    return entry.number

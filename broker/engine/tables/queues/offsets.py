@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from operator import attrgetter
 
 import numpy as np
 from msgspec import Struct
@@ -78,7 +79,7 @@ class OffsetSet:
 
     def below(self, number: int) -> int:
         """How many are below `number`: the index of the first that is not."""
-        at = bisect_right(self._blocks, number, key=_base) - 1
+        at = bisect_right(self._blocks, number, key=attrgetter("base")) - 1
         tail = self._tail
         if tail and number > tail[0]:
             return self._full + bisect_left(tail, number) - self._dropped
@@ -137,7 +138,3 @@ class OffsetSet:
             self._full = self._dropped
         if gone > 0:
             del self._blocks[:gone], self._starts[:gone]
-
-
-def _base(block: Block) -> int:
-    return block.base
