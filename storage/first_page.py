@@ -9,24 +9,24 @@ Contract: writes only the first page. Believes an index as far as its rows are c
 
 from __future__ import annotations
 
-from . import layout, segment, snapshots
+from . import layout, log_ids, segment, snapshots
 from .files import Files
 from .layout import DATA_START, INDEX_HEADER_BYTES, INDEX_ROW_BYTES, INDEX_ROW_STRUCT, IndexRow, SegmentName
 from .recovery import NOTHING, LogEnd, end_after
+from .scan import owner
 from .segment import reference
 from .segment_reader import SegmentReader
 
 
-def log_id_of(files: Files, directory: str, names: list[SegmentName]) -> bytes:
-    """The id of a log whose segments do not say it: from an index, or a snapshot, or a fresh one."""
-    for name in names:
-        found = _index_header(files, directory, name)
-        if found is not None:
-            return found
-    for each in snapshots.scan(files, directory):
-        if each.problem is None:
-            return snapshots.load(files, directory, each.name).log_id
-    return files.new_id()
+def log_id_of(files: Files, directory: str, names: list[SegmentName]) -> bytes | None:
+    """The id of a log whose segments do not say it: from its snapshots and indexes; None where none says it either.
+
+    One that belongs in another directory does not count.
+    """
+    whole = (each.name for each in snapshots.scan(files, directory) if each.problem is None)
+    stated = [snapshots.load(files, directory, name).log_id for name in whole]
+    found = owner(directory, [*stated, *(_index_header(files, directory, name) for name in names)])
+    return None if found is None or log_ids.is_misplaced(directory, found) else found
 
 
 def stated(files: Files, path: str) -> SegmentName | None:

@@ -5,8 +5,8 @@ DATA/topics/<topic id>/<partition> says which log belongs there, and another par
 logs, the metadata log, and a log that `repair` makes in place of a lost one have random ids (`Files.new_id`), as have
 partitions' logs of older versions: their directories do not say whether such a log is their own.
 
-Contract: only a name-based id can be in the wrong directory: random ones belong where they are found. Must not know:
-segments.
+Contract: only a name-based id can be in the wrong directory: another partition's, or the catalogue's. Random ones
+belong where they are found. Must not know: segments.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from __future__ import annotations
 import re
 import uuid
 
-from .data_directory import TOPICS
+from .data_directory import METADATA, TOPICS
 from .files import Files
 
 _PARTITION = re.compile(rf"(?:.*/)?{TOPICS}/([0-9a-f]{{32}})/([0-9]+)")
+_CATALOGUE = re.compile(rf"(?:.*/)?{METADATA}")
 _NAME_BASED = 5
 
 
@@ -27,17 +28,23 @@ def own_id(directory: str) -> bytes | None:
     return uuid.uuid5(uuid.UUID(hex=found[1]), found[2]).bytes if found else None
 
 
+def is_catalogue(directory: str) -> bool:
+    """Whether the log of this directory is a node's catalogue."""
+    return _CATALOGUE.fullmatch(directory) is not None
+
+
 def is_misplaced(directory: str, log_id: bytes) -> bool:
     """Whether a log was made for another directory than this one."""
-    return own_id(directory) not in (None, log_id) and uuid.UUID(bytes=log_id).version == _NAME_BASED
+    is_others = own_id(directory) not in (None, log_id) or is_catalogue(directory)
+    return is_others and uuid.UUID(bytes=log_id).version == _NAME_BASED
 
 
 def misplacement(files: Files, directory: str, log_id: bytes) -> str:
     """A sentence for what is of a log that was made for another directory."""
     own = own_id(directory)
-    assert own is not None, directory
-    home = _home(files, directory.rsplit("/", 2)[0], log_id)
-    return f"it is of log {log_id.hex()}, {home}; the log of {directory} is {own.hex()}"
+    topics = f"{directory.removesuffix(METADATA)}{TOPICS}" if own is None else directory.rsplit("/", 2)[0]
+    whose = "the catalogue's" if own is None else own.hex()
+    return f"it is of log {log_id.hex()}, {_home(files, topics, log_id)}; the log of {directory} is {whose}"
 
 
 def _home(files: Files, topics: str, log_id: bytes) -> str:

@@ -21,7 +21,7 @@ from .files import File, Files
 from .index import row_of
 from .layout import INDEX_ROW_STRUCT, SegmentName, live_segments, makes_void
 from .recovery import Begin, Damage, LogEnd, RecoveryPlan, before, begin, follows, walk
-from .scan import look, owner, survey
+from .scan import look, owner, stated_log, survey
 from .segment import Page, Segment, SegmentRef, read_page, reference
 
 _WAY_OUT = "penstock log repair --accept-loss goes on without what is lost"
@@ -141,11 +141,11 @@ class _Pages:
         places = range(len(self._names))
         for place in reversed(places):
             ends = [self.get(0), self.get(place)]
-            known = owner(self._path, ends)
+            known = owner(self._path, map(stated_log, ends))
             if known is None:
                 continue
             if log_ids.is_misplaced(self._path, known) or any(self._names_another(page, known) for page in ends):
-                known = owner(self._path, map(self.get, places)) or known
+                known = owner(self._path, (stated_log(self.get(each)) for each in places)) or known
                 self._ignore_others(known)
             self._check_place(known)
             return known
@@ -155,7 +155,7 @@ class _Pages:
         )
 
     def _names_another(self, page: Page, log_id: bytes) -> bool:
-        return owner(self._path, [page]) not in (None, log_id)
+        return stated_log(page) not in (None, log_id)
 
     def _check_place(self, log_id: bytes) -> None:
         if log_ids.is_misplaced(self._path, log_id):

@@ -14,7 +14,7 @@ Must not know: replicas (they repair a log by sending it anew).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import msgspec
@@ -27,7 +27,7 @@ from .index import row_of
 from .layout import INDEX_ROW_STRUCT, IndexRow, SegmentName
 from .recovery import NOTHING, LogEnd, before
 from .rehearsal import RehearsalFiles
-from .scan import Bad, Good, look, owner, scan
+from .scan import Bad, Good, look, scan
 from .segment import SegmentRef, reference
 from .verify import Progress, Report, verify
 
@@ -58,10 +58,12 @@ def repair(
 
     Raises:
         AlreadyOpen: a writer has the log. NewerFormat, StorageFull. Poisoned: a sync failed just now.
-        Corrupt: nothing says any more where the log begins.
+        Corrupt: nothing says any more where the log begins, or which topics there were.
     """
     with _locked(files, directory):
         files = RehearsalFiles(files) if dry_run else files
+        if accept_loss:
+            _check_something_is_left(files, directory)
         may_go = aside.is_spareable_or_segment if accept_loss else aside.is_spareable
         moved = aside.set_strangers_aside(files, directory, may_go)
         found = verify(files, directory, progress=progress)
@@ -71,9 +73,14 @@ def repair(
             return Repaired(found, repairs.actions, repairs.look_again(found))
         repairs.set_copies_aside()
         if accept_loss:
-            repairs.begin_anew(misplaced)
-            repairs.restore()
+            try:
+                repairs.begin_anew(misplaced)
+                repairs.restore()
+            except Corrupt as error:
+                done = "".join(f"; before that: {action}" for action in repairs.actions)
+                raise Corrupt(f"{error.message}{done}", path=error.path) from error
             repairs.give_up(now_us)
+            repairs.begin_at_one()
         repairs.write_marks()
         repairs.cut_tail()
         repairs.rebuild()
@@ -108,19 +115,16 @@ class _Repairs:
     def _look_for_end(self) -> None:
         """Find the log's end, and the segments that a writer needs but can learn nothing from.
 
-        All of them where none says which log it is.
+        All of them where none says which log it is, or one is no file.
         """
         files, directory = self._files, self._directory
         self._end: opening.FoundLog | None = None
-        self._unreadable: list[str] = []
+        self._unreadable = [each.file for each in self._report.segments]
         if not self._report.segments or aside.strangers(files, directory, aside.is_segment):
             return
-        try:
+        with suppress(Corrupt):
             self._end = opening.find_end(files, directory)
             self._unreadable = self._end.unreadable
-        except Corrupt:
-            names, _ = layout.live_segments(files.listdir(directory))
-            self._unreadable = [reference(directory, name).path for name in names]
 
     def _do(self, action: str, step: Callable[[], object]) -> None:
         self.actions.append(action)
@@ -162,8 +166,6 @@ class _Repairs:
         names, _ = layout.live_segments(files.listdir(directory))
         for name, why in misplaced.items():
             self._set_segment_aside(reference(directory, name), why)
-        if len(misplaced) == len(names) and log_ids.own_id(directory) is None:
-            raise Corrupt(f"nothing is left of the log in {directory}: restore it from a copy", path=directory)
         if len(misplaced) == len(names):
             self.actions += aside.make_anew(files, directory)
         if misplaced or not names:
@@ -179,7 +181,9 @@ class _Repairs:
             return
         names, void = layout.live_segments(files.listdir(directory))
         found = _collect(files, directory)
-        log_id = self._end.log_id if self._end else found.log_id or first_page.log_id_of(files, directory, names)
+        log_id = self._end.log_id if self._end else found.log_id
+        log_id = log_id or first_page.log_id_of(files, directory, names) or files.new_id()
+        logs = look(files, directory).logs
         for place, name in enumerate(names):
             path = reference(directory, name).path
             if path not in self._unreadable:
@@ -188,6 +192,9 @@ class _Repairs:
             last = found.rows.get(names[place - 1], {}).get(name.base_seq - 1) if place else None
             start = first_page.start_of(files, directory, name, log_id, last)
             if start is not None:
+                if logs.get(name, log_id) != log_id:
+                    self._set_aside(path, f"it is of log {logs[name].hex()}; the log of {directory} is {log_id.hex()}")
+                    files.create(path).close()
                 known = place + 1 < len(names) or first_page.last_of(files, directory, name, log_id, before)
                 again = "" if known else ": nothing says how many records it held, so their offsets are given out again"
                 for each in void:
@@ -223,6 +230,22 @@ class _Repairs:
             if (snapshots.seq_of(name) or 0) > last:
                 self._set_aside(f"{directory}/{name}", f"a snapshot of what lay behind batch {last}")
 
+    def begin_at_one(self) -> None:
+        """Where no snapshot reaches the first batch, have the lost ones before it in a segment: readers pass those."""
+        first_seq, files, directory, end = self._report.first_seq, self._files, self._directory, self._end
+        if end is None or not any(bad.file == directory for bad in self._report.damage):
+            return
+        for each in self._report.snapshots:
+            if each.problem:
+                self._set_aside(each.file, each.problem)
+        ref = reference(directory, SegmentName(1, end.names[0].generation))
+        files.create(ref.path).close()
+        self._do(
+            f"make {ref.path}: what batches 1 to {first_seq - 1} held is given up, and what they did, too",
+            partial(first_page.write, files, directory, ref.name, end.log_id, NOTHING, first_seq),
+        )
+        self._look_anew()
+
     def write_marks(self) -> None:
         """Marks that are lost come back when the log is opened, as far as its batches go."""
         if self._end is not None and self._end.unmarked and self._may_open() and not self._report.poison:
@@ -254,8 +277,10 @@ class _Repairs:
     def rebuild(self) -> None:
         """Write indexes and segment headers anew from the batches."""
         headers = {bad.file for bad in self._report.damage if bad.position == 0 and bad.first_seq == bad.next_seq}
-        headers -= {*self._unreadable}  # with it, one that makes others void would be believed
         wrong = {each.file: each.index for each in self._report.segments if each.index != "ok"}
+        for path in self._unreadable:
+            headers.discard(path)  # with it, one that makes others void would be believed
+            wrong.pop(path, None)  # it may be all that says what the segment held
         if not headers and not wrong:
             return
         found = _collect(self._files, self._directory)
@@ -285,13 +310,18 @@ class _Repairs:
 
     def drop_snapshots(self) -> None:
         """Remove damaged snapshots that a whole one, or the whole log, stands in for."""
+        if self._unreadable:
+            return
         least = self._report.first_seq - 1
         whole = [each.seq for each in self._report.snapshots if not each.problem and each.seq >= least]
         if not whole and least > 0:
             return
+        others = [each.name for each in snapshots.scan(self._files, self._directory) if each.problem is None]
         for each in self._report.snapshots:
-            if each.problem:
-                path = each.file
+            path = each.file
+            if each.problem and path.rpartition("/")[2] in others:
+                self._set_aside(path, each.problem)
+            elif each.problem:
                 self._do(f"drop a damaged snapshot: {each.problem}", lambda path=path: self._files.unlink(path))
 
     def accept(self, report: Report, now_us: int) -> bool:
@@ -315,13 +345,13 @@ class _Found(msgspec.Struct):
 
 
 def _collect(files: Files, directory: str) -> _Found:
-    found = _Found(layout.live_segments(files.listdir(directory))[0], b"", {}, {})
+    segments = look(files, directory)
+    found = _Found(segments.names, segments.log_id, {}, {})
     last = NOTHING
-    for each in scan(files, directory):
+    for each in scan(files, directory, segments):
         if not isinstance(each, Good):
             continue
         batch = each.batch
-        found.log_id = batch.log_id
         if batch.seq == each.segment.base_seq:
             if last.seq == batch.seq - 1 and last.checksum == batch.previous:
                 found.starts[each.segment] = last.at_start()
@@ -334,12 +364,31 @@ def _collect(files: Files, directory: str) -> _Found:
 
 def _misplaced(files: Files, directory: str) -> dict[SegmentName, str]:
     """The segments that belong in another directory, and where."""
-    owners = {name: owner(directory, [page]) for name, page in look(files, directory).pages.items()}
     return {
         name: log_ids.misplacement(files, directory, log_id)
-        for name, log_id in owners.items()
-        if log_id is not None and log_ids.is_misplaced(directory, log_id)
+        for name, log_id in look(files, directory).logs.items()
+        if log_ids.is_misplaced(directory, log_id)
     }
+
+
+def _check_something_is_left(files: Files, directory: str) -> None:
+    """Raise Corrupt, before anything is moved, where what is left does not even say what is lost."""
+    misplaced, names = _misplaced(files, directory), look(files, directory).names
+    if len(misplaced) == len(names) and log_ids.own_id(directory) is None:
+        strangers = (f"{path} is {aside.NO_FILE}" for path in aside.strangers(files, directory, aside.is_segment))
+        found = (f"{reference(directory, name).path}: {why}" for name, why in misplaced.items())
+        why = "".join(f"; {each}" for each in [*strangers, *found])
+        raise Corrupt(f"nothing is left of the log in {directory}: restore it from a copy{why}", path=directory)
+    if not log_ids.is_catalogue(directory):
+        return
+    report = verify(files, directory)
+    whole = any(not each.problem for each in report.snapshots)
+    if report.damage and not report.batches and not whole:
+        raise Corrupt(
+            f"nothing in {directory} says which topics there are: no batch and no snapshot can be read; restore it "
+            "from a copy",
+            path=directory,
+        )
 
 
 def _given_up(bad: Bad, now_us: int) -> Accepted:

@@ -64,6 +64,7 @@ class Segments(msgspec.Struct, frozen=True):
     """The live segments, by the directory and their first pages, and the newest mark among them.
 
     Everything up to seq `durable` was, by that mark or by other evidence. `lost`: segments without the marks they had.
+    `logs`: the log that each segment names in its first page, or else in its first batch.
     """
 
     names: list[SegmentName]
@@ -73,6 +74,7 @@ class Segments(msgspec.Struct, frozen=True):
     marked: LogEnd
     durable: int = 0
     lost: frozenset[SegmentName] = frozenset()
+    logs: dict[SegmentName, bytes] = {}
 
     def limit_of(self, index: int) -> int | None:
         """The last seq that segment `index` holds; None for the last one, which is open."""
@@ -84,6 +86,7 @@ def look(files: Files, directory: str) -> Segments:
     listed = [name for name in files.listdir(directory) if _is_no_stranger(files, directory, name)]
     names, void = live_segments(listed)
     pages: dict[SegmentName, Page] = {}
+    logs: dict[SegmentName, bytes] = {}
     for name in names:
         try:
             file = files.open(f"{directory}/{name.segment_file}")
@@ -91,13 +94,16 @@ def look(files: Files, directory: str) -> Segments:
             continue  # retired since we listed; if it was not the oldest, its batches count as missing
         try:
             pages[name] = read_page(file)
+            stated = stated_log(pages[name]) or _first_batchs_log(file, name)
+            if stated is not None:
+                logs[name] = stated
         finally:
             file.close()
     found = [name for name in names if name in pages]
-    log_id = owner(directory, pages.values()) or b""
+    log_id = owner(directory, logs.values()) or b""
     if log_id and log_ids.is_misplaced(directory, log_id):
         log_id = log_ids.own_id(directory) or b""
-    segments = Segments(found, pages, void, log_id, NOTHING)
+    segments = Segments(found, pages, void, log_id, NOTHING, logs=logs)
     marked = _newest_mark(segments)
     lost = frozenset(name for place, name in enumerate(found) if evidence.marks_lost(found, place, pages[name]))
     durable = evidence.durable_seq(files, directory, listed, found, log_id, marked.seq)
@@ -108,13 +114,26 @@ def _is_no_stranger(files: Files, directory: str, name: str) -> bool:
     return parse_segment_name(name) is None or files.is_file(f"{directory}/{name}")
 
 
-def owner(directory: str, pages: Iterable[Page]) -> bytes | None:
-    """The log that most of these pages name, the first of them where as many name another; None when none does.
+def stated_log(page: Page) -> bytes | None:
+    """The log that a first page names."""
+    stated = page.header or page.mark
+    return None if stated is None else stated.log_id
 
-    A log that belongs in another directory only where no page names any other.
+
+def _first_batchs_log(file: File, name: SegmentName) -> bytes | None:
+    try:
+        first = read_batch(file.pread, DATA_START, file.size())
+    except InvalidBatch:
+        return None
+    return first.log_id if first.seq == name.base_seq else None
+
+
+def owner(directory: str, logs: Iterable[bytes | None]) -> bytes | None:
+    """The log that is named most often here, the first of them where another is as often; None where all are None.
+
+    A log that belongs in another directory only where no other is named.
     """
-    known = (page.header or page.mark for page in pages)
-    named = Counter(each.log_id for each in known if each is not None)
+    named = Counter(log_id for log_id in logs if log_id is not None)
     return max(named, key=lambda log_id: (not log_ids.is_misplaced(directory, log_id), named[log_id]), default=None)
 
 
@@ -244,7 +263,6 @@ class _Scanner:
             first = read_batch(file.pread, DATA_START, self._segments.pages[name].size)
         except InvalidBatch:
             return None
-        self._log_id = self._log_id or first.log_id
         return first if (first.seq, first.log_id) == (name.base_seq, self._log_id) else None
 
     def _run_of_good(self, name: SegmentName, file: File, start: int, limit: int | None) -> Iterator[Good | Bad]:

@@ -92,8 +92,8 @@ class Report(msgspec.Struct):
 
     @property
     def unaccepted(self) -> list[Bad]:
-        """Damage that is not accepted."""
-        return [bad for bad in self.damage if not is_accepted(bad, self.accepted)]
+        """Damage that is not accepted. That of the log as a whole never is: no writer opens it as it stands."""
+        return [bad for bad in self.damage if bad.file == self.path or not is_accepted(bad, self.accepted)]
 
     @property
     def clean(self) -> bool:
@@ -188,7 +188,7 @@ def _check_reach(files: Files, directory: str, report: Report) -> None:
         return
     log_id = bytes.fromhex(report.log_id) or snapshots.ANY_LOG
     try:
-        snapshots.load_newest(files, directory, log_id, first_seq=report.first_seq)
+        snapshots.load_newest(files, directory, log_id, first_seq=report.first_seq, last_seq=report.last_seq)
     except Corrupt as error:
         bad = Bad(directory, 0, error.message, 1, report.first_seq, 0, report.first_offset)
         report.damage.insert(0, bad)
@@ -210,7 +210,9 @@ class _IndexCheck:
             self._problem = "missing" if isinstance(error, FileNotFoundError) else str(error.strerror)
             return
         self._problem = ""
-        if decode_index_header(self._file.pread(INDEX_HEADER_BYTES, 0)) != (log_id, name.generation, name.base_seq):
+        header = decode_index_header(self._file.pread(INDEX_HEADER_BYTES, 0))
+        wanted = log_id or (header and header[0])  # where no segment says which log this is, the index may
+        if header != (wanted, name.generation, name.base_seq):
             self._problem = "its header does not verify"
 
     def see(self, good: Good) -> None:

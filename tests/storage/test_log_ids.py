@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from penstock.storage import log_ids, snapshots
+from penstock.storage import layout, log_ids, snapshots
 from penstock.storage.batch import encode
 from penstock.storage.errors import Corrupt
 from penstock.storage.log import LogWriter
@@ -58,6 +58,8 @@ def test_only_an_id_that_was_made_for_a_directory_can_belong_elsewhere() -> None
     assert not log_ids.is_misplaced(ONE, MemoryFiles().new_id())
     assert not log_ids.is_misplaced(ONE, LOG_ID)
     assert not log_ids.is_misplaced("/a/copy", log_ids.own_id(OTHER))
+    assert log_ids.is_misplaced("data/metadata", log_ids.own_id(OTHER))
+    assert not log_ids.is_misplaced("data/metadata", MemoryFiles().new_id())
 
 
 @pytest.mark.parametrize("shape", [SHAPE[:1], SHAPE])
@@ -124,3 +126,29 @@ def test_a_file_among_the_topics_is_no_home() -> None:
     put(one.files, "data/topics/a file", b"")
     log_id = log_ids.own_id(f"data/topics/{'3c' * 16}/0")
     assert "which belongs in no directory here" in log_ids.misplacement(one.files, ONE, log_id)
+
+
+@pytest.mark.parametrize("first_page", [True, False])
+@pytest.mark.parametrize("accept_loss", [True, False])
+def test_a_segment_of_a_partition_in_place_of_the_catalogue_is_left_as_it_is(
+    accept_loss: bool, first_page: bool
+) -> None:
+    one, _ = two(SHAPE)
+    catalogue = build(one.files, "data/metadata", shape=SHAPE[:1])
+    snapshots.save(one.files, "data/metadata", 2, 1, b"state", LOG_ID)
+    theirs = content(one.files, one.segment_path(0))
+    if not first_page:
+        theirs = bytes(layout.DATA_START) + theirs[layout.DATA_START :]
+    put(one.files, catalogue.segment_path(0), theirs)
+    before = {name: content(one.files, f"data/metadata/{name}") for name in one.files.listdir("data/metadata")}
+    report = verify(one.files, "data/metadata")
+    assert (report.ok, report.records) == (False, 0)
+    with pytest.raises(Corrupt, match=f"does not hold its own log: .*which belongs in {ONE}; .* the catalogue's"):
+        find_end(one.files, "data/metadata")
+    if accept_loss:
+        with pytest.raises(Corrupt, match=f"nothing is left of the log in data/metadata: .*which belongs in {ONE}"):
+            repair(one.files, "data/metadata", now_us=TIME, accept_loss=True)
+    else:
+        assert repair(one.files, "data/metadata", now_us=TIME).actions == []
+    left = {name: content(one.files, f"data/metadata/{name}") for name in one.files.listdir("data/metadata")}
+    assert left == {**before, "lock": b""}

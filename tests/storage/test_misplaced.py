@@ -122,10 +122,12 @@ def test_a_log_whose_first_or_newest_segment_is_another_logs_is_refused_until_it
     order = Sole(Promises("/log/promises", built.files))
     with pytest.raises(Corrupt, match=rf"{built.segment_path(which)} cannot be read any more; .*--accept-loss"):
         LogWriter.open("/log", files=built.files, order=order)
+    theirs = content(built.files, other.segment_path(which))
     done = repair(built.files, "/log", now_us=TIME, accept_loss=True)
     assert done.after.ok
-    assert [action for action in done.actions if "first page" in action or "aside" in action] == done.actions[:1]
-    assert ("so their offsets are given out again" in done.actions[0]) == (which == 3)
+    assert content(built.files, f"{built.segment_path(which)}.lost") == theirs
+    assert [action for action in done.actions if "first page" in action or "aside" in action] == done.actions[:2]
+    assert ("so their offsets are given out again" in done.actions[1]) == (which == 3)
     records, _ = read_around(built.files, built)
     assert set(records) == left_by(built, {which})
     log = LogWriter.open("/log", files=built.files, order=order)

@@ -108,15 +108,17 @@ def test_a_damaged_snapshot_is_dropped_for_the_one_before() -> None:
     assert done.after.clean
 
 
-def test_the_last_snapshot_that_could_reach_the_log_is_never_dropped() -> None:
+def test_the_last_snapshot_that_could_reach_the_log_is_never_dropped_but_set_aside() -> None:
     built = build(shape=[(1, 1), (1, 1)])
     add_snapshots(built, 2)
     built.files.unlink(built.segment_path(0))
     built.files.unlink(built.index_path(0))
     edit(built, "/log/snapshot-00000000000000000002", 64, b"!")
+    assert not repair(built.files, "/log", now_us=NOW).actions
+    damaged = content(built.files, "/log/snapshot-00000000000000000002")
     done = repair(built.files, "/log", now_us=NOW, accept_loss=True)
-    assert built.files.exists("/log/snapshot-00000000000000000002")
-    assert not done.after.clean
+    assert content(built.files, "/log/snapshot-00000000000000000002.lost") == damaged
+    assert done.after.clean
 
 
 def test_damage_is_left_alone_unless_its_loss_is_accepted() -> None:
@@ -387,3 +389,48 @@ def test_a_partition_that_is_gone_is_damage_until_it_is_made_anew(left: str) -> 
     assert log.log_id != log_ids.own_id(GONE), "another incarnation is another log"
     log.close()
     assert verify(files, GONE).clean
+
+
+def test_an_index_without_batches_is_rebuilt_once() -> None:
+    built = build(shape=[[]])
+    whole = content(built.files, built.index_path())
+    built.files.unlink(built.index_path())
+    assert repair(built.files, "/log", now_us=NOW).actions == [f"rebuild {built.index_path()}: missing"]
+    assert content(built.files, built.index_path()) == whole
+    assert repair(built.files, "/log", now_us=NOW).actions == []
+
+
+@pytest.mark.parametrize("index", ["whole", "with a wrong row"])
+def test_the_index_of_a_segment_that_says_nothing_any_more_is_left_until_the_loss_is_accepted(index: str) -> None:
+    built = build(shape=[(2, 0, 1)])
+    put(built.files, built.segment_path(), b"G" * len(content(built.files, built.segment_path())))
+    if index != "whole":
+        edit(built, built.index_path(), layout.index_position(1, 3), b"wrong")
+    before = content(built.files, built.index_path())
+    assert repair(built.files, "/log", now_us=NOW).actions == []
+    assert content(built.files, built.index_path()) == before
+    assert repair(built.files, "/log", now_us=NOW, accept_loss=True).after.ok
+    assert append_one(built) == (3 if index == "whole" else 2)
+
+
+def test_records_behind_a_lost_beginning_are_read_once_its_loss_is_accepted() -> None:
+    built = build(shape=[(2, 0, 1), (3, 1)])
+    for path in (built.segment_path(0), built.index_path(0)):
+        built.files.unlink(path)
+    reach = Accepted("/log", 0, 1, 4, 0, 3, "what an older version accepted, and no broker opened", NOW)
+    write_accepted(built.files, "/log", [reach])
+    assert not verify(built.files, "/log").ok
+    done = repair(built.files, "/log", now_us=NOW, accept_loss=True)
+    assert done.after.clean
+    assert "what batches 1 to 3 held is given up, and what they did, too" in done.actions[0]
+    assert goods(built) == [4, 5]
+    assert snapshots.load_newest(built.files, "/log", LOG_ID, first_seq=done.after.first_seq) is None
+    assert append_one(built) == 7
+
+
+def test_a_snapshot_of_another_log_is_set_aside_as_it_is() -> None:
+    built = build()
+    snapshots.save(built.files, "/log", 2, 1, b"state of another", bytes(range(64, 80)))
+    theirs = content(built.files, f"/log/{snapshots.file_name(2)}")
+    assert repair(built.files, "/log", now_us=NOW).after.clean
+    assert content(built.files, f"/log/{snapshots.file_name(2)}.lost") == theirs
