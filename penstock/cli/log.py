@@ -18,6 +18,7 @@ import msgspec
 
 from ..storage import units
 from ..storage.aside import NO_FILE, is_spareable
+from ..storage.errors import Corrupt
 from ..storage.files import Files
 from . import exits
 from .log_places import Places, places
@@ -78,7 +79,12 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
     whole = True
     for log in found.logs:
         now_us = time.time_ns() // 1000
-        done = repair_log(Files(), log.path, now_us=now_us, accept_loss=accept_loss, dry_run=dry_run)
+        try:
+            done = repair_log(Files(), log.path, now_us=now_us, accept_loss=accept_loss, dry_run=dry_run)
+        except Corrupt as error:  # of this log; others can be repaired
+            whole = False
+            found.problems[log.path] = error
+            continue
         ok = (done.before if dry_run else done.after).ok
         whole = whole and ok
         if output.as_json:

@@ -152,3 +152,28 @@ def test_what_stands_in_place_of_files_is_named_with_the_way_out(cli: Cli, data:
     planned = cli("log", "repair", str(data), "--dry-run")
     assert f"would set {log}/accepted aside as {log}/accepted.lost" in planned.text
     assert (log / "accepted").is_dir()
+
+
+@pytest.mark.parametrize("garbage", [False, True])
+def test_a_catalogue_that_cannot_be_repaired_is_left_and_the_others_are(cli: Cli, data: Path, garbage: bool) -> None:
+    (segment,) = (data / "metadata").glob("*.segment")
+    if garbage:
+        segment.write_bytes(b"G" * segment.stat().st_size)
+        for path in (data / "metadata").glob("snapshot-*"):
+            path.unlink()
+    else:
+        segment.unlink()
+        segment.mkdir()
+    index = directory_of(data, "a") / segment.with_suffix(".index").name
+    index.unlink()
+    before = sorted((data / "metadata").iterdir())
+    planned = cli("log", "repair", str(data), "--accept-loss", "--dry-run")
+    found = cli("log", "repair", str(data), "--accept-loss")
+    assert (planned.code, found.code) == (exits.DAMAGED, exits.DAMAGED)
+    assert "nothing in" in found.text if garbage else "nothing is left of the log in" in found.text
+    assert f"{data}/metadata cannot be " in found.text
+    assert "restore it from a copy" in found.text
+    assert index.exists()
+    assert sorted(path for path in (data / "metadata").iterdir() if path.name != "lock") == [
+        path for path in before if path.name != "lock"
+    ]
