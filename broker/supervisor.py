@@ -6,7 +6,7 @@ Idea: one thread over pidfds, the broker's control socket and a wake-up descript
     keeper is stuck        the broker says so: kill it, which is the case above
     broker ends            its keeper finishes by itself (what was written becomes durable); then a new pair
     SIGTERM or SIGINT      the broker drains: stops accepting, syncs, snapshots, marks its logs clean; exit code 0
-    a second one           both are killed; nothing acknowledged is lost, the next start recovers
+    another, 1 s later     both are killed; nothing acknowledged is lost, the next start recovers
 
 Contract: a new keeper or broker is only started when the one before is gone for certain, so no two of them
 ever act at once. A child that dies is restarted after a pause that doubles up to a bound;
@@ -36,6 +36,29 @@ STABLE_S = 10.0
 
 FAILURES_MAX = 5
 """So many starts of the broker in a row without serving, and the supervisor gives up."""
+
+
+SAME_STOP_S = 1.0
+"""Signals that come within this time of the first are the same one: `timeout` signals a process, then its group."""
+
+
+class Stop:
+    """Whether the supervisor was told to stop, and whether it was told again."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.again = False
+        self._clock = clock
+        self._first_s: float | None = None
+
+    def tell(self) -> None:
+        now = self._clock()
+        if self._first_s is None:
+            self._first_s = now
+        elif now - self._first_s >= SAME_STOP_S:
+            self.again = True
+
+    def __bool__(self) -> bool:
+        return self._first_s is not None
 
 
 class RestartPause:
@@ -68,7 +91,7 @@ class Supervisor:
         self._failures = 0
         self._killed_by = ""  # the signal that ended the latest broker
         self._has_served = False
-        self._stops = 0
+        self._stop = Stop()
         self._started_s = {"broker": 0.0, "keeper": 0.0}
         self._pauses = {
             role: RestartPause(config.restart_first_s, config.restart_most_s) for role in ("broker", "keeper")
@@ -89,7 +112,7 @@ class Supervisor:
         while self._serving is None:
             self._turn(self._seconds_to_start())
             self._start_due()
-            if self._stops or self._failed is not None or self._broker is None:
+            if self._stop or self._failed is not None or self._broker is None:
                 self._end_all()
                 raise self._start_error()
         self._has_served = True
@@ -118,19 +141,19 @@ class Supervisor:
             self._end_all()
 
     def stop(self) -> None:
-        """Drain and end; called again: kill. `run` returns soon after."""
-        self._stops += 1
+        """Drain and end; called again after `SAME_STOP_S`: kill. `run` returns soon after."""
+        self._stop.tell()
         os.write(self._wake_end, b"s")
 
     def _on_signal(self, number: int, frame: object) -> None:
-        self._stops += 1
+        self._stop.tell()
 
     # -- the loop ---------------------------------------------------------------------------------
 
     def _supervise(self, event: dict[str, Any], on_event: Callable[[dict[str, Any]], None]) -> int:
         on_event(event)
         told = event
-        while not self._stops:
+        while not self._stop:
             self._turn(self._seconds_to_start())
             self._start_due()
             if self._failures >= FAILURES_MAX:
@@ -226,7 +249,7 @@ class Supervisor:
 
     def _on_keeper_end(self) -> None:
         assert self._keeper is not None
-        if not self._stops and self._failed is None:
+        if not self._stop and self._failed is None:
             self._plan("keeper", self._keeper)
         self._keeper.close()
         self._keeper = None
@@ -237,7 +260,7 @@ class Supervisor:
         broker, self._broker = self._broker, None
         self._killed_by = broker.how if (broker.exit_code or 0) < 0 else ""
         self._end_keeper()
-        if not self._stops:
+        if not self._stop:
             if self._serving is None:
                 self._failures += 1
             self._due.clear()
@@ -274,11 +297,16 @@ class Supervisor:
         self._broker.terminate()
         deadline = time.monotonic() + self._config.drain_s
         broker = self._broker
-        while self._broker is not None and self._stops < 2 and (left := deadline - time.monotonic()) > 0:
+        while self._broker is not None and not self._stop.again and (left := deadline - time.monotonic()) > 0:
             self._turn(left)
         if self._broker is None:
             return 0 if broker.exit_code == 0 else 1
-        self._say("the broker did not drain in time: killing it; the next start recovers its logs")
+        why = (
+            "told again to stop while the broker drains"
+            if self._stop.again
+            else f"the broker did not drain in {self._config.drain_s:g} s"
+        )
+        self._say(f"{why}: killing it; the next start recovers its logs")
         return 1
 
     def _end_all(self) -> None:
@@ -293,7 +321,7 @@ class Supervisor:
             self._control = None
 
     def _start_error(self) -> Error:
-        if self._stops:
+        if self._stop:
             return CannotStart("told to stop before the broker served")
         if self._failed is not None:
             return Error.by_code.get(self._failed.code, CannotStart)(self._failed.message)

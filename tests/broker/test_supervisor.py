@@ -19,7 +19,7 @@ from penstock.broker import ServeConfig
 from penstock.broker.children import Child
 from penstock.broker.config import KeeperOptions
 from penstock.broker.errors import CannotStart
-from penstock.broker.supervisor import RestartPause, Supervisor
+from penstock.broker.supervisor import SAME_STOP_S, RestartPause, Stop, Supervisor
 from penstock.clients import connect
 from penstock.storage.batch import encode
 from penstock.storage.errors import Error
@@ -346,6 +346,45 @@ def test_a_stopped_broker_is_killed_when_it_does_not_drain_in_time(serve: Serve,
     assert serving.end() == 1
     assert gone(*serving.ready["pids"].values())
     assert serve(ServeConfig(data=str(tmp_path / "d"), board_rows=32)).end() == 0
+
+
+def test_signals_within_a_second_are_one() -> None:
+    times = iter([5.0, 5.0, 5.0 + SAME_STOP_S - 0.01, 5.0 + SAME_STOP_S])
+    stop = Stop(lambda: next(times))
+    found = []
+    for _ in range(4):
+        found.append((bool(stop), stop.again))
+        stop.tell()
+    assert found == [(False, False), (True, False), (True, False), (True, False)]
+    assert (bool(stop), stop.again) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("told_at", "says"),
+    [
+        (
+            [0.0, SAME_STOP_S],
+            "told again to stop while the broker drains: killing it; the next start recovers its logs",
+        ),
+        ([0.0, 0.3], "the broker did not drain in 0.2 s: killing it; the next start recovers its logs"),
+    ],
+)
+def test_a_broker_that_is_killed_in_a_drain_is_killed_for_a_stated_reason(
+    tmp_path: Path, told_at: list[float], says: str
+) -> None:
+    said: list[str] = []
+    drain_s = 0.2 if "0.2" in says else 60.0
+    supervisor = Supervisor(ServeConfig(data=str(tmp_path / "d"), board_rows=32, drain_s=drain_s), say=said.append)
+    broker = supervisor.start()["pids"]["broker"]
+    supervisor._stop = Stop(iter(told_at).__next__)
+    try:
+        os.kill(broker, signal.SIGSTOP)
+        for _ in told_at:
+            supervisor.stop()
+        assert supervisor._drain() == 1
+    finally:
+        supervisor._end_all()
+    assert said == [says]
 
 
 def test_pauses_double_up_to_their_bound_and_start_over_after_a_long_life():
