@@ -27,6 +27,9 @@ T = TypeVar("T")
 
 log = logging.getLogger("penstock.tasks")
 
+COUNTED_AS = {Failed: "failed", RefusedCall: "rejected", Dropped: "released"}
+"""The words for outcomes that are not "done"; operators read them."""
+
 PAUSE_S = 0.5
 """Delay before a request that the broker refused for now is retried."""
 
@@ -56,7 +59,7 @@ class SettlingWorker(Protocol):
 
 
 class OutcomeReporter:
-    """See the module. `open` are tasks whose report is not known to have arrived. To be used on one loop."""
+    """Reports outcomes from one event loop. `open` counts the tasks whose reports the broker has not answered yet."""
 
     def __init__(self, stopping: asyncio.Event) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -99,7 +102,7 @@ class OutcomeReporter:
         for saying in self._saying:
             saying.cancel()
 
-    # -- what was done --------------------------------------------------------------------------------
+    # -- successes ------------------------------------------------------------------------------------
 
     async def _ack(self) -> None:
         """Ack finished tasks as long as there are any."""
@@ -127,7 +130,7 @@ class OutcomeReporter:
             _complain(task, error)
         self._end(1)
 
-    # -- what else ------------------------------------------------------------------------------------
+    # -- failures, rejections and releases ------------------------------------------------------------
 
     def _say(self, tasks: Sequence[SettledTask], outcome: Outcome, verb: Callable[[], Awaitable[None]]) -> None:
         async def committed() -> bool:
@@ -137,7 +140,7 @@ class OutcomeReporter:
         async def say() -> None:
             try:
                 if await self._again(tasks[0], committed):
-                    self.outcomes[type(outcome).__name__.lower()] += len(tasks)
+                    self.outcomes[COUNTED_AS[type(outcome)]] += len(tasks)
             finally:
                 self._end(len(tasks))
 
@@ -159,7 +162,7 @@ class OutcomeReporter:
             await asyncio.wait([waiting], timeout=PAUSE_S)
             waiting.cancel()
 
-    # -- what is open ---------------------------------------------------------------------------------
+    # -- reports without an answer --------------------------------------------------------------------
 
     def _spawn(self, saying: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(saying)

@@ -372,6 +372,20 @@ async def test_a_lost_lease_is_let_go_and_told(function: str, caplog: pytest.Log
 
 
 @on_a_loop
+async def test_outcomes_are_counted_by_the_words_of_the_glossary() -> None:
+    worker, runner = FakeWorker(), Runner(app, drain_s=0.0)
+    async with working(runner, worker) as work:
+        for function, value in (("add", b"[[1],{}]"), ("divide", b"[[1,0],{}]"), ("gone", b"[[],{}]")):
+            await settled(worker.give(function, value))
+        task_functions.gate.clear()
+        held = worker.give("until_gate")
+        await asyncio.wait_for(held.begun.wait(), PATIENCE_S)
+        runner.stop()
+        await asyncio.wait_for(work, PATIENCE_S)
+    assert runner.outcomes == {"done": 1, "failed": 1, "rejected": 1, "released": 1}
+
+
+@on_a_loop
 async def test_a_drain_waits_until_what_was_done_is_committed() -> None:
     worker, runner = FakeWorker(), Runner(app)
     async with working(runner, worker) as work:
