@@ -52,7 +52,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
             if not url.is_local and not self.insecure:
                 raise InsecureListen(
                     f"{address} can be reached from other machines, without authentication: "
-                    "listen on 127.0.0.1, or allow it with insecure=True (--insecure)"
+                    "listen on 127.0.0.1, or allow it with --insecure"
                 )
         return found
 

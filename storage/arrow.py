@@ -96,7 +96,9 @@ def kit() -> Kit:
     try:
         import pyarrow as pa
     except ModuleNotFoundError:
-        raise MissingLibrary("Arrow batches need pyarrow: pip install 'penstock[arrow]'") from None
+        raise MissingLibrary(
+            "Arrow batches need pyarrow: pip install 'penstock[arrow]' (in a clone '.[arrow]')"
+        ) from None
     return Kit(
         pa.Array.from_buffers, pa.py_buffer, pa.RecordBatch.from_arrays,
         pa.binary(), pa.int64(), pa.timestamp("us", "UTC"), header_type(), pa.int32(),

@@ -53,7 +53,9 @@ def _functions(codec: int) -> tuple[Callable[[Buffer], bytes], Callable[[Buffer,
             return _zstd()
     except ImportError:
         name = Codec(codec).name.lower()
-        raise MissingCodec(f"codec {name} is not installed; pip install 'penstock[codecs]'") from None
+        raise MissingCodec(
+            f"codec {name} is not installed; pip install 'penstock[codecs]' (in a clone '.[codecs]')"
+        ) from None
     known = ", ".join(f"{known.value} ({known.name.lower()})" for known in Codec)
     raise InvalidBatch(f"codec {codec} is unknown; known are {known}")
 

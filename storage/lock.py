@@ -51,7 +51,7 @@ def _refusal(path: str, text: bytes) -> str:
         holder = msgspec.json.decode(text, type=Holder)
     except msgspec.MsgspecError:
         # The holder has it but did not get to write who it is, or writes it right now.
-        return f"{directory} is open for writing in another process; close it there (reading needs no lock)"
+        return f"{directory} is open for writing in another process; close it there"
     if holder.endpoint:
         who, way_out = (
             f"served by the broker at {holder.endpoint} (pid {holder.pid})",
@@ -59,4 +59,4 @@ def _refusal(path: str, text: bytes) -> str:
         )
     else:
         who, way_out = f"open for writing in process {holder.pid}", "close it there"
-    return f"{directory} is {who}; {way_out} (reading needs no lock)"
+    return f"{directory} is {who}; {way_out}"

@@ -50,7 +50,7 @@ class Arguments:
         try:
             given = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise InvalidArgument(f"{self._name} cannot be called so: {error}") from None
+            raise InvalidArgument(f"{self._name} cannot be called with these arguments: {error}") from None
         try:
             packed = encode(encoding, [args, kwargs])
         except ValueError as error:
@@ -101,7 +101,7 @@ class Arguments:
         try:
             bound = self._signature.bind(*found[0], **found[1])
         except TypeError as error:
-            raise ValueError(f"it cannot be called so: {error}") from None
+            raise ValueError(f"it cannot be called with these arguments: {error}") from None
         for name, value in bound.arguments.items():
             if name in self._hints:
                 bound.arguments[name] = self._fitted(name, value)

@@ -56,7 +56,10 @@ class Wanted(Struct, frozen=True):
 @click.option("--from", "start", type=POSITION, default="earliest", show_default=True, help="See above.")
 @click.option("--partition", type=click.IntRange(0), help="Only this partition; not with --group.")
 @click.option("--count", type=click.IntRange(1), help="End after N records.")
-@click.option("--follow/--no-follow", " /--until-end", default=True, help="Wait for more, or end where the topic ends.")
+@click.option(
+    "--follow/--no-follow", " /--until-end", default=True,
+    help="Wait for more, or end where the topic ends.  [default: --follow]",
+)  # fmt: skip
 @click.option(
     "--delivery", type=click.Choice(DELIVERIES), default="auto", show_default=True, help="How records are delivered."
 )

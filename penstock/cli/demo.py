@@ -95,10 +95,11 @@ def _show(output: Output, outcome: Outcome, took: float) -> None:
         _tell_of_spark(output, outcome.live)
     output.console.print()
     if not outcome.differences:
-        verdict = f"equal: count, order per carrier and totals of {outcome.flights:,} flights, both ways"
-        verdict += "; every late flight is completed or dead-lettered, as the file says"
-        verdict += "; every delay that Spark wrote is there once, and all is archived" if outcome.live else ""
-        output.console.print(f"[green]{verdict}[/green]")
+        found = [f"count, order per carrier and totals of {outcome.flights:,} flights are equal, both ways"]
+        found += ["every late flight is completed or dead-lettered, as the file says"]
+        found += ["every delay that Spark wrote is there once, and all is archived"] if outcome.live else []
+        for sentence in found:
+            output.console.print(f"[green]{sentence}[/green]")
         output.console.print(f"{took:.1f} s in all")
     if outcome.data:
         output.console.print(f"topic {outcome.topic} is kept in {outcome.data}", markup=False, soft_wrap=True)

@@ -8,7 +8,7 @@
     raw     written as one record, whatever it holds; read back to back, nothing added
 
 Contract: what `json` and `msgpack` write, they read back equal: value, key, headers and timestamp (microseconds UTC).
-Topic, partition and offset are read over: they are the broker's to give. Whatever is read, memory is bounded by
+Topic, partition and offset are ignored, because the broker assigns them. Whatever is read, memory is bounded by
 MSGPACK_MOST_BYTES and a line. Pure: no files, no broker.
 """
 

@@ -41,7 +41,7 @@ def command(
     lines  a record per line, without its newline; any bytes
     json   an object per line: {"value": "...", "key": "...", "headers": {"name": "..."}, "timestamp": 1767225600000000}
            only a value is needed; the timestamp is in microseconds UTC
-           topic, partition and offset, as `consume` writes them, are read over: --partition says where records go
+           topic, partition and offset, as `consume` writes them, are ignored: --partition says where records go
            bytes that are not UTF-8: "value_base64", "key_base64", "headers_base64"
     raw    every input whole as one record
     """

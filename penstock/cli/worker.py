@@ -43,7 +43,14 @@ class BrokenApp(Error):
 @click.argument("place", metavar="MODULE:APP")
 @click.option("--concurrency", type=click.IntRange(1), default=CORES, help="Calls at once.  [default: one per core]")
 @click.option("--queue", "queues", multiple=True, help="Only this queue of the app; repeatable.")
-@click.option("--drain", "drain_s", type=DURATION, default="30s", show_default=True, help="Limit of a drain.")
+@click.option(
+    "--drain",
+    "drain_s",
+    type=DURATION,
+    default="30s",
+    show_default=True,
+    help="How long running calls may take to end.",
+)
 @click.option("--url", metavar="URL", help="Another broker than the app's.")
 @with_output
 def command(

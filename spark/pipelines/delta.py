@@ -21,7 +21,7 @@ try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction
     from deltalake.transaction import AddAction
 except ModuleNotFoundError:
-    raise MissingLibrary("Delta tables need deltalake: pip install 'penstock[delta]'") from None
+    raise MissingLibrary("Delta tables need deltalake: pip install 'penstock[delta]' (in a clone '.[delta]')") from None
 
 BY = ["topic", "date", "hour"]
 

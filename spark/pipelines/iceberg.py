@@ -19,7 +19,9 @@ try:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.transforms import HourTransform, IdentityTransform
 except ModuleNotFoundError:
-    raise MissingLibrary("Iceberg tables need pyiceberg: pip install 'penstock[iceberg]'") from None
+    raise MissingLibrary(
+        "Iceberg tables need pyiceberg: pip install 'penstock[iceberg]' (in a clone '.[iceberg]')"
+    ) from None
 
 NAMESPACE = "penstock"
 NAME = "penstock.archive"

@@ -121,7 +121,7 @@ def test_what_cannot_be_sent_names_the_argument(args, kwargs, says):
         (b"{}", "not an array"),
         (b"[[]]", "not an array"),
         (b"[[], []]", "not a map"),
-        (b"[[], {}]", "cannot be called so"),
+        (b"[[], {}]", "cannot be called with these arguments"),
         (b'[["a", "x"], {}]', "argument 'at' does not fit"),
     ],
 )
