@@ -58,13 +58,6 @@ def dump(files: Files, directory: str, *, with_records: bool = False, start: int
                 yield {"type": "end", **msgspec.to_builtins(found)}
 
 
-def dump_json(files: Files, directory: str, *, with_records: bool = False, start: int = 0) -> Iterator[bytes]:
-    """The same as encoded lines, each with its newline."""
-    encoder = msgspec.json.Encoder()
-    for line in dump(files, directory, with_records=with_records, start=start):
-        yield encoder.encode(line) + b"\n"
-
-
 def _segment(segments: Segments, name: SegmentName) -> dict[str, Any]:
     page = segments.pages[name]
     line: dict[str, Any] = {

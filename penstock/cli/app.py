@@ -90,6 +90,7 @@ def penstock() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and end the process with its exit code."""
     open_closed()
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as Python has standard error
     given = list(sys.argv[1:] if arguments is None else arguments)
     code = run(given)
     flushed = _flushed(as_json="--json" in given)

@@ -23,7 +23,7 @@ from ..storage.files import Files
 from . import exits
 from .log_places import Places, places
 from .options import with_output
-from .output import Output
+from .output import Output, json_line
 from .standard_streams import binary_stdout
 
 if TYPE_CHECKING:
@@ -101,13 +101,13 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
 @click.option("--from", "start", type=int, default=0, metavar="OFFSET", help="Skip what ends before this offset.")
 def dump(paths: tuple[Path, ...], with_records: bool, start: int) -> None:
     """Write the logs at PATHS as JSON lines: one per segment, batch and damaged range."""
-    from ..storage.dump import dump_json
+    from ..storage.dump import dump as dump_log
 
     stdout = binary_stdout()
     for log in places(paths).logs:
-        stdout.write(msgspec.json.encode({"type": "log", "path": log.path, **log.topic_fields}) + b"\n")
-        for line in dump_json(Files(), log.path, with_records=with_records, start=start):
-            stdout.write(line)
+        stdout.write(json_line({"type": "log", "path": log.path, **log.topic_fields}))
+        for line in dump_log(Files(), log.path, with_records=with_records, start=start):
+            stdout.write(json_line(line))
     stdout.flush()
 
 

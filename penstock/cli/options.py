@@ -2,12 +2,14 @@
 
 Idea: a command takes a `Session`: its configuration, its output, and the way to the broker. `with_session` adds
 --url, --config and --json and hands it over.
+Contract: keys, values and header values are the bytes that were typed; whatever else is given as text is UTF-8.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -112,13 +114,30 @@ class Assignment(click.ParamType):
 
     name = "name=value"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
         if isinstance(value, tuple):
             return value
         name, separator, rest = value.partition("=")
         if not separator or not name:
             self.fail(f"{value!r} is not NAME=VALUE", param, ctx)
         return name, rest
+
+
+class Typed(click.ParamType):
+    """The bytes that were typed, of any encoding."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
+        return os.fsencode(value)
+
+
+class Header(Assignment):
+    """NAME=VALUE as a name and the bytes of its value."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, bytes]:
+        name, rest = super().convert(value, param, ctx)
+        return name, os.fsencode(rest)
 
 
 class Rate(click.FloatRange):
@@ -141,6 +160,8 @@ DURATION = Duration()
 SOME_TIME = SomeTime()
 RATE = Rate()
 ASSIGNMENT = Assignment()
+TYPED = Typed()
+HEADER = Header()
 
 _CONFIG = click.option("--config", "config_file", type=click.Path(), metavar="FILE", help="Configuration file (TOML).")
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON lines instead of tables and sentences.")
@@ -157,6 +178,7 @@ def with_session(function: F) -> F:
 
     @functools.wraps(function)
     def command(*args: Any, url: str | None, config_file: str | None, as_json: bool, **options: Any) -> Any:
+        _check_text()
         loaded = configuration.load({"url": url}, path=config_file)
         return function(*args, session=Invocation(loaded, Output(as_json=as_json)), **options)
 
@@ -165,8 +187,14 @@ def with_session(function: F) -> F:
 
 def with_config(function: F) -> F:
     """Give a command --config, --set and --json; it loads the configuration itself."""
+
+    @functools.wraps(function)
+    def command(**options: Any) -> Any:
+        _check_text()
+        return function(**options)
+
     setting = click.option("--set", "settings", type=ASSIGNMENT, multiple=True, help="Any setting of `config show`.")
-    return setting(_CONFIG(_JSON(function)))
+    return setting(_CONFIG(_JSON(command)))  # type: ignore[return-value]
 
 
 def with_output(function: F) -> F:
@@ -177,3 +205,21 @@ def with_output(function: F) -> F:
         return function(*args, output=Output(as_json=as_json), **options)
 
     return _JSON(command)  # type: ignore[return-value]
+
+
+def _check_text() -> None:
+    """Raise UsageError if text is not UTF-8: Python has surrogates in place of such bytes. A file may have any name."""
+    context = click.get_current_context()
+    for text in _texts([value for name, value in context.params.items() if name != "config_file"]):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            context.fail(f"{text!r} is not UTF-8")
+
+
+def _texts(given: Any) -> Iterator[str]:
+    if isinstance(given, str):
+        yield given
+    elif isinstance(given, list | tuple):
+        for each in given:
+            yield from _texts(each)

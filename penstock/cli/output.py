@@ -2,11 +2,14 @@
 
 Idea: a command makes values; one `Output` writes them in the chosen form. Results go to standard output, everything
 else (progress, notes, errors) to standard error, so that a pipe carries only results.
+Names of files may hold bytes that are not UTF-8: people see them escaped (app.py sets that up), and JSON has them as
+Python does, as "\\udcff".
 Contract: under `--json` each line of standard output is one JSON object, and nothing else is written there.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -59,7 +62,7 @@ class Output:
 
     def json(self, value: Any) -> None:
         """One JSON line."""
-        binary_stdout().write(msgspec.json.encode(value) + b"\n")
+        binary_stdout().write(json_line(value))
         binary_stdout().flush()
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "", empty: str = "") -> None:
@@ -91,10 +94,18 @@ class Output:
             self.notes.print(f"penstock: {sentence}", markup=False, soft_wrap=True)
 
 
+def json_line(value: Any) -> bytes:
+    """A value as a line of JSON."""
+    try:
+        return msgspec.json.encode(value) + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value)).encode() + b"\n"
+
+
 def complain(code: str, message: str, *, as_json: bool) -> None:
     """Print one line on standard error: what went wrong."""
     line = message.translate(_PLAIN)
-    encoded = msgspec.json.encode({"error": code, "message": line}).decode()
+    encoded = json_line({"error": code, "message": line}).decode().rstrip()
     to_stderr(encoded if as_json else f"penstock: {line}")
 
 

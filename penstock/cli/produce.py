@@ -13,7 +13,7 @@ import click
 
 from ..storage import units
 from .formats import FORMATS, Entry, Format, entries
-from .options import ASSIGNMENT, Invocation, with_session
+from .options import HEADER, TYPED, Invocation, with_session
 
 if TYPE_CHECKING:
     from ..clients import Producer
@@ -26,14 +26,14 @@ CHUNK_BYTES = 1 << 20
 @click.argument("topic")
 @click.argument("files", nargs=-1, type=click.File("rb"))
 @click.option("--format", "form", type=click.Choice(FORMATS), default="lines", show_default=True, help="See above.")
-@click.option("--key", help="Key of all records without one.")
-@click.option("--key-separator", metavar="TEXT", help="With lines: the text before it is the record's key.")
-@click.option("--header", "headers", type=ASSIGNMENT, multiple=True, help="Header of all records; repeatable.")
+@click.option("--key", type=TYPED, help="Key of all records without one.")
+@click.option("--key-separator", type=TYPED, metavar="TEXT", help="With lines: the text before it is the record's key.")
+@click.option("--header", "headers", type=HEADER, multiple=True, help="Header of all records; repeatable.")
 @click.option("--partition", type=click.IntRange(0), help="Send all records to this partition, instead of by key.")
 @with_session
 def command(
-    topic: str, files: tuple[BinaryIO, ...], form: Format, key: str | None, key_separator: str | None,
-    headers: tuple[tuple[str, str], ...], partition: int | None, session: Invocation,
+    topic: str, files: tuple[BinaryIO, ...], form: Format, key: bytes | None, key_separator: bytes | None,
+    headers: tuple[tuple[str, bytes], ...], partition: int | None, session: Invocation,
 ) -> None:  # fmt: skip
     """Write records to TOPIC, from FILES or standard input; done when all are committed.
 
@@ -47,8 +47,7 @@ def command(
     """
     if key_separator is not None and form != "lines":
         raise click.UsageError("--key-separator goes with --format lines")
-    extra = _Extra(None if key is None else key.encode(), {name: text.encode() for name, text in headers}, partition)
-    separator = (key_separator or "").encode()
+    extra, separator = _Extra(key, dict(headers), partition), key_separator or b""
     started = time.perf_counter()
     with session.connect() as client, client.producer(topic) as producer, _progress(session, files) as advance:
         sent = _Sender(producer, extra)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .formats import json_bytes, shown
-from .options import ASSIGNMENT, Invocation, with_session
+from .options import HEADER, TYPED, Invocation, with_session
 from .positions import utc_text
 
 if TYPE_CHECKING:
@@ -23,15 +23,15 @@ def command() -> None:
 @click.argument("topic")
 @click.argument("name")
 @click.argument("spec")
-@click.argument("value", default="")
+@click.argument("value", type=TYPED, default="")
 @click.option("--zone", default="UTC", show_default=True, help="Time zone of cron fields, e.g. Europe/Vienna.")
-@click.option("--key", help="Key of the record.")
-@click.option("--header", "headers", type=ASSIGNMENT, multiple=True, help="Header of the record; repeatable.")
+@click.option("--key", type=TYPED, help="Key of the record.")
+@click.option("--header", "headers", type=HEADER, multiple=True, help="Header of the record; repeatable.")
 @click.option("--priority", type=click.IntRange(0, 255), default=0, show_default=True, help="0 to 255, higher first.")
 @with_session
 def set_(
-    topic: str, name: str, spec: str, value: str, zone: str, key: str | None, headers: tuple[tuple[str, str], ...],
-    priority: int, session: Invocation,
+    topic: str, name: str, spec: str, value: bytes, zone: str, key: bytes | None,
+    headers: tuple[tuple[str, bytes], ...], priority: int, session: Invocation,
 ) -> None:  # fmt: skip
     """Append VALUE to TOPIC at the times of SPEC, each once. Replaces a schedule of the same NAME.
 
@@ -41,8 +41,7 @@ def set_(
     """
     with session.connect() as client:
         schedule = client.schedule(
-            topic, name, spec, value.encode(), key=None if key is None else key.encode(),
-            headers={name: text.encode() for name, text in headers}, zone=zone, priority=priority,
+            topic, name, spec, value, key=key, headers=dict(headers), zone=zone, priority=priority,
         )  # fmt: skip
     sentence = f"schedule {name} of {topic} is set; next at {utc_text(schedule.next) or 'no time that ever comes'}"
     session.output.say("set", sentence, **_as_json(schedule))

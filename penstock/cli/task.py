@@ -11,7 +11,7 @@ import click
 
 from ..storage import units
 from .formats import json_bytes, json_fields, shown
-from .options import ASSIGNMENT, DURATION, Invocation, group_option, with_session
+from .options import DURATION, HEADER, TYPED, Invocation, group_option, with_session
 from .positions import MOMENT, utc_text
 
 if TYPE_CHECKING:
@@ -30,31 +30,31 @@ def command() -> None:
 
 @command.command(short_help="Put tasks into a queue.")
 @click.argument("topic")
-@click.argument("values", nargs=-1, metavar="[VALUE]...")
-@click.option("--key", help="Key of the tasks; tasks of one key go to one partition.")
-@click.option("--header", "headers", type=ASSIGNMENT, multiple=True, help="Header of all of them; repeatable.")
+@click.argument("values", nargs=-1, type=TYPED, metavar="[VALUE]...")
+@click.option("--key", type=TYPED, help="Key of the tasks; tasks of one key go to one partition.")
+@click.option("--header", "headers", type=HEADER, multiple=True, help="Header of all of them; repeatable.")
 @click.option("--delay", "delay_s", type=DURATION, help="Deliver them after this delay, e.g. 10m.")
 @click.option("--at", "moment", type=MOMENT, help="Deliver them no earlier than this time, e.g. 2026-01-31T12:00.")
 @click.option("--priority", type=click.IntRange(0, 255), default=0, show_default=True, help="0 to 255, higher first.")
-@click.option("--dedup", help="Dedup key: repeats within the topic's window are skipped.")
+@click.option("--dedup", type=TYPED, help="Dedup key: repeats within the topic's window are skipped.")
 @with_session
 def enqueue(
-    topic: str, values: tuple[str, ...], key: str | None, headers: tuple[tuple[str, str], ...], delay_s: float | None,
-    moment: datetime | None, priority: int, dedup: str | None, session: Invocation,
+    topic: str, values: tuple[bytes, ...], key: bytes | None, headers: tuple[tuple[str, bytes], ...],
+    delay_s: float | None, moment: datetime | None, priority: int, dedup: bytes | None, session: Invocation,
 ) -> None:  # fmt: skip
     """Put a task into the queue of TOPIC for each VALUE, or for each line of standard input; writes their ids."""
     from ..clients.queues.task_ids import task_id
 
     if delay_s is not None and moment is not None:
         raise click.UsageError("--delay and --at say the same: give one of them")
-    lines = [value.encode() for value in values] or sys.stdin.buffer.read().splitlines()
+    lines = list(values) or sys.stdin.buffer.read().splitlines()
     common: dict[str, Any] = {
-        "key": None if key is None else key.encode(),
-        "headers": {name: text.encode() for name, text in headers} or None,
+        "key": key,
+        "headers": dict(headers) or None,
         "delay": delay_s,
         "at": moment,
         "priority": priority,
-        "dedup": None if dedup is None else dedup.encode(),
+        "dedup": dedup,
     }
     with session.connect() as client, client.producer(topic) as producer:
         for future in [producer.send_nowait(line, **common) for line in lines]:
@@ -90,12 +90,12 @@ LEASED = click.argument("names", nargs=-1, required=True, metavar="ID@TOKEN...")
 
 @command.command(short_help="Ack leased tasks.")
 @LEASED
-@click.option("--result", help="Stored with the task; `penstock task status` prints it.")
+@click.option("--result", type=TYPED, help="Stored with the task; `penstock task status` prints it.")
 @group_option
 @with_session
-def ack(names: tuple[str, ...], result: str | None, group: str, session: Invocation) -> None:
+def ack(names: tuple[str, ...], result: bytes | None, group: str, session: Invocation) -> None:
     """Say that leased tasks are done."""
-    _settle(session, group, names, "ack", result=None if result is None else result.encode())
+    _settle(session, group, names, "ack", result=result)
 
 
 @command.command(short_help="Nack leased tasks: retry later, or dead-letter.")

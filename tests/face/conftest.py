@@ -105,7 +105,7 @@ def cli(clean: None, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Run one command as `penstock ...` would, without progress bars. `typed` is from a terminal, `stdin` is not."""
 
     def call(*arguments: str, stdin: bytes = b"", typed: bytes | None = None) -> Result:
-        out, err = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+        out, err = (io.TextIOWrapper(io.BytesIO(), errors="backslashreplace") for _ in range(2))
         given = io.TextIOWrapper(io.BytesIO(stdin)) if typed is None else Terminal(io.BytesIO(typed))
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", given)
