@@ -348,10 +348,8 @@ class Client(QueueClient, RangeClient):
     def close(self) -> None:
         """Close its producers (flushing them), transactions (dropping them) and consumers, then the connection.
 
-        Repeating it does nothing.
+        Repeating it finishes what an interrupt left.
         """
-        if self._driver.closed:
-            return
         with ExitStack() as closing:  # close all of them, even if closing one raises
             closing.callback(self._driver.close)
             closing.callback(self._open.clear)

@@ -213,10 +213,8 @@ class LogWriter(LogTail):
 
     def close(self, clean: bool = True) -> None:
         """Sync, write a clean mark, close the files. A poisoned log, or `clean=False`, only closes the files."""
-        if self.closed:
-            return
         try:
-            if clean and self.poisoned is None and self.opened and not self.must_cut:
+            if clean and not self.closed and self.poisoned is None and self.opened and not self.must_cut:
                 self.sync()
                 self._leave_clean_mark()
         finally:

@@ -7,6 +7,7 @@ is printed; PENSTOCK_SEED=n replays it.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from collections.abc import Iterator
@@ -108,3 +109,12 @@ def _command(pid: int) -> str:
             return words.read().replace(b"\0", b" ").decode(errors="replace")
     except FileNotFoundError:
         return "gone"
+
+
+@pytest.fixture
+def quick_collections() -> Iterator[None]:
+    """The garbage collector looks only at what the test makes."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

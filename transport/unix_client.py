@@ -211,8 +211,6 @@ class UnixClient:
 
     def close(self) -> None:
         """Drop the connection and what it holds. Repeating it does nothing."""
-        if self._epoll.closed:
-            return
         self._epoll.close()
         self._wake.close()
         self._inbox.clear()

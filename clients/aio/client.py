@@ -350,10 +350,8 @@ class AsyncClient(AsyncQueueClient, AsyncRangeClient):
     async def close(self) -> None:
         """Close its producers (flushing them), transactions (dropping them) and consumers, then the connection.
 
-        Repeating it does nothing.
+        Repeating it finishes what an interrupt left.
         """
-        if self._driver.closed:
-            return
         async with AsyncExitStack() as closing:  # close all of them, even if closing one raises
             closing.callback(self._driver.close)
             closing.callback(self._open.clear)

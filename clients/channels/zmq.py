@@ -132,8 +132,6 @@ class ZmqChannel:
             self._wake.ring()
 
     def close(self) -> None:
-        if self._closed:
-            return
         self._closed = True
         self._ready.clear()
         self._front.close()

@@ -88,5 +88,5 @@ class Channel(Protocol):
         ...
 
     def close(self) -> None:
-        """Close and drop everything. Idempotent."""
+        """Drop everything. Repeating it finishes what an interrupt left."""
         ...

@@ -16,7 +16,9 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import chain
+from queue import Empty, SimpleQueue
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -58,7 +60,7 @@ class Driver:
         self._expected: dict[object, list[threading.Lock]] = {}  # of those that wait for one outcome
         self._sleepers: list[Sleeper] = []
         self._wait = waiting(connection.channel.fileno())
-        self._pump: Pump | None = None
+        self.pump: Pump | None = None
         self.pump_idle = True
         forks.tell(self)
 
@@ -281,14 +283,13 @@ class Driver:
     def need_pump(self) -> None:
         """Keep work going while the application is away. Cheap to repeat."""
         with self.lock:
-            self.pump_idle = False
             if self.closed:
                 return
-            if self._pump is None:
-                self._pump = Pump(self)
-                self._pump.thread.start()
+            if self.pump is None:
+                self.pump = Pump(self)
             else:
-                self._pump.rouse()
+                self.pump.rouse()
+            self.pump_idle = False  # last: until then Ctrl-C may have kept the pump from it
 
     @property
     def busy(self) -> bool:
@@ -296,20 +297,21 @@ class Driver:
         return self._leader
 
     def close(self) -> None:
-        """Stop the pump, close the connection, end all waits. Idempotent; does nothing in a forked child."""
-        if self.closed:
+        """Stop the pump, close the connection, end all waits. In a forked child it does nothing.
+
+        Repeating it finishes what an interrupted close has begun.
+        """
+        if self.connection.forked:
             return
         with self.lock:
-            if self.closed:
-                return
             self.closed = True
             self.connection.channel.wake()
             self._turned.notify_all()
             self._tell_all()
             for sleeper in self._sleepers:
                 sleeper.wake()
-        if self._pump is not None:
-            self._pump.stop()
+        if self.pump is not None:
+            self.pump.stop()
         with self.lock:
             while self._leader:  # it polls the channel's descriptor, which must not be another file's meanwhile
                 self.connection.channel.wake()
@@ -330,43 +332,46 @@ class Pump:
     """The thread that keeps a client going while its application is away."""
 
     def __init__(self, driver: Driver) -> None:
-        self._driver = weakref.ref(driver)
+        self._roused: SimpleQueue[None] = SimpleQueue()  # not an Event: the garbage collector may rouse it anywhere
+        self._driver = weakref.ref(driver, lambda _: self.rouse())
         self._wait = waiting(driver.connection.channel.fileno())
-        self._roused = threading.Event()
-        self._stopped = False
-        self.thread = threading.Thread(target=self._run, name="penstock-pump", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="penstock-pump", daemon=True)
+        self._thread.start()
 
     def rouse(self) -> None:
-        """Wake the thread: there is work again."""
-        self._roused.set()
+        """There is something to do again."""
+        self._roused.put(None)
 
     def stop(self) -> None:
-        """End the thread and wait for it, unless called by it. The channel must have been woken."""
-        self._stopped = True
-        self._roused.set()
-        if threading.current_thread() is not self.thread:
-            self.thread.join()
+        """Wait for the thread to end, unless it is the one that asks. The driver is closed, and the channel woken."""
+        self.rouse()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
     def _run(self) -> None:
         """Sleep for a period after each sign of the application; without one, wait for the channel."""
         turns = -1
-        while not self._stopped:
-            driver = self._driver()
-            if driver is None or driver.closed:
-                return
-            turns, away, wait_s = self._look(driver, turns)
+        while (driver := self._driver()) is not None and (found := self._look(driver, turns)) is not None:
             del driver
+            turns, away, wait_s = found
             if away:
                 self._wait(None if wait_s is None else wait_s * 1000)
-            else:
-                self._roused.wait(wait_s)
-                self._roused.clear()
+                continue
+            with suppress(Empty):
+                self._roused.get(timeout=wait_s)
+                while True:
+                    self._roused.get_nowait()
 
-    def _look(self, driver: Driver, turns: int) -> tuple[int, bool, float | None]:
-        """Turn if no thread did since `turns`. Returns turns now, whether the application is away, how long to wait."""
+    def _look(self, driver: Driver, turns: int) -> tuple[int, bool, float | None] | None:
+        """Turn if no thread did since `turns`. Returns turns now, whether the application is away, how long to wait.
+
+        None: the driver is closed, or an interrupt kept this pump from it.
+        """
         connection = driver.connection
         with driver.lock:
-            if driver.closed or driver.busy or connection.turns != turns:
+            if driver.closed or driver.pump is not self:
+                return None
+            if driver.busy or connection.turns != turns:
                 driver.pump_idle = not connection.asking  # a sender must now rouse the pump
                 return connection.turns, False, REST_S if driver.pump_idle else PUMP_PERIOD_S
             arrived = False

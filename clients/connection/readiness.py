@@ -71,8 +71,9 @@ class SelectFront:
         """End the thread."""
         self._closed = True
         self._looked.set()
-        self._changed.ring()
-        self._thread.join()
+        if self._thread.is_alive():  # not when an interrupted close has seen to it: the bells may be closed
+            self._changed.ring()
+            self._thread.join()
         self._bell.close()
         self._changed.close()
 

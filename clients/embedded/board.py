@@ -78,8 +78,7 @@ class LocalBoard:
             row.written = word(log.generation, log.written)
             row.first = log.first_offset
 
-    def close(self) -> None:
-        """Retire the board: without a writer, readers verify the logs."""
+    def retire(self) -> None:
+        """Say that there is no writer: readers verify the logs. Unmapped when it is dropped."""
         self._rows.clear()
         self._board.retire()
-        self._board.close()

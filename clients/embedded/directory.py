@@ -166,8 +166,6 @@ class DirectoryChannel:
             self._wake.ring()
 
     def close(self) -> None:
-        if self._closed:
-            return
         self._closed = True
         self._peek.close()
         if self._node is not None:

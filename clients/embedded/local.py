@@ -217,13 +217,11 @@ class LocalBroker:
             self.disconnect(channel)
 
     def close(self) -> None:
-        """Close all logs cleanly and release the directory. Idempotent."""
+        """Close all logs cleanly and give the directory back. Repeating it finishes what an interrupt left."""
         with self.lock:
-            if self.closed:
-                return
-            self.closed = True
+            begun, self.closed = self.closed, True
             try:
-                if not self._broken:
+                if not begun and not self._broken:
                     self._node.close(self._clock())
             finally:
                 self._store.close()
@@ -323,8 +321,6 @@ class LocalChannel:
             self._wake.ring()
 
     def close(self) -> None:
-        if self._closed:
-            return
         self._closed = True
         self._broker.leave(self)
         self._wake.close()

@@ -94,8 +94,8 @@ class LocalStore(LogStore):
         """Release the files. Logs that the node did not close are left as after a kill."""
         for log in self._logs.values():
             log.close(clean=False)
-        board, self.board = self.board, None
-        if board is not None:
-            board.close()
+        if self.board is not None:
+            self.board.retire()
+            self.board = None
         super().close()
         self._promises.close()

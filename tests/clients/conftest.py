@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -131,3 +132,11 @@ def losing(monkeypatch):
         monkeypatch.setattr(LocalChannel, "put", selective)
 
     return lose
+
+
+@pytest.fixture
+def no_wait_without_end() -> Iterator[None]:
+    """Ending a context cannot be interrupted, so the process ends where one waits for ever."""
+    faulthandler.dump_traceback_later(2 * PATIENCE_S, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()

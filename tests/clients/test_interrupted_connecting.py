@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import faulthandler
-import gc
-import os
 import socket
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,45 +10,16 @@ import zmq
 from penstock.clients import connect
 from penstock.clients.channels.zmq import ZmqChannel
 from penstock.clients.connection import readiness
-from support.interrupts import InterruptAt
+from support.interrupts import InterruptAt, left_open
 
-PATIENCE_S = 60.0
 STRIDE = 3
+pytestmark = pytest.mark.usefixtures("quick_collections", "no_wait_without_end")
 INSIDE = ("clients", "transport", Path(zmq.__file__).parent.as_posix(), socket.__file__)
-
-
-@pytest.fixture(autouse=True)
-def no_wait_without_end() -> Iterator[None]:
-    """Ending a context cannot be interrupted, so the process ends where one waits for ever."""
-    faulthandler.dump_traceback_later(PATIENCE_S, exit=True)
-    yield
-    faulthandler.cancel_dump_traceback_later()
-
-
-@pytest.fixture(autouse=True)
-def quick_collections() -> Iterator[None]:
-    """The garbage collector looks only at what the test makes."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture
 def stride(request: pytest.FixtureRequest) -> int:
     return 1 if request.config.getoption("--soak") else STRIDE
-
-
-def left_open() -> tuple[list[str], list[str]]:
-    """What this process has open, and its threads, once what nothing leads to is collected."""
-    gc.collect()
-    opened: list[str] = []
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            opened.append(os.readlink(f"/proc/self/fd/{number}").partition(":")[0])
-        except FileNotFoundError:
-            continue  # that of the listing
-    return sorted(opened), sorted(thread.name for thread in threading.enumerate())
 
 
 def test_nothing_is_left_of_a_client(url: str, stride: int) -> None:

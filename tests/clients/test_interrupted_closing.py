@@ -1,0 +1,89 @@
+"""Ctrl-C at any moment of a close: a second one finishes what the first began, so nothing is left open."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+from penstock.clients import Client, connect
+from penstock.clients.connection import driver
+from support.interrupts import InterruptAt, left_open
+
+PATIENCE_S = 60.0
+pytestmark = pytest.mark.usefixtures("quick_collections", "no_wait_without_end")
+INSIDE = ("clients", "transport", "storage", "broker")
+
+
+def close_at(client: Client, nth: int) -> bool:
+    """Close it twice; whether the nth moment came in the first."""
+    with InterruptAt(nth, inside=INSIDE) as interrupt:
+        try:
+            client.close()
+        except KeyboardInterrupt:
+            assert interrupt.came
+    client.close()
+    return interrupt.came
+
+
+def test_a_second_close_of_a_client_finishes_the_first(url: str, topic: str) -> None:
+    with connect(url) as client:
+        client.create_topic(topic)
+    before, nth, came = left_open(), 0, True
+    while came:
+        nth += 1
+        client = connect(url)
+        client._driver.need_pump()
+        came = close_at(client, nth)
+        assert left_open() == before, f"interrupted at moment {nth}"
+    assert nth > 20
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_pump_whose_start_is_interrupted_is_made_again(
+    unix: str, after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may run already when Ctrl-C takes it from the call that was starting it."""
+    started: list[threading.Thread] = []
+    start = threading._start_new_thread  # pyright: ignore[reportAttributeAccessIssue]
+
+    def interrupted(bootstrap: Any, arguments: tuple[object, ...]) -> None:
+        if after:
+            started.append(bootstrap.__self__)
+            start(bootstrap, arguments)
+        raise KeyboardInterrupt
+
+    before = left_open()
+    with connect(unix) as client, monkeypatch.context() as patch:
+        patch.setattr(threading, "_start_new_thread", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client._driver.need_pump()
+        patch.undo()
+        client._driver.need_pump()
+        for lost in started:
+            assert lost._started.wait(PATIENCE_S)  # pyright: ignore[reportAttributeAccessIssue]
+            lost.join(PATIENCE_S)
+            assert not lost.is_alive(), "two pumps run"
+        assert client._driver.pump._thread.is_alive()
+    assert left_open() == before
+
+
+def test_a_client_that_is_dropped_ends_its_idle_pump(unix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = threading.Event()
+
+    class Watched(SimpleQueue[None]):
+        def get(self, block: bool = True, timeout: float | None = None) -> None:
+            if timeout is None:
+                idle.set()
+            return super().get(block, timeout)
+
+    monkeypatch.setattr(driver, "SimpleQueue", Watched)
+    before = left_open()
+    client = connect(unix)
+    client._driver.need_pump()
+    assert idle.wait(PATIENCE_S)
+    pump = client._driver.pump._thread
+    del client
+    pump.join(PATIENCE_S)
+    assert left_open() == before
