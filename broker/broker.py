@@ -12,7 +12,6 @@ Must not know: how logs, groups and the keeper work.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from .intake import Intake
 from .keeper import messages
 from .keeper.link import KeeperLink
 from .packets import PeerGone
+from .stderr import say
 
 if TYPE_CHECKING:
     from ..transport.descriptors import DescriptorRoom
@@ -169,11 +169,9 @@ class Broker:
     def _tell_refused(self, at: Now) -> None:
         room, self._tell_refused_s = self._room, at.monotonic_s + TELL_REFUSED_S
         refused, self._told_refused = room.refused - self._told_refused, room.refused
-        print(
+        say(
             f"penstock: refused {refused} connections: {room.used} descriptors are taken by connections, of at most "
-            f"{room.most}, half of what this process may open; raise its limit (ulimit -n)",
-            file=sys.stderr,
-            flush=True,
+            f"{room.most}, half of what this process may open; raise its limit (ulimit -n)"
         )
 
     # -- what else becomes readable ---------------------------------------------------------------

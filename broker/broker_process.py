@@ -39,6 +39,7 @@ from .keeper.unresolved_syncs import UnresolvedSyncs
 from .packets import PacketSocket
 from .poller import Poller
 from .port import SocketPort
+from .stderr import say
 from .store import DirectoryStore
 from .system import calm_collector, die_with_parent, set_file_limit
 from .wakes import Wakes
@@ -109,7 +110,7 @@ class Assembly:
         store = self._store(watermarks, jobs, doubts)
         node = Node(store, port, randomness=os.urandom, config=self._node_config(identity, board), now=now())
         for place, reason in node.unavailable.items():
-            print(f"penstock: {place} is unavailable, the others serve: {reason}", file=sys.stderr, flush=True)
+            say(f"penstock: {place} is unavailable, the others serve: {reason}")
         doubts.save()
         store.empty_trash()
         poller = Poller()

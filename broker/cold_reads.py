@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import queue
-import sys
 import threading
 from collections import deque
 from collections.abc import Hashable
@@ -20,6 +19,7 @@ from typing import NamedTuple
 from ..storage.errors import StorageError
 from ..storage.files import Files
 from ..storage.reader import LogReader
+from .stderr import say
 
 AHEAD_BYTES = 2 << 20
 """Read in for each miss, so that a reader far behind misses once per so many bytes."""
@@ -79,7 +79,7 @@ class Warmer:
             try:
                 _read_in(job)
             except (OSError, StorageError) as error:
-                print(f"penstock: reading ahead in {job.path}: {error}", file=sys.stderr, flush=True)
+                say(f"penstock: reading ahead in {job.path}: {error}")
             self._finished.append(job.token)
             os.eventfd_write(self.fd, 1)
 

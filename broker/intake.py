@@ -10,7 +10,6 @@ too much at once gets a Failure. Must not know what messages mean.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from ..transport import codec
@@ -18,6 +17,7 @@ from ..transport.errors import ProtocolError, TooMuchAsked
 from ..transport.messages import Failure
 from .overdrafts import SHARE_S, Overdrafts
 from .port import SocketPeer
+from .stderr import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -161,4 +161,4 @@ class Intake:
         who = server.cut_off()
         if at.monotonic_s >= self._tell_at_s:
             self._tell_at_s = at.monotonic_s + TELL_HOSTILE_S
-            print(f"penstock: cut off {who}: {error} ({self.hostile} so far)", file=sys.stderr, flush=True)
+            say(f"penstock: cut off {who}: {error} ({self.hostile} so far)")

@@ -10,7 +10,6 @@ Contract: as `engine.ports.Port`; nothing here waits. Must not know: topics, par
 from __future__ import annotations
 
 import select
-import sys
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -20,6 +19,7 @@ from ..transport.errors import MessageTooLarge, TransportError
 from ..transport.messages import Deliver, Failure
 from .cold_reads import ColdRead
 from .engine import COLD, Cold
+from .stderr import say
 
 if TYPE_CHECKING:
     from ..storage.reader import Chunk, Cursor
@@ -109,7 +109,7 @@ class SocketPort:
         try:
             push = self._sockets.push(self._servers[self.asking])
         except TransportError as error:
-            print(f"penstock: no socket for a delivery, it uses the control port: {error}", file=sys.stderr, flush=True)
+            say(f"penstock: no socket for a delivery, it uses the control port: {error}")
             return ""
         if push is None:
             return ""

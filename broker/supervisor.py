@@ -19,7 +19,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +29,7 @@ from .children import Child, link_descriptors
 from .config import ServeConfig
 from .errors import CannotStart
 from .packets import PacketSocket, PeerGone
+from .stderr import say
 
 STABLE_S = 10.0
 """A child that lived so long starts over with the shortest pause."""
@@ -334,4 +334,4 @@ class Supervisor:
 
 
 def _to_stderr(sentence: str) -> None:
-    print(f"penstock: {sentence}", file=sys.stderr, flush=True)
+    say(f"penstock: {sentence}")

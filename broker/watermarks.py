@@ -20,7 +20,6 @@ Must not know: sockets of clients, topics, how the keeper works.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from ..storage.errors import Poisoned, StorageFull
 from ..storage.layout import log_number
 from .errors import LimitReached
 from .keeper import messages
+from .stderr import say
 
 if TYPE_CHECKING:
     from ..storage.board import Board
@@ -162,7 +162,7 @@ class Watermarks:
         """The keeper cannot open this log's files: the broker syncs it. Nothing, if the log was deleted meanwhile."""
         held = self._by_number.get(number)
         if held is not None:
-            print(f"penstock: the keeper cannot sync a partition, the broker does: {why}", file=sys.stderr, flush=True)
+            say(f"penstock: the keeper cannot sync a partition, the broker does: {why}")
             held.inline_only = True
             self._sync_inline(held, even_lazy=True)
 
@@ -341,8 +341,8 @@ class Watermarks:
     def _sync_failed(self, held: TrackedLog, error: Exception) -> None:
         if isinstance(error, StorageFull):
             # Copy-on-write file systems need room even for the mark. The bytes are synced.
-            print(f"penstock: no room for the mark of {held.log.path}: {error}", file=sys.stderr, flush=True)
+            say(f"penstock: no room for the mark of {held.log.path}: {error}")
             return
         held.log.poison(str(error))
         held.row.poison = word(held.log.generation, held.log.written)
-        print(f"penstock: {error}", file=sys.stderr, flush=True)
+        say(f"penstock: {error}")

@@ -79,8 +79,8 @@ ORDER = {
         "examples.flights.transformations.flights",
     ],
     "penstock.broker": [
-        *("errors", "system", "config", "cold_reads", "control", "frugal_files", "packets", "poller", "wakes"),
-        *("keeper", "children", "supervisor", "watermarks", "engine", "store", "port", "overdrafts", "intake"),
+        *("errors", "system", "stderr", "config", "cold_reads", "control", "frugal_files", "packets", "poller"),
+        *("wakes", "keeper", "children", "supervisor", "watermarks", "engine", "store", "port", "overdrafts", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],
     "penstock.broker.engine": [

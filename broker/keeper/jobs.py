@@ -9,12 +9,12 @@ dropped (its caller asks again). Must not know: what the files are.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...storage import jobs
 from ...storage.errors import StorageError
+from ..stderr import say
 from . import messages
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class KeeperJobs:
             try:
                 result = self._do(job)
             except (OSError, StorageError) as error:
-                print(f"penstock: {type(job).__name__} failed: {error}", file=sys.stderr, flush=True)
+                say(f"penstock: {type(job).__name__} failed: {error}")
                 del self._open[number]
             else:
                 self._done(number, result)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from ...storage.errors import StorageError
 from ...storage.files import Files
 from ..config import KeeperOptions, ServeConfig
 from ..packets import PacketSocket, PeerGone
+from ..stderr import say
 from ..system import die_with_parent, set_file_limit, syncfs
 from . import messages
 from .core import Keeper
@@ -147,7 +147,7 @@ class KeeperProcess:
 
 
 def _warn(sentence: str) -> None:
-    print(f"penstock keeper: {sentence}", file=sys.stderr, flush=True)
+    say(f"penstock keeper: {sentence}")
 
 
 def main(config: ServeConfig, *, link: int, doorbell: int, bell_back: int, parent_pid: int) -> int:

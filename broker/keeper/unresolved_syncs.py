@@ -12,7 +12,6 @@ they are opened.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +19,7 @@ from msgspec import Struct
 
 from ...storage.board import boot_id, split
 from ...storage.data_directory import DOUBTS, previous_board
+from ..stderr import say
 
 if TYPE_CHECKING:
     from ...storage.board import Board
@@ -97,5 +97,5 @@ def _saved(files: Files, data: str) -> list[Doubt] | None:
     try:
         return msgspec.json.decode(files.read(path), type=list[Doubt])
     except (msgspec.MsgspecError, ValueError) as error:
-        print(f"penstock: {path} cannot be read, so every log is in doubt: {error}", file=sys.stderr, flush=True)
+        say(f"penstock: {path} cannot be read, so every log is in doubt: {error}")
         return None
