@@ -27,7 +27,7 @@ BATCH = bytes(encode([b"x"]))
 def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Path):
     in_use = os.dup(0)
     os.close(in_use)
-    files = FrugalFiles((in_use + 8) * 4 // 3, always="/none/")  # a quarter is left to others
+    files = FrugalFiles((in_use + 8) * 8 // 5, always="/none/")  # three eighths are left to others
     opened = []
     with pytest.raises(StorageFull, match="ulimit"):
         opened.extend(files.create(f"{tmp_path}/{number}") for number in range(100))
@@ -42,7 +42,7 @@ def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Pa
 def test_what_is_open_for_convenience_gives_way_to_other_files(tmp_path: Path):
     in_use = os.dup(0)
     os.close(in_use)
-    files = FrugalFiles((in_use + 8) * 4 // 3, always="/none/")
+    files = FrugalFiles((in_use + 8) * 8 // 5, always="/none/")
     convenient, opened = [], []
     with pytest.raises(StorageFull):
         convenient.extend(files.create(f"{tmp_path}/{number}") for number in range(100))
