@@ -119,16 +119,14 @@ def _refuse_strangers(files: Files, data: str) -> None:
 
 def check_kinds(files: Files, data: str) -> None:
     """Raise Corrupt where a node needs a file and something else stands there, or a directory and a file does."""
-    for name in (layout.LOCK, layout.PROMISES, DOUBTS):
+    kinds = [(name, files.is_file, "file", " if it was there") for name in (layout.LOCK, layout.PROMISES, DOUBTS)]
+    kinds += [(name, files.is_directory, "directory", "") for name in (METADATA, TOPICS)]
+    for name, is_kind, kind, condition in kinds:
         path = f"{data}/{name}"
-        if files.exists(path) and not files.is_file(path):
+        if files.exists(path) and not is_kind(path):
             raise Corrupt(
-                f"{path} is no file: move it away, and restore the file from a copy if it was there", path=path
+                f"{path} is no {kind}: move it away, and restore the {kind} from a copy{condition}", path=path
             )
-    for name in (METADATA, TOPICS):
-        path = f"{data}/{name}"
-        if files.exists(path) and not files.is_directory(path):
-            raise Corrupt(f"{path} is no directory: move it away, and restore the directory from a copy", path=path)
 
 
 def metadata_path(files: Files, data: str) -> str | None:

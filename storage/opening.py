@@ -10,6 +10,7 @@ Must not know: the holder of the lock, the meaning of batches.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from operator import itemgetter
 
 import msgspec
@@ -64,10 +65,10 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> FoundLog:
         way_out = "" if log_ids.own_id(path) is None else f": {_WAY_OUT}"
         raise InvalidTopic(f"there is no log in {path}{way_out}")
     pages = _Pages(files, path, names)
-    acknowledged = poison.acknowledged(files, path)
+    poisoned = poison.text(files, path)
+    acknowledged = poison.acknowledged(poisoned)
     log_id = pages.log_id()
-    suspect = suspect or poison.has_lost_text(files, path)
-    begun = begin(pages.get, names, poisoned=acknowledged is not None, suspect=suspect)
+    begun = begin(pages.get, names, poisoned=acknowledged is not None, suspect=suspect or poisoned == "")
     found = FoundLog(
         log_id, names, void, begun, begun.end, names[begun.segment], [], [],
         1 + max(name.generation for name in [*names, *void]),
@@ -215,20 +216,15 @@ def _verify(files: Files, path: str, pages: _Pages, found: FoundLog, through: in
 
 
 def _verify_segment(files: Files, ref: SegmentRef, found: FoundLog, last: int) -> None:
-    file = files.open(ref.path)
     rows: list[bytes] = []
-    try:
+    # A batch of which a column does not match its checksum is torn like everything else above the mark.
+    with files.open(ref.path) as file, suppress(InvalidBatch):
         for position, batch in walk(file.pread, found.end.position, file.size()):
             if batch.seq > last or follows(found.end, batch, found.log_id):
                 break
             batch.check()
             rows.append(INDEX_ROW_STRUCT.pack(*row_of(batch, position)))
             found.end = found.end.after(batch, position)
-    except InvalidBatch:
-        # A column does not match its checksum: torn like everything else above the mark.
-        pass
-    finally:
-        file.close()
     if rows:
         found.kept.append((ref.name, rows))
 

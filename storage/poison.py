@@ -31,31 +31,26 @@ def write(files: Files, path: str, reason: str, *, durable: int) -> str:
     return reason
 
 
-def _write(files: Files, path: str, text: bytes) -> None:
+def _write(files: Files, path: str, said: bytes) -> None:
     temporary = f"{path}/{layout.spare_name(files.new_id().hex())}"
-    with files.create(temporary, len(text)) as file:
-        file.pwritev([text], 0)
+    with files.create(temporary, len(said)) as file:
+        file.pwritev([said], 0)
         try:
             file.sync()
         finally:
             files.rename(temporary, f"{path}/{layout.POISON}")
 
 
-def acknowledged(files: Files, path: str) -> int | None:
-    """Up to which seq a poisoned log was durable, 0 when its poison does not say; None without one that has a text."""
-    text = _text(files, path)
-    if not text:
-        return None
-    last = text.rpartition("\n")[2]
-    digits = last.removeprefix(_ACKNOWLEDGED)
-    return int(digits) if last.startswith(_ACKNOWLEDGED) and digits.isdecimal() else 0
-
-
-def has_lost_text(files: Files, path: str) -> bool:
-    """Whether there is a poison of which the text went with the power."""
-    return _text(files, path) == ""
-
-
-def _text(files: Files, path: str) -> str | None:
+def text(files: Files, path: str) -> str | None:
+    """What the poison of the log at `path` says, "" where the text went with the power; None for a log without one."""
     name = f"{path}/{layout.POISON}"
     return files.read(name).decode(errors="replace").strip("\0 \n") if files.exists(name) else None
+
+
+def acknowledged(said: str | None) -> int | None:
+    """Up to which seq a poisoned log was durable, 0 when its poison does not say; None without one that has a text."""
+    if not said:
+        return None
+    last = said.rpartition("\n")[2]
+    digits = last.removeprefix(_ACKNOWLEDGED)
+    return int(digits) if last.startswith(_ACKNOWLEDGED) and digits.isdecimal() else 0

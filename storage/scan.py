@@ -92,13 +92,11 @@ def look(files: Files, directory: str) -> Segments:
             file = files.open(f"{directory}/{name.segment_file}")
         except FileNotFoundError:
             continue  # retired since we listed; if it was not the oldest, its batches count as missing
-        try:
+        with file:
             pages[name] = read_page(file)
             stated = stated_log(pages[name]) or _first_batchs_log(file, name)
-            if stated is not None:
-                logs[name] = stated
-        finally:
-            file.close()
+        if stated is not None:
+            logs[name] = stated
     found = [name for name in names if name in pages]
     log_id = owner(directory, logs.values()) or b""
     if log_id and log_ids.is_misplaced(directory, log_id):

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from penstock.storage import layout
-from penstock.storage.poison import acknowledged, has_lost_text, write
+from penstock.storage.poison import acknowledged, text, write
 from support.files import Disk, RecordingFiles
 
 POISON = f"/log/{layout.POISON}"
@@ -30,7 +30,7 @@ def test_the_first_word_is_durable_and_stays(files: RecordingFiles):
     assert write(files, "/log", "EIO", durable=5) == "EIO"
     assert write(files, "/log", "again", durable=9) == "again"
     assert on_disk(files)[POISON] == files.read(POISON) == b"EIO\ndurable up to seq 5\n"
-    assert acknowledged(files, "/log") == 5
+    assert acknowledged(text(files, "/log")) == 5
 
 
 @pytest.mark.parametrize("kind", ["create", "write", "sync", "sync_dir"])
@@ -43,7 +43,7 @@ def test_the_reason_says_when_it_could_not_be_written(files: RecordingFiles, kin
 
 
 @pytest.mark.parametrize(
-    ("text", "seq"),
+    ("written", "seq"),
     [
         (None, None),
         (b"EIO\ndurable up to seq 12\n", 12),
@@ -57,14 +57,15 @@ def test_the_reason_says_when_it_could_not_be_written(files: RecordingFiles, kin
         (b"\0" * 30, None),
     ],
 )
-def test_what_a_poison_says_was_durable(text: bytes | None, seq: int | None):
-    files = RecordingFiles({} if text is None else {POISON: text}, ["/log"])
-    assert acknowledged(files, "/log") == seq
-    assert has_lost_text(files, "/log") is (text is not None and seq is None)
+def test_what_a_poison_says_was_durable(written: bytes | None, seq: int | None):
+    files = RecordingFiles({} if written is None else {POISON: written}, ["/log"])
+    said = text(files, "/log")
+    assert acknowledged(said) == seq
+    assert (said == "") is (written is not None and seq is None)
 
 
 def test_the_text_is_there_until_the_power_goes_though_it_could_not_be_synced(files: RecordingFiles):
     """So that the log is not opened anew as if nothing had failed."""
     files.fail("sync", 1, errno.EIO)
     write(files, "/log", "EIO", durable=5)
-    assert acknowledged(files, "/log") == 5
+    assert acknowledged(text(files, "/log")) == 5
