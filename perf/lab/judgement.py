@@ -1,8 +1,8 @@
 """Compares measured ratios with the committed ones, row by row.
 
-Idea: a ratio to the machine's own limit, taken in one run, says little about the machine and much about the code. One
-below half of the committed one is no noise. A busy machine may still spoil one try, so the best of several tries
-counts, row by row.
+Idea: a ratio to the machine's own limit, taken in one run on the same kind of processor, says little about the machine
+and much about the code. One below half of the committed one is no noise. A busy machine may still spoil one try, so the
+best of several tries counts, row by row.
 
 Contract: pure. A ratio is that of the best samples of both sides, which other load disturbs least, turned so that more
 is better. A limit that could not be measured has failed, because it needs nothing that may be missing; a row without a
@@ -18,8 +18,11 @@ from .measured import Compared, Figure, Measured
 
 HELD = 0.5
 """A ratio of at least so much of the committed one has held."""
-ALIKE = ("cores", "filesystem")
-"""Facts that two machines must share for their ratios to be compared."""
+ALIKE = ("cores", "cpu", "filesystem")
+"""Facts that two machines must share for their ratios to be compared.
+
+The processor, since some copy memory no slower than others and take three times as long over a line of Python.
+"""
 
 Key = tuple[str, str]
 """A row, and what it is compared with."""

@@ -53,10 +53,14 @@ def test_of_several_tries_the_best_counts_row_by_row():
     assert judgement.best([{a: 0.5, b: 0.9, c: None}, {a: 0.7, c: None}, {b: None}]) == {a: 0.7, b: 0.9, c: None}
 
 
-def test_machines_of_another_kind_are_not_compared():
-    here = measured(ours=80.0, cores=2, filesystem="ext4")
-    assert judgement.unlike(here, measured(ours=80.0, cores=2, filesystem="ext4")) == ""
-    assert "cores 16, here 2" in judgement.unlike(here, measured(ours=80.0, cores=16, filesystem="ext4"))
+@pytest.mark.parametrize(("fact", "there"), [("cores", 16), ("cpu", "Intel"), ("filesystem", "tmpfs")])
+def test_machines_of_another_kind_are_not_compared(fact, there):
+    facts = {"cores": 2, "cpu": "AMD", "filesystem": "ext4"}
+    here = measured(ours=80.0, **facts)
+    assert judgement.unlike(here, measured(ours=80.0, **facts)) == ""
+    assert f"{fact} {there}, here {facts[fact]}" in judgement.unlike(
+        here, measured(ours=80.0, **{**facts, fact: there})
+    )
 
 
 def test_what_is_committed_has_the_best_of_all_tries_on_both_sides():
