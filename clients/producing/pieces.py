@@ -29,7 +29,7 @@ HEADERS_BYTES_MAX = 3 << 20
 """Limit of one record. Brokers take 4 MiB in one batch, and the record may share it with smaller ones."""
 
 UTF8_BYTES_MAX = 4
-"""Of one character."""
+"""Limit of one character."""
 
 
 class Piece(msgspec.Struct):

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 EARLIEST, LATEST = -1, -2
 """As in transport/messages.py."""
 
+FIND_STEPS = 4
+"""Steps of a portion that one `find` counts as: a file may have to be opened."""
+
 
 def check_time(what: str, time_us: int) -> None:
     """Raise InvalidRequest unless `find` knows what `time_us` means; `what` names the field."""

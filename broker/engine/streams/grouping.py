@@ -20,7 +20,7 @@ from ....transport.messages import (
     ResetGroup,
 )  # fmt: skip
 from ...errors import GroupActive, UnknownGroup, UnknownSession
-from ..logs.partition import check_time
+from ..logs.partition import FIND_STEPS, check_time
 from ..logs.topics import Topic, Topics
 from ..ports import Handlers, Now, Payload, Peer, Port, Work
 from ..queues.topic_queues import check_no_queue
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from ..turns.roster import Roster
     from .coordinator import Membership
 
-
-FOUND = 4
-"""Steps that it takes to find an offset: a file may have to be opened."""
 
 LOOKS = 16
 """Partitions that are looked at in one step."""
@@ -108,7 +105,7 @@ class Grouping:
         if not wanted:
             for partition in list(topic.readable):
                 wanted[partition.number] = partition.find(message.time_us)
-                yield FOUND
+                yield FIND_STEPS
                 self._topics.get(message.topic)
         check_idle(self._memberships, topic, message.group)
         yield from self._move_idle(peer, message.request, topic, message.group, wanted)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ....storage.errors import Error
 from ....transport.messages import Credit, Done, Evicted, Join, Joined, Leave, Ping, Release, SeekTo  # fmt: skip
 from ...errors import Fenced, InvalidRequest, SessionReplaced, UnknownSession
-from ..logs.partition import Partition, check_time
+from ..logs.partition import FIND_STEPS, Partition, check_time
 from ..logs.topics import Topic, Topics
 from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
 from ..queues.topic_queues import check_no_queue
@@ -26,8 +26,6 @@ from .sessions import CONTROL, MAPPED, PUSH, Session, Sessions
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-FOUND = 4
-"""Steps that it takes to find where a time is in a partition: a file may have to be opened."""
 
 LOOKS = 16
 """Positions that are looked at in one step."""
@@ -146,7 +144,7 @@ class SessionRequests:
             known = given.get(partition.number)
             starts[partition.number] = partition.find(message.start) if known is None else known
             if message.start >= 0 or len(starts) % LOOKS == 0:
-                yield FOUND if message.start >= 0 else 1
+                yield FIND_STEPS if message.start >= 0 else 1
                 self._topics.get(message.topic)
         return starts
 

@@ -13,7 +13,7 @@ from ....transport.messages import Partition as PartitionMessage
 from ....transport.messages import Topic as TopicMessage
 from ....transport.messages import Topics as TopicsMessage
 from ...errors import InvalidRequest, UnknownTopic
-from ..logs.partition import check_time
+from ..logs.partition import FIND_STEPS, check_time
 from ..queues.topic_queues import why_unavailable
 from ..tables.names import is_reserved
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..logs.topics import Topic
     from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
 
-FOUND = 4
-"""Steps that it takes to find an offset: a file may have to be opened."""
 
 DESCRIBED = 2
 """Partitions that are described in one step."""
@@ -64,7 +62,7 @@ class Listing:
             partition = topic.partition(number)
             offset = partition.find(message.time_us)
             found.append((offset, partition.term_at(offset)))
-            yield FOUND
+            yield FIND_STEPS
             self._topics.get(message.topic)
         self._port.reply(peer, Offsets(message.request, found))
 
