@@ -33,13 +33,14 @@ class SegmentExtent(msgspec.Struct, frozen=True):
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """The retention settings of a topic. None and False switch a rule off; without rules everything stays.
 
-    age_us: records older than this may go. bytes: the oldest may go while at least this many bytes stay.
+    age_us: records older than this may go. bytes, records: the oldest may go while at least this many stay.
     finished: what lies below this offset was finished long enough ago to go, when it is read.
-    keep_unread: age and bytes wait for the cursors.
+    keep_unread: age, bytes and records wait for the cursors.
     """
 
     age_us: int | None = None
     bytes: int | None = None
+    records: int | None = None
     finished: int | None = None
     keep_unread: bool = False
 
@@ -97,12 +98,14 @@ def removable(segments: Sequence[SegmentExtent], first_offset: int, covered_seq:
 
 
 def _wanted(segments: Sequence[SegmentExtent], rules: Rules, now_us: int, cursors: list[int]) -> tuple[int, str]:
-    """The furthest base offset that some rule asks for, and which rule that is."""
+    """The furthest offset that some rule asks for, and which rule that is."""
     asked = [(segments[0].base_offset, "")]
     if rules.age_us is not None:
         asked.append((_by_age(segments, now_us - rules.age_us), "age"))
     if rules.bytes is not None:
         asked.append((_by_bytes(segments, rules.bytes), "bytes"))
+    if rules.records is not None:
+        asked.append((segments[-1].end_offset - rules.records, "records"))
     if rules.finished is not None:
         asked.append((min([rules.finished, *cursors]), "finished"))
     return max(asked, key=itemgetter(0))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FOREVER = 1 << 62
 
 SEGMENTS_BETWEEN, BYTES_BETWEEN = 2, 8 << 20
-"""A log with a limit in bytes that grew by so many segments, and bytes, does not wait for the next pass."""
+"""A log with a limit in bytes or records that grew by so many segments, and bytes, does not wait for the next pass."""
 
 STEP = 64
 """Partitions looked at in one turn: a tenth of a millisecond where there is nothing to do."""
@@ -77,9 +77,12 @@ class Housekeeping:
     def _hold_to_limit(self, history: History[Any]) -> None:
         """Look at a log that grows fast: its limit is a promise about the disk, however far passes are apart."""
         partition = self._registry.partitions.get(history)
-        if partition is None or partition.settings.retention_bytes is None or self._upkeep.is_saving(history):
+        if partition is None or self._upkeep.is_saving(history):
             return
-        if history.since_snapshot_bytes >= SEGMENTS_BETWEEN * partition.settings.segment_bytes:
+        settings = partition.settings
+        if settings.retention_bytes is None and settings.retention_records is None:
+            return
+        if history.since_snapshot_bytes >= SEGMENTS_BETWEEN * settings.segment_bytes:
             self._upkeep.snapshot(history)
             self._grown[partition] = None
 
@@ -140,16 +143,16 @@ class Housekeeping:
         """Decide where the partition may begin and remove what is decided. Returns until when that need not be done."""
         settings = partition.settings
         finished = finished_long_ago(partition.committed, time_us)
-        limits = (settings.retention_s, settings.retention_bytes, finished)
-        if limits == (None, None, None) and partition.first == 0:
+        limits = (settings.retention_s, settings.retention_bytes, settings.retention_records, finished)
+        if limits == (None, None, None, None) and partition.first == 0:
             return None
         before = self._resting.get(partition)
         if before is not None and before.holds(partition, time_us):
             return before
         age_us = None if settings.retention_s is None else round(settings.retention_s * 1e6)
         rules = retention.Rules(
-            age_us=age_us, bytes=settings.retention_bytes, keep_unread=settings.retain_unread,
-            finished=None if finished is None else finished.below,
+            age_us=age_us, bytes=settings.retention_bytes, records=settings.retention_records,
+            keep_unread=settings.retain_unread, finished=None if finished is None else finished.below,
         )  # fmt: skip
         extents = partition.log.segments()
         decision = retention.decide(

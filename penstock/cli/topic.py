@@ -36,6 +36,9 @@ def _settings(function: F) -> F:
         click.option("--max-record-bytes", type=SIZE, help="Largest record."),
         click.option("--codec", type=click.Choice(["none", "lz4", "zstd"]), help="How clients compress values."),
         click.option("--retain-unread/--no-retain-unread", default=None, help="Keep what a group has not committed."),
+        click.option(
+            "--retention-records", type=click.IntRange(0), help="Keep this many records per partition; 0: no limit."
+        ),
         click.option("--retention-bytes", type=SIZE, help="Keep about this much per partition; 0: no limit."),
         click.option("--retention", "retention_s", type=DURATION, help="Keep records so long, e.g. 7d; 0: forever."),
         click.option("--segment-bytes", type=SIZE, help="Size of a log's files; retention removes whole ones."),

@@ -21,9 +21,11 @@ def test_a_topic_is_created_listed_shown_altered_and_deleted(on: Cli, topic: str
     (shown,) = on("topic", "show", topic, "--json").lines
     assert (len(shown["partitions"]), shown["records"], shown["settings"]["retention_s"]) == (3, 0, 604800.0)
     assert on("topic", "alter", topic, "--retention", "0", "--partitions", "4").code == exits.OK
+    assert on("topic", "alter", topic, "--retention-records", "1000").code == exits.OK
     text = on("topic", "show", topic).text
-    assert "retention_s        no limit" in text
-    assert f"directory          {Path(shown['partitions'][0]['directory']).parent}\n" in text
+    assert "retention_s         no limit" in text
+    assert "retention_records   1000\n" in text
+    assert f"directory           {Path(shown['partitions'][0]['directory']).parent}\n" in text
     assert [line.split()[0] for line in text.splitlines()[-4:]] == ["0", "1", "2", "3"]
     assert on("topic", "delete", topic, "--yes").text == f"topic {topic} deleted\n"
     assert topic not in on("topic", "list").text

@@ -50,6 +50,12 @@ def test_the_oldest_go_while_the_bytes_asked_for_stay(limit: int, first: int) ->
     assert decide(segments(), Rules(bytes=limit), first_offset=0, now_us=0).first_offset == first
 
 
+@pytest.mark.parametrize(("limit", "first"), [(41, 0), (40, 0), (31, 0), (30, 10), (11, 20), (10, 30), (1, 30)])
+def test_the_oldest_go_while_the_records_asked_for_stay(limit: int, first: int) -> None:
+    rule = "records" if first else ""
+    assert decide(segments(), Rules(records=limit), first_offset=0, now_us=0) == RetentionDecision(first, rule)
+
+
 def test_what_was_finished_and_read_goes() -> None:
     at = {"first_offset": 0, "now_us": 0}
     assert decide(segments(), Rules(finished=29), **at) == RetentionDecision(20, "finished")
@@ -101,6 +107,7 @@ def test_a_segment_of_state_alone_goes_with_its_neighbours() -> None:
     sizes=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 1000), st.integers(0, 100)), min_size=1, max_size=8),
     age=st.none() | st.integers(0, 300),
     limit=st.none() | st.integers(0, 5000),
+    records=st.none() | st.integers(1, 150),
     finished=st.none() | st.integers(0, 150),
     keep_unread=st.booleans(),
     cursors=st.lists(st.integers(0, 150), max_size=3),
@@ -111,6 +118,7 @@ def test_no_rule_ever_passes_a_pin_a_kept_cursor_or_the_active_segment(
     sizes: list[tuple[int, int, int]],
     age: int | None,
     limit: int | None,
+    records: int | None,
     finished: int | None,
     keep_unread: bool,
     cursors: list[int],
@@ -123,18 +131,22 @@ def test_no_rule_ever_passes_a_pin_a_kept_cursor_or_the_active_segment(
         time += passed
         found.append(SegmentExtent(seq + 1, seq + 5, offset, offset + records, size, time))
         offset, seq = offset + records, seq + 5
-    rules = Rules(age_us=age, bytes=limit, finished=finished, keep_unread=keep_unread)
+    rules = Rules(age_us=age, bytes=limit, records=records, finished=finished, keep_unread=keep_unread)
+    given = {"age": age, "bytes": limit, "records": records, "finished": finished}
+    alone = [name for name, value in given.items() if value is not None]
     first = decide(found, rules, first_offset=0, now_us=now, cursors=cursors, pins=pins).first_offset
     assert first in {segment.base_offset for segment in found}
     gone = removable(found, first, covered_seq=10**6)
     kept = found[len(gone) :]
     assert kept
     assert all(segment.end_offset <= pin for segment in gone for pin in pins)
-    if keep_unread or (age is None and limit is None):
+    if keep_unread or set(alone) <= {"finished"}:
         assert all(segment.end_offset <= cursor for segment in gone for cursor in cursors)
-    if finished is not None and age is None and limit is None:
+    if alone == ["finished"]:
         assert all(segment.end_offset <= finished for segment in gone)
-    if finished is None and limit is None and age is not None:
+    if alone == ["age"]:
         assert all(segment.last_time_us < now - age or not segment.end_offset for segment in gone)
-    if finished is None and age is None and limit is not None and first:
+    if alone == ["bytes"] and first:
         assert sum(segment.record_bytes for segment in kept) >= limit
+    if alone == ["records"] and first:
+        assert kept[-1].end_offset - first >= records

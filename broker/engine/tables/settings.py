@@ -32,6 +32,7 @@ class TopicSettings(Struct, frozen=True, kw_only=True):
     segment_bytes: int = 64 * MIB  # a new file after so many bytes; the unit that retention removes
     retention_s: float | None = None  # records older than this may go
     retention_bytes: int | None = None  # per partition: the oldest beyond this may go
+    retention_records: int | None = None  # per partition: the oldest beyond this many may go
     retain_unread: bool = False  # never remove what a group has not committed yet
     codec: Literal["none", "lz4", "zstd"] = "none"  # how producers compress values; a hint, never checked
     max_record_bytes: int = 16 * MIB
@@ -47,6 +48,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "segment_bytes": (64 << 10, 4 << 30),
     "retention_s": (1, 100 * 366 * 86400),
     "retention_bytes": (64 << 10, 1 << 60),
+    "retention_records": (1, 10**15),
     "max_record_bytes": (1, 1 << 30),
     "dedup_window_s": (0.001, 30 * 86400),
 }

@@ -34,7 +34,10 @@ def segments(rig: Rig, topic: bytes) -> list[str]:
     return [name for name in rig.store.files.contents if name.startswith(path) and name.endswith(".segment")]
 
 
-@pytest.mark.parametrize("settings", [{"retention_s": 10.0}, {"retention_bytes": 200_000}], ids=["age", "bytes"])
+LIMITS = {"age": {"retention_s": 10.0}, "bytes": {"retention_bytes": 200_000}, "records": {"retention_records": 10}}
+
+
+@pytest.mark.parametrize("settings", LIMITS.values(), ids=LIMITS)
 def test_old_records_go_by_a_logged_decision_and_stay_gone(settings: dict[str, Any]):
     rig, topic = filled(**settings)
     rig.pass_time(20)
@@ -68,16 +71,29 @@ def test_what_becomes_durable_late_goes_although_nothing_more_is_written():
     assert len(segments(rig, topic)) < before
 
 
-def test_a_limit_in_bytes_holds_however_fast_a_log_grows():
+@pytest.mark.parametrize("limit", [{"retention_bytes": 8 << 20}, {"retention_records": 8}], ids=["bytes", "records"])
+def test_a_limit_holds_however_fast_a_log_grows(limit: dict[str, Any]):
     """Between two passes, and with every look finding something to decide: it must not only ever decide."""
     rig = Rig(housekeeping_s=3600.0)
-    topic = rig.topic(segment_bytes=4 << 20, retention_bytes=8 << 20)
+    topic = rig.topic(segment_bytes=4 << 20, **limit)
     most = 0
     for _ in range(80):
         rig.produce(topic, [b"x" * (1 << 20)])
         most = max(most, len(segments(rig, topic)))
     assert 2 < most <= 2 + 8, "the limit and eight segments"
     assert rig.partition(topic).end - rig.partition(topic).first >= 8
+
+
+def test_whole_segments_go_while_the_number_of_records_asked_for_remains():
+    rig, topic = filled(30, retention_records=10)
+    rig.pass_time(20)
+    extents = partition_of(rig, topic).log.segments()
+    bases = [extent.base_offset for extent in extents]
+    assert (rig.partition(topic).first, len(bases)) == (18, 4), "three to a segment: 18 to 29 remain"
+    assert bases[0] == 18
+    rig.ask(m.AlterTopic, topic, {"retention_records": 1}, 0)
+    rig.pass_time(20)
+    assert rig.partition(topic).first == extents[-1].base_offset, "the last segment stays whatever the limit"
 
 
 def test_a_log_that_grows_all_the_time_is_trimmed_at_each_pass():
@@ -127,8 +143,9 @@ def test_nothing_goes_without_a_rule_or_while_the_decision_is_not_durable():
     assert rig.partition(topic).first == first, "the decision waits for its commit"
 
 
-def test_unread_records_stay_when_asked_for():
-    rig, topic = filled(0, retention_s=5.0, retain_unread=True)
+@pytest.mark.parametrize("limit", [{"retention_s": 5.0}, {"retention_records": 1}], ids=["age", "records"])
+def test_unread_records_stay_when_asked_for(limit: dict[str, Any]):
+    rig, topic = filled(0, retain_unread=True, **limit)
     rig.ask(m.Commit, 0, topic, "slow", [m.Position(0, 0, 0)])
     fill(rig, topic, 30)
     rig.pass_time(30)
