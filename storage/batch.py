@@ -255,6 +255,14 @@ class Batch(msgspec.Struct, gc=False, eq=False):
         """The producer's times, int64 microseconds UTC, shape (record_count,), or None."""
         return self._fixed(ColumnId.EVENT_TIME, "<i8")
 
+    def append_times(self) -> np.ndarray:
+        """When each record was appended, int64 microseconds UTC, shape (record_count,).
+
+        A KEPT batch without the column gives its own append time for all of them.
+        """
+        found = self._fixed(ColumnId.APPEND_TIME, "<i8") if self.kind == Kind.KEPT else None
+        return np.full(self.record_count, self.append_time_us, "<i8") if found is None else found
+
     def priorities(self) -> np.ndarray | None:
         """The records' priorities, uint8, shape (record_count,); None when all are 0."""
         return self._fixed(ColumnId.PRIORITY, "u1")

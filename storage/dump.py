@@ -103,7 +103,7 @@ def _batch(found: Good, with_records: bool, start: int) -> Iterator[dict[str, An
     if with_records and batch.kind == Kind.RECORDS:
         yield from _records(found, "record", start)
     if with_records and batch.kind == Kind.KEPT:
-        yield from _records(found, "kept", 0)
+        yield from _kept(found)
     if with_records and batch.kind == Kind.STAGED:
         yield from _staged(found)
 
@@ -129,6 +129,13 @@ def _records(found: Good, type_: str, start: int) -> Iterator[dict[str, Any]]:
             for name, value in record.headers.items():
                 _put(line["headers"], name, value)
         yield line
+
+
+def _kept(found: Good) -> Iterator[dict[str, Any]]:
+    """Kept records, each with the time at which it was appended."""
+    times = found.batch.append_times().tolist()
+    for number, line in enumerate(_records(found, "kept", 0)):
+        yield {**line, "append_time_us": times[number]} if "offset" in line else line
 
 
 def _staged(found: Good) -> Iterator[dict[str, Any]]:

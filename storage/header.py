@@ -111,6 +111,7 @@ class ColumnId(IntEnum):
     KEY_VALIDITY = 11
     VALUE_VALIDITY = 12
     OFFSET = 13
+    APPEND_TIME = 14
 
 
 VARIABLE = frozenset({ColumnId.VALUE, ColumnId.KEY, ColumnId.HEADERS, ColumnId.DEDUP})
@@ -122,6 +123,7 @@ ITEM_BYTES = {
     ColumnId.NOT_BEFORE: 8,
     ColumnId.OFFSET_DELTA: 4,
     ColumnId.OFFSET: 8,
+    ColumnId.APPEND_TIME: 8,
 }
 EVENT_TIMES = -62_135_596_800_000_000, 253_402_300_799_000_000
 """The first and the last event time, in microseconds: years 1 to 9999, of which readers can make datetimes."""

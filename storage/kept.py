@@ -1,11 +1,11 @@
 """Builds KEPT batches: records taken out of their batches, under their own offsets.
 
 Idea: a lease may cover only some records of a batch, and a few stragglers must not hold back a whole segment. Both
-become a batch with the offset of each record in a column, beside all other columns of the records.
+become a batch with the offset and append time of each record in columns, beside all other columns of the records.
 
 Contract: source batches are verified first, so that damage never gets a fresh checksum. Keys, headers, priorities and
-times are copied; a record without an event time gets its append time. Effects and the producer are not. A run of
-records costs a slice per column and one copy of its bytes. Pure: batches in, bytes out.
+times are copied; a record without an event time gets its append time as one, too. Effects and the producer are not. A
+run of records costs a slice per column and one copy of its bytes. Pure: batches in, bytes out.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ def keep_all(parts: Sequence[tuple[Batch, Rows]]) -> bytearray:
     ids = _ids(taken) | {ColumnId.EVENT_TIME}
     found: Found = [(ColumnId.VALUE, Codec.NONE, _variable(taken, ColumnId.VALUE)), *_beside(taken, ids)]
     found.append((ColumnId.OFFSET, Codec.NONE, offsets.tobytes()))
+    found.append((ColumnId.APPEND_TIME, Codec.NONE, _fixed(taken, Batch.append_times).tobytes()))
     return _placed(assemble(Kind.KEPT, count, found), taken[0][0], offsets.item(0))
 
 
@@ -144,7 +145,7 @@ def _fixed(taken: Taken, of: Callable[[Batch], np.ndarray]) -> np.ndarray:
 
 def _times(batch: Batch) -> np.ndarray:
     times = batch.event_times()
-    return np.full(batch.record_count, batch.append_time_us, "<i8") if times is None else times
+    return batch.append_times() if times is None else times
 
 
 def _priorities(batch: Batch) -> np.ndarray:

@@ -21,12 +21,13 @@ from penstock.storage.promises import Promises
 from penstock.storage.record import record_runs, records
 from penstock.storage.repair import repair
 from penstock.storage.verify import verify
+from support import golden
 
 COLUMNS = ("keys", "headers", "event_times", "priorities", "not_before", "dedup")
 
 
-def placed(batch: bytes | bytearray, base_offset: int = 40, seq: int = 7) -> Batch:
-    head = stamp(batch, Stamp(seq, base_offset, 2, b"L" * 16, 99, 5))
+def placed(batch: bytes | bytearray, base_offset: int = 40, seq: int = 7, time_us: int = 99) -> Batch:
+    head = stamp(batch, Stamp(seq, base_offset, 2, b"L" * 16, time_us, 5))
     return parse(bytes(head) + bytes(batch[len(head) :]))
 
 
@@ -41,7 +42,8 @@ def made(rng: random.Random, count: int, base_offset: int, wanted: set[str], cod
         "dedup": [rng.choice([b"", b"d%d" % i]) for i in range(count)],
     }
     values = [rng.randbytes(rng.choice([0, 1, 30])) for _ in range(count)]
-    return placed(encode(values, codec=codec, **{name: beside[name] for name in wanted}), base_offset)
+    encoded = encode(values, codec=codec, **{name: beside[name] for name in wanted})
+    return placed(encoded, base_offset, time_us=99 + base_offset)
 
 
 def rows(batch: Batch) -> list[tuple]:
@@ -56,6 +58,7 @@ def rows(batch: Batch) -> list[tuple]:
             column(batch.priorities(), 0),
             column(batch.not_before(), 0),
             column(batch.dedup(), b""),
+            batch.append_times().tolist(),
             strict=True,
         )
     )
@@ -91,9 +94,26 @@ def test_kept_records_are_those_of_the_batches_whatever_columns_these_have(seed:
     kept.check()
     assert kept.kind == Kind.KEPT
     assert rows(kept) == expected
-    assert (kept.base_offset, kept.term, kept.append_time_us) == (expected[0][0].offset, 2, 99)
-    again = parse(keep(kept, [(0, kept.record_count)]))
-    assert rows(again) == expected, "kept records can be taken out once more"
+    assert (kept.base_offset, kept.term, kept.append_time_us) == (expected[0][0].offset, 2, expected[0][-1])
+    later = placed(kept.buffer.tobytes(), 900, time_us=10**9)
+    again = parse(keep(later, [(0, kept.record_count)]))
+    assert rows(again) == rows(later) == expected, "kept records can be taken out once more, later than they came"
+
+
+def test_a_kept_batch_without_append_times_has_its_own_for_all() -> None:
+    kept = placed(golden.kept_before(), time_us=500)
+    kept.check()
+    assert kept.append_times().tolist() == [500, 500]
+    again = parse(keep(kept, [(1, 1)]))
+    assert again.append_times().tolist() == [500]
+
+
+def test_only_kept_batches_have_append_times_of_their_own() -> None:
+    value = parse(encode([b"a"])).column(ColumnId.VALUE)
+    assert value is not None
+    times = (ColumnId.APPEND_TIME, Codec.NONE, (7).to_bytes(8, "little"))
+    batch = placed(assemble(Kind.RECORDS, 1, [(ColumnId.VALUE, Codec.NONE, bytes(value)), times]))
+    assert batch.append_times().tolist() == [99]
 
 
 def test_records_can_be_asked_for_from_an_offset_on() -> None:
@@ -207,7 +227,8 @@ def test_kept_batches_are_known_to_verify_dump_and_repair() -> None:
     assert (report.damage, report.batches, report.records, report.end_offset) == ([], 7, 8, 8)
     lines = list(dump(files, "/log", with_records=True))
     kept = [line for line in lines if line["type"] == "kept"]
-    assert [(line["offset"], line["value"], line["timestamp"]) for line in kept] == [(1, "1", 10), (2, "2", 10)] * 2
+    found = [(line["offset"], line["value"], line["timestamp"], line["append_time_us"]) for line in kept]
+    assert found == [(1, "1", 10, 10), (2, "2", 10, 10)] * 2
     assert [line["offset"] for line in lines if line["type"] == "record"] == list(range(8))
     for name in [name for name in files.listdir("/log") if name.endswith(".index")]:
         files.unlink(f"/log/{name}")
@@ -231,7 +252,7 @@ def test_neighbours_cut_out_are_a_batch_of_records_with_all_they_had(codec: Code
         many = rng.randrange(1, count - first + 1)
         found = parse(cut(batch, first, many))
         found.check()
-        assert (found.kind, found.append_time_us, found.term) == (Kind.RECORDS, 99, 2)
+        assert (found.kind, found.append_time_us, found.term) == (Kind.RECORDS, batch.append_time_us, 2)
         assert ColumnId.OFFSET not in {column.id for column in found.directory()}
         assert rows(found) == rows(batch)[first : first + many]
 

@@ -10,8 +10,18 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
-from penstock.storage import finals, layout, runs, snapshots
-from penstock.storage.batch import Codec, ColumnId, Kind, encode, encode_raft, encode_state, parse, with_effects
+from penstock.storage import columns, finals, layout, runs, snapshots
+from penstock.storage.batch import (
+    Codec,
+    ColumnId,
+    Kind,
+    assemble,
+    encode,
+    encode_raft,
+    encode_state,
+    parse,
+    with_effects,
+)  # fmt: skip
 from penstock.storage.board import Board, Level, word
 from penstock.storage.board_row import HEADER_WORD, slots_place
 from penstock.storage.encoding import lay_out
@@ -50,6 +60,18 @@ def everything() -> bytes:
 def queued() -> bytes:
     """A batch with the columns that queues look at."""
     return stamped(encode([b"a", b"bb"], priorities=[0, 255], not_before=[TIME, 0], dedup=[b"", b"order-17"]))
+
+
+def kept_before() -> bytes:
+    """Kept records as they were written before they had their append times."""
+    found = [
+        (ColumnId.VALUE, Codec.NONE, columns.pieces([b"a", b"c"])),
+        (ColumnId.KEY, Codec.NONE, columns.pieces([b"k", b"l"])),
+        (ColumnId.EVENT_TIME, Codec.NONE, np.array([TIME, TIME], "<i8").tobytes()),
+        (ColumnId.PRIORITY, Codec.NONE, bytes([1, 3])),
+        (ColumnId.OFFSET, Codec.NONE, np.array([40, 42], "<i8").tobytes()),
+    ]
+    return stamped(assemble(Kind.KEPT, 2, found), seq=8, base_offset=90)
 
 
 def kept() -> bytes:
@@ -110,7 +132,8 @@ SAMPLES: dict[str, Callable[[], bytes]] = {
     "batch_v1_everything": everything,
     "batch_v1_lz4": compressed,
     "batch_v1_queued": queued,
-    "batch_v1_kept": kept,
+    "batch_v1_kept": kept_before,
+    "batch_v1_kept_with_append_times": kept,
     "batch_v1_state": lambda: stamped(encode_state(b"\x91\xc0")),
     "batch_v1_raft": lambda: stamped(encode_raft()),
     "segment_header_v1": segment_header,

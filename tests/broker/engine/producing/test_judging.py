@@ -101,6 +101,7 @@ LIES = {
     "a delay beyond all": (bytes(encode([b"a", b"b"], not_before=[0, 1 << 62])), "more than 10 years"),
     "hashes of keys": (of(VALUES, (ColumnId.KEY_HASH, 0, bytes(16))), "column 3 cannot be produced"),
     "offsets": (of(VALUES, (ColumnId.OFFSET, 0, bytes(16))), "column 13 cannot be produced"),
+    "times of appending": (of(VALUES, (ColumnId.APPEND_TIME, 0, bytes(16))), "column 14 cannot be produced"),
     "differences of offsets": (of(VALUES, (ColumnId.OFFSET_DELTA, 0, bytes(8))), "column 9 cannot be produced"),
     "a validity of values": (of(VALUES, (ColumnId.VALUE_VALIDITY, 0, b"\3")), "column 12 cannot be produced"),
     "a column of an experiment": (of(VALUES, (2000, 0, b"x")), "column 2000 cannot be produced"),

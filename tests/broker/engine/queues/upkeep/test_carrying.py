@@ -156,6 +156,27 @@ def test_a_far_future_record_holds_back_no_segment_and_comes_in_its_time(clean: 
     assert {offset: found[offset] for offset in (0, 2)} == {offset: value(offset) for offset in (0, 2)}
 
 
+def test_a_carried_record_keeps_its_append_time_beside_the_time_of_its_producer():
+    rig, topic = filled(count=0)
+    due_us, appended_us = rig.now.wall_us + 1000 * 1_000_000, rig.now.wall_us
+    rig.produce(topic, [value(0)], event_times=[77], not_before=[due_us])
+    for _ in range(2):  # the second time out of a kept batch
+        before = dict(kept(rig, topic))
+        fill(rig, topic, 30)
+        finish_all(rig, topic)
+        rig.pass_time(90)
+        fill(rig, topic, 3)  # a snapshot covers more
+        rig.pass_time(90)
+        assert kept(rig, topic).keys() == {0}
+        assert kept(rig, topic) != before
+    finish_all(rig, topic)
+    rig.pass_time(1000)
+    leased = rig.lease(topic)
+    assert [run[:2] for run in leased.runs] == [(0, 1)]
+    (batch,) = batches(next(payload for _, message, payload in rig.port.sent if message is leased))
+    assert (batch.event_times().tolist(), batch.append_times().tolist()) == ([77], [appended_us])
+
+
 def test_a_frontier_before_delayed_records_only_holds_back_nothing():
     rig, topic = filled(count=3)
     finish_all(rig, topic)
