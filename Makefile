@@ -32,7 +32,7 @@ bench-full: ## also what takes long; about an hour
 	@$(MAKE) --no-print-directory bench ARGS="--full $(ARGS)"
 
 soak: $(if $(ARGS),,java) dev ## the same tests with many times the cases, and those marked `soak`
-	$(PY) -m pytest -q --soak --timeout 3600 $(ARGS)
+	$(PY) -m pytest -q --soak --timeout 3600 -o faulthandler_timeout=4000 $(ARGS)
 
 lint: dev ## ruff, check and format
 	$(PY) -m ruff check --quiet .

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support.spark import driver, spark
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 __all__ = ["driver", "spark"]  # fixtures; here alone, so that a run has one session
 
@@ -68,6 +69,16 @@ class ByFile(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         return "tests/spark" if path.startswith("tests/spark/") else path
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """A test that ended its process has failed and is not run again: it would end the next one, too."""
+        tests = [(unit, test) for unit in self.assigned_work[node].values() for test, done in unit.items() if not done]
+        if not tests:
+            return super().remove_node(node)
+        unit, ended_by = tests[0]
+        unit[ended_by] = True
+        super().remove_node(node)
+        return ended_by
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:

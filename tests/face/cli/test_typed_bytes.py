@@ -51,7 +51,7 @@ def _commands(words: list[str], command: click.Command) -> Iterator[tuple[list[s
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-@pytest.mark.parametrize("words", texts(), ids=ascii)
+@pytest.mark.parametrize("words", [*texts()], ids=ascii)
 def test_text_that_is_not_utf8_is_one_sentence(cli: Cli, words: list[str], as_json: bool):
     result = cli(*words, *(["--json"] if as_json and words[:2] != ["log", "dump"] else []))
     assert result.code == exits.USAGE, result
