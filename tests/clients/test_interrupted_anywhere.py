@@ -7,13 +7,12 @@ with a client of its own. `make soak` tries all of them, else each of a stride.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from penstock.clients import connect
 from penstock.clients.testing import MemoryBroker
-from support.interrupts import InterruptAt
+from support.interrupts import ExpectedInterrupt, interrupts
 
 CLIENTS = tuple(
     f"clients/{place}"
@@ -79,49 +78,32 @@ class Life:
         assert there <= Counter(self.tried), "a record stands twice"
 
 
-def moments(soak: bool, nth: int = 1) -> Any:
-    """A first moment, then each that is tried, until the verb is over before it comes."""
-    state = {"came": True}
-    while state["came"]:
-        yield nth, state
-        nth += 1 if soak else STRIDE
-
-
 @pytest.fixture
-def all_of_them(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("--soak"))
-
-
-def interrupted(verb: Callable[[], object], nth: int) -> bool:
-    with InterruptAt(nth, inside=INSIDE) as interrupt:
-        try:
-            verb()
-        except KeyboardInterrupt:
-            assert interrupt.came
-    return interrupt.came
+def stride(request: pytest.FixtureRequest) -> int:
+    return 1 if request.config.getoption("--soak") else STRIDE
 
 
 @pytest.mark.parametrize("verb", ["send", "send_many", "gather_and_flush", "result"])
-def test_sending(verb: str, all_of_them: bool) -> None:
-    for nth, state in moments(all_of_them):
+def test_sending(verb: str, stride: int) -> None:
+    for interrupt in interrupts(INSIDE, stride=stride, above=30):
         with MemoryBroker() as broker:
             life = Life(broker.url)
-            state["came"] = interrupted(getattr(life, verb), nth)
+            with interrupt:
+                getattr(life, verb)()
             try:
                 life.check_log()
                 life.client.close()
             except BaseException as error:
-                error.add_note(f"{verb} was interrupted at moment {nth}")
+                error.add_note(f"{verb} was interrupted at moment {interrupt.nth}")
                 raise
-    assert nth > 30
 
 
 @pytest.mark.parametrize("again", [0, 3, 11])
 @pytest.mark.parametrize("way", ["fetch", "batches"])
 @pytest.mark.parametrize("group", [None, "g"])
-def test_fetching_and_committing(group: str | None, way: str, again: int, all_of_them: bool) -> None:
+def test_fetching_and_committing(group: str | None, way: str, again: int, stride: int) -> None:
     """`again`: so many moments after the first interrupt comes another."""
-    for nth, state in moments(all_of_them):
+    for interrupt in interrupts(INSIDE, stride=stride, above=30):
         with MemoryBroker() as broker:
             life = Life(broker.url)
             life.producer.send_many(MORE)
@@ -136,9 +118,11 @@ def test_fetching_and_committing(group: str | None, way: str, again: int, all_of
                     consumer.commit()
 
             try:
-                state["came"] = interrupted(verb, nth)
-                if again and state["came"]:
-                    interrupted(verb, again)
+                with interrupt:
+                    verb()
+                if again and interrupt.came:
+                    with ExpectedInterrupt(again, INSIDE):
+                        verb()
                 while len(found := consumer.fetch(10, wait=2.0 if len(taken) < len(ALL) else 0)):
                     taken += [record.value for record in found]
                 if group:
@@ -149,13 +133,12 @@ def test_fetching_and_committing(group: str | None, way: str, again: int, all_of
                 consumer.close()
                 life.client.close()
             except BaseException as error:
-                error.add_note(f"interrupted at moment {nth}; taken: {taken}")
+                error.add_note(f"interrupted at moment {interrupt.nth}; taken: {taken}")
                 raise
-    assert nth > 30
 
 
-def test_working(all_of_them: bool) -> None:
-    for nth, state in moments(all_of_them):
+def test_working(stride: int) -> None:
+    for interrupt in interrupts(INSIDE, stride=stride, above=30):
         with MemoryBroker() as broker:
             life = Life(broker.url)
             worker = life.client.worker("t", group="g")
@@ -167,7 +150,8 @@ def test_working(all_of_them: bool) -> None:
                     acked.append(task.value)
 
             try:
-                state["came"] = interrupted(verb, nth)
+                with interrupt:
+                    verb()
                 worker.flush()
                 worker.close()
                 left = life.client.worker("t", group="g")
@@ -177,6 +161,5 @@ def test_working(all_of_them: bool) -> None:
                 life.check_log()
                 life.client.close()
             except BaseException as error:
-                error.add_note(f"interrupted at moment {nth}; acked: {acked}")
+                error.add_note(f"interrupted at moment {interrupt.nth}; acked: {acked}")
                 raise
-    assert nth > 30

@@ -7,37 +7,26 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from penstock.clients import Client, connect
+from penstock.clients import connect
 from penstock.clients.connection import driver
-from support.interrupts import InterruptAt, left_open
+from support.interrupts import interrupts, left_open
 
 PATIENCE_S = 60.0
 pytestmark = pytest.mark.usefixtures("quick_collections", "no_wait_without_end")
 INSIDE = ("clients", "transport", "storage", "broker")
 
 
-def close_at(client: Client, nth: int) -> bool:
-    """Close it twice; whether the nth moment came in the first."""
-    with InterruptAt(nth, inside=INSIDE) as interrupt:
-        try:
-            client.close()
-        except KeyboardInterrupt:
-            assert interrupt.came
-    client.close()
-    return interrupt.came
-
-
 def test_a_second_close_of_a_client_finishes_the_first(url: str, topic: str) -> None:
     with connect(url) as client:
         client.create_topic(topic)
-    before, nth, came = left_open(), 0, True
-    while came:
-        nth += 1
+    before = left_open()
+    for interrupt in interrupts(INSIDE, above=20):
         client = connect(url)
         client._driver.need_pump()
-        came = close_at(client, nth)
-        assert left_open() == before, f"interrupted at moment {nth}"
-    assert nth > 20
+        with interrupt:
+            client.close()
+        client.close()
+        assert left_open() == before, f"interrupted at moment {interrupt.nth}"
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

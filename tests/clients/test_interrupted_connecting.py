@@ -10,7 +10,7 @@ import zmq
 from penstock.clients import connect
 from penstock.clients.channels.zmq import ZmqChannel
 from penstock.clients.connection import readiness
-from support.interrupts import InterruptAt, left_open
+from support.interrupts import interrupts, left_open
 
 STRIDE = 3
 pytestmark = pytest.mark.usefixtures("quick_collections", "no_wait_without_end")
@@ -24,20 +24,15 @@ def stride(request: pytest.FixtureRequest) -> int:
 
 def test_nothing_is_left_of_a_client(url: str, stride: int) -> None:
     connect(url).close()
-    before, nth, came = left_open(), 1, True
-    while came:
+    before = left_open()
+    for interrupt in interrupts(INSIDE, stride=stride, above=100):
         client = None
-        with InterruptAt(nth, inside=INSIDE) as interrupt:
-            try:
-                client = connect(url)
-            except KeyboardInterrupt:
-                assert interrupt.came
+        with interrupt:
+            client = connect(url)
         if client is not None:
             client.close()
             client = None
-        assert left_open() == before, f"interrupted at moment {nth}"
-        came, nth = interrupt.came, nth + stride
-    assert nth > 100
+        assert left_open() == before, f"interrupted at moment {interrupt.nth}"
 
 
 def test_a_client_that_is_dropped_is_closed(url: str) -> None:
@@ -51,17 +46,12 @@ def test_a_client_that_is_dropped_is_closed(url: str) -> None:
 @pytest.mark.parametrize("front", [readiness.Front, readiness.SelectFront])
 def test_a_channel_whose_making_is_interrupted_ends(front: type, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.clients.channels.zmq.Front", front)
-    before, nth, came = left_open(), 1, True
-    while came:
+    before = left_open()
+    for interrupt in interrupts(INSIDE, stride=stride, above=20):
         channel = None
-        with InterruptAt(nth, inside=INSIDE) as interrupt:
-            try:
-                channel = ZmqChannel("tcp://127.0.0.1:1", max_bytes=1 << 20)
-            except KeyboardInterrupt:
-                assert interrupt.came
+        with interrupt:
+            channel = ZmqChannel("tcp://127.0.0.1:1", max_bytes=1 << 20)
         if channel is not None:
             channel.close()
             channel = None
-        assert left_open() == before, f"interrupted at moment {nth}"
-        came, nth = interrupt.came, nth + stride
-    assert nth > 20
+        assert left_open() == before, f"interrupted at moment {interrupt.nth}"

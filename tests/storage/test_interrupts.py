@@ -16,7 +16,7 @@ from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.reader import Cursor
 from support.files import RecordingFile, RecordingFiles
-from support.interrupts import InterruptAt
+from support.interrupts import interrupts
 
 PATH = "/log"
 OPTIONS = LogOptions(segment_bytes=20_000, allocate_bytes=4096)
@@ -144,15 +144,8 @@ def test_a_poison_that_is_interrupted_while_it_is_written_down_holds() -> None:
 
 
 def test_a_log_whose_first_reading_was_interrupted_closes() -> None:
-    nth, came = 0, True
-    while came:
-        nth += 1
+    for interrupt in interrupts(("storage",), above=5):
         log = opened(RecordingFiles())
-        with InterruptAt(nth, inside=("storage",)) as interrupt:
-            try:
-                log.segments()
-            except KeyboardInterrupt:
-                assert interrupt.came
+        with interrupt:
+            log.segments()
         log.close()
-        came = interrupt.came
-    assert nth > 5

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,7 +21,7 @@ class InterruptAt:
     """
 
     def __init__(self, nth: int, inside: tuple[str, ...] = ("",)) -> None:
-        self.left = nth
+        self.nth = self.left = nth
         self._inside = tuple(os.path.realpath(TREE / folder) for folder in inside)
         self._counts: dict[str, bool] = {}  # by file
 
@@ -46,6 +47,31 @@ class InterruptAt:
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+
+
+class ExpectedInterrupt(InterruptAt):
+    """One that the test goes on after: its `with` swallows it."""
+
+    def __enter__(self) -> ExpectedInterrupt:
+        super().__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None = None, *rest: object) -> bool:
+        super().__exit__(kind, *rest)
+        return kind is KeyboardInterrupt and self.came
+
+
+def interrupts(inside: tuple[str, ...], *, stride: int = 1, above: int) -> Iterator[ExpectedInterrupt]:
+    """An interrupt at the first moment, then at later ones, for one `with` each, until one ends before it comes.
+
+    Fails unless there are more than `above` moments: they would be in other places than `inside` says.
+    """
+    nth, came = 1, True
+    while came:
+        interrupt = ExpectedInterrupt(nth, inside)
+        yield interrupt
+        came, nth = interrupt.came, nth + stride
+    assert nth > above
 
 
 def left_open() -> tuple[list[str], list[str]]:

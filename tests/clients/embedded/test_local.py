@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from penstock.clients import Client, connect
-from support.interrupts import InterruptAt
+from support.interrupts import InterruptAt, interrupts
 
 PATIENCE_S = 60.0
 STRIDE = 11  # of the moments one is tried in so many
+INSIDE = ("broker", "storage", "clients/embedded")
 
 
 @pytest.fixture(params=["mem", "file"])
@@ -20,49 +21,27 @@ def client(request, tmp_path: Path) -> Iterator[Client]:
         yield client
 
 
-def interrupt_at_any_moment(verb: Callable[[], object]) -> Iterator[int]:
-    """Run `verb` with an interrupt at later and later moments, until it comes to its end before."""
-    nth = 1
-    while True:
-        interrupt = InterruptAt(nth, inside=("broker", "storage", "clients/embedded"))
-        try:
-            with interrupt:
-                verb()
-        except KeyboardInterrupt:
-            pass
-        yield nth
-        if not interrupt.came:
-            return
-        nth += STRIDE
-
-
 def test_an_interrupted_send_loses_nothing_and_later_ones_go_on(client) -> None:
     producer = client.producer("t")
     acknowledged: dict[int, bytes] = {}
-
-    def send() -> None:
-        value = b"%d" % moment
-        acknowledged[producer.send(value)] = value
-
-    moment = 0
-    for moment in interrupt_at_any_moment(send):
-        value = b"after %d" % moment
+    for interrupt in interrupts(INSIDE, stride=STRIDE, above=10 * STRIDE):
+        value = b"%d" % interrupt.nth
+        with interrupt:
+            acknowledged[producer.send(value)] = value
+        value = b"after %d" % interrupt.nth
         acknowledged[producer.send(value)] = value
     found = {record.offset: record.value for record in client.read("t", 0, 0, max_records=100_000)}
     assert {offset: found[offset] for offset in acknowledged} == acknowledged
     assert len(set(found.values())) == len(found)
-    assert moment > 10 * STRIDE
 
 
 def test_an_interrupted_fetch_costs_no_record(client) -> None:
     producer, consumer = client.producer("t"), client.consumer("t", group="g", start="earliest")
     fetched: list[int] = []
-
-    def fetch() -> None:
-        fetched.extend(record.offset for record in consumer.fetch(wait=0.0))
-
     sent = 0
-    for _ in interrupt_at_any_moment(fetch):
+    for interrupt in interrupts(INSIDE, stride=STRIDE, above=STRIDE):
+        with interrupt:
+            fetched.extend(record.offset for record in consumer.fetch(wait=0.0))
         sent = producer.send(b"x")
     while not fetched or fetched[-1] < sent:
         fetched.extend(record.offset for record in consumer.fetch(wait=PATIENCE_S))

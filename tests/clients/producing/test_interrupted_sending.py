@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.interrupts import InterruptAt
+from support.interrupts import interrupts
 from support.locks import is_free
 
 INSIDE = ("clients/producing", "transport/producer_session.py", "storage/batch")
@@ -16,22 +16,17 @@ def test_gathered_records_outlive_an_interrupt_at_any_moment_of_shipping(penstoc
     producer = client.producer("t")
     sender = producer._core.senders[0]
     extras = {"key": b"k", "headers": {"h": b"v"}} if with_columns else {}
-    taken, nth, came = [], 1, True
-    while came:
+    taken: list[bytes] = []
+    for interrupt in interrupts(INSIDE, above=10):
         sender.trigger = 1 << 20  # so that it gathers
-        value = b"%d" % nth
+        value = b"%d" % interrupt.nth
         future = producer.send_nowait(value, **extras)
-        with producer._driver.lock, InterruptAt(nth, inside=INSIDE) as interrupt:  # as a verb: the pump ships, too
-            try:
-                sender.ship()
-            except KeyboardInterrupt:
-                assert interrupt.came
+        with producer._driver.lock, interrupt:  # as a verb: the pump ships, too
+            sender.ship()
         producer.flush()
-        assert future.done(), f"interrupted at moment {nth}"
+        assert future.done(), f"interrupted at moment {interrupt.nth}"
         taken.append(value)
-        came, nth = interrupt.came, nth + 1
     assert [record.value for record in client.read("t", 0, 0, max_records=10_000)] == taken
-    assert nth > 10
 
 
 def test_a_record_that_is_interrupted_on_its_way_in_spoils_no_other(penstock_client) -> None:
@@ -39,52 +34,35 @@ def test_a_record_that_is_interrupted_on_its_way_in_spoils_no_other(penstock_cli
     client.create_topic("t", partitions=1)
     producer = client.producer("t")
     sender = producer._core.senders[0]
-    nth, came, sure = 1, True, []
-    while came:
+    sure: list[bytes] = []
+    for interrupt in interrupts(("clients/producing/core.py",), above=5):
         sender.trigger = 1 << 20
-        producer.send_nowait(b"plain %d" % nth)
-        with InterruptAt(nth, inside=("clients/producing/core.py",)) as interrupt:
-            try:
-                producer.send_nowait(b"half", key=b"k", headers={"h": b"v"}, timestamp=1_700_000_000_000_000)
-            except KeyboardInterrupt:
-                assert interrupt.came
+        producer.send_nowait(b"plain %d" % interrupt.nth)
+        with interrupt:
+            producer.send_nowait(b"half", key=b"k", headers={"h": b"v"}, timestamp=1_700_000_000_000_000)
         producer.flush()
-        sure.append(b"plain %d" % nth)
-        came, nth = interrupt.came, nth + 1
+        sure.append(b"plain %d" % interrupt.nth)
     found = [record.value for record in client.read("t", 0, 0, max_records=10_000)]
     assert [value for value in found if value != b"half"] == sure
-    assert nth > 5
 
 
 def test_sending_without_waiting_gives_the_lock_back_at_any_moment(penstock_client) -> None:
     client = penstock_client
     client.create_topic("t", partitions=1)
     producer = client.producer("t")
-    nth, came = 1, True
-    while came:
-        with InterruptAt(nth, inside=("clients/producing/sending.py",)) as interrupt:
-            try:
-                producer.send_nowait(b"value")
-            except KeyboardInterrupt:
-                assert interrupt.came
-        assert is_free(producer._driver.lock), f"interrupted at moment {nth}"
-        came, nth = interrupt.came, nth + 1
-    assert nth > 3
+    for interrupt in interrupts(("clients/producing/sending.py",), above=3):
+        with interrupt:
+            producer.send_nowait(b"value")
+        assert is_free(producer._driver.lock), f"interrupted at moment {interrupt.nth}"
 
 
 def test_a_named_producer_whose_claim_was_interrupted_goes_on(penstock_client) -> None:
     client = penstock_client
     client.create_topic("t", partitions=1)
-    nth, came = 1, True
-    while came:
-        producer = client.producer("t", name=f"p{nth}")
-        with InterruptAt(nth, inside=("clients/connection", "clients/producing")) as at:
-            try:
-                producer.send(b"first")
-            except KeyboardInterrupt:
-                assert at.came
+    for interrupt in interrupts(("clients/connection", "clients/producing"), stride=5, above=30):
+        producer = client.producer("t", name=f"p{interrupt.nth}")
+        with interrupt:
+            producer.send(b"first")
         last = producer.send(b"after", timeout=5)
-        assert client.read("t", 0, last)[0].value == b"after", f"interrupted at moment {nth}"
+        assert client.read("t", 0, last)[0].value == b"after", f"interrupted at moment {interrupt.nth}"
         producer.close()
-        came, nth = at.came, nth + 5
-    assert nth > 30

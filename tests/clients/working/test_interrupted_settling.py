@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.interrupts import InterruptAt
+from support.interrupts import interrupts
 
 PLACES = ("clients/working/settling.py", "clients/working/leases.py", "broker", "clients/connection/connection.py")
 
@@ -12,16 +12,10 @@ def test_an_ack_that_is_interrupted_at_any_moment_is_committed_by_flushing(penst
     client.create_topic("t", partitions=1)
     producer = client.producer("t")
     with client.worker("t", group="g") as worker:
-        nth, came = 1, True
-        while came:
+        for interrupt in interrupts(PLACES, stride=3, above=10):
             producer.send(b"x")
             (task,) = worker.fetch(1)
-            with InterruptAt(nth, inside=PLACES) as interrupt:
-                try:
-                    task.ack()
-                except KeyboardInterrupt:
-                    assert interrupt.came
+            with interrupt:
+                task.ack()
             worker.flush()
             assert not worker._core.settling.unconfirmed
-            came, nth = interrupt.came, nth + 3
-    assert nth > 10
