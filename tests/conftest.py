@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -54,6 +55,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 written = list(mark.args[1])
                 more = [fresh.randrange(1 << 32) for _ in range(len(written) * (SOAK_FACTOR - 1))]
                 marks[place] = pytest.mark.parametrize("seed", [*written, *more]).mark
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name what failed at once: a run that is ended from outside prints no summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        print(f"\n{report.nodeid}: {report.when} failed after {report.duration:.0f} s", file=sys.__stderr__, flush=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
