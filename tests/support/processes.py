@@ -35,7 +35,11 @@ class Serving:
         self._text = b""
         self._errors = b""
         if wait:
-            self.wait_ready()
+            try:
+                self.wait_ready()
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def url(self) -> str:
@@ -44,7 +48,7 @@ class Serving:
     def pid(self, role: str) -> int:
         return self.ready["pids"][role]
 
-    def wait_ready(self, timeout_s: float = 20.0, *, other_than: dict[str, Any] | None = None) -> dict[str, Any]:
+    def wait_ready(self, timeout_s: float = 60.0, *, other_than: dict[str, Any] | None = None) -> dict[str, Any]:
         """The newest ready event, once there is one (another than the given one)."""
         deadline = time.monotonic() + timeout_s
         while not self.ready or self.ready == other_than:
