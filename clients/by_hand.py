@@ -19,7 +19,7 @@ from ..storage.errors import InvalidBatch
 from ..storage.record import Record
 from ..transport.failures import error_from
 from ..transport.messages import Answer
-from ..transport.queue_messages import Lease, Leased, Settle, Settled, SettleTasks, Verb
+from ..transport.queue_messages import FOREVER_US, Lease, Leased, Settle, Settled, SettleTasks, Verb
 from .arguments.quantities import Duration, seconds
 from .client import Client
 from .connection.connection import Connection, Question
@@ -34,12 +34,12 @@ _NAME = re.compile(r"(.+)@([0-9]{1,19})", re.ASCII | re.DOTALL)
 
 
 class LeasedTask(Struct, frozen=True):
-    """A leased task. `name` settles it."""
+    """A leased task. `name` settles it. `until` is None when the lease has no end."""
 
     record: Record
     attempt: int
     token: int
-    until: datetime
+    until: datetime | None
 
     @property
     def id(self) -> str:
@@ -102,7 +102,7 @@ class ByHand:
         answer = yield from connection.wait_for(
             question, Leased, deadline=deadline, what=f"leasing tasks of topic {topic}"
         )
-        until = datetime.fromtimestamp(answer.until_us / 1e6, UTC)
+        until = None if answer.until_us >= FOREVER_US else datetime.fromtimestamp(answer.until_us / 1e6, UTC)
         if not answer.runs:
             UnavailablePartitions(connection, found, is_not_worked_on).raise_next()
         attempts = {at: attempt for first, count, attempt in answer.runs for at in range(first, first + count)}

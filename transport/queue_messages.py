@@ -26,7 +26,7 @@ BY_GROUP = -1
 """A delay that the group's back-off decides."""
 
 FOREVER_US = 1 << 62
-"""A time that never comes: the end of a pause that has none, the next time of a schedule without one."""
+"""A time that never comes: the end of a lease or a pause that has none, the next time of a schedule without one."""
 
 PROGRESS_BYTES_MAX = 4096
 """Of what a worker says of one record: it stands in every snapshot while the record is leased."""
@@ -95,7 +95,7 @@ class Leased(Message, tag=71, frozen=True):
     request: Count
     partition: Count
     token: Count
-    until_us: Int64  # log time
+    until_us: Int64  # log time; FOREVER_US: until it is settled
     lease_ms: Count  # from when this was sent: for those whose clock is another one
     runs: list[tuple[Count, Count, Count]]  # (first offset, how many, attempt), attempts counted from 1
     refused: list[Refusal] = []
@@ -133,9 +133,10 @@ class Extended(Message, tag=75, frozen=True):
     """The leases of the request that still stand have been extended; the lost ones belong to other workers by now."""
 
     request: Count
-    until_us: Int64
+    until_us: Int64  # as in Leased
     lost: list[tuple[Count, Count]] = []  # (partition, token)
     cancelled: list[tuple[Count, Count]] = []  # (partition, offset) of held records that were cancelled
+    lease_ms: Count = 0  # from when this was sent
 
 
 # -- queue groups ---------------------------------------------------------------------------------
@@ -233,6 +234,7 @@ class TaskState(Message, tag=82, frozen=True):
     progress: bytes | None = None  # leased: what the worker said last
     cancelling: bool = False  # leased, and cancelled meanwhile
     history: list[tuple[Int64, str, str]] = []  # (time, worker, reason) of failures, oldest first
+    given_us: Int64 = -1  # leased: since when by this worker, if known
 
 
 class CancelTask(Message, tag=83, frozen=True):

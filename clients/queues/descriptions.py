@@ -99,7 +99,7 @@ class TaskInfo(msgspec.Struct, frozen=True):
     that says what holds the task back or what became of it. `attempt` is that of the latest lease, or of the one that
     gave the result, and 0 before the first, and once cancelled or discarded. `time` is the moment until which the task
     is delayed, retrying or leased, or at which it was dead-lettered, discarded, cancelled or completed. A task acked
-    without a result has neither.
+    without a result has neither, and one leased until it is settled has no `time`. `given` is when `worker` got it.
     """
 
     id: str
@@ -114,6 +114,7 @@ class TaskInfo(msgspec.Struct, frozen=True):
     progress: bytes | None
     cancelling: bool
     history: list[Failure]
+    given: datetime | None = None
 
     @property
     def final(self) -> bool:
@@ -171,7 +172,8 @@ def task_of(id_: str, group: str, found: messages.TaskState) -> TaskInfo:
     """A task as the wire has it."""
     return TaskInfo(
         id_, group, STATES.get(found.state, found.state), found.attempt, found.why, found.worker,
-        moment(found.time_us), found.reason, found.result, found.progress, found.cancelling, _history(found.history),
+        _unless_never(found.time_us), found.reason, found.result, found.progress, found.cancelling,
+        _history(found.history), moment(found.given_us),
     )  # fmt: skip
 
 
@@ -192,13 +194,17 @@ def schedule_of(found: messages.Schedule) -> Schedule:
     """A schedule as the wire has it."""
     return Schedule(
         found.topic_name, found.name, found.spec, found.zone, found.value, found.key,
-        None if found.next_us >= queue_messages.FOREVER_US else moment(found.next_us), moment(found.last_us),
-        found.partition,
+        _unless_never(found.next_us), moment(found.last_us), found.partition,
     )  # fmt: skip
 
 
 def _history(found: list[tuple[int, str, str]]) -> list[Failure]:
     return [Failure(_moment(time_us), worker, reason) for time_us, worker, reason in found]
+
+
+def _unless_never(time_us: int) -> datetime | None:
+    """As `moment`, and None for a time that never comes."""
+    return None if time_us >= queue_messages.FOREVER_US else moment(time_us)
 
 
 def moment(time_us: int) -> datetime | None:

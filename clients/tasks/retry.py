@@ -21,17 +21,17 @@ class Retry(Struct, frozen=True):
     """Attempts and the time between them.
 
     Attempt n + 1 follows `backoff * 2 ** (n - 1)` after attempt n failed, `max_backoff` at most; a random part of up to
-    `jitter` (0 to 1) is taken off. After `max_attempts` the task is dead-lettered.
+    `jitter` (0 to 1) is taken off. After `max_attempts` the task is dead-lettered; None: it is retried for ever.
     """
 
-    max_attempts: int = 20
+    max_attempts: int | None = 20
     backoff: Duration = 1.0
     max_backoff: Duration = 300.0
     jitter: float = 0.5
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.max_attempts < 1:
+        if self.max_attempts is not None and self.max_attempts < 1:
             raise InvalidArgument(f"max_attempts={self.max_attempts!r} is below 1: a task is tried once at least")
         if not 0 <= self.jitter <= 1:
             raise InvalidArgument(f"jitter={self.jitter!r} is not a share from 0 to 1")

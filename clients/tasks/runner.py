@@ -133,7 +133,7 @@ class Runner:
     async def _worker(self, client: AsyncClient, queue: TaskQueue) -> SettlingWorker:
         settings = await configure(client, queue)
         worker = await client.worker(queue.topic, group=queue.group, prefetch=1, max_processing=ALWAYS)
-        self._attempts_most[worker] = settings["max_attempts"]
+        self._attempts_most[worker] = settings["max_attempts"] or sys.maxsize
         return worker
 
     async def work(self, workers: Sequence[SettlingWorker]) -> None:

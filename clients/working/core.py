@@ -28,7 +28,7 @@ from ..connection.connection import Question
 from ..connection.steps import Pause, Steps
 from ..connection.unavailable import UnavailablePartitions, is_not_worked_on
 from ..errors import InvalidArgument
-from .leases import Held, SettleFuture
+from .leases import Held, SettleFuture, length_ms
 from .leasing import Leasing
 from .options import WorkerOptions, check_count, delay_milliseconds, lease_milliseconds
 from .record import TaskRecord
@@ -239,7 +239,7 @@ class WorkerCore:
         begun = self.connection.clock()
         lease_ms = held.lease_ms if lease is None else lease_milliseconds(lease)
         if progress is not None:
-            lease_ms = max(lease_ms, held.left_ms(begun))  # it may have been extended for longer
+            lease_ms = held.at_least(lease_ms, begun)  # it may have been extended for longer
         said = [] if progress is None else [(held.partition, task.offset, _checked_progress(progress))]
         if held.lost:
             raise _lost(held, [task.offset])
@@ -264,7 +264,7 @@ class WorkerCore:
         hangs = now - self.touched >= self.options.max_processing_s
         if not hangs and self._beating is None:
             lease_ms = working[0].lease_ms
-            soon = now + lease_ms / 6000
+            soon = now + working[0].pace_ms / 6000
             working += [
                 lease
                 for lease in self.held.values()
@@ -272,7 +272,7 @@ class WorkerCore:
             ]
             self._say_alive([lease for lease in working if lease.lease_ms == lease_ms], lease_ms, now)
         for lease in working:
-            lease.beat_at = now + lease.lease_ms * BEAT_AGAIN / 1000
+            lease.beat_at = now + lease.pace_ms * BEAT_AGAIN / 1000
 
     def _say_alive(self, leases: list[Held], lease_ms: int, now: float) -> None:
         def told(answer: Answer) -> None:
@@ -287,12 +287,12 @@ class WorkerCore:
         self.connection.post(self._beating)
 
     def _extended(self, leases: list[Held], answer: Extended, begun: float, lease_ms: int) -> None:
-        lost = set(answer.lost)
+        lost, kept_ms = set(answer.lost), length_ms(answer, lease_ms or answer.lease_ms)
         for lease in leases:
             if lease.place in lost:
                 self.lose(lease)
             else:
-                lease.keep(begun, lease_ms)
+                lease.keep(begun, kept_ms)
         for partition, offset in answer.cancelled:
             for lease in leases:
                 if lease.partition == partition:

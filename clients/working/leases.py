@@ -9,11 +9,12 @@ of the lease, so that resending it, in any order with others, never settles a ta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...storage.errors import Error
-from ...transport.queue_messages import Settle, Verb
+from ...transport.queue_messages import FOREVER_US, Extended, Leased, Settle, Verb
 from ..connection.steps import Steps
 from ..unpicklable import unpicklable
 
@@ -56,8 +57,12 @@ class LeaseHolder(Protocol):
         ...
 
 
+PACE_MS = 30_000
+"""A lease without an end is extended as often as one of this length: that is how its worker hears what became of it."""
+
+
 class Held:
-    """One lease of this worker. `open` are the offsets not settled yet."""
+    """One lease of this worker. `open`: offsets not settled yet; `lease_ms`: its usual length, 0 without end."""
 
     __slots__ = (
         "beat_at", "cancelled", "core", "count", "handed", "lease_ms", "lost", "open", "partition", "token", "until",
@@ -77,13 +82,20 @@ class Held:
         self.beat_at = 0.0
 
     def keep(self, now: float, lease_ms: int) -> None:
-        """Hold the lease for `lease_ms` from `now` on, and extend it after a third of its usual time."""
-        self.until = now + lease_ms / 1000
-        self.beat_at = self.until - self.lease_ms / 1500
+        """Hold the lease for `lease_ms` from `now` on, 0 for ever, and extend it after a third of its usual time."""
+        if not (self.lease_ms and lease_ms):
+            self.lease_ms = lease_ms  # it has an end now, or none any more
+        self.until = now + lease_ms / 1000 if lease_ms else math.inf
+        self.beat_at = now + (lease_ms or PACE_MS) / 1000 - self.pace_ms / 1500
 
-    def left_ms(self, now: float) -> int:
-        """How much longer the lease stands."""
-        return round((self.until - now) * 1000)
+    @property
+    def pace_ms(self) -> int:
+        """Its usual length, as far as heartbeats go."""
+        return self.lease_ms or PACE_MS
+
+    def at_least(self, lease_ms: int, now: float) -> int:
+        """A length that does not shorten the lease."""
+        return max(lease_ms, round((self.until - now) * 1000)) if self.lease_ms else 0
 
     @property
     def place(self) -> tuple[int, int]:
@@ -221,3 +233,8 @@ def ranges_of(offsets: Sequence[int]) -> list[tuple[int, int]]:
     if last >= 0:
         ranges.append((first, last - first + 1))
     return ranges
+
+
+def length_ms(answer: Leased | Extended, lease_ms: int) -> int:
+    """The length of a lease as `Held` counts it: 0 for one without an end, and only for that."""
+    return 0 if answer.until_us >= FOREVER_US else max(lease_ms, 1)

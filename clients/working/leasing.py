@@ -30,7 +30,7 @@ from ...transport.queue_messages import BY_GROUP, Lease, Leased, SettleTasks, Ve
 from ..connection.connection import Question, raised
 from ..connection.steps import Pause, Steps
 from ..queues.picking import Unreadable, pick
-from .leases import Held, LeaseHolder, SettleFuture
+from .leases import Held, LeaseHolder, SettleFuture, length_ms
 from .settling import BACKOFF_MAX_S, BACKOFF_MIN_S, settles_of
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Leasing:
         ready, now = self._ready, self._connection.clock()
         while ready and len(taken) < most:
             lease, tasks = ready.popleft()
-            if lease.lost or now > lease.until - lease.lease_ms * STALE / 1000:
+            if lease.lost or now > lease.until - lease.pace_ms * STALE / 1000:
                 self.core.held.pop(lease.place, None)
                 continue
             lease.handed = True
@@ -294,8 +294,9 @@ class Leasing:
         """Add leased tasks."""
         core, runs = self.core, answer.runs
         offsets = {offset for first, count, _ in runs for offset in range(first, first + count)}
-        lease = Held(core, answer.partition, answer.token, answer.lease_ms, offsets)
-        lease.keep(arrived_at, answer.lease_ms)
+        lease_ms = length_ms(answer, answer.lease_ms)
+        lease = Held(core, answer.partition, answer.token, lease_ms, offsets)
+        lease.keep(arrived_at, lease_ms)
         core.held[lease.place] = lease
         if core.closed:
             self.give_back(lease)

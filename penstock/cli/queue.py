@@ -93,8 +93,9 @@ def set_(topic: str, settings: tuple[tuple[str, str], ...], group: str, session:
     """Create the queue of TOPIC, or change its settings.
 
     \b
-    lease_s=30s lease_max_s=12h    how long a worker holds a task without a heartbeat; the longest lease
-    max_attempts=20                after so many failures a task is dead-lettered
+    lease_s=30s lease_max_s=12h    how long a worker holds a task without a heartbeat, empty: until it
+                                   settles it; the longest lease that it may ask for
+    max_attempts=20                after so many failures a task is dead-lettered; empty: never
     backoff_s=1s backoff_max_s=5m  delay before the second attempt, doubling with each further one; its limit
     jitter=0.5                     a random part of up to this share is taken off a delay
     order=none|key fair=no         one task of a key at a time, in order; keys take turns
@@ -154,6 +155,9 @@ def delete(topic: str, asks: bool, group: str, session: Invocation) -> None:
     session.output.say("deleted", f"queue {group} of {topic} deleted", topic=topic, group=group)
 
 
+WITHOUT = {"lease_s": "until settled", "max_attempts": "any number"}
+"""Settings that read better than empty when they set no limit."""
+
 _WORDS = {"yes": True, "true": True, "no": False, "false": False, "": None}
 
 
@@ -171,7 +175,9 @@ def _value(name: str, text: str) -> Any:
 
 def _setting_text(name: str, value: Any) -> Any:
     """A setting for people: times as they are given to `queue set`."""
-    if name.endswith("_s") and name != "key_rate_per_s" and value is not None:
+    if value is None:
+        return WITHOUT.get(name)
+    if name.endswith("_s") and name != "key_rate_per_s":
         return units.time_text(value)
     return None if value == "" else value
 

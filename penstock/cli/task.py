@@ -182,6 +182,7 @@ def _show(session: Invocation, info: TaskInfo) -> None:
     pairs: list[tuple[str, Any]] = [("task", info.id), ("state", info.state), ("why", info.why)]
     pairs += [("attempt", info.attempt)] if info.attempt else []
     pairs += [("worker", info.worker)] if info.worker else []
+    pairs += [("given", utc_text(info.given))] if info.given is not None else []
     pairs += [("progress", shown(info.progress))] if info.progress is not None else []
     pairs += [("result", shown(info.result))] if info.result is not None else []
     pairs += [("reason", info.reason)] if info.reason else []

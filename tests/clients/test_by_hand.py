@@ -35,6 +35,13 @@ def test_a_lease_stands_when_its_client_is_gone(penstock_broker, penstock_client
     assert [task.id for task in by_hand.lease(topic, "you", max_records=9)] == ["mails-2-0-1"]
 
 
+def test_a_lease_without_an_end_says_so(penstock_client, topic):
+    penstock_client.set_queue(topic, "g", lease_s=None)
+    (task,) = ByHand(penstock_client, "g").lease(topic, "me")
+    (other,) = ByHand(penstock_client, "g").lease(topic, "me", lease=60)
+    assert (task.until, other.until is None) == (None, False)
+
+
 def test_nothing_to_lease_is_an_empty_list(penstock_client, topic):
     by_hand = ByHand(penstock_client, "g")
     assert len(by_hand.lease(topic, "me", max_records=9)) == 4

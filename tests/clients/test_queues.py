@@ -59,6 +59,21 @@ def test_a_queue_group_is_made_described_changed_and_forgotten(client, topic):
         client.delete_queue(topic, "jobs")
 
 
+def test_a_group_may_give_its_workers_any_time_and_its_records_any_number_of_attempts(client, topic):
+    fill(client, topic, 2)
+    made = client.set_queue(topic, "jobs", lease_s=None, max_attempts=None)
+    assert (made.settings["lease_s"], made.settings["max_attempts"]) == (None, None)
+    with client.worker(topic, group="jobs", prefetch=0, name="ann") as worker:
+        (task,) = worker.fetch(1, wait=WAIT)
+        found = client.task(task.id, group="jobs")
+        assert (found.state, found.worker, found.attempt, found.time) == ("leased", "ann", 1, None)
+        assert found.given is not None
+        assert "until it is settled, attempt 1" in found.why
+        other = client.task(f"{topic}-0-1", group="jobs")
+        assert (other.state, other.given) == ("pending", None)
+        task.ack()
+
+
 def test_no_name_is_no_queue_group(client, topic):
     fill(client, topic, 1)
     client.set_queue(topic, "jobs")

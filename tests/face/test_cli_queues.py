@@ -57,6 +57,24 @@ def test_a_task_is_enqueued_leased_and_acked_with_a_result(on: Cli, queue: str) 
     assert on("task", "lease", queue).text == "nothing to lease now\n"
 
 
+def test_leases_without_an_end_and_any_number_of_attempts(on: Cli, queue: str) -> None:
+    on("queue", "set", queue, "lease_s=", "max_attempts=")
+    shown = on("queue", "stats", queue).text
+    assert "lease_s            until settled" in shown
+    assert "max_attempts       any number" in shown
+    assert on("queue", "stats", queue, "--json").lines[0]["settings"]["lease_s"] is None
+    (id_,) = enqueued(on, queue, "a")
+    (line,) = on("task", "lease", queue, "--json").lines
+    assert line["until"] is None
+    found = on("task", "status", id_, "--json").lines[0]
+    assert (found["state"], found["attempt"], found["time"]) == ("leased", 1, None)
+    assert found["given"] is not None
+    text = on("task", "status", id_).text
+    assert [line.split()[0] for line in text.splitlines()] == ["task", "state", "why", "attempt", "worker", "given"]
+    on("task", "ack", line["leased"])
+    assert "given" not in on("task", "status", id_).text
+
+
 def test_each_line_of_standard_input_is_a_task(on: Cli, queue: str) -> None:
     found = on("task", "enqueue", queue, "--json", stdin=b"one\n\xff\n")
     assert [line["event"] for line in found.lines] == ["enqueued"] * 2

@@ -35,8 +35,7 @@ class Administration(Requests):
         lease_ms = dice.choice([0, 0, 5000])
         message = m.ExtendLeases(self.rig.next_request(), self.topic, name, asked, lease_ms, progress)
         self.send(message)
-        until_us = max(self.now_us(partition) for partition, _ in asked)
-        until_us += lease_ms * 1000 or round(self._settings(name).lease_s * 1e6)
+        until_us = groups[0][1].lease_until(max(self.now_us(partition) for partition, _ in asked), lease_ms)
         lost: list[tuple[int, int]] = []
         cancelled: list[tuple[int, int]] = []
         for partition in sorted({partition for partition, _ in asked}):

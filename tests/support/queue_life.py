@@ -85,7 +85,7 @@ class Life(Administration):
             found = differences(self.shelves[partition], self.partition_at(partition).proposed.queues)
             assert not found, f"partition {partition}: " + "; ".join(found)
             if not self.holding:
-                found = differences(self.shelves[partition], self.partition_at(partition).committed.queues)
+                found = differences(self.shelves[partition], self.partition_at(partition).committed.queues, given=True)
                 assert not found, f"partition {partition}, committed: " + "; ".join(found)
         self._answers()
         self._nobody_is_passed_over()
@@ -106,8 +106,8 @@ class Life(Administration):
         runs = {offset + n: attempt for offset, count, attempt in lease.runs() for n in range(count)}
         assert message.partition in (-1, partition)
         assert len(runs) <= message.max_records
-        lease_us = message.lease_ms * 1000 or round(group.settings.lease_s * 1e6)
-        assert lease.until_us == now_us + lease_us, f"lease until {lease.until_us} instead of {now_us + lease_us}"
+        until_us = group.lease_until(now_us, message.lease_ms)
+        assert lease.until_us == until_us, f"lease until {lease.until_us} instead of {until_us}"
         if not group.keyed and not group.expired and not self.holding:
             possible = shelf.candidates(group, len(shelf.records), now_us)
             wanted = possible[: message.max_records]
@@ -322,9 +322,11 @@ class Life(Administration):
         """Ack all that can be had, and let time pass. Returns whether anything is left."""
         for name in GROUPS:
             for partition, shelf in enumerate(self.shelves):
-                if name in shelf.groups:
-                    settles = [m.Settle(partition, token, ACK) for token in shelf.groups[name].leases]
-                    self._ask(name, settles, max_records=100, partition=partition)
+                group = shelf.groups.get(name)
+                if group is not None:
+                    settles = [m.Settle(partition, token, ACK) for token in group.leases]
+                    lease_ms = 0 if group.settings.lease_s is None else 60_000  # beyond the next round
+                    self._ask(name, settles, max_records=100, partition=partition, lease_ms=lease_ms)
                     self.look()
         self.rig.now = Now(self.rig.now.wall_us + 5_000_000, self.rig.now.monotonic_s + 5.0)
         self.look()

@@ -9,11 +9,13 @@ Contract: `Refused` is what a request deserves; everything else that is wrong is
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.broker.engine.tables.queues.settings import QueueSettings
+from penstock.transport.queue_messages import FOREVER_US
 
 ACK, NACK, REJECT, RELEASE = range(4)
 RAN_OUT = "the lease ran out"
@@ -50,7 +52,8 @@ class Given:
     """A lease, as long as it holds something."""
 
     worker: str
-    until_us: int
+    until_us: int  # FOREVER_US: until it is settled
+    given_us: int
     records: frozenset[int]  # everything that was ever given under it
 
 
@@ -75,6 +78,16 @@ class Group:
 
     def held_by(self, token: int) -> list[int]:
         return [offset for offset, task in self.tasks.items() if task.token == token and task.state == "leased"]
+
+    @property
+    def most(self) -> float:
+        """How many attempts a record has."""
+        return math.inf if self.settings.max_attempts is None else self.settings.max_attempts
+
+    def lease_until(self, now_us: int, lease_ms: int) -> int:
+        if not lease_ms and self.settings.lease_s is None:
+            return FOREVER_US
+        return now_us + (lease_ms * 1000 or round((self.settings.lease_s or 0) * 1e6))
 
     @property
     def keyed(self) -> bool:
@@ -115,7 +128,7 @@ class Shelf:
         group.settings = settings
         group.mixed = group.mixed or group.keyed
         for task in group.tasks.values():
-            if task.state == "waiting" and task.attempt >= settings.max_attempts:
+            if task.state == "waiting" and task.attempt >= group.most:
                 task.state, task.reason = "dead", f"max_attempts was lowered to {settings.max_attempts}"
 
     # -- leases -------------------------------------------------------------------------------------
@@ -148,12 +161,12 @@ class Shelf:
             task = group.tasks[offset]
             assert self.may_go(group, offset, now_us), f"record {offset} was leased though {task}"
             assert attempt == task.attempt + 1, f"record {offset}: attempt {attempt} after {task}"
-            assert attempt <= group.settings.max_attempts, f"record {offset}: attempt {attempt} is above the limit"
+            assert attempt <= group.most, f"record {offset}: attempt {attempt} is above the limit"
         self._check_keys(group, runs, now_us)
         for offset, attempt in runs.items():
             task = group.tasks[offset]
             task.state, task.attempt, task.token, task.ready_us, task.reason = "leased", attempt, token, 0, ""
-        group.leases[token] = Given(worker, until_us, frozenset(runs))
+        group.leases[token] = Given(worker, until_us, now_us, frozenset(runs))
         group.tokens.append(token)
 
     def _check_keys(self, group: Group, runs: dict[int, int], now_us: int) -> None:
@@ -235,12 +248,12 @@ class Shelf:
         task.progress = None
         if verb == ACK:
             task.state, task.cancelling = "done", False
-        elif verb == RELEASE and task.attempt > group.settings.max_attempts:
+        elif verb == RELEASE and task.attempt > group.most:
             task.attempt -= 1
             self._dies(group, offset, f"max_attempts was lowered to {group.settings.max_attempts}")
         elif verb == RELEASE:
             self._back(group, offset, task.attempt - 1, now_us, "")
-        elif verb == REJECT or task.attempt >= group.settings.max_attempts:
+        elif verb == REJECT or task.attempt >= group.most:
             self._dies(group, offset, reason)
         else:
             self._back(group, offset, task.attempt, now_us + max(delay_ms, 0) * 1000, reason)
@@ -282,7 +295,7 @@ class Shelf:
                 for offset in group.held_by(token):
                     task = group.tasks[offset]
                     task.progress = None
-                    if task.attempt >= group.settings.max_attempts:
+                    if task.attempt >= group.most:
                         self._dies(group, offset, RAN_OUT)
                     else:
                         self._back(group, offset, task.attempt, now_us, RAN_OUT)
@@ -366,12 +379,18 @@ def as_kept(shelf: Shelf, queue: Any) -> dict[str, Any]:
     return tables
 
 
-def differences(shelf: Shelf, table: Any) -> list[str]:
-    """What the engine's groups of one partition have otherwise than the model; nothing when they agree."""
+def differences(shelf: Shelf, table: Any, *, given: bool = False) -> list[str]:
+    """What the engine's groups of one partition have otherwise than the model; nothing when they agree.
+
+    `given`: also since when each lease is given, which is known once it is committed.
+    """
     found = [f"groups {sorted(table.by_name)}, the model has {sorted(shelf.groups)}"]
     if sorted(table.by_name) == sorted(shelf.groups):
         found = []
     for name in sorted(shelf.groups.keys() & table.by_name.keys()):
         model, kept = as_modelled(shelf, shelf.groups[name]), as_kept(shelf, table.by_name[name])
+        if given:
+            model["given"] = {token: each.given_us for token, each in shelf.groups[name].leases.items()}
+            kept["given"] = {token: lease.given_us for token, lease in table.by_name[name].leases.items()}
         found += [f"{name}.{key}: {kept[key]}, the model has {model[key]}" for key in model if model[key] != kept[key]]
     return found

@@ -110,8 +110,8 @@ class Requests:
     def set_queue(self) -> None:
         name, dice = self.dice.choice(GROUPS), self.dice
         given: dict[str, Any] = {
-            "lease_s": dice.choice([1.0, 4.0, 30.0]),
-            "max_attempts": dice.choice([1, 2, 3, 20]),
+            "lease_s": dice.choice([1.0, 4.0, 30.0, None]),
+            "max_attempts": dice.choice([1, 2, 3, 20, None]),
             "backoff_s": dice.choice([0.0, 0.5, 2.0]),
             "jitter": dice.choice([0.0, 0.5]),
         }

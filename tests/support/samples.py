@@ -79,7 +79,7 @@ ANSWERS: list[tuple[m.Answer, bytes]] = [
     (m.StatsReply(11, {"topics": 1, "rates": [1.5, 2.5], "nested": {"a": None}}), b""),
     (m.Leased(12, 0, 5, 1_700_000_000_000_000, 30_000, [(1000, 3, 1)], [m.Refusal(0, "lease_lost", "over")]), BATCH),
     (m.Settled(13, [m.Refusal(1, "lease_lost", "over")]), b""),
-    (m.Extended(14, 1_700_000_000_000_000, [(0, 5)], [(0, 100)]), b""),
+    (m.Extended(14, 1_700_000_000_000_000, [(0, 5)], [(0, 100)], 30_000), b""),
     (m.Queues(15, [_QUEUE]), b""),
     (m.TaskState(16, "dead", 3, "it failed", "w1", 1_700_000_000_000_000, "boom", b"{}", b"0.4", True, _HISTORY), b""),
     (m.DeadTasks(17, 1003, [m.DeadTask(1000, 3, 1_700_000_000_000_000, "boom", _HISTORY)]), BATCH),

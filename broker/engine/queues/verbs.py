@@ -91,10 +91,10 @@ def configure(
 
 def _give_up(partition: Partition, queue: Queue) -> None:
     """Dead-letter retrying records that have reached a lowered limit of attempts."""
-    most = queue.settings.max_attempts
-    tried = sorted([(at, each.attempt) for at, each in queue.retrying.items() if each.attempt >= most])
+    used_up = queue.settings.used_up
+    tried = sorted([(at, each.attempt) for at, each in queue.retrying.items() if used_up(each.attempt)])
     if tried:
-        reason = f"{LIMIT_FELL} to {most}"
+        reason = f"{LIMIT_FELL} to {queue.settings.max_attempts}"
         partition.propose(fx.TasksDied(queue.group, 0, list(joined(tried)), reason))
 
 
@@ -116,12 +116,15 @@ def lease(
     group: str,
     worker: str,
     limit: int,
-    lease_us: int,
+    lease_ms: int,
     now_us: int,
     waiter: Waiter,
     schedulers: KeySchedulers,
 ) -> Granted | None:
-    """Give up to `limit` records to a worker; None when there is none for it now. `schedulers` choose by keys."""
+    """Give up to `limit` records to a worker; None when there is none for it now. `schedulers` choose by keys.
+
+    `lease_ms`: how long, 0 for as long as the group says.
+    """
     queue = proposed(partition, group)
     now_us = log_time(partition, now_us)
     if queue.paused_until_us > now_us:
@@ -134,7 +137,7 @@ def lease(
     if not choice.runs:
         _move_on(partition, queue, source, choice, now_us)
         return None
-    token, until_us = partition.next_token(), now_us + lease_us
+    token, until_us = partition.next_token(), queue.settings.lease_end(now_us, lease_ms)
     effect = fx.LeaseGranted(group, token, worker, until_us, *choice)
     partition.propose(effect, waiter, above=max(choice.frontier, partition.decided_end))
     return Granted(token, until_us, choice.runs)
@@ -222,7 +225,8 @@ def extend(
 ) -> Extension:
     """Propose to keep leases until a time. Those that are over are lost, but not those that the worker settled.
 
-    `progress` counts where it is of a record of a lease of `own`.
+    `progress` counts where it is of a record of a lease of `own`. What changes nothing is not proposed: so hears a
+    worker at no cost what became of leases without an end.
     """
     queue = find(partition, group) if serves(partition) else None
     if queue is None:
@@ -231,10 +235,9 @@ def extend(
     lost = [token for token in tokens if token not in queue.leases and token not in queue.ended]
     holding = [(offset, value, queue.lease_of(offset)) for offset, value in progress]
     said = [(offset, value) for offset, value, lease in holding if lease is not None and lease.token in own]
-    if not leases and not said:
-        return Extension(lost, [])
-    effect = fx.LeasesExtended(group, [lease.token for lease in leases], until_us, said)
-    partition.propose(effect)
+    changed = [lease.token for lease in leases if lease.until_us != until_us]
+    if changed or said:
+        partition.propose(fx.LeasesExtended(group, changed, until_us, said))
     return Extension(lost, _cancelled(queue, leases) if queue.cancelling else [])
 
 

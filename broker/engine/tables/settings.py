@@ -90,8 +90,14 @@ def checked(
     for name, (lowest, highest) in ranges.items():
         value = getattr(settings, name)
         if value is not None and not lowest <= value <= highest:
-            raise InvalidSettings(f"{what} {name}={value} is not allowed: {lowest} to {highest}")
+            without = ", or nothing for no limit" if type(None) in _choices(kind, name) else ""
+            raise InvalidSettings(f"{what} {name}={value} is not allowed: {lowest} to {highest}{without}")
     return settings
+
+
+def _choices(kind: type[Struct], name: str) -> tuple[Any, ...]:
+    """What a setting may be: its words, or its types where there are several."""
+    return get_args(next((field.type for field in structs.fields(kind) if field.name == name), None))
 
 
 WORDS = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "text"}
@@ -102,7 +108,7 @@ def _refusal(what: str, kind: type[Struct], given: dict[str, Any], error: str) -
     """Rewords a message of msgspec like "Expected `int`, got `str` - at `$.segment_bytes`"."""
     reason, _, place = error.partition(" - at `$.")
     name = place.rstrip("`")
-    choices = get_args(next((field.type for field in structs.fields(kind) if field.name == name), None))
+    choices = _choices(kind, name)
     if choices and all(isinstance(choice, str) for choice in choices):
         reason = " or ".join(choices)
     wanted = WORDS.get(reason.partition("`")[2].partition("`")[0])

@@ -90,6 +90,66 @@ def test_an_hour_by_hand_is_not_cut_short_by_a_heartbeat(bench):
     bench.run(core.settle_now((task,), Verb.ACK))
 
 
+@pytest.fixture
+def endless(bench) -> Any:
+    """A client of the broker, whose group has leases without an end."""
+    with bench.broker.connect() as client:
+        client.set_queue("t", "jobs", lease_s=None, max_attempts=None)
+        yield client
+
+
+def test_a_lease_without_an_end_outlasts_a_hung_application_and_says_what_was_cancelled(bench, endless):
+    core = bench.worker(lease=None, max_processing=3600.0)
+    (task,) = bench.fetch(core, 1)
+    endless.cancel_task("t-0-0", "jobs")
+    bench.asked(ExtendLeases)
+    bench.pass_time(12)
+    assert (task.cancelled, [beat.lease_ms for beat in bench.asked(ExtendLeases)]) == (True, [0])
+    bench.run(core.extend(task, None, progress=b"half"))
+    assert endless.task("t-0-0", "jobs").progress == b"half"
+    bench.pass_time(7200, step=20.0)
+    assert len(bench.asked(ExtendLeases)) in range(170, 190), "as of one with 30 s, while the application calls"
+    assert not task.lost
+    bench.run(core.settle_now((task,), Verb.ACK))
+    found = endless.task("t-0-0", "jobs")
+    assert (found.state, found.time, found.given) == ("completed", None, None)
+
+
+def test_a_lease_without_an_end_that_only_waits_here_goes_back(bench, endless):
+    one, two = bench.worker(lease=None, prefetch=1), bench.worker(lease=None)
+    bench.fetch(one, 1)
+    bench.connection.turn()
+    bench.pass_time(LEASE_S / 3 + 1)
+    (again,) = bench.fetch(two, 1)
+    assert (again.offset, again.attempt) == (1, 1)
+
+
+def test_a_lease_without_an_end_has_one_after_a_heartbeat_under_another_setting(bench, endless):
+    core, other = bench.worker(lease=None), bench.worker(lease=None)
+    (task,) = bench.fetch(core, 1)
+    endless.set_queue("t", "jobs", lease_s=6)
+    bench.pass_time(11)
+    assert (task._lease.lease_ms, endless.task("t-0-0", "jobs").time) != (0, None)
+    bench.asked(ExtendLeases)
+    bench.pass_time(10)
+    assert len(bench.asked(ExtendLeases)) in (4, 5), "each third of six seconds"
+    bench.cut = True
+    bench.pass_time(7)
+    bench.cut = False
+    (again,) = bench.fetch(other, 1)
+    assert (again.offset, again.attempt) == (0, 2)
+    bench.run(other.extend(again, 3600))
+    assert again._lease.lease_ms == 6_000
+
+
+def test_a_lease_without_an_end_gets_the_one_that_its_worker_asks_for(bench, endless):
+    core = bench.worker(lease=None)
+    (task,) = bench.fetch(core, 1)
+    bench.run(core.extend(task, 60))
+    assert task._lease.lease_ms == 60_000
+    assert endless.task("t-0-0", "jobs").time is not None
+
+
 def test_what_only_waits_here_goes_back_uncounted_when_others_might_have_time(bench):
     one, two = bench.worker(prefetch=1, max_processing=3600.0), bench.worker()
     assert offsets(bench.fetch(one, 1)) == [0]

@@ -161,9 +161,8 @@ class LeaseRequests:
         if queue is None or not serves(partition) or verbs.is_dry(partition, queue):
             return False
         limit = self._limit(partition, message)
-        lease_us = message.lease_ms * 1000 or round(queue.settings.lease_s * 1e6)
         granted = verbs.lease(
-            partition, message.group, message.worker, limit, lease_us, now_us, demand.gather, self._schedulers
+            partition, message.group, message.worker, limit, message.lease_ms, now_us, demand.gather, self._schedulers
         )
         if granted is None:
             again_us = self._schedulers.next_us(partition, message.group)

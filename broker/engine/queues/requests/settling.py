@@ -79,9 +79,10 @@ class SettleRequests:
         check_length(topic, group, message.lease_ms)
         asked = yield from _by_partition(topic, message)
         start_us = max((verbs.log_time(partition, self._time.read(now)) for partition in asked), default=0)
-        lease_us = message.lease_ms * 1000 or round(queue_settings(topic, group).lease_s * 1e6)
-        until_us, lost, cancelled = start_us + lease_us, list[tuple[int, int]](), list[tuple[int, int]]()
-        gather = Gather.reply(self._port, peer, message.request, Extended(message.request, until_us, lost, cancelled))
+        until_us = queue_settings(topic, group).lease_end(start_us, message.lease_ms)
+        lost, cancelled = list[tuple[int, int]](), list[tuple[int, int]]()
+        answer = Extended(message.request, until_us, lost, cancelled, (until_us - start_us) // 1000)
+        gather = Gather.reply(self._port, peer, message.request, answer)
         for partition, (tokens, progress) in asked.items():
             own = set(tokens)
             for at in range(0, max(len(tokens), len(progress)), EXTENDED):

@@ -270,7 +270,7 @@ class TaskRequests:
             question.peer,
             TaskState(
                 message.request, state, attempt, sentence, found.worker, time_us, found.reason, result,
-                found.progress, found.cancelling, list(found.history),
+                found.progress, found.cancelling, list(found.history), found.given_us,
             ),
         )  # fmt: skip
 

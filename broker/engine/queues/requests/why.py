@@ -75,15 +75,22 @@ def _idle(queue: Queue, offset: int, now_us: int, facts: Facts) -> str:
 
 def _leased(queue: Queue, lease: Lease, offset: int, now_us: int) -> str:
     told = "; it is cancelled, and ends with this lease" if offset in queue.cancelling else ""
-    attempt, most = lease.attempt(offset), queue.settings.max_attempts
-    return (
-        f"leased by {_quoted(lease.worker)} until {_moment(lease.until_us, now_us)}, attempt {attempt} of {most}{told}"
-    )
+    held = f"leased by {_quoted(lease.worker)}"
+    if lease.until_us < FOREVER_US:
+        held += f" until {_moment(lease.until_us, now_us)}"
+    elif lease.given_us:
+        held += f" since {_moment(lease.given_us, now_us)}, until it is settled"
+    return f"{held}, {_attempt(queue, lease.attempt(offset))}{told}"
+
+
+def _attempt(queue: Queue, attempt: int) -> str:
+    most = queue.settings.max_attempts
+    return f"attempt {attempt}" if most is None else f"attempt {attempt} of {most}"
 
 
 def _failed(queue: Queue, retrying: RetryingRecord) -> str:
     reason = f": {retrying.history[-1][2]}" if retrying.history else ""
-    return f"attempt {retrying.attempt} of {queue.settings.max_attempts} failed{reason}"
+    return f"{_attempt(queue, retrying.attempt)} failed{reason}"
 
 
 def _ended(queue: Queue, offset: int, facts: Facts, now_us: int) -> str:

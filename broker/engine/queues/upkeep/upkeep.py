@@ -1,8 +1,9 @@
 """Upkeep: expiry of dead letters and of abandoned queue groups.
 
 Idea: dead letters are discarded after `dead_retention_s`. A group without leases, settles or requests for a long time
-is abandoned and deleted, as stream groups are. Requests that get no records renew the group in the log now and then,
-so that a group with idle workers survives a restart.
+is abandoned and deleted, as stream groups are; but not one whose leases have no end, as long as it has open records.
+Requests that get no records renew the group in the log now and then, so that a group with idle workers survives a
+restart.
 
 Contract: every decision is an effect, in bounded portions. Time is log time.
 """
@@ -54,9 +55,11 @@ class Upkeep:
             self._due[key] = (after_s, min(dead.time_us for dead in queue.dead_letters.values()) + after_us)
 
     def _renew_or_delete(self, topic: Topic, partition: Partition, queue: Queue, time_us: int) -> None:
-        last_us = max(each.last_us for each in _everywhere(topic, queue.group))
+        everywhere = _everywhere(topic, queue.group)
+        last_us = max(each.last_us for each in everywhere)
         asked_us = self._lines.asked_us(topic, queue.group, time_us)
-        if max(last_us, asked_us, queue.paused_until_us) < time_us - self._expiry_us:
+        silent = max(last_us, asked_us, queue.paused_until_us) < time_us - self._expiry_us
+        if silent and not any(each.stays for each in everywhere):
             self._leasing.leave(topic, queue.group)
             partition.propose(fx.QueueDeleted(queue.group))
             self._due.pop((partition, queue.group), None)

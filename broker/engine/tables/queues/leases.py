@@ -15,6 +15,8 @@ from operator import attrgetter
 
 from msgspec import Struct
 
+from .....transport.queue_messages import FOREVER_US
+
 Range = tuple[int, int]
 """First offset, how many."""
 
@@ -43,6 +45,7 @@ class LeaseBody(Struct, array_like=True, frozen=True):
     extents: list[ExtentBody]
     keys: list[tuple[int, int]]
     history: list[tuple[int, list[Failure]]]
+    given_us: int = 0  # 0: written before this was remembered
 
 
 FEW_EXTENTS = 8
@@ -97,12 +100,13 @@ class Extent:
 class Lease:
     """One lease."""
 
-    __slots__ = ("_in_order", "extents", "history", "keys", "left", "token", "until_us", "worker")
+    __slots__ = ("_in_order", "extents", "given_us", "history", "keys", "left", "token", "until_us", "worker")
 
-    def __init__(self, token: int, worker: str, until_us: int, extents: list[Extent]) -> None:
+    def __init__(self, token: int, worker: str, until_us: int, extents: list[Extent], given_us: int) -> None:
         self.token = token
         self.worker = worker
-        self.until_us = until_us
+        self.until_us = until_us  # FOREVER_US: it has no end
+        self.given_us = given_us  # 0: not known
         self.extents = extents
         self.left = sum(extent.left.bit_count() for extent in extents)
         self.keys: dict[int, int] = {}  # key hash by offset, where the group looks at keys
@@ -110,10 +114,10 @@ class Lease:
         self._in_order: list[Extent] = []  # by offset, once that is worth it
 
     @classmethod
-    def of(cls, token: int, worker: str, until_us: int, runs: Sequence[Run]) -> Lease:
+    def of(cls, token: int, worker: str, until_us: int, runs: Sequence[Run], given_us: int = 0) -> Lease:
         """A new lease of runs."""
         extents = [Extent(offset, count, attempt, (1 << count) - 1) for offset, count, attempt in runs]
-        return cls(token, worker, until_us, extents)
+        return cls(token, worker, until_us, extents, given_us)
 
     def clear(self, first: int, count: int) -> int:
         """Take records out. Returns how many of the range it still had."""
@@ -177,13 +181,15 @@ class Lease:
         """Dump for a snapshot."""
         extents = [extent.dump() for extent in self.extents]
         return LeaseBody(
-            self.token, self.worker, self.until_us, extents, sorted(self.keys.items()), sorted(self.history.items())
-        )
+            self.token, self.worker, self.until_us, extents, sorted(self.keys.items()), sorted(self.history.items()),
+            self.given_us,
+        )  # fmt: skip
 
     @classmethod
     def load(cls, body: LeaseBody) -> Lease:
         """Restore from a snapshot."""
-        lease = cls(body.token, body.worker, body.until_us, [Extent.load(each) for each in body.extents])
+        extents = [Extent.load(each) for each in body.extents]
+        lease = cls(body.token, body.worker, body.until_us, extents, body.given_us)
         lease.keys, lease.history = dict(body.keys), dict(body.history)
         return lease
 
@@ -216,8 +222,8 @@ BLOCK = 256
 class LeaseTable(dict[int, Lease]):
     """Leases by token, which of them ends next, and which one holds a record.
 
-    Invariant: every lease of the table is in the heap under its present end, and, once there are blocks, in those of
-    all records that it was given.
+    Invariant: every lease of the table that has an end is in the heap under its present one, and, once there are
+    blocks, every lease is in those of all records that it was given.
     """
 
     def __init__(self) -> None:
@@ -259,13 +265,13 @@ class LeaseTable(dict[int, Lease]):
             blocks.setdefault(block, set()).add(lease.token)
 
     def extend(self, token: int, until_us: int) -> None:
-        """A lease ends at another time."""
+        """A lease ends at another time, or never."""
         lease = self[token]
         lease.until_us = until_us
         self._ends_at(lease)
 
     def next_end(self) -> Lease | None:
-        """The lease that ends first."""
+        """The lease that ends first; None when none of them ends."""
         ends = self._ends
         while ends:
             until_us, token = ends[0]
@@ -276,9 +282,10 @@ class LeaseTable(dict[int, Lease]):
         return None
 
     def _ends_at(self, lease: Lease) -> None:
-        heappush(self._ends, (lease.until_us, lease.token))
+        if lease.until_us < FOREVER_US:
+            heappush(self._ends, (lease.until_us, lease.token))
         if len(self._ends) > 2 * len(self) + SLACK:
-            self._ends = [(each.until_us, token) for token, each in self.items()]
+            self._ends = [(each.until_us, token) for token, each in self.items() if each.until_us < FOREVER_US]
             heapify(self._ends)
 
 

@@ -127,9 +127,9 @@ def settled(
 
 def failed(queue: Queue, lease: Lease, runs: list[Run], reason: str, retry: Retry, *, ended: bool) -> Iterator[Outcome]:
     """An attempt failed: retry records with attempts left, dead-letter the rest."""
-    most = queue.settings.max_attempts
-    again = [timed for run in runs if run[2] < most for timed in retry(run)]
-    dead = [run for run in runs if run[2] >= most]
+    used_up = queue.settings.used_up
+    again = [timed for run in runs if not used_up(run[2]) for timed in retry(run)]
+    dead = [run for run in runs if used_up(run[2])]
     if again:
         yield fx.TasksReturned(queue.group, lease.token, again, reason, ended)
     if dead:
@@ -138,13 +138,13 @@ def failed(queue: Queue, lease: Lease, runs: list[Run], reason: str, retry: Retr
 
 def returned(queue: Queue, token: int, runs: list[Run], now_us: int, *, ended: bool) -> Iterator[Outcome]:
     """Returned without an attempt. Records at or over a limit that was lowered meanwhile are dead-lettered."""
-    most = queue.settings.max_attempts
-    again = [run for run in runs if run[2] <= most]
-    over = [(first, count, attempt - 1) for first, count, attempt in runs if attempt > most]
+    used_up = queue.settings.used_up
+    again = [run for run in runs if not used_up(run[2] - 1)]
+    over = [(first, count, attempt - 1) for first, count, attempt in runs if used_up(attempt - 1)]
     if again:
         yield fx.TasksReturned(queue.group, token, untried(again, now_us), ended=ended)
     if over:
-        yield fx.TasksDied(queue.group, token, over, f"{LIMIT_FELL} to {most}", ended)
+        yield fx.TasksDied(queue.group, token, over, f"{LIMIT_FELL} to {queue.settings.max_attempts}", ended)
 
 
 def ready_at(time_us: int) -> Retry:

@@ -102,9 +102,9 @@ class Queue:
 
     # -- applying -----------------------------------------------------------------------------------
 
-    def granted(self, effect: fx.LeaseGranted) -> None:
+    def granted(self, effect: fx.LeaseGranted, time_us: int) -> None:
         """Records went into a lease."""
-        lease = Lease.of(effect.token, effect.worker, effect.until_us, effect.runs)
+        lease = Lease.of(effect.token, effect.worker, effect.until_us, effect.runs, time_us)
         if effect.keys:
             offsets = [offset for first, count, _ in effect.runs for offset in range(first, first + count)]
             lease.keys = dict(zip(offsets, effect.keys, strict=True))
@@ -289,6 +289,12 @@ class Queue:
             cursor = self.cursors.get(shelves.level_of(offset), ShelfCursor())
             return cursor.passed(shelves.time_of(offset), offset)
         return offset < self.frontier
+
+    @property
+    def stays(self) -> bool:
+        """Whether silence does not make the group expire: its leases have no end, and it has open records."""
+        some = self.leases or self.retrying or self.held or self.dead_letters
+        return self.settings.lease_s is None and bool(some)
 
     @property
     def in_flight(self) -> int:

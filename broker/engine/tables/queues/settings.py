@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
+from .....transport.queue_messages import FOREVER_US
 from ..settings import checked
 
 DAY_S = 86400.0
@@ -20,9 +21,9 @@ DAY_S = 86400.0
 class QueueSettings(Struct, frozen=True, kw_only=True):
     """Settings of one queue group. Times in seconds."""
 
-    lease_s: float = 30.0  # how long a worker holds a record, unless it asks for another time or extends
+    lease_s: float | None = 30.0  # how long a worker holds a record, unless it asks otherwise; None: until settled
     lease_max_s: float = 12 * 3600.0  # the longest lease that may be asked for
-    max_attempts: int = 20  # attempts of one record; when the last one fails it is dead-lettered
+    max_attempts: int | None = 20  # when the last one fails, a record is dead-lettered; None: any number
     backoff_s: float = 1.0  # delay before the second attempt; doubles with each further one
     backoff_max_s: float = 300.0  # limit of that delay
     jitter: float = 0.5  # a random part of up to this share is taken off a delay
@@ -39,6 +40,16 @@ class QueueSettings(Struct, frozen=True, kw_only=True):
     def named(self) -> dict[str, Any]:
         """Settings by name, as on the wire."""
         return structs.asdict(self)
+
+    def lease_end(self, now_us: int, lease_ms: int) -> int:
+        """When a lease that is given or extended now ends: as the worker asked, 0 for as long as the group says."""
+        if lease_ms:
+            return now_us + lease_ms * 1000
+        return FOREVER_US if self.lease_s is None else now_us + round(self.lease_s * 1e6)
+
+    def used_up(self, attempt: int) -> bool:
+        """Whether a record whose attempt failed has no further one."""
+        return self.max_attempts is not None and attempt >= self.max_attempts
 
 
 RANGES: dict[str, tuple[float, float]] = {

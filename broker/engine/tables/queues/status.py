@@ -43,6 +43,7 @@ class RecordStatus(Struct, frozen=True):
     progress: bytes | None = None
     cancelling: bool = False
     history: list[Failure] = []
+    given_us: int = -1
     token: int = 0  # leased: under which lease
 
 
@@ -86,5 +87,6 @@ def _leased(queue: Queue, lease: Lease, offset: int) -> RecordStatus:
         progress=queue.progress.get(offset),
         cancelling=offset in queue.cancelling,
         history=lease.history.get(offset, []),
+        given_us=lease.given_us or -1,
         token=lease.token,
     )

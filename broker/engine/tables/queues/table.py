@@ -138,7 +138,7 @@ def _coming(effect: fx.QueueEffect) -> list[tuple[int, int]]:
 def _apply(queue: Queue, effect: fx.QueueEffect, time_us: int) -> None:
     match effect:
         case fx.LeaseGranted():
-            queue.granted(effect)
+            queue.granted(effect, time_us)
         case fx.TasksFinished():
             queue.finished(effect.token, effect.ranges, time_us)
         case fx.LeasesExtended():

@@ -98,7 +98,7 @@ def produced(rng: random.Random, found: Shelves, model: Model, end: int, now_us:
 
 
 def granted(queue: Queue, model: Model, choice: Choice, token: int) -> None:
-    queue.granted(fx.LeaseGranted("g", token, "w", 0, *choice))
+    queue.granted(fx.LeaseGranted("g", token, "w", 0, *choice), 0)
     for offset, _ in flat(choice):
         model.taken.add(offset)
         model.again.pop(offset, None)

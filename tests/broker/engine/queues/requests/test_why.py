@@ -29,9 +29,11 @@ class Group:
         self.table.apply(effect, NOW - 60 * SECOND)
         return self
 
-    def lease(self, runs: list[tuple[int, int, int]], frontier: int, **more: Any) -> Group:
+    def lease(
+        self, runs: list[tuple[int, int, int]], frontier: int, *, until_us: int = NOW + 30 * SECOND, **more: Any
+    ) -> Group:
         self.token += 1
-        return self.do(fx.LeaseGranted("g", self.token, "ann", NOW + 30 * SECOND, runs, frontier, **more))
+        return self.do(fx.LeaseGranted("g", self.token, "ann", until_us, runs, frontier, **more))
 
     def why(self, offset: int, **facts: Any) -> str:
         return why(self.table.by_name["g"], offset, NOW, Facts(**facts))
@@ -42,6 +44,14 @@ def test_a_leased_record_names_its_worker_and_the_end_of_the_lease():
     assert group.why(1) == "leased by worker 'ann' until 2023-11-14 22:13:50 UTC (in 30.0 s), attempt 2 of 5"
     group.do(fx.TasksCancelled("g", [1]))
     assert group.why(1).endswith("attempt 2 of 5; it is cancelled, and ends with this lease")
+
+
+def test_a_record_that_is_leased_until_it_is_settled_says_since_when():
+    group = Group(lease_s=None, max_attempts=None).lease([(0, 3, 2)], 3, until_us=FOREVER_US)
+    sentence = "leased by worker 'ann' since 2023-11-14 22:12:20 UTC (60.0 s ago), until it is settled, attempt 2"
+    assert group.why(1) == sentence
+    group.table.by_name["g"].leases[1].given_us = 0  # of a snapshot that does not say it
+    assert group.why(1) == "leased by worker 'ann', attempt 2"
 
 
 def test_a_failed_record_says_which_attempt_it_was_and_when_it_is_tried_again():

@@ -144,6 +144,24 @@ def test_a_group_that_is_paused_stays():
     assert groups(rig, topic) == []
 
 
+@pytest.mark.parametrize("verb", [None, q.Verb.NACK, q.Verb.REJECT])
+def test_a_group_whose_leases_have_no_end_stays_as_long_as_it_has_open_records(verb: q.Verb | None):
+    rig, topic = made(partitions=2, lease_s=None, max_attempts=None)
+    leased = rig.ask(q.Lease, topic, "g", "w", 1, 0)
+    if verb is not None:
+        rig.ask(q.SettleTasks, topic, "g", [q.Settle(0, leased.token, verb, delay_ms=0)])
+    rig.pass_time(3 * DAY_S, step=100)
+    rig.restart(clean=False)
+    rig.pass_time(3 * DAY_S, step=100)
+    assert [groups(rig, topic, each) for each in (0, 1)] == [["g"], ["g"]]
+    if verb == q.Verb.REJECT:
+        assert rig.ask(q.RedriveDead, topic, "g").count == 1
+    token = leased.token if verb is None else rig.ask(q.Lease, topic, "g", "w", 1, 0).token
+    rig.ask(q.SettleTasks, topic, "g", [q.Settle(0, token, q.Verb.ACK)])
+    rig.pass_time(2 * DAY_S, step=100)
+    assert [groups(rig, topic, each) for each in (0, 1)] == [[], []]
+
+
 def test_on_a_damaged_partition_nothing_is_decided():
     rig, topic = made(dead_retention_s=100.0)
     die(rig, topic, [1])
