@@ -119,6 +119,13 @@ class Corrupt(StorageError):
         self.partition = partition
 
 
+class ReadFailed(StorageError):
+    """The system could not read a file: an I/O error, too many open files. No damage is known: ask again."""
+
+    code = "read_failed"
+    retry = True
+
+
 class BadChecksum(Corrupt, InvalidBatch):
     """A checksum that does not match its bytes."""
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...storage.errors import Error, Poisoned, StorageError
+from ...storage.errors import Error, Poisoned, ReadFailed
 from ...transport.messages import (
     AskEnds,
     FindOffsets,
@@ -139,7 +139,7 @@ class Node:
         except Error as error:
             self._fail(peer, message, error)
         except OSError as error:
-            self._fail(peer, message, StorageError(f"the broker cannot read or write its files: {error}"))
+            self._fail(peer, message, ReadFailed(f"the broker cannot read its files now: {error}"))
 
     def _fail(self, peer: Peer, message: Request, error: Error) -> None:
         self._counts["failures"] += 1

@@ -106,7 +106,7 @@ class Port(Protocol):
         """`cursor.next(max_bytes, limit_seq)`, unless that would wait for the disk.
 
         COLD leaves the cursor where it is: the port brings the pages in elsewhere and then has the driver call
-        `Node.warmed(token)`. Raises Corrupt as the cursor does.
+        `Node.warmed(token)`. Raises Corrupt and OSError as the cursor does, and an error of bringing them in.
         """
         ...
 

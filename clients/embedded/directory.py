@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ...broker.engine.turns.replies import failure
 from ...storage.board import boot_id
 from ...storage.data_directory import identify
-from ...storage.errors import Error, OutOfBounds, StorageError
+from ...storage.errors import Error, OutOfBounds, ReadFailed
 from ...storage.files import Files
 from ...transport.bell import Bell
 from ...transport.codec import VERSION
@@ -200,7 +200,7 @@ class DirectoryChannel:
         except Error as error:
             answer = failure(request, error)
         except OSError as error:
-            answer = failure(request, StorageError(f"{self._data} cannot be read: {error}"))
+            answer = failure(request, ReadFailed(f"{self._data} cannot be read now: {error}"))
         if answer is not None:
             self._inbox.append((answer, b""))
 

@@ -39,7 +39,7 @@ ERRORS = {
         "missing_java",
         "no_archive",
     ),
-    UNAVAILABLE: ("unavailable", "timed_out", "no_broker", "board_unavailable"),
+    UNAVAILABLE: ("unavailable", "timed_out", "no_broker", "board_unavailable", "read_failed"),
     DAMAGED: ("corrupt", "bad_checksum", "poisoned"),
     IN_USE: ("already_open", "address_in_use", "group_active", "topic_exists", "target_in_use"),
     FULL: ("storage_full", "limit_reached"),

@@ -7,10 +7,13 @@ import select
 from pathlib import Path
 
 import pytest
+from penstock.broker import cold_reads
 from penstock.broker.cold_reads import ColdRead, Warmer
 from penstock.broker.engine import COLD
 from penstock.broker.port import SocketPort
 from penstock.storage.batch import Kind, encode, of_kind
+from penstock.storage.cursor import Cursor
+from penstock.storage.errors import InvalidTopic
 from penstock.storage.files import File, Files
 from penstock.storage.log import LogOptions, LogWriter
 from penstock.storage.order import Sole
@@ -94,6 +97,60 @@ def test_a_place_is_warmed_once_however_often_it_is_asked_for(tmp_path: Path):
     assert warmer.done() == ["t"]
     warmer.close()
     log.close()
+
+
+def test_a_place_that_cannot_be_read_in_is_tried_once_and_then_fails_its_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    log = log_of(tmp_path, 3)
+    warmer = Warmer()
+    port = SocketPort(None, [], None, warmer)  # type: ignore[arg-type]
+    reader = log.reader()
+    cursor, other = reader.cursor(0), reader.cursor(1)
+    tries: list[int] = []
+
+    def fails(*_: object) -> bytes:
+        tries.append(0)
+        raise OSError(5, "Input/output error")
+
+    def miss(cursor: Cursor) -> None:
+        assert port.read(cursor, 1000, log.committed, "token") is COLD
+        assert select.select([warmer.fd], [], [], 10.0)[0]
+        assert warmer.done() == ["token"]
+
+    monkeypatch.setattr(File, "pread_cached", lambda *_: None)
+    monkeypatch.setattr(File, "pread", fails)
+    for _ in range(2):
+        miss(cursor)
+        with pytest.raises(OSError, match="Input/output error"):
+            port.read(cursor, 1000, log.committed, "token")
+    miss(cursor)
+    miss(other)  # which says nothing of another place
+    assert len(tries) == 4
+    monkeypatch.undo()
+    assert port.read(cursor, 1000, log.committed, "token") is not COLD
+    warmer.close()
+    log.close()
+    capfd.readouterr()
+
+
+def test_failures_that_no_one_asks_for_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(cold_reads, "FAILED_MAX", 2)
+    warmer = Warmer()
+    jobs = [ColdRead(str(number), f"{tmp_path}/nowhere", 1, 1, 100) for number in range(3)]
+    for job in jobs:
+        warmer.warm(job)
+        assert select.select([warmer.fd], [], [], 10.0)[0]
+        warmer.done()
+    warmer.warm(jobs[0])
+    assert select.select([warmer.fd], [], [], 10.0)[0]
+    for job in jobs[1:]:
+        with pytest.raises(InvalidTopic, match="nowhere"):
+            warmer.warm(job)
+    warmer.close()
+    capfd.readouterr()
 
 
 def test_a_place_that_is_gone_is_left_to_the_loop(tmp_path: Path, capfd: pytest.CaptureFixture[str]):

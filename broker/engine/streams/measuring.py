@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ....storage.errors import Corrupt, OutOfBounds
+from ....storage.errors import OutOfBounds, ReadFailed
 from ....storage.measure import PIECES_MAX, pieces
 from ....transport.messages import Measure, Measured
 from ...errors import InvalidRequest, LimitReached
@@ -38,7 +38,10 @@ class Measuring:
         self._port = port
 
     def measure(self, peer: Peer, message: Measure, payload: Payload, now: Now) -> Work:
-        """Cut, a slice at a time. Raises UnknownPartition, OutOfBounds, InvalidRequest, LimitReached, Corrupt."""
+        """Cut, a slice at a time.
+
+        Raises UnknownPartition, OutOfBounds, InvalidRequest, LimitReached, Corrupt, ReadFailed.
+        """
         topic = self._topics.get(message.topic)
         spans: list[tuple[Partition, Span]] = []
         for span in message.spans:
@@ -61,7 +64,7 @@ class Measuring:
                     yield
                     self._topics.get(message.topic)
         except OSError as error:
-            raise Corrupt(f"the index of topic {topic.name} cannot be read: {error}") from error
+            raise ReadFailed(f"the index of topic {topic.name} cannot be read now: {error}") from error
         self._port.reply(peer, Measured(message.request, found))
 
 

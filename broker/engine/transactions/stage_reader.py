@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from ....storage.batch import Batch, Kind
-from ....storage.errors import Corrupt, Error
+from ....storage.errors import Corrupt, Error, ReadFailed
 from ..ports import COLD, Cold, Port
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class StageReader:
         except Error as error:
             portion.error = error
         except OSError as error:
-            portion.error = Corrupt(f"what is staged in {portion.partition!r} cannot be read: {error}")
+            portion.error = ReadFailed(f"what is staged in {portion.partition!r} cannot be read now: {error}")
         portion.cursor = None
         portion.done(portion)
 

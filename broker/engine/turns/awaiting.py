@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from ....storage.errors import Corrupt, Error
+from ....storage.errors import Corrupt, Error, ReadFailed
 from .parked import Parked
 from .replies import failure
 
@@ -79,7 +79,7 @@ class AwaitingRequests(Generic[A]):
         except Error as error:
             self.fail(request, error)
         except OSError as error:
-            self.fail(request, Corrupt(f"{request.partition!r} cannot be read: {error}"))
+            self.fail(request, ReadFailed(f"{request.partition!r} cannot be read now: {error}"))
         return True
 
     def fail(self, request: A, error: Error) -> None:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
-from ....storage.errors import Error, StorageError
+from ....storage.errors import Error, ReadFailed
 from ...errors import LimitReached
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class PortionedJob:
         except Error as error:
             self.refuse(error)
         except OSError as error:
-            self.refuse(StorageError(f"the broker cannot read or write its files: {error}"))
+            self.refuse(ReadFailed(f"the broker cannot read its files now: {error}"))
         return 0
 
 

@@ -171,10 +171,33 @@ def test_a_disk_that_cannot_be_read_stops_one_reader_and_not_the_node():
 
     rig.port.read = fails_on_first
     assert rig.received(rig.join(topic)) == [b"b"]
-    assert failure(rig.fetch(topic, 0)) == "corrupt"
+    refused = rig.fetch(topic, 0)
+    assert (failure(refused), refused.retry) == ("read_failed", True)
     assert [p.state for p in rig.ask(m.ListTopics, []).topics[0].partitions] == ["damaged", "ok"]
     rig.port.read = read
     assert rig.received(rig.join(topic)) == [b"a", b"b"]
+
+
+def test_what_the_disk_did_not_give_once_is_no_damage(monkeypatch: pytest.MonkeyPatch):
+    rig = Rig()
+    topic = rig.topic()
+    rig.produce(topic, [b"a"])
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    requests = [
+        (m.Fetch, topic, 0, 0, -1, 1000, 0, None),
+        (m.Measure, topic, [m.Span(0, 0, 1)], 1000),
+        (m.FindOffsets, topic, rig.now.wall_us),
+    ]
+    with monkeypatch.context() as patched:
+        for name in ("cursor", "place_of", "offset_at"):
+            patched.setattr(partition_of(rig, topic).reader, name, fails)
+        refused = [rig.ask(*request) for request in requests]
+        assert [(failure(each), each.retry) for each in refused] == [("read_failed", True)] * 3
+    assert not any(isinstance(rig.ask(*request), m.Failure) for request in requests)
+    assert rig.partition(topic).state == "ok"
 
 
 def test_a_term_that_cannot_be_read_stops_no_reader_and_not_the_node(monkeypatch: pytest.MonkeyPatch):

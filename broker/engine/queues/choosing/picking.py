@@ -4,8 +4,9 @@ Idea: dead letters, stragglers and outbox records may be anywhere in the log. Ea
 it: the one it was appended in, or the KEPT batch it was carried forward to.
 
 Contract: `done` is called once, at once or from a later `warmed`, with KEPT batches in order of offsets. Unreadable
-records are left out; `missing` names the codec if one was not installed. Reads stop at `max_bytes` of records, after
-at least one. Memory: the records taken out, and one chunk. Must not know its callers.
+records are left out; `missing` says why good ones are: a codec that is not installed, a disk that did not answer.
+Reads stop at `max_bytes` of records, after at least one. Memory: the records taken out, and one chunk. Must not know
+its callers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from .....storage.batch import Batch, Kind, parse
-from .....storage.errors import Error, MissingCodec, OutOfBounds
+from .....storage.errors import Error, MissingCodec, OutOfBounds, ReadFailed
 from .....storage.header import VARIABLE
 from .....storage.kept import keep
 from ...ports import COLD, Cold, Port
@@ -46,7 +47,7 @@ class Pick:
         self.next = 0
         self.size = 0
         self.batches: list[Batch] = []
-        self.missing: MissingCodec | None = None  # why good records were left out
+        self.missing: MissingCodec | ReadFailed | None = None  # why good records were left out
         self.cursor: Cursor | None = None  # where the next offset stands
         self.kept_seq = 0  # of the batch it was carried forward to
 
@@ -74,7 +75,9 @@ class Picker:
                     self._take(pick, chunk)
             except MissingCodec as error:
                 pick.missing = error
-            except (Error, OSError) as error:
+            except OSError as error:
+                pick.missing = ReadFailed(f"{pick.partition!r} cannot be read now: {error}")
+            except Error as error:
                 if not isinstance(error, OutOfBounds):
                     pick.partition.damaged = True  # the others can still be had
             pick.next = max(pick.next, before + 1)

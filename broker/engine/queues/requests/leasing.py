@@ -14,7 +14,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from .....storage.errors import Corrupt, Error, InvalidBatch
+from .....storage.errors import Corrupt, Error, InvalidBatch, ReadFailed
 from .....transport.messages import Lease, Leased
 from .....transport.queue_messages import FOREVER_US
 from ....errors import InvalidRequest, LimitReached
@@ -287,6 +287,7 @@ class LeaseRequests:
         if not isinstance(error, Corrupt | InvalidBatch) or granted is None or reading is None or not reading.rest:
             self._refuse(demand, error)
             return
+        partition.damaged = True
         first, group = reading.rest[-1][0], demand.message.group
         beyond = error.next_offset if isinstance(error, Corrupt) else None
         end = beyond if beyond is not None and beyond > first else first + 1
@@ -298,7 +299,7 @@ class LeaseRequests:
         partition, granted, reading = demand.partition, demand.granted, demand.reading
         assert partition is not None
         if granted is None or reading is None or not reading.rest:
-            self._refuse(demand, Corrupt(f"{partition!r} cannot be read: {error}"))
+            self._refuse(demand, ReadFailed(f"{partition!r} cannot be read now: {error}"))
             return
         first, group, now_us = reading.rest[-1][0], demand.message.group, self._time.last_us
         reason, chance = f"it cannot be read: {error}", self._settling.chance
@@ -306,8 +307,6 @@ class LeaseRequests:
 
     def _go_around(self, demand: Demand, settle: Callable[[], None]) -> None:
         """Settle the unreadable records, return the rest of the lease, and lease again."""
-        assert demand.partition is not None
-        demand.partition.damaged = True
         try:
             settle()
             self._take_back(demand)

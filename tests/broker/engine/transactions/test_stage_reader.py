@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from penstock.broker.engine.transactions.stage_reader import Portion, StageReader
+from penstock.storage.errors import ReadFailed
 from support.engine import Rig
 from support.staging import STAGE, partition_of, portion, publish, stage
 
@@ -51,6 +52,19 @@ def test_a_stage_that_is_not_there_has_no_batches():
     rig, topic = filled()
     found = portion(rig, topic, STAGE + 9)
     assert (found.batches, found.error) == ([], None)
+
+
+def test_a_portion_that_the_disk_did_not_give_fails_for_now_and_is_no_damage():
+    rig, topic = filled()
+    read = rig.port.read
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    rig.port.read = fails
+    assert isinstance(portion(rig, topic).error, ReadFailed)
+    rig.port.read = read
+    assert numbers(portion(rig, topic)) == list(range(12))
 
 
 def test_a_portion_whose_pages_are_not_in_memory_is_told_when_they_are():

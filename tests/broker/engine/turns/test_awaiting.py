@@ -75,12 +75,14 @@ class Desk:
     ("error", "code", "damaged"),
     [
         (Corrupt("bad"), "corrupt", True),
-        (OSError("I/O"), "corrupt", True),
+        (OSError("I/O"), "read_failed", False),
         (UnknownTopic("gone"), "unknown_topic", False),
     ],
-    ids=["corrupt", "unreadable", "refused"],
+    ids=["corrupt", "not read", "refused"],
 )
-def test_what_cannot_be_read_fails_its_request_and_marks_the_partition(error: Exception, code: str, damaged: bool):
+def test_what_cannot_be_read_fails_its_request_and_damage_marks_the_partition(
+    error: Exception, code: str, damaged: bool
+):
     desk, part = Desk(), Part()
     desk.add(Question(1, part), Question(2, part))
     desk.ready[1] = error

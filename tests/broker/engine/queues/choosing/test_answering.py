@@ -257,6 +257,7 @@ def test_a_record_whose_read_failed_once_is_tried_again_after_a_pause(rig: Rig):
     rig.pass_time(10.0)
     leased = rig.lease(topic, most=2)
     assert (values(rig, leased), leased.runs) == ([b"a", b"b"], [(0, 2, 2)])
+    assert rig.partition(topic).state == "ok"
 
 
 def test_a_record_whose_reads_fail_is_dead_lettered_after_its_last_attempt_and_stops_no_other(rig: Rig):

@@ -184,6 +184,24 @@ def test_records_of_a_codec_that_the_broker_lacks_wait_until_it_is_installed():
     assert [copy["value"] for copy in copies(rig, graves)] == [b"packed"]
 
 
+def test_records_that_the_disk_did_not_give_wait_until_it_does():
+    rig, topic, graves = world()
+    read = rig.port.read
+
+    def fails(*_: Any) -> Any:
+        raise OSError(5, "Input/output error")
+
+    rig.port.read = fails
+    die(rig, topic, [2])
+    rig.pass_time(5)
+    assert "Input/output" in rig.ask(m.Stats).values["outbox.stuck_because"]
+    assert rig.partition(topic).state == "ok"
+    rig.port.read = read
+    assert copies(rig, graves) == []
+    rig.pass_time(120, step=5)
+    assert [copy["value"] for copy in copies(rig, graves)] == [b"value 2"]
+
+
 def test_without_the_dead_topic_they_wait_and_stats_say_why():
     rig, topic, _ = world(start=False)
     die(rig, topic, [2, 3])
