@@ -14,6 +14,7 @@ from .streams.ends import EndsRequests
 from .streams.fetching import Fetching
 from .streams.measuring import Measuring
 from .topics.listing import Listing
+from .turns.alarms import Alarms
 from .turns.portions import Portions
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from .logs.log_registry import LogRegistry
     from .logs.partition import Partition
     from .logs.topics import Topic
-    from .ports import Handlers, NodeConfig, Now, Peer, Port
+    from .ports import Handlers, NodeConfig, Peer, Port
 
 
 class ReadingDesk:
@@ -32,8 +33,9 @@ class ReadingDesk:
     def __init__(self, registry: LogRegistry, port: Port, config: NodeConfig) -> None:
         topics = registry.topics
         self.wakes = Portions()
-        self.fetching = Fetching(topics, port, config, self.wakes)
-        self.ends = EndsRequests(topics, port, config, self.wakes)
+        self.deadlines: Alarms[float] = Alarms()
+        self.fetching = Fetching(topics, port, config, self.wakes, self.deadlines)
+        self.ends = EndsRequests(topics, port, config, self.wakes, self.deadlines)
         self._dead = DeadLetterList(topics, port)
         self.handlers: Handlers = {
             **self.fetching.handlers,
@@ -48,11 +50,6 @@ class ReadingDesk:
         """Offer new records to requests that wait for them."""
         self.fetching.end_moved(partition)
         self.ends.end_moved(partition)
-
-    def tick(self, now: Now) -> float | None:
-        """Answer what has waited long enough. Returns when the next is due."""
-        due_s = (self.fetching.tick(now), self.ends.tick(now))
-        return min((each_s for each_s in due_s if each_s is not None), default=None)
 
     def warmed(self, token: Hashable) -> None:
         """Pages are in memory that a read waited for."""

@@ -88,7 +88,7 @@ class Housekeeping:
 
     def tick(self, now: Now) -> float:
         """Do a step of a pass when one is due. Returns when the next one is."""
-        for partition in take(self._grown):
+        for partition in take(self._grown) if self._grown else ():
             if partition.log.poisoned is None and self._registry.holds(partition):
                 self._retain(partition, self._time.read(now))
         if now.monotonic_s >= self._next_s:

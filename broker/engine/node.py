@@ -161,7 +161,7 @@ class Node:
                 desk.end_moved(partition)
                 if office is not None:
                     office.end_moved(partition)
-        if desk.wakes.open:
+        if desk.wakes.jobs:
             desk.wakes.work()
         if office is not None:
             office.tell(now)
@@ -178,8 +178,8 @@ class Node:
             for history in take(self._agenda.grown):
                 if not self._upkeep.advanced(history):
                     office.housekeeping.advanced(history)
-        due_s, wait = self._desk.tick(now), IDLE_S if office is None else office.tick(now)
-        if self._portions.work() or self._desk.wakes.open:
+        due_s, wait = self._desk.deadlines.ring(now.monotonic_s), IDLE_S if office is None else office.tick(now)
+        if self._portions.work() or self._desk.wakes.jobs:
             return 0.0
         if self._registry.settled if office is None else office.is_busy:
             return 0.0

@@ -83,7 +83,7 @@ class Office:
         topics, time = registry.topics, self.time
         self._producing = Producing(topics, port, config, time, randomness, seals)
         self.queues = Queues(registry, own, config, time, randomness, self.wakes, self._memberships)
-        self.scheduling = Scheduling(registry, port, config, time)
+        self.scheduling = Scheduling(registry, port, config, time, self.queues.alarms)
         maker = TopicMaker(registry, self._overlays, config, randomness)
         self.transactions = Transactions(registry, own, config, time, self.queues.alarms, maker, seals)
         self.housekeeping = Housekeeping(
@@ -145,7 +145,7 @@ class Office:
     def tell(self, now: Now) -> None:
         """Hand over partitions, and send what sessions have coming."""
         agenda, port = self.agenda, self._port
-        if self.wakes.open:
+        if self.wakes.jobs:
             self.wakes.work()
         if agenda.memberships:
             for membership in take(agenda.memberships):
@@ -161,9 +161,6 @@ class Office:
         if self.sessions.expire(now):
             self._hand_over(now)
         wait = min(self.housekeeping.tick(now) - now.monotonic_s, self.queues.tick(now))
-        due_s = self.scheduling.tick(now)
-        if due_s is not None:
-            wait = min(wait, due_s - now.monotonic_s)
         if self.sessions.by_id:
             wait = min(wait, EXPIRY_CHECK_S)
         return wait
@@ -172,7 +169,7 @@ class Office:
     def is_busy(self) -> bool:
         """Whether there is something to do in the next turn."""
         agenda = self.agenda
-        return bool(self.wakes.open or self._overlays.dirty or agenda.mail or agenda.memberships or agenda.ready)
+        return bool(self.wakes.jobs or self._overlays.dirty or agenda.mail or agenda.memberships or agenda.ready)
 
     def _hand_over(self, now: Now) -> None:
         """Take what was asked back and is overdue; try again what could not be claimed or read."""
@@ -215,7 +212,7 @@ class Office:
             "produce.batches": producing.batches,
             "produce.records": producing.records,
             "produce.bytes": producing.bytes,
-            "lease.waiting": len(self.queues.lines.parked),
+            "lease.waiting": len(self.queues.lines.parked.standing),
             "tasks.waiting": self.queues.tasks.waiting,
             **self.queues.mover.stats(),
             **self.transactions.stats(),

@@ -171,8 +171,8 @@ class LogRegistry:
         moved: list[Partition] = []
         for history in take(self._agenda.advanced):
             partition = self.partitions.get(history)
-            if partition is not None and self._told_end[partition] != partition.end:
-                self._told_end[partition] = partition.end
+            if partition is not None and self._told_end[partition] != (end := partition.end):
+                self._told_end[partition] = end
                 moved.append(partition)
         return moved
 

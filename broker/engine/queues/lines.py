@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..logs.partition import Partition
     from ..logs.topics import Topic, Topics
     from ..ports import Peer
+    from ..turns.alarms import Alarms
     from ..turns.replies import Gather
     from .choosing.lease_reading import LeaseReading
     from .verbs import Granted
@@ -65,8 +66,8 @@ class Line:
 class Lines:
     """The lines of all groups of a node. `parked` has the same requests by connection and by deadline."""
 
-    def __init__(self, topics: Topics) -> None:
-        self.parked = Parked[Demand]("requests for leases")
+    def __init__(self, topics: Topics, deadlines: Alarms[float]) -> None:
+        self.parked = Parked[Demand]("requests for leases", deadlines, self.give_up)
         self._topics = topics
         self._by_topic: dict[Topic, dict[str, Line]] = {}
 
@@ -88,6 +89,11 @@ class Lines:
         """A request is answered, or its peer is gone."""
         self.parked.remove(demand)
         del self._by_topic[demand.topic][demand.message.group].demands[demand.number]
+
+    def give_up(self, demand: Demand) -> None:
+        """Answer a request that waits no longer: without records, or with the error of its settles."""
+        self.leave(demand)
+        demand.gather.ready()
 
     def wanted(self, partition: Partition, group: str) -> bool:
         """Whether a request waits for records of a group."""

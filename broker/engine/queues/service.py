@@ -54,8 +54,9 @@ class Queues:
     ) -> None:
         """Sets the alarms of what the logs say."""
         topics = registry.topics
-        self.alarms = Alarms()
-        self.lines = Lines(topics)
+        self.alarms: Alarms[int] = Alarms()
+        self._deadlines: Alarms[float] = Alarms()
+        self.lines = Lines(topics, self._deadlines)
         schedulers, watching = KeySchedulers(port), Watching(registry, self.alarms, time, self.lines)
         settling = SettleRequests(topics, port, time, randomness, self.lines, watching)
         self.leasing = LeaseRequests(
@@ -67,7 +68,7 @@ class Queues:
         self.mover = Mover(registry, self.picker, self.alarms, time)
         self.upkeep = Upkeep(self.leasing, self.lines, config.group_expiry_s)
         dead = DeadLetterRequests(topics, port, time, watching)
-        self.tasks = TaskRequests(topics, port, config, time, schedulers, self.lines, watching, wakes)
+        self.tasks = TaskRequests(topics, port, config, time, schedulers, self.lines, watching, wakes, self._deadlines)
         self.handlers: Handlers = {
             **self.leasing.handlers, **settling.handlers, **self.admin.handlers, **dead.handlers,
             **self.tasks.handlers,
@@ -80,7 +81,7 @@ class Queues:
 
     def before_flush(self, dirty: Iterable[Overlay[Any]], time_us: int) -> None:
         """Lease the records about to be appended to waiting requests, in the same write."""
-        if not self.lines.parked:
+        if not self.lines.parked.standing:
             return
         for overlay in dirty:
             partition = self._registry.partitions.get(overlay.history)
@@ -89,16 +90,18 @@ class Queues:
 
     def end_moved(self, partition: Partition) -> None:
         """Offer new records to waiting workers."""
-        self.leasing.offer(partition, self._time.last_us)
-        if partition.committed.shelves and self.lines.parked:
-            self._watching.watch_all(partition)
+        if self.lines.parked.standing:
+            self.leasing.offer(partition, self._time.last_us)
+            if partition.committed.shelves:
+                self._watching.watch_all(partition)
 
     def tick(self, now: Now) -> float:
         """Do what is due. Returns in how many seconds that is needed again."""
         now_us = self._time.read(now)
-        self.alarms.ring(now_us)
-        dues = [due_s for due_s in (self.leasing.tick(now), self.tasks.tick(now)) if due_s is not None]
-        wait, due_us = min(dues, default=math.inf) - now.monotonic_s, self.alarms.next_us()
+        due_us = self.alarms.ring(now_us)
+        self.leasing.go_on()
+        due_s = self._deadlines.ring(now.monotonic_s)
+        wait = math.inf if due_s is None else due_s - now.monotonic_s
         return wait if due_us is None else min(wait, max(0.0, (due_us - now_us) / 1e6))
 
     def advanced(self, history: History[Any]) -> None:

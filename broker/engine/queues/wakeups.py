@@ -36,7 +36,7 @@ class Watching:
     def __init__(
         self,
         registry: LogRegistry,
-        alarms: Alarms,
+        alarms: Alarms[int],
         time: LogTime,
         lines: Lines,
     ) -> None:
@@ -44,7 +44,7 @@ class Watching:
         self._alarms = alarms
         self._time = time
         self._lines = lines
-        self._rung: list[tuple[Partition, str]] = []
+        self.rung: list[tuple[Partition, str]] = []
 
     def watch(self, partition: Partition, group: str) -> None:
         """Set the alarm of a group."""
@@ -80,11 +80,11 @@ class Watching:
 
     def _ring(self, partition: Partition, group: str, now_us: int) -> None:
         expire(partition, group, now_us, Again(self, partition, group, now_us))
-        self._rung.append((partition, group))
+        self.rung.append((partition, group))
 
     def take_rung(self) -> list[tuple[Partition, str]]:
         """The groups whose alarm rang: offer their records to the requests that wait, and watch them again."""
-        rung, self._rung = self._rung, []
+        rung, self.rung = self.rung, []
         return rung
 
     def again(self, partition: Partition, group: str, time_us: int) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..logs.partition import Partition
     from ..logs.topics import Topic, Topics
     from ..ports import Handlers, NodeConfig, Now, Payload, Peer, Port, Work
+    from ..turns.alarms import Alarms
     from ..turns.portions import Portions
 
 LOOKS = 16
@@ -54,7 +55,9 @@ class EndsQuestion:
 class EndsRequests:
     """Handler of AskEnds, and the questions that wait."""
 
-    def __init__(self, topics: Topics, port: Port, config: NodeConfig, wakes: Portions) -> None:
+    def __init__(
+        self, topics: Topics, port: Port, config: NodeConfig, wakes: Portions, deadlines: Alarms[float]
+    ) -> None:
         """`wakes` answers those that wait, in portions."""
         self.handlers: Handlers = {AskEnds: self.ask}
         self._topics = topics
@@ -62,14 +65,14 @@ class EndsRequests:
         self._config = config
         self._wakes = wakes
         self._numbers = count(1)
-        self._parked = Parked[EndsQuestion]("questions about ends")
+        self._parked = Parked[EndsQuestion]("questions about ends", deadlines, self._touch)
         self._by_topic: dict[str, dict[int, EndsQuestion]] = {}
         self._asked: Counter[Peer] = Counter()  # topics of waiting questions
 
     @property
     def waiting(self) -> int:
         """The number of waiting questions."""
-        return len(self._parked)
+        return len(self._parked.standing)
 
     def ask(self, peer: Peer, message: AskEnds, payload: Payload, now: Now) -> Work:
         """Answer, or wait. Raises InvalidTopic, InvalidRequest, LimitReached, Unavailable."""
@@ -94,7 +97,8 @@ class EndsRequests:
 
     def end_moved(self, partition: Partition) -> None:
         """Answer questions about a topic that has new records."""
-        self._moved(partition.topic)
+        if self._by_topic:
+            self._moved(partition.topic)
 
     def topic_grown(self, topic: Topic) -> None:
         """A topic has more partitions."""
@@ -110,13 +114,6 @@ class EndsRequests:
             self._parked.remove(question)
             self._leave(question)
 
-    def tick(self, now: Now) -> float | None:
-        """Answer questions whose time is up. Returns the next deadline."""
-        for question in self._parked.due(now.monotonic_s):
-            question.moved = True
-            self._look(question)
-        return self._parked.next_s
-
     # -- answers --------------------------------------------------------------------------------------
 
     def _moved(self, name: str) -> None:
@@ -124,6 +121,11 @@ class EndsRequests:
             question.moved = True
             if question in self._parked:
                 self._look(question)
+
+    def _touch(self, question: EndsQuestion) -> None:
+        """Answer a question whose time is up as if something had moved."""
+        question.moved = True
+        self._look(question)
 
     def _look(self, question: EndsQuestion) -> None:
         """Answer a question, once, when something moved."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ....storage.errors import Error
     from ....storage.reader import Chunk, Cursor
+    from ..turns.alarms import Alarms
     from ..turns.portions import Portions
 
 
@@ -61,7 +62,9 @@ class WaitingFetch:
 class Fetching:
     """Handler of Fetch, and the fetches that wait."""
 
-    def __init__(self, topics: Topics, port: Port, config: NodeConfig, wakes: Portions) -> None:
+    def __init__(
+        self, topics: Topics, port: Port, config: NodeConfig, wakes: Portions, deadlines: Alarms[float]
+    ) -> None:
         """`wakes` answers those that wait, in portions."""
         self.handlers: Handlers = {Fetch: self.fetch}
         self._topics = topics
@@ -69,7 +72,9 @@ class Fetching:
         self._config = config
         self._numbers = count(1)
         self._continuations: OrderedDict[tuple[Peer, Partition], Continuation] = OrderedDict()
-        self._awaiting = AwaitingRequests[WaitingFetch]("fetches", port, wakes, self._answer, looks=1)
+        self._awaiting = AwaitingRequests[WaitingFetch](
+            "fetches", port, wakes, deadlines, answer=self._answer, overdue=self._give_up, looks=1
+        )
 
     def fetch(self, peer: Peer, message: Fetch, payload: Payload, now: Now) -> None:
         """Answer, or wait. Raises Diverged, OutOfBounds, LimitReached."""
@@ -97,14 +102,11 @@ class Fetching:
         if isinstance(waiting, WaitingFetch):
             self._awaiting.warmed(waiting)
 
-    def tick(self, now: Now) -> float | None:
-        """Answer those whose time is up. Returns the next deadline."""
-        for waiting in self._awaiting.parked.due(now.monotonic_s):
-            # One that waits for pages is answered when they are there: the data exists.
-            if not waiting.cold:
-                self._awaiting.forget(waiting)
-                self._empty(waiting)
-        return self._awaiting.parked.next_s
+    def _give_up(self, waiting: WaitingFetch) -> None:
+        """Answer one whose time is up; one that waits for pages when they are there, since the data exists."""
+        if not waiting.cold:
+            self._awaiting.forget(waiting)
+            self._empty(waiting)
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""
@@ -121,7 +123,7 @@ class Fetching:
     @property
     def waiting(self) -> int:
         """The number of waiting fetches."""
-        return len(self._awaiting.parked)
+        return len(self._awaiting.parked.standing)
 
     def _answer(self, waiting: WaitingFetch) -> bool:
         message, partition = waiting.message, waiting.partition

@@ -103,7 +103,7 @@ class Commits:
         registry: LogRegistry,
         home: Home,
         publisher: Publisher,
-        alarms: Alarms,
+        alarms: Alarms[int],
         seals: Roster[Partition, int, None],
     ) -> None:
         """Takes up what the logs say is decided and not published. Nothing is handled before it is sealed."""

@@ -56,7 +56,7 @@ class Committing:
         port: Port,
         config: NodeConfig,
         time: LogTime,
-        alarms: Alarms,
+        alarms: Alarms[int],
         home: Home,
         commits: Commits,
         forgetting: Forgetting,

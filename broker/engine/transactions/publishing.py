@@ -142,7 +142,7 @@ class Load:
 class Publisher:
     """Publishes the stages of all partitions of a node."""
 
-    def __init__(self, registry: LogRegistry, reader: StageReader, alarms: Alarms, time: LogTime) -> None:
+    def __init__(self, registry: LogRegistry, reader: StageReader, alarms: Alarms[int], time: LogTime) -> None:
         self._registry = registry
         self._reader = reader
         self._alarms = alarms

@@ -36,7 +36,7 @@ class Transactions:
         port: Port,
         config: NodeConfig,
         time: LogTime,
-        alarms: Alarms,
+        alarms: Alarms[int],
         maker: TopicMaker,
         seals: Roster[Partition, int, None],
     ) -> None:

@@ -1,7 +1,7 @@
 """Requests that wait for a partition: for more records, or for cold pages.
 
-Idea: a request that cannot be answered yet is parked with its partition and retried. Its owner decides what
-happens when its time is up.
+Idea: a request that cannot be answered yet is parked with its partition and retried. Its owner decides what becomes
+of it when its time is up.
 
 Contract: connections are answered in turn. Unreadable bytes fail the request and mark the partition damaged.
 """
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..ports import Peer, Port, Work
+    from .alarms import Alarms
     from .portions import Portions
 
 
@@ -45,10 +46,20 @@ A = TypeVar("A", bound=AwaitingRequest)
 class AwaitingRequests(Generic[A]):
     """Requests of one kind. `parked` has them by connection and by deadline."""
 
-    def __init__(self, what: str, port: Port, wakes: Portions, answer: Callable[[A], bool], looks: int) -> None:
-        """`what` names them for people, `answer` says whether it answered, `wakes` tries them in portions: each step
-        has one that is answered, or `looks` that are not."""
-        self.parked = Parked[A](what)
+    def __init__(
+        self,
+        what: str,
+        port: Port,
+        wakes: Portions,
+        deadlines: Alarms[float],
+        *,
+        answer: Callable[[A], bool],
+        overdue: Callable[[A], None],
+        looks: int,
+    ) -> None:
+        """`what` names them for people, `answer` says whether it answered, `overdue` gets each whose time is up, and
+        `wakes` tries them in portions: each step has one that is answered, or `looks` that are not."""
+        self.parked = Parked[A](what, deadlines, overdue)
         self._port = port
         self._wakes = wakes
         self._answer = answer

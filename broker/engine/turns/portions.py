@@ -61,23 +61,19 @@ class Portions:
     """Work by connection."""
 
     def __init__(self) -> None:
-        self._jobs: dict[Peer, deque[PortionedJob]] = {}
+        self.jobs: dict[Peer, deque[PortionedJob]] = {}
+        """By peer, for others only to see whether there are any."""
         self._resting: dict[Peer, deque[PortionedJob]] = {}
         self._owed = 0  # steps that a portion took too many
         self.worked: dict[Peer, int] = {}
         """The steps of the last portion, by peer."""
-
-    @property
-    def open(self) -> bool:
-        """Whether there is something to do."""
-        return bool(self._jobs)
 
     def begin(self, peer: Peer, work: Work, refuse: Refuse, *, changes: bool) -> None:
         """Do a portion now when the peer has nothing else here, and the rest later. Raises LimitReached.
 
         What `changes` something and was begun is brought to its end though the peer goes away.
         """
-        job, jobs = PortionedJob(work, refuse, changes=changes), self._resting.get(peer, self._jobs.get(peer))
+        job, jobs = PortionedJob(work, refuse, changes=changes), self._resting.get(peer, self.jobs.get(peer))
         if jobs is None:
             left = STEPS
             while left > 0:
@@ -85,7 +81,7 @@ class Portions:
                 if not steps:
                     return
                 left -= steps
-            self._jobs.setdefault(peer, deque()).appendleft(job)
+            self.jobs.setdefault(peer, deque()).appendleft(job)
         elif len(jobs) >= JOBS_MAX:
             raise LimitReached(
                 f"{JOBS_MAX} requests of this connection are worked on, which is the limit: wait for answers first"
@@ -95,53 +91,57 @@ class Portions:
 
     def add(self, peer: Peer, work: Work, refuse: Refuse | None = None, *, changes: bool = False) -> None:
         """Do it later, in turn. It counts as begun. Without `refuse` it raises nothing."""
-        jobs = self._resting[peer] if peer in self._resting else self._jobs.setdefault(peer, deque())
+        jobs = self._resting[peer] if peer in self._resting else self.jobs.setdefault(peer, deque())
         jobs.append(PortionedJob(work, refuse or _never, changes=changes, begun=True))
 
     def work(self) -> bool:
         """Do a portion. Returns whether there is more to do."""
-        left, self.worked = STEPS - self._owed, {}
-        while left > 0 and self._jobs:
-            peer, jobs = next(iter(self._jobs.items()))
+        self.worked = {}
+        if not self.jobs:
+            self._owed = 0
+            return False
+        left = STEPS - self._owed
+        while left > 0 and self.jobs:
+            peer, jobs = next(iter(self.jobs.items()))
             steps = jobs[0].step()  # which may add more for the same peer
             self.worked[peer] = self.worked.get(peer, 0) + (steps or 1)
             if not steps:
                 jobs.popleft()
-            del self._jobs[peer]
+            del self.jobs[peer]
             if jobs:
-                self._jobs[peer] = jobs  # behind the others
+                self.jobs[peer] = jobs  # behind the others
             left -= steps or 1
         self._owed = max(0, -left)
-        return self.open
+        return bool(self.jobs)
 
     def end(self) -> None:
         """Do no more of anything."""
-        for jobs in (*self._jobs.values(), *self._resting.values()):
+        for jobs in (*self.jobs.values(), *self._resting.values()):
             for job in jobs:
                 job.work.close()
-        self._jobs.clear()
+        self.jobs.clear()
         self._resting.clear()
 
     def rest(self, peer: Peer) -> None:
         """Go on with nothing of a peer until `resume`."""
-        self._resting.setdefault(peer, self._jobs.pop(peer, deque()))
+        self._resting.setdefault(peer, self.jobs.pop(peer, deque()))
 
     def resume(self, peer: Peer) -> None:
         """Go on with what a peer wants."""
         jobs = self._resting.pop(peer, None)
         if jobs:
-            self._jobs[peer] = jobs
+            self.jobs[peer] = jobs
 
     def drop(self, peer: Peer) -> None:
         """The peer is gone, and with it all that is not half done."""
         self.resume(peer)
-        jobs = self._jobs.pop(peer, ())
+        jobs = self.jobs.pop(peer, ())
         kept = deque(job for job in jobs if job.changes and job.begun)
         for job in jobs:
             if not (job.changes and job.begun):
                 job.work.close()
         if kept:
-            self._jobs[peer] = kept
+            self.jobs[peer] = kept
 
 
 def spread(over: Iterable[Each], gather: Gather, propose: Callable[[Each], None]) -> Work:

@@ -72,7 +72,7 @@ def test_the_desk_is_due_with_the_first_of_its_requests(fetch_ms: int | None, en
         ask_fetch(rig, topic, fetch_ms)
     if ends_ms is not None:
         rig.send(m.AskEnds(rig.next_request(), [m.Known(topic, [0])], ends_ms))
-    assert rig.node._desk.tick(rig.now) == pytest.approx(rig.now.monotonic_s + 0.3)
+    assert rig.node._desk.deadlines.ring(rig.now.monotonic_s) == pytest.approx(rig.now.monotonic_s + 0.3)
 
 
 def test_a_connection_that_goes_while_its_reads_are_answered_takes_the_rest_along():

@@ -20,6 +20,7 @@ from .....transport.queue_messages import FOREVER_US
 from ....errors import InvalidRequest, LimitReached
 from ...logs.partition import Partition, check_time
 from ...tables.names import check_name
+from ...turns.marks import take
 from ...turns.replies import Gather, failure
 from .. import verbs
 from ..choosing.lease_reading import LeaseReading
@@ -215,24 +216,20 @@ class LeaseRequests:
                     self._lines.leave(demand)
                     granted += 1
 
-    def tick(self, now: Now) -> float | None:
-        """Lease where an alarm rang or a portion left more, answer what waited long. Returns the next deadline."""
-        for partition, group in self._watching.take_rung():
-            self.offer(partition, self._time.last_us)
-            self._watching.watch(partition, group)
-        for demand in self._lines.parked.due(now.monotonic_s):
-            self._lines.leave(demand)
-            demand.gather.ready()
-        more, self._more = self._more, {}
-        for partition in more:
-            self.offer(partition, self._time.last_us)
-        return self._lines.parked.next_s
+    def go_on(self) -> None:
+        """Lease where an alarm rang or a portion left more."""
+        if self._watching.rung:
+            for partition, group in self._watching.take_rung():
+                self.offer(partition, self._time.last_us)
+                self._watching.watch(partition, group)
+        if self._more:
+            for partition in take(self._more):
+                self.offer(partition, self._time.last_us)
 
     def _wait_no_more(self, demand: Demand) -> None:
         """Settles of a waiting request failed: answer it with the error now, not later with its records."""
         if demand in self._lines.parked:
-            self._lines.leave(demand)
-            demand.gather.ready()
+            self._lines.give_up(demand)
 
     # -- the answer ---------------------------------------------------------------------------------
 

@@ -101,8 +101,7 @@ class SettleRequests:
         waiting = [demand for demand in parked.of(peer) if demand.message.request in recalled] if recalled else []
         for answered, demand in enumerate(waiting, 1):
             if demand in parked:
-                self._lines.leave(demand)
-                demand.gather.ready()
+                self._lines.give_up(demand)
             if answered % RECALLED == 0:
                 yield
 

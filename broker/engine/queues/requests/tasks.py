@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ...logs.partition import Partition
     from ...logs.topics import Topics
     from ...tables.queues.queue import Queue
+    from ...turns.alarms import Alarms
     from ...turns.portions import Portions
     from ..choosing.key_scheduler import KeySchedulers
     from ..lines import Lines
@@ -88,6 +89,7 @@ class TaskRequests:
         lines: Lines,
         watching: Watching,
         wakes: Portions,
+        deadlines: Alarms[float],
     ) -> None:
         """`wakes` answers questions that wait, in portions."""
         self.handlers: Handlers = {AskTask: self.ask, CancelTask: self.cancel}
@@ -99,7 +101,9 @@ class TaskRequests:
         self._lines = lines
         self._watching = watching
         self._numbers = count(1)
-        self._awaiting = AwaitingRequests[TaskQuestion]("questions after tasks", port, wakes, self._answer, LOOKS)
+        self._awaiting = AwaitingRequests[TaskQuestion](
+            "questions after tasks", port, wakes, deadlines, answer=self._answer, overdue=self._give_up, looks=LOOKS
+        )
 
     # -- requests -----------------------------------------------------------------------------------
 
@@ -161,18 +165,16 @@ class TaskRequests:
         """Pages are in memory now."""
         self._awaiting.warmed(question)
 
-    def tick(self, now: Now) -> float | None:
-        """Answer questions whose time is up. Returns the next deadline."""
-        for question in self._awaiting.parked.due(now.monotonic_s):
-            question.waits = False
-            if not question.cold and self._awaiting.attempt(question):
-                self._awaiting.forget(question)
-        return self._awaiting.parked.next_s
+    def _give_up(self, question: TaskQuestion) -> None:
+        """Answer a question whose time is up with the present state."""
+        question.waits = False
+        if not question.cold and self._awaiting.attempt(question):
+            self._awaiting.forget(question)
 
     @property
     def waiting(self) -> int:
         """The number of waiting questions."""
-        return len(self._awaiting.parked)
+        return len(self._awaiting.parked.standing)
 
     def disconnect(self, peer: Peer) -> None:
         """Drop what a peer waits for."""

@@ -43,7 +43,7 @@ class MoveRest(NamedTuple):
 class Mover:
     """Moves the outboxes of all partitions of a node."""
 
-    def __init__(self, registry: LogRegistry, picker: Picker, alarms: Alarms, time: LogTime) -> None:
+    def __init__(self, registry: LogRegistry, picker: Picker, alarms: Alarms[int], time: LogTime) -> None:
         """Looks at what the logs say as soon as time passes."""
         self.registry = registry
         self.picker = picker

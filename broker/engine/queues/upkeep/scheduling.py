@@ -11,7 +11,7 @@ schedule again with the same times does not change when it is due.
 
 from __future__ import annotations
 
-import heapq
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .....storage.batch import encode, parse
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ...logs.clock import LogTime
     from ...logs.log_registry import LogRegistry
     from ...logs.topics import Topic
+    from ...turns.alarms import Alarms
 
 RECORD_BYTES_MAX = 64 << 10
 """Limit of a schedule's record: value, key and headers are in the state of the partition."""
@@ -49,16 +50,17 @@ RETRY_US = 1_000_000
 class Scheduling:
     """Handlers of SetSchedule and DeleteSchedule, and what fires schedules."""
 
-    def __init__(self, registry: LogRegistry, port: Port, config: NodeConfig, time: LogTime) -> None:
+    def __init__(
+        self, registry: LogRegistry, port: Port, config: NodeConfig, time: LogTime, alarms: Alarms[int]
+    ) -> None:
+        """`alarms` are of log time."""
         self.handlers: Handlers = {SetSchedule: self.set, DeleteSchedule: self.delete}
         self.fired = 0
         self._registry = registry
         self._port = port
         self._config = config
         self._time = time
-        self._due: dict[Partition, int] = {}  # when each that has schedules is looked at
-        self._order: list[tuple[int, int, Partition]] = []  # heap of those, and of some that hold no more
-        self._number = 0
+        self._alarms = alarms
         for partition in registry.partitions.values():
             self.arm(partition)
 
@@ -108,34 +110,25 @@ class Scheduling:
 
     # -- firing -------------------------------------------------------------------------------------
 
-    def tick(self, now: Now) -> float | None:
-        """Fire what is due. Returns when the next is, in monotonic seconds; None when nothing is planned."""
-        if not self._order:
-            return None
-        time_us = self._time.read(now)
-        while self._order and self._order[0][0] <= time_us:
-            due_us, _, partition = heapq.heappop(self._order)
-            if self._due.get(partition) == due_us:
-                self._fire(partition, self._time_us(partition, now))
-        return now.monotonic_s + (self._order[0][0] - time_us) / 1e6 if self._order else None
-
     def arm(self, partition: Partition) -> None:
         """Look at a partition when its next schedule is due."""
-        self._look_at(partition, partition.latest.schedules.due_us)
+        due_us = partition.latest.schedules.due_us
+        if due_us < FOREVER_US:
+            self._look_at(partition, due_us)
 
     def forget(self, partition: Partition) -> None:
         """The partition is closed."""
-        self._due.pop(partition, None)
+        self._alarms.cancel((Scheduling, partition))
 
     def _again(self, partition: Partition, time_us: int) -> None:
         """A due record could not be appended: retry soon."""
         self._look_at(partition, time_us + RETRY_US)
 
-    def _fire(self, partition: Partition, time_us: int) -> None:
+    def _fire(self, partition: Partition, now_us: int) -> None:
         """Append the due records of a partition, one per schedule."""
-        del self._due[partition]
         if not serves(partition) or not self._registry.holds(partition):
             return
+        time_us = max(now_us, partition.log.last_time_us)
         for schedule in partition.proposed.schedules.due(time_us):
             try:
                 next_us = schedules.next_us(schedule.spec, schedule.zone, time_us, schedule.next_us)
@@ -148,19 +141,7 @@ class Scheduling:
         self.arm(partition)
 
     def _look_at(self, partition: Partition, due_us: int) -> None:
-        if due_us >= FOREVER_US:
-            self._due.pop(partition, None)
-        elif self._due.get(partition) != due_us:
-            self._due[partition] = due_us
-            self._push(partition, due_us)
-        if len(self._order) > 2 * len(self._due) + 64:
-            self._order = []
-            for each, at_us in self._due.items():
-                self._push(each, at_us)
-
-    def _push(self, partition: Partition, due_us: int) -> None:
-        self._number += 1
-        heapq.heappush(self._order, (due_us, self._number, partition))
+        self._alarms.set((Scheduling, partition), due_us, partial(self._fire, partition))
 
     def _time_us(self, partition: Partition, now: Now) -> int:
         return max(self._time.read(now), partition.log.last_time_us)

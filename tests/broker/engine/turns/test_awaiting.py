@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from penstock.broker.engine.turns.alarms import Alarms
 from penstock.broker.engine.turns.awaiting import AwaitingRequests
 from penstock.broker.engine.turns.portions import STEPS, Portions
 from penstock.broker.errors import UnknownTopic
@@ -46,7 +47,9 @@ class Desk:
         self.wakes = Portions()
         self.ready: dict[int, Exception | None] = {}
         self.tried: list[int] = []
-        self.awaiting = AwaitingRequests[Question]("questions", self.port, self.wakes, self._answer, looks)
+        self.awaiting = AwaitingRequests[Question](
+            "questions", self.port, self.wakes, Alarms(), answer=self._answer, overdue=self._answer, looks=looks
+        )
 
     def _answer(self, question: Question) -> bool:
         self.tried.append(question.number)
@@ -61,7 +64,7 @@ class Desk:
 
     def waits(self) -> bool:
         """Whether anything is remembered."""
-        return bool(len(self.awaiting.parked) or self.awaiting._by_partition or self.awaiting._telling)
+        return bool(self.awaiting.parked.standing or self.awaiting._by_partition or self.awaiting._telling)
 
     def more(self, partition: Part) -> list[int]:
         """Who is tried in the first portion, and how it goes on, when a partition has more."""

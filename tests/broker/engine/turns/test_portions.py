@@ -44,7 +44,7 @@ def test_what_a_step_adds_for_its_own_connection_is_done_too(begun: bool):
         portions.add("a", adding())
     end(portions)
     assert done == [f"added {step}" for step in range(STEPS + 2)]
-    assert not portions.open
+    assert not portions.jobs
 
 
 def test_connections_take_turns_and_each_ones_work_is_done_in_order():
@@ -108,7 +108,7 @@ def test_nothing_of_a_connection_that_rests_is_worked_on_until_it_is_resumed(beg
     portions.add("b", counting(done, "b", 1))
     end(portions)
     assert done == ["b"]
-    assert not portions.open
+    assert not portions.jobs
     portions.resume("a")
     portions.resume("a")
     end(portions)

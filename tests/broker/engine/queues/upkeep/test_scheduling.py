@@ -281,7 +281,7 @@ def test_a_topic_that_is_deleted_takes_its_schedules_along():
     topic = rig.topic()
     put(rig, topic)
     rig.ask(m.DeleteTopic, topic)
-    assert rig.node._office.scheduling._due == {}
+    assert rig.node._office.queues.alarms.ring(0) is None
     to(rig, 30)
     assert listed(rig) == []
     assert failure(put(rig, topic)) == "unknown_topic"
@@ -328,7 +328,7 @@ def test_a_schedule_set_again_and_again_leaves_no_trace_in_the_order_of_alarms()
     for number in range(300):
         rig.send(q.SetSchedule(rig.next_request(), topic, "s", f"every {10 + number % 7}s", "UTC", b"v"))
     rig.turn()
-    assert len(rig.node._office.scheduling._order) < 100
+    assert len(rig.node._office.queues.alarms._heap) < 100
 
 
 def test_a_zone_that_is_gone_when_a_schedule_fires_leaves_it_due_and_does_not_spin():
