@@ -4,7 +4,7 @@
 
 PY      := .venv/bin/python
 ARGS    ?=
-FOLDERS := storage transport broker clients spark
+FOLDERS := storage transport broker clients gateway spark
 
 .DEFAULT_GOAL := help
 .PHONY: help test smoke demo bench bench-full soak lint fmt type dev java clean

@@ -130,7 +130,7 @@ class Verbs:
         taken: list[Record] = []
         while len(taken) < max_records:
             wait_ms = 0 if taken else round(wait_s * 1000)
-            question = _FetchQuestion(self.connection, topic.topic, partition, offset, wait_ms)
+            question = FetchQuestion(self.connection, topic.topic, partition, offset, wait_ms)
             try:
                 answer = yield from self.connection.wait_for(
                     question, Fetched, deadline=self._deadline() + wait_s, what=f"reading topic {name}"
@@ -213,12 +213,15 @@ class Verbs:
         return self.connection.clock() - begun
 
 
-class _FetchQuestion(Question):
-    """Keeps the batches of the answer."""
+class FetchQuestion(Question):
+    """Asks for records from an offset on, and keeps the batches of the answer."""
 
-    def __init__(self, connection: Connection, topic: bytes, partition: int, offset: int, wait_ms: int) -> None:
+    def __init__(
+        self, connection: Connection, topic: bytes, partition: int, offset: int, wait_ms: int,
+        max_bytes: int = READ_BYTES,
+    ) -> None:  # fmt: skip
         super().__init__(
-            connection, lambda request: Fetch(request, topic, partition, offset, -1, READ_BYTES, wait_ms), self._keep
+            connection, lambda request: Fetch(request, topic, partition, offset, -1, max_bytes, wait_ms), self._keep
         )
         self.batches = b""
 

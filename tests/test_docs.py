@@ -224,7 +224,7 @@ def test_the_first_pages_stay_one_page(page):
     assert len((ROOT / page).read_text().splitlines()) <= 150
 
 
-FOLDERS = re.compile(r"(?:\.ci|storage|transport|broker|clients|spark|penstock|perf|tests|docs|examples)/")
+FOLDERS = re.compile(r"(?:\.ci|storage|transport|broker|clients|gateway|spark|penstock|perf|tests|docs|examples)/")
 
 
 def missing_paths(text: str) -> list[str]:

@@ -28,6 +28,13 @@ BELOW = {
         "penstock.broker.engine",
         "penstock.broker.errors",
     ],
+    "penstock.gateway": [
+        "penstock.storage",
+        "penstock.transport",
+        "penstock.broker.errors",
+        "penstock.broker.system",
+        "penstock.clients",
+    ],
     "penstock.spark": ["penstock.storage", "penstock.transport", "penstock.broker.errors", "penstock.clients"],
     "penstock.spark.examples": ["penstock"],  # programs of users, as they would write them
     "pyspark_penstock": ["penstock.spark"],
@@ -38,7 +45,7 @@ BELOW = {
 # "" is whatever is not named.
 ORDER = {
     "penstock": [
-        *("storage", "transport", "broker", "clients", "spark"),
+        *("storage", "transport", "broker", "clients", "gateway", "spark"),
         *("config", "address", "connecting", "tasks", "aio", "errors", ""),
         *("spark.examples.flights.transformations.flights", "demo", "cli", "__main__"),
     ],
@@ -89,6 +96,17 @@ ORDER = {
         *("queues.requests", "queues.upkeep", "queues.service", "queues"),
         *("streams", "topics", "transactions", "producing", "housekeeping", "desk"),
         *("office_port", "office", "node", ""),
+    ],
+    "penstock.gateway": [
+        *("errors", "libraries", "authorization", "config", "appending", "link", "reading", "resp", "process", ""),
+    ],
+    "penstock.gateway.resp": [
+        # bytes and values
+        *("refusals", "replies", "parsing", "requests", "names", "entries", "tickets"),
+        *("command", "places", "appends"),
+        # commands
+        *("basic", "transactions", "keys", "streams", "topics", "table"),
+        *("connection", "server", ""),
     ],
     "penstock.clients": [
         *(

@@ -23,6 +23,7 @@ from .standard_streams import drop, open_closed
 
 COMMANDS = {
     "serve": "Run a broker.",
+    "gateway": "Serve Redis clients, as a client of a broker.",
     "topic": "Create, list, show, alter and delete topics.",
     "produce": "Write records to a topic.",
     "consume": "Read records of a topic.",

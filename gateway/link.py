@@ -1,0 +1,134 @@
+"""What doors do at the broker: one connection, the topics they know, and a producer for each principal and topic.
+
+Idea: reading asks the broker where a topic is, each time. Appending remembers it, so that a record costs no question;
+what is remembered is dropped when a batch is refused, or a lookup finds another topic under the name.
+
+Contract: everything on the loop that connected. Bounded: `PLACES_MAX` names and `APPENDERS_MAX` producers are
+remembered, the oldest go first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..broker.errors import UnknownTopic
+from ..clients.aio.client import AsyncClient
+from ..clients.aio.driver import AsyncDriver
+from ..clients.verbs import FetchQuestion, Verbs
+from ..storage.errors import Error
+from ..transport.messages import Fetched, Topic
+from .appending import Appender
+from .authorization import Principal
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
+
+PLACES_MAX = 10_000
+APPENDERS_MAX = 1_000
+
+TOPIC_GONE = ("unknown_topic", "unknown_partition")
+"""Codes of errors after which what is remembered of a topic is wrong."""
+
+
+class TopicPlace(NamedTuple):
+    """One partition of a topic, as the broker described it last."""
+
+    topic: Topic
+    partition: int
+
+    @property
+    def first(self) -> int:
+        """The first offset that could be read then."""
+        return self.topic.partitions[self.partition].first
+
+    @property
+    def end(self) -> int:
+        """The offset after the last record then."""
+        return self.topic.partitions[self.partition].end
+
+
+class BrokerLink:
+    """See the module."""
+
+    def __init__(self, driver: AsyncDriver) -> None:
+        self.driver = driver
+        self.client = AsyncClient(driver)
+        self.verbs = Verbs(driver.connection)
+        self._places: OrderedDict[bytes, TopicPlace] = OrderedDict()
+        self._appenders: OrderedDict[tuple[Principal, bytes], Appender] = OrderedDict()
+
+    # -- topics -----------------------------------------------------------------------------------------
+
+    async def topic(self, name: str) -> Topic | None:
+        """The topic `name` as it is now, None if there is none."""
+        try:
+            return (await self.driver.run(self.verbs.topics([name])))[0]
+        except UnknownTopic:
+            return None
+
+    async def create(self, name: str) -> Topic:
+        """The topic `name`, made with one partition unless it is there."""
+        return await self.driver.run(self.verbs.create_topic(name, 1, True, {}))
+
+    def remembered(self, key: bytes) -> TopicPlace | None:
+        """The place that a door remembered under its own name for it."""
+        return self._places.get(key)
+
+    def remember(self, key: bytes, place: TopicPlace) -> TopicPlace:
+        """Have `remembered` know a place."""
+        self._places[key] = place
+        if len(self._places) > PLACES_MAX:
+            self._places.popitem(last=False)
+        return place
+
+    def forget(self, topic: bytes) -> None:
+        """Drop what is remembered of a topic id."""
+        for key in [key for key, place in self._places.items() if place.topic.topic == topic]:
+            del self._places[key]
+
+    # -- records ----------------------------------------------------------------------------------------
+
+    def appender(self, principal: Principal, topic: Topic) -> Appender:
+        """The producer of a principal for a topic."""
+        found = self._appenders.get((principal, topic.topic))
+        if found is None:
+            found = Appender(self.driver, topic, self._on_refused(principal, topic.topic))
+            self._appenders[principal, topic.topic] = found
+            self._drop_idle()
+        return found
+
+    def _on_refused(self, principal: Principal, topic: bytes) -> Callable[[Error], None]:
+        def refused(error: Error) -> None:
+            if error.code in TOPIC_GONE:
+                self.forget(topic)
+                self._appenders.pop((principal, topic), None)
+
+        return refused
+
+    def _drop_idle(self) -> None:
+        """Forget the oldest producers with nothing on its way: the broker forgets them by itself."""
+        excess = len(self._appenders) - APPENDERS_MAX
+        if excess > 0:
+            idle = [each for each, appender in self._appenders.items() if appender.idle]
+            for each in idle[:excess]:
+                del self._appenders[each]
+
+    async def fetch(self, place: TopicPlace, offset: int, max_bytes: int) -> tuple[Buffer, Fetched]:
+        """Batches from `offset` on, at least one if there is any, and the answer that came with them."""
+        connection = self.driver.connection
+        question = FetchQuestion(connection, place.topic.topic, place.partition, offset, 0, max_bytes)
+        steps = connection.wait_for(
+            question, Fetched, deadline=connection.deadline(), what=f"reading topic {place.topic.name}"
+        )
+        answer = await self.driver.run(steps)
+        return question.batches, answer
+
+    async def close(self) -> None:
+        """Wait for what is on its way, and disconnect."""
+        try:
+            for appender in list(self._appenders.values()):
+                await appender.close()
+        finally:
+            await self.client.close()

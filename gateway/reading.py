@@ -1,0 +1,87 @@
+"""Reads places of topics for doors: batches of a range, and where an append time is.
+
+Contract: every batch is verified. Records that were lost with consent are passed over; other damage raises Corrupt.
+What is read lies within the bounds that the place had when it was looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from ..clients.reading.readable import readable, verify
+from ..storage.accepted import passed
+from ..storage.batch import Batch, batches
+from ..storage.errors import AcceptedLoss
+from ..transport.messages import AskEnds, Ends, FindOffsets, Known, Offsets
+from .link import BrokerLink, TopicPlace
+
+_TIME_US_MAX = (1 << 63) - 1
+
+
+async def read(link: BrokerLink, place: TopicPlace, start: int, end: int, max_bytes: int) -> AsyncIterator[Batch]:
+    """The batches with records from `start` on and below `end`, asked for `max_bytes` at a time."""
+    offset = max(start, place.first)
+    while offset < end:
+        payload, answer = await link.fetch(place, offset, max_bytes)
+        try:
+            found, error = readable(batches(payload), offset, answer.next_offset)
+            for batch in found:
+                verify(batch, place.partition, place.topic.name)
+                yield batch
+            if error is not None:
+                raise error
+        except AcceptedLoss as loss:
+            offset = passed(loss)
+            continue
+        if answer.next_offset <= offset:
+            return
+        offset = answer.next_offset
+
+
+async def offset_at(link: BrokerLink, place: TopicPlace, time_ms: int, offset: int) -> int:
+    """The first offset whose record has an append time and an offset of at least these, compared in this order."""
+    if time_ms == 0 or place.end == place.first:
+        return place.first
+    for neighbour in (offset, offset - 1):
+        if place.first <= neighbour < place.end and await _time_ms(link, place, neighbour) == time_ms:
+            return offset
+    lowest, highest = await _at_time(link, place, time_ms), await _at_time(link, place, time_ms + 1)
+    return min(max(offset, lowest, place.first), highest)
+
+
+async def _time_ms(link: BrokerLink, place: TopicPlace, offset: int) -> int:
+    """When the record at an offset was appended; -1 if it cannot be read."""
+    async for batch in read(link, place, offset, offset + 1, 1):
+        return batch.append_time_us // 1000
+    return -1
+
+
+async def _at_time(link: BrokerLink, place: TopicPlace, time_ms: int) -> int:
+    time_us = time_ms * 1000
+    if time_us > _TIME_US_MAX:
+        return place.end
+    connection = link.driver.connection
+    found = await link.driver.run(
+        connection.ask(
+            lambda request: FindOffsets(request, place.topic.topic, time_us),
+            Offsets,
+            deadline=connection.deadline(),
+            what=f"finding offsets of topic {place.topic.name}",
+        )
+    )
+    return min(found.offsets[place.partition][0], place.end)
+
+
+async def news(link: BrokerLink, places: list[TopicPlace], seconds: float) -> None:
+    """Wait until some topic of `places` differs from what they say, for so long at most."""
+    connection = link.driver.connection
+    topics = {place.topic.topic: place.topic for place in places}
+    known = [Known(id_, [partition.end for partition in topic.partitions]) for id_, topic in topics.items()]
+    await link.driver.run(
+        connection.ask(
+            lambda request: AskEnds(request, known, round(seconds * 1000)),
+            Ends,
+            deadline=connection.deadline() + seconds,
+            what="waiting for records",
+        )
+    )

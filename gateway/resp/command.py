@@ -1,0 +1,103 @@
+"""A row of the table of commands, and how handlers see the connection that they answer.
+
+Idea: one row per command says its arity, its handler, and what people and clients read about it. Dispatch, COMMAND,
+HELP and the table in docs/resp.md are made from the rows.
+
+Contract: a handler takes the session and the arguments behind the command's name. It returns a reply (replies.py), the
+Ticket of a record on its way, or a coroutine of either. A coroutine begins when everything before it is
+answered, and nothing behind it begins earlier. It raises CommandRefused or penstock's errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from ..appending import Told
+from ..authorization import Operation, Principal, authorize
+from ..link import BrokerLink
+from .refusals import CommandRefused
+
+Group = Literal["connection", "server", "transactions", "keys", "streams", "topics"]
+
+Handler = Callable[["RespSession", list[bytes]], Any]
+
+
+class Command(Struct, frozen=True):
+    """One row. `arity` counts the name; a negative one is the least."""
+
+    name: str
+    arity: int
+    handler: Handler
+    group: Group
+    usage: str
+    summary: str
+    operation: Operation | None = None  # None: about no topic
+    keys: tuple[int, int, int] = (0, 0, 0)  # first, last and step, as COMMAND has them
+    flags: tuple[str, ...] = ()
+    before_auth: bool = False
+
+    def fits(self, count: int) -> bool:
+        """Whether a command of so many words, its name included, has the right arity."""
+        return count == self.arity if self.arity > 0 else count >= -self.arity
+
+
+class Users(Protocol):
+    """The users that a door knows."""
+
+    async def principal(self, name: str, password: str) -> Principal | None:
+        """The principal of a name and password; None when they are wrong."""
+        ...
+
+
+class Door(Protocol):
+    """What all connections of a door share."""
+
+    link: BrokerLink
+    table: Mapping[str, Command]
+    users: Users | None
+    may_create: bool
+
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """What INFO says, by section."""
+        ...
+
+    def sessions(self, principal: Principal) -> list[RespSession]:
+        """The sessions of a principal."""
+        ...
+
+
+class RespSession(Protocol):
+    """The state of one connection."""
+
+    door: Door
+    teller: Told
+    id: int
+    version: int  # of RESP
+    name: bytes
+    library: tuple[bytes, bytes]  # name and version
+    principal: Principal | None  # None: has to authenticate
+    peer: str
+    seconds: Callable[[], int]  # since it connected
+    executing: int  # commands of an EXEC that are left
+    blocked: bool  # its command waits for records that may never come
+
+    def authenticated(self, principal: Principal) -> None:
+        """Go on as `principal`."""
+        ...
+
+    def reset(self) -> None:
+        """Be as a new connection."""
+        ...
+
+    def close_after_replies(self) -> None:
+        """Take no further command, and close once everything is answered."""
+        ...
+
+
+def may(session: RespSession, operation: Operation, topic: str) -> None:
+    """Raise CommandRefused unless the session's principal may do this."""
+    if session.principal is None or not authorize(session.principal, operation, topic):
+        raise CommandRefused(f"this user has no permission to {operation} {topic or 'all topics'}", "NOPERM")

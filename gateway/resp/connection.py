@@ -1,0 +1,301 @@
+"""One connection of a RESP client: commands in, replies out, in order and within bounds.
+
+Idea: what arrives is parsed at once, and its commands run one after the other. A record that is on its way leaves a
+Ticket among the replies, so that the commands behind it can run; whatever has to ask the broker holds the connection
+until it is answered, and begins when everything before it is. While the connection is held, or its peer does not
+read, nothing is read from it; other connections do not notice.
+
+Contract: replies leave in the order of commands. Memory: what one read brings, one command that is not complete, and
+the replies of `OUT_BYTES_MAX` and one command. A peer that stays in the middle of a command, does not read its
+replies, or does not authenticate is cut off by `overdue`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ...storage.errors import Error
+from ..appending import Told
+from ..authorization import ANYONE, Principal
+from . import replies
+from .command import Command, Door
+from .parsing import RequestLimits
+from .refusals import CommandRefused, sentence_of, wrong_arity
+from .requests import RequestReader
+from .tickets import Ticket
+from .transactions import QueuedCommands
+
+log = logging.getLogger("penstock.gateway")
+
+BEFORE_AUTH = RequestLimits(arguments=16, command_bytes=16 << 10)
+ARGUMENTS_MAX = 1 << 16
+
+OUT_BYTES_MAX = 1 << 20
+"""Replies that wait for a peer to read before its commands wait."""
+
+FLUSH_BYTES = 64 << 10
+"""Replies are handed to the socket when there are so many, and whenever there are no more commands."""
+
+AUTH_S = 10.0
+"""To authenticate, where there are users."""
+
+COMMAND_S = 120.0
+"""From the first byte of a command to its last one."""
+
+READ_S = 60.0
+"""For a peer to read some of the replies that wait for it."""
+
+NEVER = float("inf")
+
+NO_AUTH = replies.error("NOAUTH Authentication required.")
+
+
+class RespConnection(asyncio.Protocol):
+    """See the module. `seconds` and the like are what handlers see of it (command.py, RespSession).
+
+    Invariant: `_replies` are those of commands in order; behind a Ticket that is not settled none is sent. Commands run
+    only while there is no `_task` and the peer reads.
+    """
+
+    def __init__(
+        self, door: Door, id_: int, requests: RequestReader, command_bytes: int,
+        closed: Callable[[RespConnection], None],
+    ) -> None:  # fmt: skip
+        self.door = door
+        self.id = id_
+        self.teller: Told = self
+        self.peer = ""
+        self.library: tuple[bytes, bytes] = (b"", b"")
+        self.executing = 0
+        self.blocked = False
+        self.version, self.name = 2, b""
+        self.principal: Principal | None = None
+        self._table = door.table
+        self._requests = requests
+        self._limits = RequestLimits(arguments=ARGUMENTS_MAX, command_bytes=command_bytes)
+        self._closed = closed
+        self._began = time.monotonic()
+        self._commands: deque[list[bytes]] = deque()
+        self._replies: deque[Any] = deque()
+        self._out_bytes = 0
+        self._transaction = QueuedCommands(command_bytes)
+        self._task: asyncio.Task[None] | None = None
+        self._answered: asyncio.Future[None] | None = None  # waits until no reply waits
+        self._reads = True
+        self._unread = False  # the peer does not read
+        self._last = False  # take no further command
+        self._cut_at = NEVER
+        self._transport: Any = None
+
+    # -- asyncio ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        transport.set_write_buffer_limits(OUT_BYTES_MAX)
+        name = transport.get_extra_info("peername")
+        self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) and name else "unix"
+        self._begin()
+
+    def data_received(self, data: bytes) -> None:
+        self._commands += self._requests.feed(data)
+        self._run()
+        if self.principal is not None and not self._unread:
+            if self._requests.between_commands:
+                self._cut_at = NEVER
+            elif self._cut_at == NEVER:
+                self._cut_at = time.monotonic() + COMMAND_S
+
+    def eof_received(self) -> bool:
+        self.drain()
+        return True  # what is on its way is answered, for a peer that closed its sending half alone
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._last = True
+        self._commands.clear()
+        self._replies.clear()
+        if self._task is not None:
+            self._task.cancel()
+        self._closed(self)
+
+    def pause_writing(self) -> None:
+        self._unread, self._cut_at = True, time.monotonic() + READ_S
+
+    def resume_writing(self) -> None:
+        self._unread, self._cut_at = False, NEVER
+        self._run()
+
+    # -- from the door and from tickets ---------------------------------------------------------------------
+
+    def overdue(self, now: float) -> bool:
+        """Whether the peer has used up its time."""
+        return now >= self._cut_at
+
+    def cut(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    def drain(self) -> None:
+        """Close once everything that was received is answered. What waits for records finds none."""
+        self._last = True
+        if self.blocked and self._task is not None:
+            self._task.cancel()
+        self._run()
+
+    def settled(self) -> None:
+        """See Told: a batch with tickets of this connection is settled."""
+        self._flush()
+        self._finish()
+
+    # -- what handlers do (see RespSession) -----------------------------------------------------------------------
+
+    def seconds(self) -> int:
+        return int(time.monotonic() - self._began)
+
+    def authenticated(self, principal: Principal) -> None:
+        self.principal, self._cut_at = principal, NEVER
+        self._requests.trust(self._limits)
+
+    def reset(self) -> None:
+        self.version, self.name = 2, b""
+        self._transaction.discard()
+        self._begin()
+
+    def close_after_replies(self) -> None:
+        self._last = True
+        self._commands.clear()
+
+    def _begin(self) -> None:
+        """Be anyone, or have to authenticate."""
+        if self.door.users is None:
+            self.authenticated(ANYONE)
+        else:
+            self.principal, self._cut_at = None, time.monotonic() + AUTH_S
+
+    # -- running commands -------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        """Run commands until one holds the connection, and send what can be sent."""
+        commands = self._commands
+        while commands and self._task is None and not self._unread:
+            self._execute(commands.popleft())
+            if self._out_bytes > FLUSH_BYTES:
+                self._flush()
+        if self._requests.error and not commands and self._task is None and not self._last:
+            self._reply(replies.error(f"ERR {self._requests.error}"))
+            self._last = True
+        self._flush()
+        self._finish()
+        self._read(not (commands or self._unread or self._last))
+
+    def _read(self, wanted: bool) -> None:
+        """Read from the peer, or let it wait. One that has nothing to run is read, so that its end is noticed."""
+        if wanted != self._reads and not self._transport.is_closing():
+            self._reads = wanted
+            if wanted:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _execute(self, words: list[bytes]) -> None:
+        """Run one command, or begin to."""
+        row = self._table.get(words[0].decode("latin-1").upper())
+        executes = self.executing > 0
+        try:
+            found = self._result(row, words)
+        except (CommandRefused, Error) as error:
+            found = None
+            self._transaction.refused()
+            self._reply(replies.error(sentence_of(error)))
+        else:
+            if isinstance(found, Ticket):
+                self._replies.append(found)
+            elif inspect.iscoroutine(found):
+                self._task = asyncio.get_running_loop().create_task(self._answer(found))
+            else:
+                self._reply(replies.encode(found, self.version))
+        if executes:
+            self.executing -= 1
+
+    def _result(self, row: Command | None, words: list[bytes]) -> Any:
+        """What the handler of a command returns. Raises CommandRefused, Error."""
+        if self.principal is None and (row is None or not row.before_auth):
+            return replies.Encoded(NO_AUTH)
+        if row is None:
+            shown = words[0][:64].decode("utf-8", "replace")
+            raise CommandRefused(f"unknown command '{shown}': HELP lists those that there are")
+        if not row.fits(len(words)):
+            raise wrong_arity(row.name.lower())
+        if self._transaction.takes(row.name):
+            return self._transaction.queue(words)
+        if row.group == "transactions":
+            return self._transact(row.name)
+        return row.handler(self, words[1:])
+
+    def _transact(self, name: str) -> Any:
+        """MULTI, DISCARD, EXEC: the commands of a transaction run as if they came now, with one array around."""
+        if name != "EXEC":
+            return self._transaction.begin() if name == "MULTI" else self._transaction.give_up()
+        queued = self._transaction.execute()
+        self._commands.extendleft(reversed(queued))
+        self.executing = len(queued)
+        return replies.Encoded(b"*%d\r\n" % len(queued))
+
+    async def _answer(self, asking: Any) -> None:
+        """Run what asks the broker, once everything before it is answered, and go on with the commands behind."""
+        try:
+            if self._replies:
+                self._answered = asyncio.get_running_loop().create_future()
+                await self._answered
+            found = await asking
+            if isinstance(found, Ticket):
+                self._replies.append(found)
+            else:
+                self._reply(replies.encode(found, self.version))
+        except asyncio.CancelledError:
+            if self._transport.is_closing():
+                raise
+            self._reply(replies.encode(replies.NULL_ARRAY, self.version))
+        except (CommandRefused, Error) as error:
+            self._reply(replies.error(sentence_of(error)))
+        except Exception as error:
+            log.error("a command failed inside the gateway", exc_info=error)
+            self._reply(replies.error("ERR the gateway failed, its log says how"))
+        finally:
+            asking.close()
+            self._task = None
+        self._run()
+
+    # -- replies ----------------------------------------------------------------------------------------------
+
+    def _reply(self, reply: bytes) -> None:
+        self._replies.append(bytes(reply))
+        self._out_bytes += len(reply)
+
+    def _flush(self) -> None:
+        """Send the replies before the first ticket that is not settled."""
+        waiting, out = self._replies, []
+        while waiting:
+            head = waiting[0]
+            if type(head) is bytes:
+                out.append(head)
+            elif head.batch.settled:
+                out.append(head.reply())
+            else:
+                break
+            waiting.popleft()
+        if out:
+            self._out_bytes = 0
+            self._transport.write(b"".join(out))
+        if not waiting and self._answered is not None and not self._answered.done():
+            self._answered.set_result(None)
+
+    def _finish(self) -> None:
+        """Close when that was to be done and everything is answered."""
+        if self._last and not self._replies and self._task is None and not self._commands:
+            self._transport.close()

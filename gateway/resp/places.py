@@ -1,0 +1,61 @@
+"""Where a key's records are: one partition of one topic.
+
+Idea: a key is a topic with one partition; `key:3` is the partition 3 of a topic `key` that has several.
+
+Contract: `find` asks the broker, `remembered` does not. Both check what the session may do. Raises CommandRefused for
+keys that stand for no one partition.
+"""
+
+from __future__ import annotations
+
+from ..authorization import Operation
+from ..link import TopicPlace
+from .command import RespSession, may
+from .names import numbered, topic_of_key
+from .refusals import CommandRefused
+
+NO_KEY = CommandRefused("no such key")
+
+
+def remembered(session: RespSession, key: bytes, operation: Operation) -> TopicPlace | None:
+    """The place of a key as it was when the gateway last looked; None if it has not."""
+    found = session.door.link.remembered(key)
+    if found is not None:
+        may(session, operation, found.topic.name)
+    return found
+
+
+async def find(session: RespSession, key: bytes, operation: Operation, *, create: bool = False) -> TopicPlace | None:
+    """The place of a key as it is now; None if there is no such topic, which `create` makes."""
+    link = session.door.link
+    split = numbered(key)
+    if split is not None:
+        several = await link.topic(topic_of_key(split[0]))
+        if several is not None and len(several.partitions) > 1:
+            may(session, operation, several.name)
+            if split[1] >= len(several.partitions):
+                raise CommandRefused(f"topic {several.name} has {len(several.partitions)} partitions, numbered from 0")
+            return link.remember(key, TopicPlace(several, split[1]))
+    name = topic_of_key(key)
+    may(session, operation, name)
+    topic = await link.topic(name)
+    if topic is None and create:
+        if not session.door.may_create:
+            raise CommandRefused(f"there is no topic {name}, and this gateway makes none: CREATE it")
+        topic = await link.create(name)
+    if topic is None:
+        return None
+    if len(topic.partitions) > 1:
+        raise CommandRefused(
+            f"topic {name} has {len(topic.partitions)} partitions, and an offset is of one of them: name it as in "
+            f"{key[:60].decode('latin-1')}:0"
+        )
+    return link.remember(key, TopicPlace(topic, 0))
+
+
+async def existing(session: RespSession, key: bytes, operation: Operation) -> TopicPlace:
+    """As `find`, for keys that have to be there."""
+    found = await find(session, key, operation)
+    if found is None:
+        raise NO_KEY
+    return found

@@ -1,0 +1,119 @@
+"""Turns what a connection receives into commands: hiredis for the many, the strict parser for the rest.
+
+Idea: hiredis parses a command in a tenth of the time, but takes what no request may hold (numbers, nested arrays), has
+no inline commands, and reserves memory for an array that was only announced. So bytes are scanned for headers of large
+arrays before hiredis sees them, and whatever is unusual goes to the strict parser, from the last place known to be
+between two commands.
+
+Contract: as CommandParser, in the same words, but that a simple string or a large number passes for a bulk string, and
+an array of RESP3 may pass for a command. Until `trust`, only the strict parser works. Memory: as there, and a second
+copy of a command that is not complete.
+
+Invariant: `_open` is what came since a place between two commands, of which the first `_taken` commands were returned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .parsing import CommandParser, RequestLimits
+
+_SUSPECT = re.compile(rb"[*~%>|][+-]?[0-9]{4}|\$[+-]?[0-9]{7}|\n[~%>|]")
+"""The header of a large array or value, or of RESP3's own kinds of arrays; or bytes in a value that look like one.
+hiredis reserves 8 bytes for each element that is announced, and takes 1,024 levels of them, so three digits cost 8 MB
+at worst; it takes values of any size."""
+
+_SEAM = 16
+"""A header that begins in one read and ends in the next one is found in so many bytes of both."""
+
+_ONLY_BYTES = {bytes}
+_INCOMPLETE = object()
+
+
+class _Unusual(Exception):
+    """hiredis returned what the strict parser must judge."""
+
+
+class RequestReader:
+    """See the module. `new_reader` makes a hiredis.Reader for its keyword `notEnoughData`; `hiredis_error` is its
+    error."""
+
+    def __init__(self, limits: RequestLimits, new_reader: Callable[..., Any], hiredis_error: type[Exception]) -> None:
+        self._limits = limits
+        self._new_reader = new_reader
+        self._errors = (hiredis_error, MemoryError, TypeError, ValueError, _Unusual)  # TypeError: a map as a key
+        self._strict: CommandParser | None = CommandParser(limits)
+        self._trusted = False
+        self._reader: Any = None
+        self._open = bytearray()
+        self._taken = 0
+
+    @property
+    def error(self) -> str:
+        """What was wrong with the last bytes, after which nothing more can be understood."""
+        return "" if self._strict is None else self._strict.error
+
+    @property
+    def between_commands(self) -> bool:
+        """Whether everything fed was whole commands."""
+        return not self._open if self._strict is None else self._strict.between_commands
+
+    def trust(self, limits: RequestLimits) -> None:
+        """Raise the limits and allow hiredis, for the bytes that come next."""
+        self._limits, self._trusted = limits, True
+        if self._strict is not None:
+            self._strict.allow(limits)
+
+    def feed(self, data: bytes) -> list[list[bytes]]:
+        """The commands that `data` completes."""
+        if self._strict is not None:
+            if not (self._trusted and self._strict.between_commands and data[:1] == b"*"):
+                return self._strict.feed(data)
+            self._strict, self._reader = None, self._new_reader(notEnoughData=_INCOMPLETE)
+        if self._is_unusual(data):
+            return self._fall_back(data)
+        commands: list[list[bytes]] = []
+        cut = data.rfind(b"\r\n*") + 2  # where the last command probably begins
+        parts = [data[:cut], data[cut:]] if cut > 1 else [data]
+        for number, part in enumerate(parts, 1):
+            try:
+                self._parse(part, commands)
+            except self._errors:
+                return commands + self._fall_back(b"".join(parts[number:]))
+        if len(self._open) > self._limits.command_bytes:
+            return commands + self._fall_back(b"")
+        return commands
+
+    def _is_unusual(self, data: bytes) -> bool:
+        if not self._open:
+            return data[:1] != b"*" or _SUSPECT.search(data) is not None
+        seam = self._open[-_SEAM:] + data[:_SEAM]
+        return _SUSPECT.search(data) is not None or _SUSPECT.search(seam) is not None
+
+    def _parse(self, part: bytes, commands: list[list[bytes]]) -> None:
+        """Have hiredis parse, and note whether it ends between two commands. Raises one of `_errors`."""
+        self._open += part
+        gets, has_data = self._reader.gets, self._reader.has_data
+        self._reader.feed(part)
+        while (command := gets()) is not _INCOMPLETE:
+            if type(command) is not list:
+                raise _Unusual
+            if command:
+                if set(map(type, command)) != _ONLY_BYTES:
+                    raise _Unusual
+                self._taken += 1
+                commands.append(command)
+            if not has_data():
+                self._open.clear()
+                self._taken = 0
+                return
+
+    def _fall_back(self, data: bytes) -> list[list[bytes]]:
+        """Go on with the strict parser; what was returned already is parsed again and dropped."""
+        taken, self._taken = self._taken, 0
+        self._strict, self._reader = CommandParser(self._limits), None
+        found = self._strict.feed(bytes(self._open) + data)
+        self._open.clear()
+        return found[taken:]

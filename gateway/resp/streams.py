@@ -1,0 +1,265 @@
+"""Redis Streams on topics: appending and reading, without groups."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple
+
+from ...broker.errors import UnknownTopic
+from ..link import BrokerLink, TopicPlace
+from ..reading import news, offset_at, read
+from .appends import append
+from .command import Command, RespSession
+from .entries import FIRST, EntryId, encoded_entries, entry_id, following, lower_bound, record_of, upper_bound
+from .places import existing, find
+from .refusals import SYNTAX, CommandRefused, whole, wrong_arity
+from .replies import NULL_ARRAY, Encoded, array
+from .tickets import EntryTicket
+
+REPLY_BYTES_MAX = 64 << 20
+"""Of entries in one reply; more are to be asked for with COUNT."""
+
+FETCH_BYTES = 1 << 20
+FEW = 100
+FEW_BYTES = 64 << 10
+"""Of one question to the broker: for many entries, and where a client wants `FEW` at most."""
+
+WINDOW = 1_000
+"""Entries read at a time where they are wanted from the last one on."""
+
+WAIT_S = 5.0
+"""A question that waits for records is asked again after so long, so that those of closed connections end."""
+
+LOOK_S = 0.25
+"""How often a topic that is not there yet is looked for."""
+
+
+# -- appending -------------------------------------------------------------------------------------------
+
+
+def xadd(session: RespSession, arguments: list[bytes]) -> Any:
+    """XADD."""
+    create, at = True, 1
+    while (word := arguments[at]) != b"*":
+        option = word.upper()
+        if option in (b"MAXLEN", b"MINID"):
+            raise CommandRefused(f"{option.decode()} is not supported here: set the topic's retention")
+        if option != b"NOMKSTREAM":
+            _refuse_id(word)
+        create, at = False, at + 1
+        if at == len(arguments):
+            raise wrong_arity("xadd")
+    fields = arguments[at + 1 :]
+    if not fields or len(fields) % 2:
+        raise wrong_arity("xadd")
+    return append(session, arguments[0], record_of(fields), EntryTicket, create=create)
+
+
+def _refuse_id(word: bytes) -> None:
+    if word.endswith(b"-*"):
+        entry_id(word[:-2], 0)
+    elif entry_id(word, 0) == FIRST:
+        raise CommandRefused("The ID specified in XADD must be greater than 0-0")
+    raise CommandRefused("the id has to be *: it says when and where the broker appended the entry")
+
+
+# -- reading ---------------------------------------------------------------------------------------------
+
+
+async def xlen(session: RespSession, arguments: list[bytes]) -> Any:
+    """XLEN."""
+    place = await find(session, arguments[0], "read")
+    return 0 if place is None else place.end - place.first
+
+
+async def entries(link: BrokerLink, place: TopicPlace, start: int, end: int, count: int | None) -> list[bytes]:
+    """The entries from offset `start` on and below `end`, `count` at most, encoded."""
+    found: list[bytes] = []
+    size = 0
+    if count is not None:
+        end = min(end, place.end)
+    async for batch in read(link, place, start, end, FETCH_BYTES if count is None or count > FEW else FEW_BYTES):
+        for entry in encoded_entries(batch, start, end):
+            if len(found) == count:
+                return found
+            found.append(entry)
+            size += len(entry)
+        if size > REPLY_BYTES_MAX:
+            raise CommandRefused(f"the entries are over {REPLY_BYTES_MAX} bytes: ask for fewer with COUNT")
+    return found
+
+
+async def _last_entries(link: BrokerLink, place: TopicPlace, start: int, end: int, count: int | None) -> list[bytes]:
+    """As `entries`, from the last one on."""
+    found: list[bytes] = []
+    while end > start and (count is None or len(found) < count):
+        window = WINDOW if count is None else min(WINDOW, count - len(found))
+        begin = max(start, end - window)
+        found += reversed(await entries(link, place, begin, end, None))
+        if sum(map(len, found)) > REPLY_BYTES_MAX:
+            raise CommandRefused(f"the entries are over {REPLY_BYTES_MAX} bytes: ask for fewer with COUNT")
+        end = begin
+    return found
+
+
+def _count(words: list[bytes]) -> int | None:
+    """COUNT of a range; None without one."""
+    if not words:
+        return None
+    if len(words) != 2 or words[0].upper() != b"COUNT":
+        raise CommandRefused(SYNTAX)
+    return max(whole(words[1], "COUNT", -(1 << 63)), 0)
+
+
+async def _range(
+    session: RespSession, key: bytes, lowest: bytes, highest: bytes, words: list[bytes], *, backwards: bool
+) -> Any:
+    lower, upper, count = lower_bound(lowest), upper_bound(highest), _count(words)
+    place = await find(session, key, "read")
+    if place is None or count == 0:
+        return []
+    link = session.door.link
+    start, end = await offset_at(link, place, *lower), await offset_at(link, place, *upper)
+    found = _last_entries if backwards else entries
+    return Encoded(array(await found(link, place, start, end, count)))
+
+
+async def xrange(session: RespSession, arguments: list[bytes]) -> Any:
+    """XRANGE."""
+    key, lowest, highest, *words = arguments
+    return await _range(session, key, lowest, highest, words, backwards=False)
+
+
+async def xrevrange(session: RespSession, arguments: list[bytes]) -> Any:
+    """XREVRANGE."""
+    key, highest, lowest, *words = arguments
+    return await _range(session, key, lowest, highest, words, backwards=True)
+
+
+class _Reading(NamedTuple):
+    """One stream of an XREAD: entries from `start` on, an offset; None while there is no topic."""
+
+    key: bytes
+    start: int | None
+
+
+def xread(session: RespSession, arguments: list[bytes]) -> Any:
+    """XREAD."""
+    count, block_s, words = None, None, [*arguments]
+    while words and (option := words.pop(0).upper()) != b"STREAMS":
+        if option not in (b"COUNT", b"BLOCK") or not words:
+            raise CommandRefused(SYNTAX)
+        number = whole(words.pop(0), option.decode(), -(1 << 63) if option == b"COUNT" else 0)
+        if option == b"COUNT":
+            count = number if number > 0 else None
+        else:
+            block_s = number / 1000
+    if not words or len(words) % 2:
+        raise CommandRefused(
+            "Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified."
+        )
+    half = len(words) // 2
+    ids = [None if text in (b"$", b"+") else following(entry_id(text, 0)) for text in words[half:]]
+    waits = None if session.executing else block_s  # EXEC does not wait
+    return _xread(session, words[:half], words[half:], ids, count, waits)
+
+
+async def _xread(
+    session: RespSession, keys: list[bytes], texts: list[bytes], ids: list[EntryId | None], count: int | None,
+    block_s: float | None,
+) -> Any:  # fmt: skip
+    link, loop = session.door.link, asyncio.get_running_loop()
+    until = None if block_s is None else loop.time() + (block_s or float("inf"))
+    starts: dict[int, int] = {}  # by number of the stream, once it is known
+    while True:
+        places = [await find(session, key, "read") for key in keys]
+        found: list[tuple[bytes, Any]] = []
+        for number, place in enumerate(places):
+            if place is None:
+                starts.setdefault(number, 0)  # everything, if it comes
+                continue
+            if number not in starts:
+                starts[number] = await _start(link, place, texts[number], ids[number])
+            read_ = await entries(link, place, starts[number], place.end, count)
+            if read_:
+                found.append((keys[number], Encoded(array(read_))))
+        if found:
+            return dict(found) if session.version >= 3 else found
+        if until is None or loop.time() >= until:
+            return NULL_ARRAY
+        session.blocked = True
+        try:
+            await _wait(link, places, min(until - loop.time(), WAIT_S))
+        finally:
+            session.blocked = False
+
+
+async def _start(link: BrokerLink, place: TopicPlace, text: bytes, id_: EntryId | None) -> int:
+    """The offset from which an XREAD reads."""
+    if id_ is not None:
+        return await offset_at(link, place, *id_)
+    return place.end if text == b"$" else max(place.end - 1, place.first)
+
+
+async def _wait(link: BrokerLink, places: list[TopicPlace | None], seconds: float) -> None:
+    there = [place for place in places if place is not None]
+    if len(there) < len(places):
+        seconds = min(seconds, LOOK_S)
+    try:
+        if there:
+            await news(link, there, seconds)
+        else:
+            await asyncio.sleep(seconds)
+    except UnknownTopic:
+        await asyncio.sleep(0)  # deleted meanwhile: it is looked for again
+
+
+async def xinfo(session: RespSession, arguments: list[bytes]) -> Any:
+    """XINFO."""
+    if arguments[0].upper() != b"STREAM" or len(arguments) != 2:
+        raise CommandRefused("XINFO is XINFO STREAM key here")
+    place = await existing(session, arguments[1], "read")
+    link = session.door.link
+    first = await entries(link, place, place.first, place.end, 1)
+    last = await _last_entries(link, place, place.first, place.end, 1)
+    ids = [_id_of(entry[0]) if entry else b"0-0" for entry in (first, last)]
+    return {
+        "length": place.end - place.first, "radix-tree-keys": 1, "radix-tree-nodes": 2,
+        "last-generated-id": ids[1], "max-deleted-entry-id": b"0-0", "entries-added": place.end,
+        "recorded-first-entry-id": ids[0], "groups": len(await link.client.queues(place.topic.name)),
+        "first-entry": Encoded(first[0]) if first else None, "last-entry": Encoded(last[0]) if last else None,
+    }  # fmt: skip
+
+
+def _id_of(entry: bytes) -> bytes:
+    """The id of an encoded entry."""
+    return entry.split(b"\r\n", 3)[2]
+
+
+COMMANDS = [
+    Command(
+        "XADD", -5, xadd, "streams", "XADD key [NOMKSTREAM] * field value [field value ...]",
+        "Appends an entry and answers its id; the topic is made if it is not there", "write", (1, 1, 1),
+        ("write", "fast"),
+    ),
+    Command(
+        "XLEN", 2, xlen, "streams", "XLEN key", "How many entries can be read", "read", (1, 1, 1), ("readonly", "fast"),
+    ),
+    Command(
+        "XRANGE", -4, xrange, "streams", "XRANGE key start end [COUNT n]",
+        "Entries from one id to another: `-`, `+`, an id, milliseconds, or `(` before an id to leave it out", "read",
+        (1, 1, 1), ("readonly",),
+    ),
+    Command(
+        "XREVRANGE", -4, xrevrange, "streams", "XREVRANGE key end start [COUNT n]", "The same, from the last one on",
+        "read", (1, 1, 1), ("readonly",),
+    ),
+    Command(
+        "XREAD", -4, xread, "streams", "XREAD [COUNT n] [BLOCK ms] STREAMS key [key ...] id [id ...]",
+        "Entries behind an id; `$` is the end as it is now, `+` the last entry", "read", flags=("readonly", "blocking"),
+    ),
+    Command(
+        "XINFO", -2, xinfo, "streams", "XINFO STREAM key", "Length, first and last entry", "read", (2, 2, 1),
+        ("readonly",),
+    ),
+]  # fmt: skip

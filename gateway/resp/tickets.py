@@ -1,0 +1,49 @@
+"""Replies that wait for a record to be appended.
+
+Contract: `reply` is called once the batch is settled. The ids of a batch share what comes before the offset.
+"""
+
+from __future__ import annotations
+
+from ..appending import SharedBatch
+from . import replies
+from .refusals import sentence_of
+
+
+class Ticket:
+    """One record on its way."""
+
+    __slots__ = ("batch", "index")
+
+    def __init__(self, batch: SharedBatch, index: int) -> None:
+        self.batch = batch
+        self.index = index
+
+    def reply(self) -> bytes:
+        """What the client gets: the record's place, or the error that prevented it."""
+        batch = self.batch
+        if batch.error is not None:
+            return replies.error(sentence_of(batch.error))
+        return self._place(batch.time_ms, batch.first + self.index)
+
+    def _place(self, time_ms: int, offset: int) -> bytes:
+        raise NotImplementedError
+
+
+class EntryTicket(Ticket):
+    """Of XADD: the id of the entry."""
+
+    __slots__ = ()
+
+    def _place(self, time_ms: int, offset: int) -> bytes:
+        id_ = b"%d-%d" % (time_ms, offset)
+        return b"$%d\r\n%b\r\n" % (len(id_), id_)
+
+
+class OffsetTicket(Ticket):
+    """Of ENQUEUE: the offset."""
+
+    __slots__ = ()
+
+    def _place(self, time_ms: int, offset: int) -> bytes:
+        return b":%d\r\n" % offset

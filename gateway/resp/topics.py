@@ -1,0 +1,164 @@
+"""Topics as queues of messages with named consumers: a message is a record's value, a consumer has an offset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...broker.errors import UnknownGroup
+from ..link import TopicPlace
+from ..reading import read
+from .appends import append
+from .command import Command, RespSession, may
+from .names import key_of_topic, topic_of_key
+from .places import existing
+from .refusals import SYNTAX, CommandRefused, whole
+from .replies import Status
+from .streams import FETCH_BYTES
+from .tickets import OffsetTicket
+
+LISTEN_COUNT = 10
+LISTEN_COUNT_MAX = 10_000
+
+_SWITCHES = {"true": True, "false": False}
+
+
+async def create(session: RespSession, arguments: list[bytes]) -> Any:
+    """CREATE."""
+    name, words = topic_of_key(arguments[0]), [word.decode("utf-8", "replace") for word in arguments[1:]]
+    may(session, "manage", name)
+    if len(words) % 2:
+        raise CommandRefused(SYNTAX)
+    given = {option.lower(): value for option, value in zip(words[::2], words[1::2], strict=True)}
+    partitions = whole(given.pop("partitions", "1").encode(), "PARTITIONS", 1)
+    link = session.door.link
+    settings = {option: _SWITCHES.get(value, value) for option, value in given.items()}
+    await link.driver.run(link.verbs.create_topic(name, partitions, False, settings))
+    return Status("OK")
+
+
+async def delete(session: RespSession, arguments: list[bytes]) -> Any:
+    """DELETE."""
+    name, link = topic_of_key(arguments[0]), session.door.link
+    may(session, "manage", name)
+    topic = await link.client.topic(name)
+    link.forget(bytes.fromhex(topic.id))
+    await link.client.delete_topic(name)
+    return Status("OK")
+
+
+def enqueue(session: RespSession, arguments: list[bytes]) -> Any:
+    """ENQUEUE."""
+    return append(session, arguments[0], (arguments[1], None, None), OffsetTicket)
+
+
+async def _position(session: RespSession, place: TopicPlace, consumer: str) -> int:
+    """Where a consumer reads next: its offset, or the first record that there still is."""
+    try:
+        group = await session.door.link.client.group(place.topic.name, consumer)
+    except UnknownGroup:
+        return place.first
+    return max(group.partitions[place.partition].cursor, place.first)
+
+
+def _consumer(name: bytes) -> str:
+    return name.decode("utf-8", "replace")
+
+
+async def listen(session: RespSession, arguments: list[bytes]) -> Any:
+    """LISTEN."""
+    key, name, *words = arguments
+    consumer, advances = _consumer(name), bool(words) and words[-1].upper() == b"AUTO"
+    words = words[:-1] if advances else words
+    if len(words) > 1:
+        raise CommandRefused(SYNTAX)
+    count = min(whole(words[0], "count", 1), LISTEN_COUNT_MAX) if words else LISTEN_COUNT
+    place, link = await existing(session, key, "write" if advances else "read"), session.door.link
+    start = await _position(session, place, consumer)
+    end, found, following = min(start + count, place.end), [], start
+    async for batch in read(link, place, start, end, FETCH_BYTES):
+        first = batch.first_at(start)
+        found += batch.values()[first : batch.first_at(end)]
+        following = min(batch.end_offset, end)
+    if advances and following > start:
+        await link.client.commit_group(place.topic.name, consumer, {place.partition: following})
+    return found
+
+
+async def offset(session: RespSession, arguments: list[bytes]) -> Any:
+    """OFFSET."""
+    key, name, *words = arguments
+    if len(words) > 1:
+        raise CommandRefused(SYNTAX)
+    if not words:
+        return await _position(session, await existing(session, key, "read"), _consumer(name))
+    wanted, place = whole(words[0], "offset"), await existing(session, key, "write")
+    if wanted > place.end:
+        raise CommandRefused(f"offset {wanted} is behind the end of the topic, which is {place.end}")
+    await session.door.link.client.commit_group(place.topic.name, _consumer(name), {place.partition: wanted})
+    return Status("OK")
+
+
+async def topics(session: RespSession, arguments: list[bytes]) -> Any:
+    """TOPICS."""
+    may(session, "read", "")
+    return sorted(key_of_topic(topic.name) for topic in await session.door.link.client.topics())
+
+
+async def stats(session: RespSession, arguments: list[bytes]) -> Any:
+    """STATS."""
+    link = session.door.link
+    if not arguments:
+        may(session, "read", "")
+        every = await link.client.topics()
+        return {
+            "topics": len(every),
+            "records": sum(t.records for t in every),
+            "bytes": sum(t.size_bytes for t in every),
+        }
+    name = topic_of_key(arguments[0])
+    may(session, "read", name)
+    topic = await link.client.topic(name)
+    return {
+        "partitions": len(topic.partitions), "records": topic.records, "bytes": topic.size_bytes,
+        "first": [partition.first for partition in topic.partitions],
+        "end": [partition.end for partition in topic.partitions],
+    }  # fmt: skip
+
+
+async def consumers(session: RespSession, arguments: list[bytes]) -> Any:
+    """CONSUMERS."""
+    name = topic_of_key(arguments[0])
+    may(session, "read", name)
+    return sorted(group.name for group in await session.door.link.client.groups(name))
+
+
+COMMANDS = [
+    Command(
+        "CREATE", -2, create, "topics", "CREATE topic [PARTITIONS n] [setting value ...]",
+        "Creates a topic, with settings as of `penstock topic create`", "manage", (1, 1, 1), ("write",),
+    ),
+    Command("DELETE", 2, delete, "topics", "DELETE topic", "Deletes a topic", "manage", (1, 1, 1), ("write",)),
+    Command(
+        "ENQUEUE", 3, enqueue, "topics", "ENQUEUE topic message",
+        "Appends a message and answers its offset; the topic is made if it is not there", "write", (1, 1, 1),
+        ("write", "fast"),
+    ),
+    Command(
+        "LISTEN", -3, listen, "topics", "LISTEN topic consumer [count] [AUTO]",
+        "The messages from the consumer's offset on, 10 if not said otherwise; AUTO moves the offset behind them",
+        "read", (1, 1, 1),
+    ),
+    Command(
+        "OFFSET", -3, offset, "topics", "OFFSET topic consumer [offset]",
+        "Where the consumer reads next; or moves it there, which makes a new consumer", "read", (1, 1, 1),
+    ),
+    Command("TOPICS", 1, topics, "topics", "TOPICS", "The names of all topics", "read", flags=("readonly",)),
+    Command(
+        "STATS", -1, stats, "topics", "STATS [topic]", "Records and bytes, of one topic or of all", "read",
+        flags=("readonly",),
+    ),
+    Command(
+        "CONSUMERS", 2, consumers, "topics", "CONSUMERS topic", "The names of its consumers", "read", (1, 1, 1),
+        ("readonly",),
+    ),
+]  # fmt: skip

@@ -1,0 +1,112 @@
+"""A broker and a gateway in processes of their own, and clients of Redis that talk to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import penstock
+import pytest
+from penstock.broker import ServeConfig
+from support.processes import Serving
+
+NEEDS = "needs the extra gateway and the client redis: pip install '.[dev]'"
+
+
+class GatewayProcess:
+    """`penstock gateway`, as a program runs it."""
+
+    def __init__(self, url: str, *resp: str, options: tuple[str, ...] = ()) -> None:
+        places = [word for address in resp or ("tcp://127.0.0.1:0",) for word in ("--resp", address)]
+        command = [sys.executable, "-m", "penstock", "gateway", "--json", "--url", url, *places, *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(self.process.communicate()[1].decode())
+        self.ready: dict[str, Any] = json.loads(line)
+
+    @property
+    def port(self) -> int:
+        return next(int(url.rpartition(":")[2]) for url in self.ready["resp"] if url.startswith("tcp"))
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        _, errors = self.process.communicate(timeout=30)
+        assert b"Traceback" not in errors, errors.decode()
+        return self.process.returncode
+
+
+@pytest.fixture(scope="session")
+def folder() -> Iterator[Path]:
+    """A short path, as Unix sockets need it."""
+    with tempfile.TemporaryDirectory() as path:
+        yield Path(path)
+
+
+@pytest.fixture(scope="session")
+def broker(folder: Path) -> Iterator[Serving]:
+    with Serving(ServeConfig(data=str(folder / "data"), listen=(f"unix://{folder}/b",), board_rows=512)) as serving:
+        yield serving
+
+
+@pytest.fixture(scope="session")
+def gateway(broker: Serving, folder: Path) -> Iterator[GatewayProcess]:
+    for name in ("hiredis", "uvloop", "redis"):
+        pytest.importorskip(name, reason=NEEDS)
+    process = GatewayProcess(broker.url, "tcp://127.0.0.1:0", f"unix://{folder}/r")
+    try:
+        yield process
+    finally:
+        assert process.stop() == 0
+
+
+Connect = Callable[..., Any]
+
+
+@pytest.fixture(params=[2, 3], ids=["RESP2", "RESP3"])
+def connect(gateway: GatewayProcess, request: pytest.FixtureRequest) -> Iterator[Connect]:
+    """Make clients of redis-py of one version of RESP."""
+    import redis
+
+    made: list[Any] = []
+
+    def client(**options: Any) -> Any:
+        place = {} if "unix_socket_path" in options else {"port": gateway.port}
+        made.append(redis.Redis(**{**place, "protocol": request.param, **options}))
+        return made[-1]
+
+    yield client
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def resp(connect: Connect) -> Any:
+    """A client of redis-py."""
+    return connect()
+
+
+@pytest.fixture
+def native(broker: Serving) -> Iterator[penstock.Client]:
+    with penstock.connect(broker.url) as client:
+        yield client
+
+
+@pytest.fixture
+def key(request: pytest.FixtureRequest) -> str:
+    """A name of this test alone."""
+    return "t" + format(abs(hash(request.node.nodeid)) % 10**9) + str(os.getpid())

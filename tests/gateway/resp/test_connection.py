@@ -1,0 +1,222 @@
+"""One connection: bounds, order, and peers that behave badly, while others notice nothing."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from penstock.gateway.resp import connection as module
+from penstock.gateway.resp.connection import COMMAND_S, OUT_BYTES_MAX, READ_S, RespConnection
+from penstock.gateway.resp.requests import RequestReader
+from penstock.gateway.resp.table import TABLE
+
+hiredis = pytest.importorskip("hiredis", reason="needs the extra gateway")
+
+
+class Transport:
+    """The socket of a connection: what was written, and whether it is read."""
+
+    def __init__(self) -> None:
+        self.out = b""
+        self.reads, self.closed = True, False
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.limit = high
+
+    def get_extra_info(self, name: str) -> object:
+        return ("127.0.0.1", 5)
+
+    def write(self, data: bytes) -> None:
+        self.out += data
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+class FakeDoor:
+    """What a connection needs of its door, without a broker."""
+
+    users = None
+    table = TABLE
+    may_create = True
+
+
+@pytest.fixture
+def clock(monkeypatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
+@pytest.fixture
+def connected(clock) -> tuple[RespConnection, Transport]:
+    closed: list[RespConnection] = []
+    requests = RequestReader(module.BEFORE_AUTH, hiredis.Reader, hiredis.HiredisError)
+    connection, transport = RespConnection(FakeDoor(), 1, requests, 1 << 20, closed.append), Transport()
+    connection.connection_made(transport)
+    return connection, transport
+
+
+def test_replies_come_in_order_in_one_write(connected):
+    connection, transport = connected
+    connection.data_received(b"PING\r\n*2\r\n$4\r\nECHO\r\n$1\r\na\r\nping x\r\n")
+    assert transport.out == b"+PONG\r\n$1\r\na\r\n$1\r\nx\r\n"
+
+
+def test_a_peer_that_does_not_read_is_not_read_from_and_then_cut_off(connected, clock):
+    connection, transport = connected
+    assert transport.limit == OUT_BYTES_MAX
+    connection.pause_writing()
+    connection.data_received(b"PING\r\n" * 3)
+    assert (transport.out, transport.reads) == (b"", False)
+    assert not connection.overdue(clock[0] + READ_S - 0.1)
+    assert connection.overdue(clock[0] + READ_S)
+    connection.resume_writing()
+    assert (transport.out, transport.reads) == (b"+PONG\r\n" * 3, True)
+    assert not connection.overdue(clock[0] + 1e9)
+
+
+def test_replies_larger_than_the_questions_stop_the_rest(connected):
+    connection, transport = connected
+    written: list[int] = []
+
+    def write(data: bytes) -> None:
+        written.append(len(data))
+        if sum(written) > OUT_BYTES_MAX:
+            connection.pause_writing()
+
+    transport.write = write
+    connection.data_received(b"COMMAND\r\n" * 10_000)
+    assert sum(written) < 2 * OUT_BYTES_MAX
+    assert not transport.reads
+
+
+def test_a_command_has_to_be_complete_in_time(connected, clock):
+    connection, _ = connected
+    assert not connection.overdue(clock[0] + 1e9)
+    connection.data_received(b"*1\r\n$4\r\nPI")
+    clock[0] += COMMAND_S - 1
+    connection.data_received(b"N")
+    assert not connection.overdue(clock[0])
+    assert connection.overdue(clock[0] + 1)
+    connection.data_received(b"G\r\n")
+    assert not connection.overdue(clock[0] + 1e9)
+
+
+NO_REQUESTS = [
+    b"*100000000\r\n",
+    b"*1\r\n$2147483648\r\n",
+    b"*1\r\n:1\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\n\r\nPING\r\n",
+]
+
+
+@pytest.mark.parametrize("data", NO_REQUESTS)
+def test_what_is_no_request_is_answered_once_and_ends_the_connection(connected, data):
+    connection, transport = connected
+    connection.data_received(b"PING\r\n" + data)
+    assert transport.out.startswith(b"+PONG\r\n-ERR Protocol error")
+    assert transport.out.count(b"\r\n") == 2
+    assert transport.closed
+
+
+def test_quit_ends_it_and_what_comes_behind_does_not_run(connected):
+    connection, transport = connected
+    connection.data_received(b"QUIT\r\nPING\r\n")
+    assert (transport.out, transport.closed) == (b"+OK\r\n", True)
+
+
+def test_what_came_before_the_end_of_the_stream_is_answered(connected):
+    connection, transport = connected
+    connection.pause_writing()
+    connection.data_received(b"PING\r\nPING\r\n")
+    assert connection.eof_received()
+    connection.resume_writing()
+    assert (transport.out, transport.closed) == (b"+PONG\r\n" * 2, True)
+
+
+def test_a_transaction_is_bounded(connected):
+    connection, transport = connected
+    connection.data_received(b"MULTI\r\n")
+    connection.data_received(b"PING\r\n" * 20_000)
+    assert b"a transaction has 1048576 bytes at most" in transport.out
+    connection.data_received(b"EXEC\r\n")
+    assert transport.out.endswith(b"-EXECABORT Transaction discarded because of previous errors.\r\n")
+
+
+def test_reset_leaves_a_transaction(connected):
+    connection, transport = connected
+    connection.data_received(b"CLIENT SETNAME me\r\nMULTI\r\nPING\r\nRESET\r\nPING\r\nCLIENT GETNAME\r\nEXEC\r\n")
+    assert transport.out == (b"+OK\r\n+OK\r\n+QUEUED\r\n+RESET\r\n+PONG\r\n$-1\r\n-ERR EXEC without MULTI\r\n")
+
+
+# -- over real sockets -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def peer(gateway) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=30) as connected:
+        yield connected
+
+
+def received(peer: socket.socket) -> bytes:
+    """Everything until the gateway closes."""
+    found = b""
+    while data := peer.recv(1 << 16):
+        found += data
+    return found
+
+
+def test_http_is_refused(peer):
+    peer.sendall(b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nPING\r\n")
+    assert received(peer) == b"-ERR Protocol error: this port speaks RESP, not HTTP\r\n"
+
+
+def test_a_peer_that_closes_its_half_is_answered(peer, key):
+    peer.sendall(b"ENQUEUE %b x\r\nLISTEN %b c\r\n" % (key.encode(), key.encode()))
+    peer.shutdown(socket.SHUT_WR)
+    assert received(peer) == b":0\r\n*1\r\n$1\r\nx\r\n"
+
+
+def test_abusive_peers_hold_nothing_up(gateway, resp, key):
+    def memory() -> int:
+        with open(f"/proc/{gateway.process.pid}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+    before = memory()
+    peers = [socket.create_connection(("127.0.0.1", gateway.port), timeout=30) for _ in range(100)]
+    try:
+        for each in peers[:50]:
+            each.sendall(b"*65536\r\n$4\r\nXADD\r\n")  # the largest array, and then nothing
+        for each in peers[50:]:
+            each.sendall(b"*2\r\n$4\r\nECHO\r\n$65536\r\n" + b"x" * 65536 + b"\r\n" + b"*1\r\n$4\r\nPI")
+        assert resp.xadd(key, {"value": "x"}).endswith(b"-0")
+        assert resp.xlen(key) == 1
+        assert memory() - before < 50 << 10
+    finally:
+        for each in peers:
+            each.close()
+
+
+def test_a_blocked_reader_that_left_is_forgotten(gateway, resp, key):
+    resp.xadd(key, {"value": "x"})
+    before = int(resp.info()["connected_clients"])
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=30) as each:
+        each.sendall(b"PING\r\nXREAD BLOCK 0 STREAMS %b $\r\n" % key.encode())
+        assert each.recv(100) == b"+PONG\r\n"
+        assert int(resp.info()["connected_clients"]) == before + 1
+    while int(resp.info()["connected_clients"]) > before:
+        resp.ping()

@@ -1,0 +1,170 @@
+"""Requests: the strict parser, and that hiredis behind its guards finds the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import pytest
+from penstock.gateway.resp.parsing import INLINE_BYTES_MAX, CommandParser, RequestLimits, words
+from penstock.gateway.resp.requests import RequestReader
+
+hiredis = pytest.importorskip("hiredis", reason="needs the extra gateway")
+
+LIMITS = RequestLimits(arguments=2000, command_bytes=1 << 20)
+FUZZED = 200_000
+
+
+def command(*arguments: bytes) -> bytes:
+    return b"*%d\r\n" % len(arguments) + b"".join(b"$%d\r\n%b\r\n" % (len(each), each) for each in arguments)
+
+
+def trusted(limits: RequestLimits = LIMITS) -> RequestReader:
+    reader = RequestReader(limits, hiredis.Reader, hiredis.HiredisError)
+    reader.trust(limits)
+    return reader
+
+
+def fed(parser: CommandParser | RequestReader, pieces: Iterable[bytes]) -> list[list[bytes]]:
+    return [each for piece in pieces for each in parser.feed(piece)]
+
+
+def bytewise(data: bytes) -> list[bytes]:
+    return [data[at : at + 1] for at in range(len(data))]
+
+
+@pytest.fixture(params=["strict", "hiredis"])
+def parser(request: pytest.FixtureRequest) -> CommandParser | RequestReader:
+    return CommandParser(LIMITS) if request.param == "strict" else trusted()
+
+
+STREAMS = [
+    [[b"PING"]],
+    [[b"XADD", b"key", b"*", b"value", b"\r\n*3\r\n$1\r\n\x00\xff"], [b"PING"]],
+    [[b"SET", b"", b"\r\n"], [b""], [b"*99999\r\n", b"%123456"]],
+    [[b"A", b"x" * 5000], [b"\r\n*1\r\n" * 50], [b"B"]],
+    [[str(number).encode() for number in range(1500)], [b"C"]],
+]
+
+
+@pytest.mark.parametrize("commands", STREAMS, ids=range(len(STREAMS)))
+def test_commands_come_out_whole_however_they_came_in(commands, parser):
+    data = b"".join(command(*each) for each in commands)
+    assert fed(parser, bytewise(data)) == commands
+    assert fed(parser, [data, data]) == commands * 2
+    assert parser.between_commands
+    assert not parser.error
+
+
+def test_every_cut_of_a_stream_gives_the_same_commands():
+    commands = [[b"XADD", b"k", b"*", b"v", b"\r\n*2\r\n$1\r\n"], [b"*12345\r\n"], [b"PING"]]
+    data = b"".join(command(*each) for each in commands)
+    for first in range(len(data)):
+        for second in range(first, len(data)):
+            assert fed(trusted(), [data[:first], data[first:second], data[second:]]) == commands
+
+
+def test_inline_commands_come_between_others(parser):
+    data = b"PING\r\n" + command(b"ECHO", b"x") + b"\r\n  set 'a b' \"\\x00\\n\"\r\n" + command(b"ECHO", b"y")
+    wanted = [[b"PING"], [b"ECHO", b"x"], [b"set", b"a b", b"\x00\n"], [b"ECHO", b"y"]]
+    assert fed(parser, bytewise(data)) == wanted
+    assert fed(parser, [data]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (b"", []), (b"  ", []), (b"a  b", [b"a", b"b"]), (b"'it\\'s'", [b"it's"]), (b'"a\\tb"', [b"a\tb"]),
+        (b"'a\\n'", [b"a\\n"]), (b'"open', None), (b"'a'b", None), (b'a"b"', [b"ab"]), (b'"\\q"', [b"q"]),
+    ],
+)  # fmt: skip
+def test_words_of_an_inline_command(line, wanted):
+    assert words(line) == wanted
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"*100000000\r\n", "invalid multibulk length"),
+        (b"*2001\r\n", "invalid multibulk length"),
+        (b"*999999999999999999999\r\n", "invalid multibulk length"),
+        (b"*x\r\n", "invalid multibulk length"),
+        (b"*1\r\n$2147483648\r\n", "invalid bulk length"),
+        (b"*1\r\n$-1\r\n", "invalid bulk length"),
+        (b"*1\r\n$1048577\r\n", "invalid bulk length"),
+        (b"*2\r\n$1048576\r\n" + b"x" * (1 << 20) + b"\r\n$1\r\n", "invalid bulk length"),
+        (b"*1\r\n:5\r\n", "expected '$'"),
+        (b"*1\r\n*1\r\n$1\r\na\r\n", "expected '$'"),
+        (b"*1\r\n*100000000\r\n", "expected '$'"),
+        (b"*1\r\n%99999999\r\n", "expected '$'"),
+        (b"*1\r\n$" + b"1" * (INLINE_BYTES_MAX + 2), "too big inline request"),
+        (b"x" * (INLINE_BYTES_MAX + 2), "too big inline request"),
+        (b'"open\r\n', "unbalanced quotes"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\n\r\n", "not HTTP"),
+        (b"GET /x HTTP/1.0\r\n", "not HTTP"),
+        (b"host: x\r\n", "not HTTP"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 7, 1 << 22])
+def test_what_is_no_request_is_refused_behind_the_commands_before_it(data, says, size, parser):
+    stream = command(b"PING") + data + command(b"LATER")
+    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+    assert fed(parser, pieces if size > 1 or len(stream) < 1000 else [stream]) == [[b"PING"]]
+    assert says in parser.error
+
+
+def test_nothing_larger_than_a_command_is_kept():
+    reader = trusted(RequestLimits(arguments=16, command_bytes=100_000))
+    assert reader.feed(command(b"PING") * 3 + b"*1\r\n$99999\r\n") == [[b"PING"]] * 3
+    assert [reader.feed(b"y" * 1000) for _ in range(99)] == [[]] * 99
+    assert reader.error == ""
+    assert reader.feed(b"y" * 1001) == [[b"y" * 99999]]
+    assert [reader.feed(b"y" * 1000) for _ in range(70)] == [[]] * 70  # a line without an end
+    assert "too big inline request" in reader.error
+
+
+def test_before_trust_the_limits_are_those_it_was_made_with():
+    reader = RequestReader(RequestLimits(arguments=3, command_bytes=10), hiredis.Reader, hiredis.HiredisError)
+    assert fed(reader, [command(b"a", b"b", b"c")]) == [[b"a", b"b", b"c"]]
+    reader.trust(LIMITS)
+    assert fed(reader, [command(b"a", b"b", b"c", b"d" * 20)]) == [[b"a", b"b", b"c", b"d" * 20]]
+    other = RequestReader(RequestLimits(arguments=3, command_bytes=10), hiredis.Reader, hiredis.HiredisError)
+    assert fed(other, [command(b"a", b"b", b"c", b"d")]) == []
+    assert other.error
+
+
+PARTS = [
+    b"*1\r\n", b"*2\r\n", b"*3\r\n", b"$1\r\n", b"$3\r\n", b"$0\r\n", b"\r\n", b"\n", b"\r", b"a", b"abc", b"*", b"$",
+    b":1\r\n", b"-e\r\n", b"_\r\n", b"#f\r\n", b",1.5\r\n", b"\r\n%1\r\n", b"\r\n~2\r\n", b"*0\r\n", b"*-1\r\n",
+    b"$-1\r\n", b"*1001\r\n", b"*10000000\r\n", b"\r\n>1\r\n", b"\r\n|1\r\n", b"\x00", b" ", b'"', b"'",
+    b"PING\r\n", b"*1\r\n$4\r\nPING\r\n", b"*2\r\n$1\r\na\r\n$2\r\nbc\r\n", b"9", b"0", b"-", b"ECHO x\r\n",
+]  # fmt: skip
+
+
+def made_up(randomly: random.Random) -> bytes:
+    """A stream of commands with parts put in, taken out, or moved."""
+    parts = randomly.choices(PARTS, k=randomly.randrange(1, 9))
+    if randomly.random() < 0.5:
+        whole = command(*randomly.choices([b"", b"a", b"PING", b"*1\r\n", b"\r\n*3\r\n"], k=randomly.randrange(1, 4)))
+        at = randomly.randrange(len(whole))
+        parts.insert(0, whole if randomly.random() < 0.5 else whole[:at] + whole[at + 1 :])
+    return b"".join(parts)
+
+
+def test_what_hiredis_returns_as_bytes_passes_for_a_bulk_string():
+    assert fed(trusted(), [b"*2\r\n+PING\r\n(1\r\n"]) == [[b"PING", b"1"]]
+
+
+def test_whatever_comes_in_both_parsers_find_the_same(seed):
+    """hiredis may wait where an inline command begins like a type of RESP3, until what follows shows the difference."""
+    randomly, following = random.Random(seed), command(b"PING") * 12
+    for _ in range(FUZZED):
+        data = made_up(randomly)
+        cut = randomly.randrange(len(data) + 1)
+        strict, fast = CommandParser(LIMITS), trusted()
+        wanted = strict.feed(data)
+        found = fed(fast, [data[:cut], data[cut:]])
+        assert found == wanted[: len(found)], (data, cut)
+        if found != wanted or fast.error != strict.error:
+            assert found + fast.feed(following) == wanted + strict.feed(following), (data, cut)
+            assert fast.error == strict.error, (data, cut)

@@ -1,0 +1,45 @@
+"""What a gateway may open, and what it says when a library is missing."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from penstock.broker.errors import InsecureListen
+from penstock.gateway import libraries
+from penstock.gateway.config import GatewayConfig
+from penstock.storage.errors import MissingLibrary
+from penstock.transport.errors import InvalidUrl
+
+
+def opened(*resp: str, **more: object) -> list[str]:
+    return [str(url) for url in GatewayConfig(url="unix:///b", resp=resp, **more).addresses()]
+
+
+def test_addresses_of_this_machine_are_open_to_all():
+    places = ["tcp://127.0.0.1:0", "tcp://localhost:6379", "tcp://[::1]:1", "unix:///tmp/r"]
+    assert opened(*places) == places
+
+
+@pytest.mark.parametrize("place", ["tcp://0.0.0.0:1", "tcp://*:0", "tcp://10.0.0.1:6379"])
+def test_other_machines_need_users_or_consent(place):
+    with pytest.raises(InsecureListen, match="--insecure"):
+        opened("unix:///tmp/r", place)
+    assert opened(place, insecure=True) == opened(place, users="/users") == [place]
+
+
+def test_only_sockets_of_redis_clients_can_be_opened():
+    for place in ("ipc:///tmp/r", "file:///tmp", "localhost:6379"):
+        with pytest.raises(InvalidUrl):
+            opened(place)
+
+
+def test_a_config_goes_to_a_child_as_text():
+    config = GatewayConfig(url="unix:///b", resp=("tcp://127.0.0.1:0",), may_create=False)
+    assert GatewayConfig.from_json(config.to_json()) == config
+
+
+def test_a_missing_library_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hiredis", None)
+    with pytest.raises(MissingLibrary, match=r"needs hiredis.*penstock\[gateway\]"):
+        libraries.load("hiredis")
