@@ -26,9 +26,10 @@ from .connection.connection import Connection, Question
 from .connection.steps import Steps
 from .connection.unavailable import UnavailablePartitions, is_not_worked_on
 from .errors import InvalidArgument
+from .queues.outcomes import delay_milliseconds
 from .queues.picking import Unreadable, pick
 from .queues.task_ids import parse_task_id, task_id
-from .working.options import check_count, delay_milliseconds, lease_milliseconds
+from .working.options import check_count, lease_milliseconds
 
 _NAME = re.compile(r"(.+)@([0-9]{1,19})", re.ASCII | re.DOTALL)
 
@@ -151,6 +152,11 @@ class _LeaseQuestion(Question):
 
     def _keep(self, answer: Answer) -> None:
         self.batches = bytes(self._connection.payload)
+
+
+def is_leased(name: str) -> bool:
+    """Whether a name is of a task under a lease, and not its id alone."""
+    return "@" in name
 
 
 def parse_leased(name: str) -> tuple[str, int, int, int]:

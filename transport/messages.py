@@ -47,6 +47,7 @@ from .queue_messages import (
     SetSchedule,
     Settle,
     Settled,
+    SettleRecords,
     SettleTasks,
     TaskState,
 )  # fmt: skip
@@ -463,7 +464,7 @@ Request = (
     Hello | Ping | CreateTopic | AlterTopic | DeleteTopic | ListTopics | FindOffsets | OpenProducer | Produce
     | Fetch | Join | Release | Credit | SeekTo | Leave | Commit | ListGroups | ResetGroup | DeleteGroup | Stats
     | Lease | SettleTasks | ExtendLeases | SetQueue | ListQueues | PauseQueue | DeleteQueue | AskTask | CancelTask
-    | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
+    | SettleRecords | ListDead | RedriveDead | DiscardDead | SetSchedule | DeleteSchedule | ListSchedules
     | CommitTransaction | DropStages | AskTransaction | AskEnds | Measure | BeginGroup
 )  # fmt: skip
 """Messages from a client."""

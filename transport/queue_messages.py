@@ -298,6 +298,19 @@ class DiscardDead(Message, tag=87, frozen=True):
     reason: str = ""
 
 
+class SettleRecords(Message, tag=93, frozen=True):
+    """The outcome of records, under whichever lease each is; those that are not leased stay. Answered by Counted."""
+
+    request: Count
+    topic: TopicId
+    group: str
+    verb: Count  # as in Settle
+    offsets: Listed[tuple[Count, Count]]  # (partition, offset)
+    delay_ms: Int64 = BY_GROUP
+    reason: str = ""
+    results: Listed[tuple[Count, Count, bytes]] = []  # ack: (partition, offset, result), of records of `offsets`
+
+
 class Counted(Message, tag=88, frozen=True):
     """How many records it concerned; committed."""
 

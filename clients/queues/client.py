@@ -12,6 +12,7 @@ from typing import Any
 from ..arguments.quantities import Duration, Start
 from ..connection.driver import Driver
 from .descriptions import DeadTask, Queue, Schedule, TaskInfo, queue_of, schedule_of
+from .outcomes import Outcome
 from .verbs import QueueVerbs
 
 
@@ -86,6 +87,34 @@ class QueueClient:
     def why(self, id: str, group: str) -> str:
         """A sentence that says what holds task `id` back in `group`, or how it ended."""
         return self._driver.run(self._queue_verbs.task(id, group)).why
+
+    def settle(
+        self,
+        topic: str,
+        group: str,
+        ids: Iterable[str],
+        verb: Outcome,
+        *,
+        delay: Duration | None = None,
+        reason: str = "",
+        result: bytes | None = None,
+    ) -> int:
+        """Ack, nack, reject or release tasks of `group` on `topic` by their ids, for whichever workers hold them.
+
+        A task that is not leased stays as it is and is not counted. A worker is not asked: one that had its last task
+        nacked, rejected or released so finds its lease lost. After a lost connection the request is repeated, and
+        counts what it settles then.
+
+        Args:
+            ids: the tasks.
+            verb: "ack", "nack", "reject" or "release".
+            delay: of "nack": before the next attempt; the queue's back-off when None.
+            reason: of "nack" and "reject": for the tasks' history.
+            result: of "ack": stored with each task.
+
+        Returns: how many were leased, and are settled.
+        """
+        return self._driver.run(self._queue_verbs.settle(topic, group, ids, verb, delay, reason, result))
 
     # -- dead letters ----------------------------------------------------------------------------------------
 

@@ -31,17 +31,23 @@ from ...transport.queue_messages import (
     Schedules,
     SetQueue,
     SetSchedule,
+    SettleRecords,
     TaskState,
+    Verb,
 )  # fmt: skip
 from ..arguments.quantities import Duration, Start, microseconds, seconds, setting_values, start_time
 from ..connection.connection import Connection, Question
 from ..connection.steps import FOREVER, Steps
 from ..errors import InvalidArgument, TimedOut
 from .descriptions import DeadTask, TaskInfo, dead_of, task_of
+from .outcomes import Outcome, check_belongs, checked_reason, checked_result, delay_milliseconds
 from .task_ids import parse_task_id
 
 OFFSETS_MAX = 1 << 14
 """Tasks that one request names; more go in several."""
+
+RESULTS_BYTES_MAX = 1 << 20
+"""Bytes of results in one request; more go in several."""
 
 ASK_WAIT_S = 30.0
 """The longest that one question about a task waits at the broker; the client repeats it."""
@@ -168,6 +174,29 @@ class QueueVerbs:
         )
         return task_of(id_, group, answer)
 
+    def settle(
+        self,
+        topic: str,
+        group: str,
+        ids: Iterable[str],
+        verb: Outcome,
+        delay: Duration | None,
+        reason: str,
+        result: bytes | None,
+    ) -> Steps[int]:
+        """Settle tasks under whichever leases they are."""
+        check_belongs(verb, delay=delay, reason=reason, result=result)
+        places, delay_ms = _places(topic, ids), delay_milliseconds(delay)
+        said, value = checked_reason(reason), checked_result(result)
+
+        def make(id_: bytes, part: list[tuple[int, int]], request: int) -> SettleRecords:
+            results = [] if value is None else [(number, offset, value) for number, offset in part]
+            return SettleRecords(request, id_, group, Verb[verb.upper()], part, delay_ms, said, results)
+
+        most = OFFSETS_MAX if not value else max(RESULTS_BYTES_MAX // len(value), 1)
+        what = f"settling tasks of queue {group}"
+        return (yield from self._counted(topic, _parts(places, min(most, OFFSETS_MAX)), make, what))
+
     # -- dead letters -----------------------------------------------------------------------------------
 
     def dead_letters(
@@ -207,10 +236,13 @@ class QueueVerbs:
         """Apply a request to all, or to these ids in as many requests as needed. Returns how many it concerned."""
         if ids is not None and reason:
             raise InvalidArgument(f"ids and reason={reason!r} both choose: give one of them")
-        places = None if ids is None else _places(topic, ids)
+        parts = [[]] if ids is None else _parts(_places(topic, ids), OFFSETS_MAX)
+        return (yield from self._counted(topic, parts, make, what))
+
+    def _counted(self, topic: str, parts: list[list[tuple[int, int]]], make: Any, what: str) -> Steps[int]:
+        """Send a request for each part. Returns how many tasks all of them concerned."""
         deadline = self._deadline()
         found = yield from self.connection.find_topic(topic, deadline)
-        parts = [[]] if places is None else _parts(places)
         total = 0
         for part in parts:
             answer = yield from self.connection.ask(
@@ -301,5 +333,5 @@ def _places(topic: str, ids: Iterable[str]) -> list[tuple[int, int]]:
     return sorted({(number, offset) for _, (_, number, offset) in found})
 
 
-def _parts(places: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    return [list(places[at : at + OFFSETS_MAX]) for at in range(0, len(places), OFFSETS_MAX)]
+def _parts(places: Sequence[tuple[int, int]], most: int) -> list[list[tuple[int, int]]]:
+    return [list(places[at : at + most]) for at in range(0, len(places), most)]

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from ...transport.queue_messages import PROGRESS_BYTES_MAX
 from ..errors import InvalidArgument
-from ..working.core import PROGRESS_BYTES_MAX
 from .encoding import Encoding, encode
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ..working.core import RESULT_BYTES_MAX
+from ..queues.outcomes import RESULT_BYTES_MAX
 from .arguments import Arguments, Call
 from .context import CurrentTask, working_on
 from .encoding import Encoding

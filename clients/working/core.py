@@ -22,15 +22,16 @@ from ...broker.errors import LeaseLost
 from ...storage import forks
 from ...storage.errors import Closed, Error
 from ...transport.messages import Answer, Topic
-from ...transport.queue_messages import BY_GROUP, PROGRESS_BYTES_MAX, Extended, ExtendLeases, Verb
+from ...transport.queue_messages import BY_GROUP, Extended, ExtendLeases, Verb
 from ..arguments.quantities import Duration
 from ..connection.connection import Question
 from ..connection.steps import Pause, Steps
 from ..connection.unavailable import UnavailablePartitions, is_not_worked_on
 from ..errors import InvalidArgument
+from ..queues.outcomes import checked_progress, checked_reason, checked_result, delay_milliseconds
 from .leases import Held, SettleFuture, length_ms
 from .leasing import Leasing
-from .options import WorkerOptions, check_count, delay_milliseconds, lease_milliseconds
+from .options import WorkerOptions, check_count, lease_milliseconds
 from .record import TaskRecord
 from .settling import Settling
 
@@ -39,12 +40,6 @@ if TYPE_CHECKING:
 
 CLOSE_PATIENCE_S = 5.0
 """How long closing waits for the broker; leases that it does not hear of end by their time."""
-
-RESULT_BYTES_MAX = 256 << 10
-"""Limit of a result: larger ones belong in a record."""
-
-REASON_CHARS_MAX = 4096
-"""Limit of a failure's reason. Fits a traceback; every snapshot carries it while the task is dead-lettered."""
 
 BEAT_AGAIN = 0.1
 """Share of a lease's time between a refused extension and the next try."""
@@ -170,7 +165,7 @@ class WorkerCore:
             raise _no_tasks(tasks)
         if not tasks:
             return
-        future = self._gather(tasks, verb, delay_milliseconds(delay), _checked_reason(reason), _checked_result(result))
+        future = self._gather(tasks, verb, delay_milliseconds(delay), checked_reason(reason), checked_result(result))
         self.settling.send()
         yield from self.settled(future, self.connection.deadline())
         future.raise_error()
@@ -178,7 +173,7 @@ class WorkerCore:
     def ack_later(self, task: TaskRecord, result: bytes | None) -> Steps[Any]:
         """Ack a task with others, soon; returns its future. Waits only while too many are in flight."""
         self.enter()
-        value = _checked_result(result)
+        value = checked_result(result)
         deadline = self.connection.deadline()
         while self.settling.full:
             self.connection.check(deadline, self._what)
@@ -240,7 +235,7 @@ class WorkerCore:
         lease_ms = held.lease_ms if lease is None else lease_milliseconds(lease)
         if progress is not None:
             lease_ms = held.at_least(lease_ms, begun)  # it may have been extended for longer
-        said = [] if progress is None else [(held.partition, task.offset, _checked_progress(progress))]
+        said = [] if progress is None else [(held.partition, task.offset, checked_progress(progress))]
         if held.lost:
             raise _lost(held, [task.offset])
         answer = yield from self.connection.ask(
@@ -359,27 +354,3 @@ def _by_lease(tasks: Sequence[TaskRecord]) -> list[tuple[Held, list[int]]]:
 
 def _no_tasks(tasks: Any) -> InvalidArgument:
     return InvalidArgument(f"tasks={reprlib.repr(tasks)} is not a list of tasks: give those that fetch returned")
-
-
-def _checked_reason(reason: str) -> str:
-    if not isinstance(reason, str):
-        raise InvalidArgument(f"reason={reason!r} is not a text")
-    return reason[:REASON_CHARS_MAX].encode(errors="backslashreplace").decode()[:REASON_CHARS_MAX]
-
-
-def _checked_result(result: bytes | None) -> bytes | None:
-    return None if result is None else _checked_bytes("a result", result, RESULT_BYTES_MAX)
-
-
-def _checked_progress(progress: bytes) -> bytes:
-    return _checked_bytes("progress", progress, PROGRESS_BYTES_MAX)
-
-
-def _checked_bytes(what: str, value: bytes, most: int) -> bytes:
-    if not isinstance(value, bytes):
-        raise InvalidArgument(f"{what} is bytes, not {type(value).__name__}; text needs .encode()")
-    if len(value) > most:
-        raise InvalidArgument(
-            f"{what} of {len(value)} bytes is over the limit of {most}: write a record, and give its offset"
-        )
-    return value

@@ -9,7 +9,6 @@ import reprlib
 
 import msgspec
 
-from ...transport.queue_messages import BY_GROUP
 from ..arguments.checking import check_name
 from ..arguments.quantities import Duration, Size, Start, seconds, size_bytes, some_seconds, start_time
 from ..connection.naming import made_up_name
@@ -23,10 +22,6 @@ NAME_CHARS_MAX = 200
 
 RECORDS_MAX = 100_000
 """Tasks that one lease may hold."""
-
-
-DELAY_MOST_S = 366 * 86400
-"""As long as a broker lets a failed task wait."""
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,16 +73,6 @@ def lease_milliseconds(lease: Duration) -> int:
     found = seconds(lease, "lease")
     if not 0.001 <= found <= 366 * 86400:
         raise InvalidArgument(f"lease={lease!r} is not a time from 1 ms to 366 days")
-    return round(found * 1000)
-
-
-def delay_milliseconds(delay: Duration | None) -> int:
-    """The delay before a failed task is retried, as the wire has it."""
-    if delay is None:
-        return BY_GROUP
-    found = seconds(delay, "delay")
-    if found > DELAY_MOST_S:
-        raise InvalidArgument(f"delay={delay!r} is over the {DELAY_MOST_S // 86400} days that a failed task may wait")
     return round(found * 1000)
 
 

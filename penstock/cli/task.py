@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..clients import Failure, TaskInfo
+    from ..clients.queues.outcomes import Outcome
 
 
 @click.group
 def command() -> None:
     """Enqueue, lease and settle tasks by hand; ask what became of one.
 
-    A task is named by its id, TOPIC-PARTITION-OFFSET. One that was leased by hand is ID@TOKEN.
+    A task is named by its id, TOPIC-PARTITION-OFFSET. One that was leased by hand is ID@TOKEN, and settled under that
+    lease alone. By its id, a task is settled whichever worker holds it.
     """
 
 
@@ -85,7 +87,7 @@ def lease(topic: str, count: int, lease_s: float | None, wait_s: float, group: s
     session.output.table(["leased", ">attempt", "value"], rows, empty="nothing to lease now")
 
 
-LEASED = click.argument("names", nargs=-1, required=True, metavar="ID@TOKEN...")
+LEASED = click.argument("names", nargs=-1, required=True, metavar="ID[@TOKEN]...")
 
 
 @command.command(short_help="Ack leased tasks.")
@@ -128,14 +130,21 @@ def release(names: tuple[str, ...], group: str, session: Invocation) -> None:
     _settle(session, group, names, "release")
 
 
-def _settle(session: Invocation, group: str, names: Sequence[str], verb: str, **how: Any) -> None:
-    from ..clients.by_hand import ByHand
+def _settle(session: Invocation, group: str, names: Sequence[str], verb: Outcome, **how: Any) -> None:
+    from ..clients.by_hand import ByHand, is_leased
+    from ..clients.queues.task_ids import parse_task_id
     from ..transport.queue_messages import Verb
 
+    leased = [name for name in names if is_leased(name)]
+    topics: dict[str, list[str]] = {}
+    for id_ in dict.fromkeys(name for name in names if not is_leased(name)):
+        topics.setdefault(parse_task_id(id_)[0], []).append(id_)
     with session.connect() as client:
-        ByHand(client, group).settle(names, Verb[verb.upper()], **how)
-    sentence = f"{verb}: {units.count_text(len(names), 'task')}"
-    session.output.say(verb, sentence, tasks=list(names))
+        ByHand(client, group).settle(leased, Verb[verb.upper()], **how)
+        count = len(leased) + sum(client.settle(topic, group, ids, verb, **how) for topic, ids in topics.items())
+    others = len(leased) + sum(map(len, topics.values())) - count
+    left = f"; {units.count_text(others, 'other')} not leased" if others else ""
+    session.output.say(verb, f"{verb}: {units.count_text(count, 'task')}{left}", tasks=list(names), count=count)
 
 
 # -- asking ----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from penstock.broker.errors import InvalidRequest, InvalidSettings, UnknownGroup, UnknownSchedule
+from penstock.broker.errors import InvalidRequest, InvalidSettings, LeaseLost, UnknownGroup, UnknownSchedule
 from penstock.clients import InvalidArgument, TimedOut
 from penstock.clients.queues.descriptions import Queue, QueuePartition, dead_of, moment, schedule_of
 from penstock.storage.batch import Stamp, encode, stamp
@@ -72,6 +72,36 @@ def test_a_group_may_give_its_workers_any_time_and_its_records_any_number_of_att
         other = client.task(f"{topic}-0-1", group="jobs")
         assert (other.state, other.given) == ("pending", None)
         task.ack()
+
+
+def test_tasks_are_settled_by_id_whichever_worker_holds_them(client, topic):
+    fill(client, topic, 6)
+    client.set_queue(topic, "jobs", lease_s="1h", backoff_s=0)
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        tasks = worker.fetch(5, wait=WAIT)
+        ids = [task.id for task in tasks]
+        assert client.settle(topic, "jobs", [*ids[:2], ids[0], f"{topic}-0-5"], "ack", result=b"done") == 2
+        assert client.settle(topic, "jobs", ids[:2], "ack") == 0
+        assert client.settle(topic, "jobs", [ids[2]], "nack", delay="1h", reason="slow") == 1
+        assert client.settle(topic, "jobs", [ids[3]], "reject", reason="bad") == 1
+        assert client.settle(topic, "jobs", [ids[4]], "release") == 1
+        assert client.settle(topic, "jobs", [], "ack") == 0
+        found = [client.task(id_, group="jobs") for id_ in ids]
+        assert [each.state for each in found] == ["completed", "completed", "retrying", "dead-lettered", "retrying"]
+        assert [each.attempt for each in found] == [1, 1, 1, 1, 0]
+        assert (found[0].result, found[2].reason, found[3].reason) == (b"done", "slow", "bad")
+        assert found[2].time > datetime.now(UTC) - timedelta(days=36500)
+        with pytest.raises(LeaseLost):
+            tasks[4].ack()
+
+
+def test_results_of_many_tasks_go_in_several_requests(client, topic):
+    fill(client, topic, 9)
+    with client.worker(topic, group="jobs", prefetch=0) as worker:
+        ids = [task.id for task in worker.fetch(9, wait=WAIT)]
+        result = b"r" * (250 << 10)
+        assert client.settle(topic, "jobs", ids, "ack", result=result) == 9
+        assert client.task(ids[8], group="jobs").result == result
 
 
 def test_no_name_is_no_queue_group(client, topic):
@@ -204,6 +234,12 @@ def test_schedules_are_set_listed_replaced_and_forgotten(client, topic):
             InvalidArgument,
             "is one value, not a list",
         ),
+        (lambda c, t: c.settle(t, "jobs", ["other-0-1"], "ack"), InvalidArgument, "task other-0-1 is of topic other"),
+        (lambda c, t: c.settle(t, "jobs", [], "done"), InvalidArgument, "verb='done' is none of 'ack'"),
+        (lambda c, t: c.settle(t, "jobs", [], "ack", delay=0), InvalidArgument, "delay=0 goes with nack, not with ack"),
+        (lambda c, t: c.settle(t, "jobs", [], "release", reason="x"), InvalidArgument, "with nack or reject, not with"),
+        (lambda c, t: c.settle(t, "jobs", [], "nack", result=b""), InvalidArgument, "result=b'' goes with ack, not"),
+        (lambda c, t: c.settle(t, "jobs", [f"{t}-0-1"], "ack"), UnknownGroup, "no queue group 'jobs'"),
         (lambda c, t: c.redrive(t, "jobs", 7), InvalidArgument, "ids=7 is not a list in which each is a str"),
         (
             lambda c, t: c.dead_letters(t, "jobs", max_records=0),

@@ -137,6 +137,20 @@ def test_rejecting_and_releasing_by_hand(on: Cli, queue: str) -> None:
     assert (again["id"], again["attempt"]) == (second, 1)
 
 
+def test_tasks_are_settled_by_their_ids_alone_or_beside_leased_ones(on: Cli, queue: str) -> None:
+    ids = enqueued(on, queue, "a", "b", "c", "d", "e")
+    names = leased(on, queue, 4)
+    assert on("task", "ack", names[0], ids[1], ids[1], "--result", "42").text == "ack: 2 tasks\n"
+    assert [on("task", "status", id_, "--json").lines[0]["result"] for id_ in ids[:2]] == ["42", "42"]
+    found = on("task", "nack", ids[2], ids[4], "--reason", "no", "--delay", "1h")
+    assert (found.code, found.text) == (exits.OK, "nack: 1 task; 1 other not leased\n")
+    (line,) = on("task", "release", ids[3], "--json").lines
+    assert (line["event"], line["tasks"], line["count"]) == ("release", [ids[3]], 1)
+    assert on("task", "reject", *ids).text == "reject: 0 tasks; 5 others not leased\n"
+    assert [state(on, id_) for id_ in ids] == ["completed", "completed", "retrying", "retrying", "pending"]
+    assert on("task", "ack", "nonsense").code == exits.USAGE
+
+
 def test_why_says_what_holds_a_task_back(on: Cli, queue: str) -> None:
     (id_,) = enqueued(on, queue, "later", delay="1h")
     assert state(on, id_) == "delayed"
@@ -160,7 +174,7 @@ def test_urgent_tasks_go_first(on: Cli, queue: str) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["task", "ack", "nonsense"], exits.USAGE, "id@token"),
+        (["task", "ack", "nonsense"], exits.USAGE, "no id of a task"),
         (["task", "ack", "{queue}-0-0@77"], exits.FAILED, "77"),
         (["task", "status", "nonsense"], exits.USAGE, "topic-partition-offset"),
         (["task", "status", "{queue}-0-99"], exits.NOT_FOUND, "99"),

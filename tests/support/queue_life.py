@@ -24,6 +24,9 @@ from support.queue_administration import Administration
 from support.queue_model import ACK, Group, Shelf, differences
 from support.queue_requests import GROUPS, PARTITIONS, Demand, refusals
 
+CHECKED = (m.Settled, m.Extended, m.TaskState, m.Counted, m.Failure)
+"""Answers whose checks look themselves for what must be durable."""
+
 
 class Moment(NamedTuple):
     """One partition after a flush that is not durable."""
@@ -153,7 +156,9 @@ class Life(Administration):
         """What changes nothing may be answered before a sync."""
         if isinstance(answer, m.Leased):
             return not answer.runs
-        return isinstance(answer, (m.Settled, m.Extended, m.TaskState))  # whose checks look closer
+        return isinstance(
+            answer, (m.Settled, m.Extended, m.TaskState, m.Counted, m.Failure)
+        )  # whose checks look closer
 
     def _empty(self, answer: Any) -> None:
         """An answer to a request that waited in vain."""
@@ -252,7 +257,9 @@ class Life(Administration):
     def resign(self) -> None:
         """Another leader takes over: what was asked last is not written yet, and some logs lose what is not durable."""
         models = [shelf.copy() for shelf in self.shelves]
-        command = self.dice.choice([Life.produce, Life.lease, Life.ack_and_lease, Life.settle, Life.extend, None])
+        command = self.dice.choice(
+            [Life.produce, Life.lease, Life.ack_and_lease, Life.settle, Life.settle_records, Life.extend, None]
+        )
         if command is not None:
             self.note(command.__name__)
             command(self)
@@ -344,6 +351,7 @@ COMMANDS: list[Callable[[Life], None]] = [
     *[Life.ack_and_lease] * 4,
     *[Life.settle] * 8,
     *[Life.settle_again] * 2,
+    *[Life.settle_records] * 3,
     *[Life.set_queue] * 2,
     *[Life.extend] * 2,
     Life.pause,

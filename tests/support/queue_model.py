@@ -243,6 +243,21 @@ class Shelf:
             self._ended(group, token, by_worker=True)
         return chance
 
+    def settle_records(
+        self, name: str, offsets: set[int], verb: int, delay_ms: int, reason: str, now_us: int
+    ) -> tuple[int, list[int]]:
+        """Under whichever leases: how many were leased, and those whose `ready_us` was chosen by chance."""
+        group = self.groups.get(name)
+        tasks = group.tasks if group is not None else {}
+        held = [offset for offset in sorted(offsets & tasks.keys()) if tasks[offset].state == "leased"]
+        if group is None or not held:
+            return 0, []
+        tokens = {tasks[offset].token for offset in held}
+        chance = [offset for offset in held if self._one(group, offset, verb, delay_ms, reason, now_us)]
+        for token in tokens:
+            self._ended(group, token, by_worker=verb == ACK)
+        return len(held), chance
+
     def _one(self, group: Group, offset: int, verb: int, delay_ms: int, reason: str, now_us: int) -> bool:
         task = group.tasks[offset]
         task.progress = None

@@ -229,6 +229,41 @@ class Requests:
             self.note(f"{name} {[(e.partition, e.token, e.verb, e.ranges, e.delay_ms) for e in settles]} -> {refused}")
         return refused
 
+    def settle_records(self) -> None:
+        """What is said of records without knowing their leases: some are leased, some not, some are none."""
+        name, dice = self.dice.choice(GROUPS), self.dice
+        places = [(dice.randrange(PARTITIONS), dice.randrange(25)) for _ in range(dice.choice([1, 2, 9, 40]))]
+        verb = dice.choice([0, 0, 1, 1, 2, 3, 3, 5 if dice.random() < 0.1 else 0])
+        delay_ms, reason = (dice.choice([-1, 0, 700]) if verb == NACK else -1), dice.choice(["", "no", "bad luck"])
+        results = [(*place, b"{}") for place in places if verb == 0 and dice.random() < 0.3]
+        request = self.rig.next_request()
+        known = any(name in shelf.groups for shelf in self.shelves)
+        self.send(m.SettleRecords(request, self.topic, name, verb, places, delay_ms, reason, results))
+        for _ in range(len(places) + 2):  # it is done in portions
+            self.rig.node.tick(self.rig.now)
+        if verb > 3 or not known:
+            code = "unknown_group" if verb <= 3 else "invalid_request"
+            self.expect(request, lambda answer, _: self._check_code(answer, code))
+            return
+        count = 0
+        for partition, shelf in enumerate(self.shelves):
+            offsets, now_us = {offset for number, offset in places if number == partition}, self.now_us(partition)
+            settled, chance = shelf.settle_records(name, offsets, verb, delay_ms, reason, now_us)
+            if chance:
+                self._adopt_times(partition, name, chance, now_us)
+            count += settled
+        self.note(f"{name} {verb} {places} -> {count}")
+        self.expect(request, lambda answer, _: self._check_count(answer, count, {number for number, _ in places}))
+
+    def _check_code(self, answer: Any, code: str) -> None:
+        assert isinstance(answer, m.Failure), answer
+        assert answer.code == code
+
+    def _check_count(self, answer: Any, count: int, partitions: set[int]) -> None:
+        assert isinstance(answer, m.Counted), answer
+        assert answer.count == count
+        self._check_durable(partitions)
+
     def _adopt_times(self, partition: int, name: str, chance: list[int], now_us: int) -> None:
         """Back-off is partly chance: within its bounds, what the engine chose stands."""
         group = self.shelves[partition].groups[name]

@@ -49,6 +49,7 @@ REQUESTS: list[tuple[m.Request, bytes]] = [
     (m.AskTask(26, TOPIC, "jobs", 0, 100, 500), b""),
     (m.CancelTask(27, TOPIC, "jobs", 0, 100), b""),
     (m.ListDead(28, TOPIC, "jobs", 0, 0, 100, "timeout"), b""),
+    (m.SettleRecords(93, TOPIC, "jobs", 0, [(0, 100)], -1, "", [(0, 100, b"{}")]), b""),
     (m.RedriveDead(29, TOPIC, "jobs", [(0, 100)], "", 10.0), b""),
     (m.DiscardDead(30, TOPIC, "jobs", [], "timeout"), b""),
     (m.SetSchedule(31, TOPIC, "nightly", "0 3 * * *", "UTC", b"{}", b"k", {"h": b"v"}, 5), b""),

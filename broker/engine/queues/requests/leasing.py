@@ -326,7 +326,7 @@ class LeaseRequests:
         self._take_back(demand)
         if demand.partition is not None:
             self._watching.watch(demand.partition, message.group)
-        self._settling.failed(demand.topic, message.group, message.settles)
+        self._settling.failed(demand.topic, message.group, (settle.partition for settle in message.settles))
         self._lines.unprepared(demand.topic, message.group)  # that may be what failed
         self._port.reply(demand.peer, failure(message.request, error))
 

@@ -1,5 +1,8 @@
 """Settling: requests that settle leased records, and that extend leases.
 
+Idea: a worker settles records under the token of their lease. Others, who know only the records, settle them under
+whichever lease holds each; what is not leased then stays as it is.
+
 Contract: a refused Settle does not affect the others in its request. The answer leaves when all others are committed.
 """
 
@@ -7,17 +10,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from .....storage.errors import Error
-from .....transport.messages import Extended, ExtendLeases, Refusal, Settle, Settled, SettleTasks
-from .....transport.queue_messages import PROGRESS_BYTES_MAX
+from .....transport.messages import (
+    Counted,
+    Extended,
+    ExtendLeases,
+    Refusal,
+    Settle,
+    Settled,
+    SettleRecords,
+    SettleTasks,
+)
+from .....transport.queue_messages import PROGRESS_BYTES_MAX, Verb
 from ....errors import InvalidRequest
 from ...tables.names import check_name
+from ...tables.queues.outcomes import check_settle
 from ...turns.replies import Gather, failure
 from .. import verbs
-from ..topic_queues import check_length, having, queue_settings
+from ..topic_queues import check_length, check_serves, find, having, queue_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from ...logs.clock import LogTime
     from ...logs.partition import Partition
@@ -36,6 +51,12 @@ EXTENDED = 8
 """Leases of one partition that are extended in one step."""
 
 
+HELD = 8
+"""Records whose lease is looked for in one step."""
+
+TOGETHER = 256
+"""Records of one lease that are settled by their offsets in one step."""
+
 RECALLED = 16
 """Waiting requests that are answered in one step."""
 
@@ -46,7 +67,9 @@ class SettleRequests:
     def __init__(
         self, topics: Topics, port: Port, time: LogTime, randomness: Randomness, lines: Lines, watching: Watching
     ) -> None:
-        self.handlers: Handlers = {SettleTasks: self.settle, ExtendLeases: self.extend}
+        self.handlers: Handlers = {
+            SettleTasks: self.settle, ExtendLeases: self.extend, SettleRecords: self.settle_records,
+        }  # fmt: skip
         self._topics = topics
         self._port = port
         self._time = time
@@ -64,12 +87,44 @@ class SettleRequests:
             self._port.reply(peer, Settled(message.request, refused))
 
         def refuse(error: Error) -> None:
-            self.failed(topic, message.group, message.settles)
+            self.failed(topic, message.group, (settle.partition for settle in message.settles))
             self._port.reply(peer, failure(message.request, error))
 
         gather = Gather(finish, refuse)
         refused += yield from self.propose(topic, message.group, message.settles, now, gather)
         yield from self.recall(peer, message.recalled)
+        gather.ready()
+
+    def settle_records(self, peer: Peer, message: SettleRecords, payload: Payload, now: Now) -> Work:
+        """Settle records under whichever lease each is, and count them.
+
+        Raises InvalidRequest, UnknownGroup, UnknownPartition, Unavailable, Poisoned.
+        """
+        topic, group, now_us, count = self._topics.get(message.topic), message.group, self._time.read(now), 0
+        outcome = Settle(0, 0, message.verb, delay_ms=message.delay_ms, reason=message.reason)
+        check_settle(structs.replace(outcome, results=[(offset, result) for _, offset, result in message.results]))
+        if message.results and message.verb != Verb.ACK:
+            raise InvalidRequest("results are of acked records: leave them out")
+        having(topic, group)
+        named = yield from _records_by_partition(topic, message)
+        for partition in named:
+            check_serves(partition)
+
+        def refuse(error: Error) -> None:
+            self.failed(topic, group, (partition.number for partition in named))
+            self._port.reply(peer, failure(message.request, error))
+
+        gather = Gather(lambda: self._port.reply(peer, Counted(message.request, count)), refuse)
+        for partition, records in named.items():
+            for token, held in (yield from _by_lease(partition, group, records)).items():
+                for at in range(0, len(held), TOGETHER):
+                    ranges = [(offset, 1) for offset in held[at : at + TOGETHER]]
+                    results = [(offset, result) for offset, _ in ranges if (result := records[offset]) is not None]
+                    settle = structs.replace(outcome, token=token, ranges=ranges, results=results)
+                    count += verbs.settle_held(partition, group, settle, now_us, self.chance)
+                    yield
+            partition.barrier(gather.one())
+            self._watching.watch(partition, group)
         gather.ready()
 
     def extend(self, peer: Peer, message: ExtendLeases, payload: Payload, now: Now) -> Work:
@@ -125,15 +180,48 @@ class SettleRequests:
             self._watching.watch(partition, group)
         return refused
 
-    def failed(self, topic: Topic, group: str, settles: Sequence[Settle]) -> None:
+    def failed(self, topic: Topic, group: str, partitions: Iterable[int]) -> None:
         """The proposals failed: the leases are as they were."""
-        numbers = {settle.partition for settle in settles}
+        numbers = set(partitions)
         for partition in topic.readable:
             if partition.number in numbers:
                 self._watching.watch(partition, group)
 
     def chance(self) -> float:
         return int.from_bytes(self._randomness(4), "little") / 2**32
+
+
+def _records_by_partition(
+    topic: Topic, message: SettleRecords
+) -> Generator[int | None, None, dict[Partition, dict[int, bytes | None]]]:
+    """The result of each record of a request, by partition and offset. Raises UnknownPartition, Unavailable."""
+    named: dict[Partition, dict[int, bytes | None]] = {}
+    for looks, (number, offset) in enumerate(message.offsets, 1):
+        named.setdefault(topic.partition(number), {})[offset] = None
+        if looks % SORTED == 0:
+            yield
+    for looks, (number, offset, result) in enumerate(message.results, 1):
+        records = named.get(topic.partition(number), {})
+        if offset in records:
+            records[offset] = result
+        if looks % SORTED == 0:
+            yield
+    return named
+
+
+def _by_lease(
+    partition: Partition, group: str, offsets: Iterable[int]
+) -> Generator[int | None, None, dict[int, list[int]]]:
+    """Those of some records that are leased, by the token of their lease."""
+    held: dict[int, list[int]] = {}
+    for looks, offset in enumerate(offsets, 1):
+        queue = find(partition, group)
+        lease = None if queue is None else queue.lease_of(offset)
+        if lease is not None:
+            held.setdefault(lease.token, []).append(offset)
+        if looks % HELD == 0:
+            yield
+    return held
 
 
 def _by_partition(

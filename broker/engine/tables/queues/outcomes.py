@@ -104,9 +104,9 @@ def _attempts(runs: Iterable[Run], offsets: Iterable[int]) -> list[int]:
 
 
 def settled(
-    queue: Queue, lease: Lease, left: list[Run], settle: Settle, now_us: int, chance: Chance
+    queue: Queue, lease: Lease, left: list[Run], settle: Settle, now_us: int, chance: Chance, *, ended: bool = True
 ) -> Iterator[Outcome]:
-    """The outcome that a worker reports for the rest of its lease."""
+    """The outcome of the rest of a lease. `ended`: its worker reports it, so one that it reports later is no error."""
     match settle.verb:
         case Verb.ACK:
             ranges = [(first, count) for first, count, _ in left] if settle.ranges else []
@@ -118,11 +118,11 @@ def settled(
                 retry = partial(backed_off, queue.settings, now_us, chance)
             else:
                 retry = ready_at(now_us + settle.delay_ms * 1000)
-            yield from failed(queue, lease, left, settle.reason, retry, ended=True)
+            yield from failed(queue, lease, left, settle.reason, retry, ended=ended)
         case Verb.REJECT:
-            yield fx.TasksDied(queue.group, lease.token, left, settle.reason)
+            yield fx.TasksDied(queue.group, lease.token, left, settle.reason, ended)
         case _:
-            yield from returned(queue, lease.token, left, now_us, ended=True)
+            yield from returned(queue, lease.token, left, now_us, ended=ended)
 
 
 def failed(queue: Queue, lease: Lease, runs: list[Run], reason: str, retry: Retry, *, ended: bool) -> Iterator[Outcome]:
