@@ -12,6 +12,7 @@ proposals will commit. Memory: one proposal per uncommitted batch. Must not know
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -148,7 +149,6 @@ class Overlay(Generic[S]):
     def __init__(self, history: History[S], on_work: Callable[[Overlay[Any]], None]) -> None:
         self.history = history
         self.log: LogWriter = history.log
-        self._proposed: S | None = None  # made at the first look
         self._on_work = on_work
         self._queue: list[Proposal] = []
         self._waiting: dict[int, list[Waiter]] = {}  # for batches in flight, by seq
@@ -158,17 +158,20 @@ class Overlay(Generic[S]):
         self.unshelved = self._count_unshelved()
         self._tokens = count(1)
 
-    @property
+    @cached_property
     def proposed(self) -> S:
-        """The state as if everything that is proposed were committed."""
-        if self._proposed is None:
-            self._proposed = self._make()
-        return self._proposed
+        """The state as if everything that is proposed were committed: made at the first look, and after a failure."""
+        state = self.history.committed.copy()
+        for entry in self._entries():
+            state.apply(entry, entry.place.time_us)
+            if entry.place.seq:
+                state.batch_applied(entry.place)
+        return state
 
     @property
     def latest(self) -> S:
         """The same for one look, by a caller that proposes nothing meanwhile: no state is made for that."""
-        return self.history.committed if self._proposed is None and self.idle else self.proposed
+        return self.history.committed if "proposed" not in self.__dict__ and self.idle else self.proposed
 
     def next_token(self) -> int:
         """A number that rises, and that no other leader of this log gives out."""
@@ -339,13 +342,13 @@ class Overlay(Generic[S]):
             in_flight.append(entry)
             if proposal.waiters:
                 waiting[seq] = proposal.waiters
-        if self._proposed is not None:
-            self._proposed.batch_applied(in_flight[-1].place)
+        if "proposed" in self.__dict__:
+            self.proposed.batch_applied(in_flight[-1].place)
         return None
 
     def _drop_proposed(self) -> None:
         """Discard the proposed state: it contains a proposal that will not be committed."""
-        self._proposed = None
+        self.__dict__.pop("proposed", None)
         self.unshelved = self._count_unshelved()
 
     def _count_unshelved(self) -> int:
@@ -354,11 +357,3 @@ class Overlay(Generic[S]):
 
     def _entries(self) -> list[Entry]:
         return [*self.history.in_flight, *(each.entry for each in self._queue)]
-
-    def _make(self) -> S:
-        state = self.history.committed.copy()
-        for entry in self._entries():
-            state.apply(entry, entry.place.time_us)
-            if entry.place.seq:
-                state.batch_applied(entry.place)
-        return state
