@@ -1,7 +1,8 @@
-"""Starts and ends the supervisor's two child processes.
+"""Starts and ends the supervisor's child processes.
 
-Idea: a child is `python -m penstock.broker --role ...` with the descriptors it needs inherited. It is spawned, never
-forked from a process that may have ZeroMQ threads, and watched through a pidfd, so that its end wakes a poll.
+Idea: a child is a module that Python runs, `penstock.broker --role ...`, with the descriptors it needs inherited. It is
+spawned, never forked from a process that may have ZeroMQ threads, and watched through a pidfd, so that its end wakes a
+poll.
 
 Contract: `kill` waits until the process is gone (SIGKILL also ends a stopped process). Must not know: why a child is
 started or ended.
@@ -26,14 +27,14 @@ buffer of a MiB back at once, and faulting it in again costs as much as all that
 class Child:
     """One running process."""
 
-    def __init__(self, role: str, config: ServeConfig, descriptors: dict[str, int]) -> None:
-        """Start it with `descriptors` by name; they are closed here afterwards, whatever happens."""
+    def __init__(self, role: str, arguments: Sequence[str], descriptors: dict[str, int]) -> None:
+        """Start it with `descriptors` by name; they are closed here afterwards, whatever happens.
+
+        `arguments`: a module of Python, and what it is given.
+        """
         self.role = role
         options = [f"--{name}={descriptor}" for name, descriptor in descriptors.items()]
-        command = [
-            sys.executable, "-P", "-m", "penstock.broker", f"--role={role}", f"--parent={os.getpid()}",
-            f"--config={config.to_json()}", *options,
-        ]  # fmt: skip
+        command = [sys.executable, "-P", "-m", *arguments, *options]
         inherited = tuple(descriptors.values())
         try:
             self._process = subprocess.Popen(
@@ -80,6 +81,11 @@ class Child:
     def close(self) -> None:
         """Close the pidfd."""
         os.close(self.fd)
+
+
+def part_of_broker(role: str, config: ServeConfig) -> list[str]:
+    """The arguments of a broker or a keeper."""
+    return ["penstock.broker", f"--role={role}", f"--parent={os.getpid()}", f"--config={config.to_json()}"]
 
 
 def link_descriptors() -> tuple[Sequence[int], dict[str, int]]:

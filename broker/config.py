@@ -36,6 +36,7 @@ class ServeConfig(Struct, frozen=True, kw_only=True):
     keeper_timeout_s: float = 30.0  # a keeper that syncs nothing for so long is replaced
     restart_first_s: float = 0.05  # pause before a child that died is started again; doubles ...
     restart_most_s: float = 5.0  # ... up to this
+    gateway: str = ""  # settings of a gateway beside the broker, as its process takes them; "" for none
     keeper: KeeperOptions = KeeperOptions()
     node: dict[str, int | float] = {}  # limits of the engine by name (see broker.engine.NodeConfig)
 

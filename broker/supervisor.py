@@ -4,6 +4,7 @@ Idea: one thread over pidfds, the broker's control socket and a wake-up descript
 
     keeper ends            reap it, start another, send its link to the broker: the broker goes on meanwhile
     keeper is stuck        the broker says so: kill it, which is the case above
+    gateway ends           start another, at the same addresses; it follows a broker that is started again
     broker ends            its keeper finishes by itself (what was written becomes durable); then a new pair
     SIGTERM or SIGINT      the broker drains: stops accepting, syncs, snapshots, marks its logs clean; exit code 0
     another, 1 s later     both are killed; nothing acknowledged is lost, the next start recovers
@@ -25,9 +26,10 @@ from typing import Any
 
 from ..storage.errors import Error
 from . import control
-from .children import Child, link_descriptors
+from .children import Child, link_descriptors, part_of_broker
 from .config import ServeConfig
 from .errors import CannotStart
+from .gateway_child import GatewayChild, own_address
 from .packets import PacketSocket, PeerGone
 from .stderr import say
 
@@ -37,6 +39,8 @@ STABLE_S = 10.0
 FAILURES_MAX = 5
 """So many starts of the broker in a row without serving, and the supervisor gives up."""
 
+
+_ROLES: tuple[str, ...] = ("broker", "keeper", "gateway")
 
 SAME_STOP_S = 1.0
 """Signals that come within this time of the first are the same one: `timeout` signals a process, then its group."""
@@ -85,6 +89,8 @@ class Supervisor:
         self._say = say or _to_stderr
         self._broker: Child | None = None
         self._keeper: Child | None = None
+        self._gateway: GatewayChild | None = None
+        self._resp: list[str] = []  # where the gateway listens, or listened
         self._control: PacketSocket | None = None
         self._serving: control.Serving | None = None
         self._failed: control.StartFailed | None = None
@@ -92,24 +98,22 @@ class Supervisor:
         self._killed_by = ""  # the signal that ended the latest broker
         self._has_served = False
         self._stop = Stop()
-        self._started_s = {"broker": 0.0, "keeper": 0.0}
-        self._pauses = {
-            role: RestartPause(config.restart_first_s, config.restart_most_s) for role in ("broker", "keeper")
-        }
+        self._started_s = dict.fromkeys(_ROLES, 0.0)
+        self._pauses = {role: RestartPause(config.restart_first_s, config.restart_most_s) for role in _ROLES}
         self._due: dict[str, float] = {}
         self._wake, self._wake_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     # -- from outside -----------------------------------------------------------------------------
 
     def start(self) -> dict[str, Any]:
-        """Start both and wait until they serve. Returns the ready event.
+        """Start them and wait until they serve. Returns the ready event.
 
         Raises:
             Error: it cannot start; the class is the one of the reason, the message one sentence.
         """
         self._config.addresses()
         self._spawn_pair()
-        while self._serving is None:
+        while not self._is_up:
             self._turn(self._seconds_to_start())
             self._start_due()
             if self._stop or self._failed is not None or self._broker is None:
@@ -121,8 +125,16 @@ class Supervisor:
     def ready_event(self) -> dict[str, Any]:
         """The event that `penstock serve --json` prints once it serves."""
         assert self._serving is not None, "start() comes first"
-        pids = {child.role: child.pid for child in (self._broker, self._keeper) if child is not None}
-        return {"event": "ready", "listen": self._serving.listen, "data": self._serving.data, "pids": pids}
+        gateway = self._gateway.process if self._gateway is not None else None
+        pids = {child.role: child.pid for child in (self._broker, self._keeper, gateway) if child is not None}
+        served = {"event": "ready", "listen": self._serving.listen, "data": self._serving.data, "pids": pids}
+        return {**served, "resp": self._resp} if self._config.gateway else served
+
+    @property
+    def _is_up(self) -> bool:
+        """Whether clients can connect everywhere."""
+        gateway_is_up = not self._config.gateway or (self._gateway is not None and bool(self._gateway.resp))
+        return self._serving is not None and gateway_is_up
 
     def run(self, on_event: Callable[[dict[str, Any]], None] | None = None) -> int:
         """Start (unless done), then supervise until stopped. Returns the exit code: 0 after a drain.
@@ -158,7 +170,7 @@ class Supervisor:
             self._start_due()
             if self._failures >= FAILURES_MAX:
                 raise self._start_error()
-            if self._serving is not None and self._keeper is not None:
+            if self._is_up and self._keeper is not None:
                 event = self.ready_event()
                 if event != told:
                     on_event(event)
@@ -172,6 +184,10 @@ class Supervisor:
         for child in (self._broker, self._keeper):
             if child is not None:
                 poll.register(child.fd, select.POLLIN)
+        if self._gateway is not None:
+            poll.register(self._gateway.process.fd, select.POLLIN)
+            if self._gateway.said_fd >= 0:
+                poll.register(self._gateway.said_fd, select.POLLIN)
         if self._control is not None and not self._control.gone:
             poll.register(self._control.fd, select.POLLIN)
         ready = {fd for fd, _ in poll.poll(None if timeout_s is None else timeout_s * 1000)}
@@ -184,6 +200,8 @@ class Supervisor:
             self._on_broker_end()
         if self._keeper is not None and self._keeper.ended():
             self._on_keeper_end()
+        if self._gateway is not None:
+            self._hear_gateway(self._gateway, ready)
 
     def _listen(self) -> None:
         """Hear what the broker says."""
@@ -206,11 +224,19 @@ class Supervisor:
     def _start_due(self) -> None:
         now = time.monotonic()
         if self._due.get("broker", now + 1) <= now:
-            self._due.clear()
+            self._drop_plans()
             self._spawn_pair()
         elif self._due.get("keeper", now + 1) <= now:
             del self._due["keeper"]
             self._spawn_next_keeper()
+        if self._config.gateway and self._serving is not None and self._due.get("gateway", now) <= now:
+            self._due.pop("gateway", None)
+            self._meet_broker(own_address(self._serving.listen))
+
+    def _drop_plans(self) -> None:
+        """The broker and its keeper are started together."""
+        for role in ("broker", "keeper"):
+            self._due.pop(role, None)
 
     # -- children ---------------------------------------------------------------------------------
 
@@ -240,7 +266,35 @@ class Supervisor:
 
     def _spawn(self, role: str, descriptors: dict[str, int]) -> Child:
         self._started_s[role] = time.monotonic()
-        return Child(role, self._config, descriptors)
+        return Child(role, part_of_broker(role, self._config), descriptors)
+
+    def _meet_broker(self, url: str) -> None:
+        """Have a gateway for the broker that serves at `url`. One for another address ends first."""
+        if self._gateway is None:
+            self._started_s["gateway"] = time.monotonic()
+            self._gateway = GatewayChild(self._config.gateway, url, self._resp)
+        elif self._gateway.url != url:
+            self._gateway.process.terminate()
+
+    def _hear_gateway(self, gateway: GatewayChild, ready: set[int]) -> None:
+        """Hear what the gateway says, and see to its end."""
+        if gateway.said_fd in ready:
+            gateway.hear()
+            self._resp = gateway.resp or self._resp
+        if gateway.process.ended():
+            while gateway.said_fd >= 0:
+                gateway.hear()
+            if not self._has_served:
+                ended = control.StartFailed(
+                    CannotStart.code, f"the gateway ended ({gateway.process.how}) before it served"
+                )
+                self._failed = self._failed or gateway.failed or ended
+            elif not self._stop:
+                if gateway.failed is not None:
+                    self._say(f"the gateway cannot serve: {gateway.failed.message}")
+                self._plan("gateway", gateway.process)
+            gateway.close()
+            self._gateway = None
 
     def _replace_stuck_keeper(self, pid: int) -> None:
         if self._keeper is not None and self._keeper.pid == pid:
@@ -263,7 +317,7 @@ class Supervisor:
         if not self._stop:
             if self._serving is None:
                 self._failures += 1
-            self._due.clear()
+            self._drop_plans()
             if self._has_served:
                 self._plan("broker", broker)
         self._serving = None
@@ -291,7 +345,8 @@ class Supervisor:
     # -- the end ----------------------------------------------------------------------------------
 
     def _drain(self) -> int:
-        """End in good order. 0 when the broker did."""
+        """End in good order: the gateway first, which is a client. 0 when the broker did."""
+        self._drain_gateway()
         if self._broker is None:
             return 0  # it was between two starts: the logs recover at the next one
         self._broker.terminate()
@@ -309,8 +364,24 @@ class Supervisor:
         self._say(f"{why}: killing it; the next start recovers its logs")
         return 1
 
+    def _drain_gateway(self) -> None:
+        """Have the gateway answer its clients, and end."""
+        if self._gateway is not None:
+            self._gateway.process.terminate()
+        deadline = time.monotonic() + self._config.drain_s
+        while self._gateway is not None and not self._stop.again and (left := deadline - time.monotonic()) > 0:
+            self._turn(left)
+        self._end_gateway()
+
+    def _end_gateway(self) -> None:
+        if self._gateway is not None:
+            self._gateway.process.kill()
+            self._gateway.close()
+            self._gateway = None
+
     def _end_all(self) -> None:
         """Leave no child behind."""
+        self._end_gateway()
         if self._broker is not None:
             self._broker.kill()
             self._broker.close()

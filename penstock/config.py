@@ -23,7 +23,7 @@ from .storage.units import seconds, size_bytes
 
 PREFIX = "PENSTOCK_"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
-OWN_FLAGS = ("url", "data", "listen", "insecure")
+OWN_FLAGS = ("url", "data", "listen", "resp", "insecure")
 """Settings with a flag of their own name; the others are given by --set."""
 
 
@@ -46,6 +46,9 @@ class Config(Struct, frozen=True, kw_only=True):
     data: Annotated[str, _about("The broker's data directory; made when missing."), Meta(min_length=1)]
     listen: Annotated[
         list[str], _about("Where the broker listens: unix:///path, ipc:///path, tcp://host:port (0: any).")
+    ]
+    resp: Annotated[
+        list[str], _about("Where Redis clients connect, to a gateway beside the broker: unix:///path, tcp://host:port.")
     ]
     insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False
     drain_s: Annotated[float, _about("How long the broker may take to end in good order.", "s")] = 30.0
@@ -191,6 +194,7 @@ def _defaults(environ: Mapping[str, str]) -> dict[str, Any]:
     own = {
         "url": "",
         "data": str(state_directory(environ)),
+        "resp": [],
         "listen": [f"unix://{runtime_directory(environ)}/broker.sock"],
     }
     return {field.name: own.get(field.name, field.default) for field in msgspec.structs.fields(Config)}

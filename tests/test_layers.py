@@ -87,7 +87,8 @@ ORDER = {
     ],
     "penstock.broker": [
         *("errors", "system", "stderr", "config", "cold_reads", "control", "frugal_files", "packets", "poller"),
-        *("wakes", "keeper", "children", "supervisor", "watermarks", "engine", "store", "port", "overdrafts", "intake"),
+        *("wakes", "keeper", "children", "gateway_child", "supervisor"),
+        *("watermarks", "engine", "store", "port", "overdrafts", "intake"),
         *("broker", "broker_process", "__main__", ""),
     ],
     "penstock.broker.engine": [
@@ -98,7 +99,8 @@ ORDER = {
         *("office_port", "office", "node", ""),
     ],
     "penstock.gateway": [
-        *("errors", "libraries", "authorization", "config", "appending", "link", "reading", "resp", "process", ""),
+        *("libraries", "authorization", "config", "appending", "link", "reading", "resp", "process"),
+        *("__main__", ""),
     ],
     "penstock.gateway.resp": [
         # bytes and values

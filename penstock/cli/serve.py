@@ -1,12 +1,13 @@
 """`penstock serve`: run a broker until told to stop.
 
 Contract for programs: under --json one line {"event": "ready", "listen": [...], "data": ..., "pids": {...}} on
-standard output when it serves (and again when a child was replaced, since pids change); 0 after a drain on
-SIGTERM or ^C; anything else is a failure with one line on standard error.
+standard output when it serves (and again when a child was replaced, since pids change), with "resp": [...] where there
+is a gateway; 0 after a drain on SIGTERM or ^C; anything else is a failure with one line on standard error.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,16 +35,25 @@ _ENGINE = (
 @click.option(
     "--listen", metavar="URL", multiple=True, help="unix:///path, ipc:///path or tcp://host:port (0: any); repeatable."
 )
+@click.option(
+    "--resp",
+    metavar="URL",
+    multiple=True,
+    help="Where Redis clients connect, to a gateway beside the broker: unix:///path or tcp://host:port; repeatable.",
+)
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
 @click.option("--parent", type=int, metavar="PID", help="Drain when this process ends.")
 @with_config
 def command(
-    *, data: str | None, listen: tuple[str, ...], insecure: bool | None, parent: int | None,
+    *, data: str | None, listen: tuple[str, ...], resp: tuple[str, ...], insecure: bool | None, parent: int | None,
     settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a broker until SIGTERM or ^C, which drain it: what was acknowledged is on disk either way."""
     need_linux("penstock serve")
-    own: dict[str, Any] = {"data": data, "listen": list(listen) or None, "insecure": insecure}
+    own: dict[str, Any] = {
+        "data": data, "listen": list(listen) or None, "resp": list(resp) or None, "insecure": insecure,
+    }  # fmt: skip
+
     flags = {**dict(settings), **{name: value for name, value in own.items() if value is not None}}
     loaded = configuration.load(flags, path=config_file)
     output = Output(as_json=as_json)
@@ -81,13 +91,23 @@ def serve_config(config: configuration.Config) -> ServeConfig:
         mapped_readers=config.mapped_readers,
         drain_s=config.drain_s,
         keeper_timeout_s=config.keeper_timeout_s,
+        gateway=_gateway(config) if config.resp else "",
         keeper=KeeperOptions(lazy_s=config.lazy_s),
         node={name: getattr(config, name) for name in _ENGINE},
     )
 
 
+def _gateway(config: configuration.Config) -> str:
+    """The settings of the gateway; the supervisor knows where the broker is. Raises InvalidUrl, InsecureListen."""
+    gateway = import_module("..gateway.config", __package__)  # by name: it comes with an extra
+    settings = gateway.GatewayConfig(url="", resp=tuple(config.resp), insecure=config.insecure)
+    settings.addresses()
+    return settings.to_json()
+
+
 def _greet(output: Output, event: dict[str, Any]) -> None:
     lines = [("listening on", address) for address in event["listen"]]
+    lines += [("Redis clients on", address) for address in event.get("resp", ())]
     output.fields([*lines, ("data in", event["data"]), ("broker", f"pid {event['pids']['broker']}, ^C ends it")])
 
 

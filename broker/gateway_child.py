@@ -1,0 +1,67 @@
+"""Starts a gateway beside the broker, and hears whether it serves.
+
+Idea: to the broker's processes a gateway is a command with settings as text. It gets the broker's address, and says, in
+lines of JSON on a pipe, where it listens or why it cannot. Started again, it gets the addresses that it was bound to.
+
+Contract: as Child, whose process it is. Must not know: what a gateway does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ..transport.url import parse
+from .children import Child
+from .control import StartFailed
+
+_LINE_BYTES = 1 << 16
+
+
+class GatewayChild:
+    """One running gateway. `resp` is where it listens, empty until it serves; `failed` why it cannot."""
+
+    def __init__(self, settings: str, url: str, bound: Sequence[str]) -> None:
+        self.url = url
+        self.resp: list[str] = []
+        self.failed: StartFailed | None = None
+        given: dict[str, Any] = {**msgspec.json.decode(settings), "url": url}
+        if bound:
+            given["resp"] = bound
+        command = ["penstock.gateway", f"--config={msgspec.json.encode(given).decode()}", f"--parent={os.getpid()}"]
+        self.said_fd, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.process = Child("gateway", command, {"ready": theirs})
+
+    def hear(self) -> None:
+        """Take what it says; the pipe is closed when there is nothing to come."""
+        said = os.read(self.said_fd, _LINE_BYTES)
+        if not said:
+            self._close_pipe()
+            return
+        for line in said.splitlines():
+            event: dict[str, Any] = msgspec.json.decode(line)
+            if event["event"] == "ready":
+                self.resp = event["resp"]
+            else:
+                self.failed = StartFailed(event["code"], event["message"])
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        self._close_pipe()
+        self.process.close()
+
+    def _close_pipe(self) -> None:
+        if self.said_fd >= 0:
+            os.close(self.said_fd)
+            self.said_fd = -1
+
+
+def own_address(listen: Sequence[str]) -> str:
+    """The broker's address for a process of this machine: a Unix socket if it has one."""
+    for address in sorted(listen, key=lambda each: not each.startswith("unix")):
+        url = parse(address)
+        return f"tcp://127.0.0.1:{url.port}" if url.is_wildcard else address
+    raise AssertionError("a broker listens somewhere")
