@@ -358,6 +358,7 @@ class ConsumerCore:
         yield from self._in_a_session(lambda session: self._commit(session, positions, deadline), deadline)
         lost, self._kept = [p for p, (done, at) in self._kept.items() if at > done], {}
         if lost and positions is None:
+            self.check_open()
             raise Fenced(
                 f"partitions {lost} of topic {self.topic.name} went to other members of group {self.options.group} "
                 "before this commit: what was handed out of them since the last one is read again"
@@ -377,6 +378,8 @@ class ConsumerCore:
             self.connection.send(session.release(taken))
             raise
         session.committed(wanted)
+        for partition in self._kept.keys() & self._wanted.keys():  # the session ended behind the answer
+            self._kept[partition] = (self._wanted[partition], self._kept[partition][1])
 
     def _commit_of(self, session: ConsumerSession, positions: list[Position]) -> Callable[[int], Commit]:
         topic, group = self.topic.topic, self.options.group

@@ -10,6 +10,7 @@ from penstock.broker.errors import Fenced, SessionReplaced, UnknownTopic
 from penstock.clients import TimedOut, connect
 from penstock.clients.channels.zmq import ZmqChannel
 from penstock.clients.connection import connection, driver
+from penstock.clients.connection.steps import FOREVER
 from penstock.clients.consuming import session_life
 from penstock.clients.producing import partition_sender as sender
 from penstock.storage.errors import BatchTooLarge, StorageFull
@@ -285,6 +286,29 @@ def test_a_topic_deleted_under_a_consumer_ends_it(penstock_client):
     with pytest.raises(UnknownTopic):
         consumer.fetch()
     consumer.close()
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_commit_before_its_topic_is_deleted_and_made_again_is_not_fenced(penstock_broker, more):
+    with penstock_broker.connect() as one, penstock_broker.connect() as other:
+        one.create_topic("t")
+        one.producer("t").send_many(MANY[:20])
+        consumer = one.consumer("t", group="g")
+        assert len(consumer.fetch(10)) == 10
+        commit = consumer._core.commit(None, FOREVER)
+        next(commit)
+        if more:
+            consumer.fetch(1)
+        other.delete_topic("t")
+        other.create_topic("t")
+        one.ping()  # the answer and the end of the session come together
+        if more:
+            with pytest.raises(UnknownTopic):
+                next(commit)
+        else:
+            assert next(commit, "committed") == "committed"
+        with pytest.raises(UnknownTopic):
+            consumer.commit()
 
 
 def test_a_join_that_is_not_answered_times_out(penstock_broker, losing):
