@@ -32,6 +32,7 @@ from .errors import CannotStart
 from .gateway_child import GatewayChild, own_address
 from .packets import PacketSocket, PeerGone
 from .stderr import say
+from .stop import Stop
 
 STABLE_S = 10.0
 """A child that lived so long starts over with the shortest pause."""
@@ -41,28 +42,6 @@ FAILURES_MAX = 5
 
 
 _ROLES: tuple[str, ...] = ("broker", "keeper", "gateway")
-
-SAME_STOP_S = 1.0
-"""Signals that come within this time of the first are the same one: `timeout` signals a process, then its group."""
-
-
-class Stop:
-    """Whether the supervisor was told to stop, and whether it was told again."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.again = False
-        self._clock = clock
-        self._first_s: float | None = None
-
-    def tell(self) -> None:
-        now = self._clock()
-        if self._first_s is None:
-            self._first_s = now
-        elif now - self._first_s >= SAME_STOP_S:
-            self.again = True
-
-    def __bool__(self) -> bool:
-        return self._first_s is not None
 
 
 class RestartPause:
@@ -153,7 +132,7 @@ class Supervisor:
             self._end_all()
 
     def stop(self) -> None:
-        """Drain and end; called again after `SAME_STOP_S`: kill. `run` returns soon after."""
+        """Drain and end; called again a second later: kill. `run` returns soon after."""
         self._stop.tell()
         os.write(self._wake_end, b"s")
 

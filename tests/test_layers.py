@@ -86,7 +86,7 @@ ORDER = {
         "examples.flights.transformations.flights",
     ],
     "penstock.broker": [
-        *("errors", "system", "stderr", "config", "cold_reads", "control", "frugal_files", "packets", "poller"),
+        *("errors", "system", "stderr", "stop", "config", "cold_reads", "control", "frugal_files", "packets", "poller"),
         *("wakes", "keeper", "children", "gateway_child", "supervisor"),
         *("watermarks", "engine", "store", "port", "overdrafts", "intake"),
         *("broker", "broker_process", "__main__", ""),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -15,12 +14,14 @@ from ..storage.errors import Corrupt, OutOfBounds
 from ..storage.record import Record
 from . import exits
 from .formats import FORMATS, Format, writer
+from .noted_signals import noted
 from .options import Invocation, with_session
 from .output import complain
 from .positions import POSITION, Position
 from .standard_streams import binary_stdout
 
 if TYPE_CHECKING:
+    from ..broker.stop import Stop
     from ..clients import Client, Consumer
 
 Delivery = Literal["auto", "push", "control", "mapped"]
@@ -90,28 +91,12 @@ def command(
     encode = writer(form or ("json" if session.output.as_json else "lines"))
     with session.connect() as client:
         ends = None if follow else _ends(client, wanted)
-        with _open(client, wanted) as consumer, _interrupts() as interrupted:
+        with _open(client, wanted) as consumer, noted(signal.SIGINT) as interrupted:
             copy = _Copy(client, consumer, wanted, interrupted, as_json=session.output.as_json)
             copy.run(encode, ends)
-    if interrupted():
+    if interrupted:
         raise KeyboardInterrupt
     return exits.DAMAGED if copy.damaged else exits.OK
-
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Note a first ^C, so that the present output gets written and committed; a second one acts."""
-    seen: list[int] = []
-
-    def note(number: int, frame: object) -> None:
-        seen.append(number)
-        signal.signal(signal.SIGINT, previous)
-
-    previous = signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: bool(seen)
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def _ends(client: Client, wanted: Wanted) -> dict[int, int]:
@@ -155,7 +140,7 @@ class _Copy:
     """
 
     def __init__(
-        self, client: Client, consumer: Consumer, wanted: Wanted, interrupted: Callable[[], bool], *, as_json: bool
+        self, client: Client, consumer: Consumer, wanted: Wanted, interrupted: Stop, *, as_json: bool
     ) -> None:  # fmt: skip
         self._client = client
         self._consumer = consumer
@@ -169,7 +154,7 @@ class _Copy:
         """Print records up to the end, the count, or an interrupt, which is how following ends."""
         stdout = binary_stdout()
         begun = False  # the first fetch tells of partitions that cannot be read, also when there is nothing else
-        while self._left != 0 and not self._interrupted() and not (begun and ends is not None and self._is_read(ends)):
+        while self._left != 0 and not self._interrupted and not (begun and ends is not None and self._is_read(ends)):
             begun = True
             try:
                 stdout.write(encode(self._fetch()))

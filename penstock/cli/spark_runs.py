@@ -2,7 +2,7 @@
 
 Idea: checks run from the cheapest to the dearest: the broker, the topics, Java; then Spark is started. Progress is one
 changing line on a terminal, and under --json a line for each batch.
-Contract: ^C or SIGTERM stops a pipeline cleanly; a second one at once. Either costs at most the running batch.
+Contract: ^C or SIGTERM stops a pipeline cleanly; one a second later at once. Either costs at most the running batch.
 Standard error of Java and Python workers goes to a file, which stays if something failed.
 """
 
@@ -24,11 +24,13 @@ import msgspec
 from ..spark.errors import PipelineFailed
 from ..storage import units
 from ..storage.errors import Error
+from .noted_signals import noted
 from .options import ASSIGNMENT, DURATION, Invocation
 
 if TYPE_CHECKING:
     from rich.status import Status
 
+    from ..broker.stop import Stop
     from ..spark.pipelines import Pace, Progress
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -78,12 +80,14 @@ def following(function: F) -> F:
 class Running:
     """A session of Spark for one command."""
 
-    def __init__(self, session: Invocation, spark: Any, how: RunOptions, show: Callable[[Progress], None]) -> None:
+    def __init__(
+        self, session: Invocation, spark: Any, how: RunOptions, show: Callable[[Progress], None], stop: Stop
+    ) -> None:
         self.spark = spark
         self.url = session.url
         self.show = show
         self._how = how
-        self._signals: list[int] = []
+        self._stop = stop
 
     @property
     def pace(self) -> Pace:
@@ -94,25 +98,7 @@ class Running:
 
     def stopped(self) -> bool:
         """Whether a signal has asked the run to end."""
-        return bool(self._signals)
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Note a first signal; let a second one have its usual effect."""
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-
-        def note(number: int, frame: object) -> None:
-            self._signals.append(number)
-            for each, handler in before.items():
-                signal.signal(each, handler)
-
-        for number in SIGNALS:
-            signal.signal(number, note)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return bool(self._stop)
 
 
 @contextmanager
@@ -138,9 +124,7 @@ def running(session: Invocation, topics: Sequence[str], how: RunOptions, verb: s
             show = functools.partial(_tell, session)
         with one_sentence():
             spark = spark_session(f"penstock spark {verb}", master=how.master, settings=how.settings)  # ends with us
-        run = Running(session, spark, how, show)
-        stack.enter_context(run.listening())
-        yield run
+        yield Running(session, spark, how, show, stack.enter_context(noted(*SIGNALS)))
 
 
 @contextmanager

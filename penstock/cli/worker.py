@@ -2,7 +2,7 @@
 
 Contract for programs: under --json one line {"event": "ready", "queues": [...], "concurrency": n, "pid": n} on standard
 output once it leases, and {"event": "drained", "outcomes": {...}} at the end; 0 after a drain on SIGTERM or ^C; a
-second signal ends it without waiting for what runs. The log goes to standard error.
+signal a second later ends it without waiting for what runs. The log goes to standard error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..broker.stop import Stop
 from ..storage.errors import Error
 from .options import DURATION, with_output
 from .output import Output
@@ -58,8 +59,8 @@ def command(
 ) -> None:
     """Run the task functions of APP, a penstock.Tasks in MODULE, until SIGTERM or ^C.
 
-    Then nothing more is leased, what runs may finish for --drain, and the rest is released; a second signal does not
-    wait for what runs. The broker may be restarted meanwhile.
+    Then nothing more is leased, what runs may finish for --drain, and the rest is released; a signal that comes a
+    second later does not wait for what runs. The broker may be restarted meanwhile.
     """
     from ..clients.tasks.runner import Runner
 
@@ -81,10 +82,10 @@ def command(
 
 async def _work(make: Callable[[], Runner], ready: Callable[[Runner], None]) -> dict[str, int]:
     """Run until a signal. Returns outcomes of tasks."""
-    runner = make()
+    runner, stop = make(), Stop()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, runner.stop)
+        loop.add_signal_handler(number, lambda: stop.tell() and runner.stop())
     await runner.run(lambda: ready(runner))
     return dict(runner.outcomes)
 

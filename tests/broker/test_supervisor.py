@@ -19,7 +19,8 @@ from penstock.broker import ServeConfig
 from penstock.broker.children import Child
 from penstock.broker.config import KeeperOptions
 from penstock.broker.errors import CannotStart
-from penstock.broker.supervisor import SAME_STOP_S, RestartPause, Stop, Supervisor
+from penstock.broker.stop import SAME_STOP_S, Stop
+from penstock.broker.supervisor import RestartPause, Supervisor
 from penstock.clients import connect
 from penstock.storage.batch import encode
 from penstock.storage.errors import Error
@@ -346,17 +347,6 @@ def test_a_stopped_broker_is_killed_when_it_does_not_drain_in_time(serve: Serve,
     assert serving.end() == 1
     assert gone(*serving.ready["pids"].values())
     assert serve(ServeConfig(data=str(tmp_path / "d"), board_rows=32)).end() == 0
-
-
-def test_signals_within_a_second_are_one() -> None:
-    times = iter([5.0, 5.0, 5.0 + SAME_STOP_S - 0.01, 5.0 + SAME_STOP_S])
-    stop = Stop(lambda: next(times))
-    found = []
-    for _ in range(4):
-        found.append((bool(stop), stop.again))
-        stop.tell()
-    assert found == [(False, False), (True, False), (True, False), (True, False)]
-    assert (bool(stop), stop.again) == (True, True)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from penstock.broker.stop import SAME_STOP_S
 from penstock.cli import exits
 from penstock.errors import TaskFailed
 
@@ -195,19 +196,34 @@ def test_a_drain_finishes_what_runs_and_leaves_the_rest(place: Place, number: si
     assert later.result(30) == 1, "it was never tried before"
 
 
-@pytest.mark.parametrize(("how", "signals"), [("0.1s", 1), ("60s", 2)])
+@pytest.mark.parametrize(("how", "again"), [("0.1s", False), ("60s", True)])
 @pytest.mark.parametrize("function", ["wait", "wait_async"])
-def test_what_takes_too_long_is_given_back_uncounted(place: Place, function: str, how: str, signals: int) -> None:
+def test_what_takes_too_long_is_given_back_uncounted(place: Place, function: str, how: str, again: bool) -> None:
     begun = place.pipe()
     arguments = (begun,) if function == "wait_async" else (begun, place.pipe())
     job = getattr(place.jobs, function).send(*arguments)
     worker = place.work("--drain", how)
     passed(begun)
-    for number in (signal.SIGTERM, signal.SIGINT)[:signals]:  # two of a kind may arrive as one
-        worker.signal(number)
+    worker.signal(signal.SIGTERM)
+    if again:
+        with pytest.raises(subprocess.TimeoutExpired):
+            worker.process.wait(3 * SAME_STOP_S)
+        worker.signal(signal.SIGINT)
     assert worker.drained() == {"released": 1}
     status = job.status()
     assert (status.state, status.attempt) in (("pending", 0), ("retrying", 0))
+
+
+def test_two_signals_that_come_together_drain_as_one(place: Place) -> None:
+    begun, go = place.pipe(), place.pipe()
+    job = place.jobs.wait.send(begun, go)
+    worker = place.work("--drain", "60s")
+    passed(begun)
+    for number in (signal.SIGTERM, signal.SIGINT):  # two of a kind may arrive as one
+        worker.signal(number)
+    opened(go)
+    assert worker.drained() == {"done": 1}
+    assert job.result(30) == 1
 
 
 @pytest.mark.parametrize("lease_s", [1.0])
