@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -63,9 +64,12 @@ class Invocation:
 
 
 def _check_listens(url: str, path: str) -> None:
-    """Refuse at once an address that would only time out; connecting reports all other problems."""
+    """Refuse at once an address that would only time out; connecting reports all other problems.
+
+    A socket that refuses connections is one of a broker that died: it is waited for, as its supervisor restarts it.
+    """
     try:
-        if not ipc_paths.is_live(path):
+        if not ipc_paths.is_live(path) and not Path(path).is_socket():
             raise NoBroker(f"no broker listens on {url}: start one with penstock serve, or name another with --url")
     except PermissionError:
         raise NoBroker(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,21 @@ def test_without_a_broker_one_line_says_where_it_was_looked_for(cli: Cli, tmp_pa
     assert found.code == exits.UNAVAILABLE
     assert found.err.startswith(f"penstock: no broker listens on unix://{tmp_path}/home/penstock/broker.sock: ")
     assert cli("topic", "list", "--url", "gopher://x").code == exits.USAGE
+
+
+def test_a_broker_that_died_is_waited_for_over_a_unix_socket_as_over_tcp(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_TIMEOUT_S", "50ms")
+    with socket.socket(socket.AF_UNIX) as left, socket.create_server(("127.0.0.1", 0)) as ended:
+        left.bind(f"{tmp_path}/left")
+        port = ended.getsockname()[1]
+    (tmp_path / "file").touch()
+    for url in (f"unix://{tmp_path}/left", f"tcp://127.0.0.1:{port}"):
+        found = cli("topic", "list", "--url", url, "--json")
+        assert (found.code, json.loads(found.err)["error"]) == (exits.UNAVAILABLE, "timed_out"), url
+    found = cli("topic", "list", "--url", f"unix://{tmp_path}/file", "--json")
+    assert json.loads(found.err)["error"] == "no_broker"
 
 
 def test_what_the_system_refuses_is_one_line_too(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
