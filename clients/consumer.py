@@ -172,7 +172,7 @@ class Consumer:
         self._close(failed=False)
 
     def _close(self, *, failed: bool) -> None:
-        if not self._core.closed and not self._driver.closed:
+        if not self._core.ended and not self._driver.closed:
             self._driver.run(self._core.close(self._core.connection.deadline(), failed=failed))
 
     def __repr__(self) -> str:

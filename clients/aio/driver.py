@@ -52,6 +52,7 @@ class AsyncDriver:
         self.nudged = False  # the loop turns soon
         self._sleepers: ThreadPoolExecutor | None = None
         self._loop.add_reader(connection.channel.fileno(), self._turn)
+        self._reads = True
         forks.tell(self)
 
     async def run(self, steps: Steps[T]) -> T:
@@ -220,11 +221,16 @@ class AsyncDriver:
             self._tell_all()
 
     def close(self) -> None:
-        """Stop, and end all waits. Repeating it does nothing, nor does a forked child's."""
-        if self.closed:
+        """Stop, and end all waits. In a forked child it does nothing.
+
+        Repeating it finishes what an interrupted close has begun.
+        """
+        if self.connection.forked:
             return
         self.closed = True
-        self._loop.remove_reader(self.connection.channel.fileno())
+        if self._reads:
+            self._loop.remove_reader(self.connection.channel.fileno())
+            self._reads = False  # the descriptor may be another file's after this
         if self._timer is not None:
             self._timer.cancel()
         self._tell_all()

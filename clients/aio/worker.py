@@ -118,7 +118,7 @@ class AsyncWorker:
 
     async def close(self) -> None:
         """Flush, and release the tasks in hand without counting an attempt. Idempotent."""
-        if not self._core.closed and not self._driver.closed:
+        if not self._core.ended and not self._driver.closed:
             await self._driver.run(self._core.close())
 
     def __repr__(self) -> str:

@@ -10,14 +10,13 @@ calls of the application, after its records are committed if commits are automat
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...broker.errors import Fenced, UnknownSession
 from ...storage.batch import Batch
-from ...storage.errors import Closed, Diverged, Error
+from ...storage.errors import Closed, Error
 from ...storage.record import Record, records
 from ...transport.consumer_session import ConsumerSession, Delivery
 from ...transport.messages import Answer, Commit, Done, FindOffsets, Leave, Offsets, Position, Topic
@@ -30,6 +29,7 @@ from .columnar import Convert
 from .feed import Feed
 from .handout import Handout
 from .places import done_with, explicit, seek_to, targets
+from .read_terms import ReadTerms
 from .session_life import ConsumerOptions, SessionLife
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class ConsumerCore:
         self.topic = topic
         self.options = options
         self.closed = False
+        self.ended = False
+        """Closing is done: an interrupted one is finished by the next."""
         self.life = SessionLife(connection, topic, options, self)
         self._feed = Feed(self.life)
         self._unavailable = UnavailablePartitions(connection, topic, is_closed)
@@ -60,13 +62,11 @@ class ConsumerCore:
         self._kept: dict[int, tuple[int, int]] = {}  # committed and position by partition, of a lost session
         self._wanted: dict[int, int] = {}  # the latest commit, of which Ctrl-C may have kept the answer from us
         self._safe: dict[int, tuple[int, int]] = {}  # epoch and position that the application is done with
-        self._may_shrink = topic.settings.get("commit") == "written"  # by a power cut at the broker
-        self._notes_terms = self._may_shrink and not options.group
-        self._terms: dict[int, deque[tuple[int, int]]] = {}  # offset and term of the last batches, where that matters
-        self._incarnation = 0
+        self._terms = ReadTerms(topic, options.group)
         every = options.auto_commit_s
         self._commit_at = FOREVER if every is None else connection.clock() + every
         self._committing: Question | None = None
+        self._leaving: Question | None = None
         connection.parts[self] = None
 
     @property
@@ -87,34 +87,18 @@ class ConsumerCore:
 
     def gained(self, session: ConsumerSession) -> None:
         """Resume where the application is, in partitions whose cursor was not moved meanwhile. See SessionReader."""
-        if self._shrunk_perhaps():
-            self._check_positions(session)
+        welcome = self.connection.welcome
+        assert welcome is not None, "a session has a broker that welcomed us"
+        if self._terms.may_differ(welcome.incarnation):
+            if self.options.group:  # it goes on from its cursors
+                self._kept.clear()
+            self.life.failure = self._terms.difference(session, self._kept) or self.life.failure
         for partition, view in session.partitions.items():
             committed, position = self._kept.pop(partition, (-1, -1))
             ours = view.committed in (committed, self._wanted.get(partition, committed))
             if ours and position > view.position and self.options.group:
                 view.position = view.fetched = position
         self._release_idle()
-
-    def _shrunk_perhaps(self) -> bool:
-        """Whether a restarted broker may have recovered less of the topic than we have read."""
-        welcome = self.connection.welcome
-        assert welcome is not None, "a session has a broker that welcomed us"
-        before, self._incarnation = self._incarnation, welcome.incarnation
-        return self._may_shrink and before not in (0, self._incarnation)
-
-    def _check_positions(self, session: ConsumerSession) -> None:
-        """Raise if other records may have our offsets now, unless a group can go on from its cursors."""
-        if self.options.group:
-            self._kept.clear()
-        for partition, (_, position) in self._kept.items():
-            known = [term for offset, term in self._terms.get(partition, ()) if offset < position]
-            view = session.partitions.get(partition)
-            if view is not None and view.term and known and known[-1] != view.term:
-                self.life.failure = Diverged(
-                    f"topic {self.topic.name} lost records of partition {partition} below {position} that were read "
-                    "here, and has others there now: read them from where you need them with another consumer"
-                )
 
     def received(self, deliveries: Iterable[Delivery]) -> None:
         """See SessionReader."""
@@ -219,8 +203,8 @@ class ConsumerCore:
         assert self.session is not None, "only a session delivers"
         start, end = max(delivery.offset, batch.base_offset), batch.base_offset + batch.record_count
         found = convert(batch, start, delivery.partition, self.topic.name)
-        if self._notes_terms:
-            self._note_term(delivery.partition, start, batch.term)
+        if self._terms.noted:
+            self._terms.note(delivery.partition, start, batch.term)
         self.begun[delivery.partition] = start
         self.session.handed_out(delivery, min(end, delivery.next_offset))
         return found
@@ -270,17 +254,13 @@ class ConsumerCore:
     def _hand_out(self, delivery: Delivery, batch: Batch) -> Handout:
         start, end = max(delivery.offset, batch.base_offset), batch.base_offset + batch.record_count
         found = records(batch, start=start, partition=delivery.partition, topic=self.topic.name)
-        if self._notes_terms:
-            self._note_term(delivery.partition, start, batch.term)
+        if self._terms.noted:
+            self._terms.note(delivery.partition, start, batch.term)
         if end > delivery.next_offset:
             del found[delivery.next_offset - start :]
             end = delivery.next_offset
         handout = self._handout = Handout(delivery, batch, found, end)
         return handout
-
-    def _note_term(self, partition: int, offset: int, term: int) -> None:
-        """Remember the term of a run, and keep that of the run before: the new one may not be begun."""
-        self._terms.setdefault(partition, deque(maxlen=2)).append((offset, term))
 
     def _note(self) -> None:
         """Tell the session the application's positions."""
@@ -475,8 +455,9 @@ class ConsumerCore:
 
     def close(self, deadline: float, *, failed: bool) -> Steps[None]:
         """Commit if that is automatic (all but the record in hand if the application `failed`), then leave."""
-        if self.closed:
+        if self.ended:
             return
+        again, self.closed = self.closed, True
         self._take_back()
         self._torn = False  # nothing is read any more
         session = self.session
@@ -486,18 +467,23 @@ class ConsumerCore:
                 self._enter()
             done = done_with(session, self._safe, self._handout if self._one_by_one else None)
             asked += [self._commit_quietly(session, done)] if done else []
-        self.closed = True
         self.connection.ended.append(self)
+        self.connection.parts.pop(self, None)  # before the session is lost: it would join again
+        if session is not None:  # asked again after an interrupt: leaving twice is no error
+            self._leaving = Question(self.connection, lambda request: Leave(request, session.session))
+            self.connection.post(self._leaving)
         self.life.end()
-        self.connection.parts.pop(self, None)
-        if session is not None:
-            leave = Question(self.connection, lambda request: Leave(request, session.session))
-            self.connection.post(leave)
-            yield from self._answered([*asked, leave], min(deadline, self.connection.deadline(LEAVE_PATIENCE_S)))
+        asked += [] if self._leaving is None else [self._leaving]
+        limit = min(deadline, self.connection.deadline(LEAVE_PATIENCE_S))
+        yield from self._answered(asked, limit, reconnect=again)
+        self.ended = True
 
-    def _answered(self, asked: list[Question], limit: float) -> Steps[None]:
-        """Wait for the last answers, unless the connection is lost."""
+    def _answered(self, asked: list[Question], limit: float, *, reconnect: bool) -> Steps[None]:
+        """Wait for the last answers, unless the connection is lost; to `reconnect` when an interrupt broke it off."""
+        connection = self.connection
         for question in asked:
-            while question.answer is None and self.connection.channel.connected and self.connection.clock() < limit:
+            while question.answer is None and connection.clock() < limit:
+                if not connection.channel.connected and not reconnect:
+                    break
                 yield Pause(limit)
             question.cancel()

@@ -63,6 +63,8 @@ class WorkerCore:
         self.run = shell.run
         self.do = shell.do
         self.closed = False
+        self.ended = False
+        """Closing is done: an interrupted one is finished by the next."""
         self.touched = connection.clock()
         """When the application last called."""
         self.left: deque[Any] = deque()
@@ -79,7 +81,7 @@ class WorkerCore:
 
     def _forked(self) -> None:
         """Close in a forked child: the leases are its parent's."""
-        self.closed = True
+        self.closed = self.ended = True
 
     # -- as Part ------------------------------------------------------------------------------------------
 
@@ -308,29 +310,38 @@ class WorkerCore:
 
     def close(self) -> Steps[None]:
         """Send gathered outcomes and release tasks in hand. Raises what `flush` would."""
-        if self.closed:
+        if self.ended:
             return
         self.closed = True
-        connection, settling = self.connection, self.settling
-        connection.ended.append(self)
-        said, deadline = settling.unconfirmed, connection.deadline(min(CLOSE_PATIENCE_S, connection.timeout))
+        self.connection.ended.append(self)
         try:
-            for lease in list(self.held.values()):
-                self.leasing.give_back(lease)
-            settling.send()
-            self.leasing.recall()
-            while (settling.unconfirmed or self.leasing.asks) and connection.clock() < deadline:
-                if not connection.channel.connected and not said:
-                    break
-                yield Pause(deadline)
-            if said and settling.unconfirmed:
-                self.connection.check(deadline, self._what)
-            settling.raise_unseen()
-        finally:
-            connection.parts.pop(self, None)
-            settling.give_up(Closed(f"the worker of topic {self.topic.name} was closed before this was known"))
-            if self._beating is not None:
-                self._beating.cancel()
+            yield from self._let_go()
+        except Error:
+            self._end()
+            raise
+        self._end()
+
+    def _let_go(self) -> Steps[None]:
+        connection, settling = self.connection, self.settling
+        said, deadline = settling.unconfirmed, connection.deadline(min(CLOSE_PATIENCE_S, connection.timeout))
+        for lease in list(self.held.values()):
+            self.leasing.give_back(lease)
+        settling.send()
+        self.leasing.recall()
+        while (settling.unconfirmed or self.leasing.asks) and connection.clock() < deadline:
+            if not connection.channel.connected and not said:
+                break
+            yield Pause(deadline)
+        if said and settling.unconfirmed:
+            connection.check(deadline, self._what)
+        settling.raise_unseen()
+
+    def _end(self) -> None:
+        self.connection.parts.pop(self, None)
+        self.settling.give_up(Closed(f"the worker of topic {self.topic.name} was closed before this was known"))
+        if self._beating is not None:
+            self._beating.cancel()
+        self.ended = True
 
 
 _lease = attrgetter("_lease")

@@ -362,11 +362,10 @@ class Leasing:
 
     def give_back(self, lease: Held) -> None:
         """Release the unsettled tasks of a lease; the attempt does not count."""
-        core = self.core
-        core.held.pop(lease.place, None)
         self._ready = deque(each for each in self._ready if each[0] is not lease)
         if lease.open and not lease.lost:
             self._settle_unheard(lease, Verb.RELEASE, "", sorted(lease.open))
+        self.core.held.pop(lease.place, None)  # last: a close that is interrupted can be repeated
 
     def _settle_unheard(self, lease: Held, verb: Verb, reason: str, offsets: list[int]) -> None:
         """Settle tasks that the application never had; it is not told when that fails."""

@@ -12,6 +12,9 @@ from penstock.clients.connection import driver
 from support.interrupts import interrupts, left_open
 
 PATIENCE_S = 60.0
+STRIDE = 7
+"""Of moments that are tried where each costs a session."""
+
 pytestmark = pytest.mark.usefixtures("quick_collections", "no_wait_without_end")
 INSIDE = ("clients", "transport", "storage", "broker")
 
@@ -76,3 +79,36 @@ def test_a_client_that_is_dropped_ends_its_idle_pump(unix: str, monkeypatch: pyt
     del client
     pump.join(PATIENCE_S)
     assert left_open() == before
+
+
+@pytest.mark.parametrize("delivery", ["control", "auto"])
+def test_a_second_close_of_a_consumer_finishes_the_first(url: str, topic: str, delivery: Any) -> None:
+    with connect(url) as client:
+        client.create_topic(topic)
+        client.producer(topic).send_many([b"x"] * 1000)
+        parts = len(client._driver.connection.parts)
+        for interrupt in interrupts(INSIDE, stride=STRIDE, above=5 * STRIDE):
+            consumer = client.consumer(topic, group="g", delivery=delivery, auto_commit=60)
+            assert consumer.fetch(1, wait=PATIENCE_S)
+            with interrupt:
+                consumer.close()
+            consumer.close()
+            assert consumer.closed
+            assert client.group(topic, "g").members == [], f"interrupted at moment {interrupt.nth}"
+            assert len(client._driver.connection.parts) == parts
+
+
+def test_a_second_close_of_a_worker_finishes_the_first(url: str, topic: str) -> None:
+    with connect(url) as client:
+        client.create_topic(topic)
+        client.producer(topic).send_many([b"x"] * 3)
+        parts = len(client._driver.connection.parts)
+        for interrupt in interrupts(INSIDE, stride=STRIDE, above=5 * STRIDE):
+            worker = client.worker(topic, group="g")
+            assert len(worker.fetch(3, wait=PATIENCE_S)) == 3
+            with interrupt:
+                worker.close()
+            worker.close()
+            assert worker.closed
+            assert client.queue(topic, "g").in_flight == 0, f"interrupted at moment {interrupt.nth}"
+            assert len(client._driver.connection.parts) == parts

@@ -84,3 +84,26 @@ def test_mapped_readers_that_sleep_leave_the_loops_own_threads_to_the_applicatio
                 assert [record.value for record in await fetching] == [b"x"]
 
     asyncio.run(look())
+
+
+def test_a_second_close_finishes_what_an_interrupted_one_began(monkeypatch):
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    async def close_thrice() -> int:
+        with MemoryBroker() as broker:
+            client = await aio.connect(broker.url)
+            driver = client._driver
+            channel, closed = driver.connection.channel, list[None]()
+            close = channel.close
+            for place, name in ((driver, "_tell_all"), (channel, "close")):
+                with monkeypatch.context() as patch:
+                    patch.setattr(place, name, interrupt)
+                    with pytest.raises(KeyboardInterrupt):
+                        driver.close()
+            assert client.closed
+            monkeypatch.setattr(channel, "close", lambda: (closed.append(None), close()))
+            await client.close()
+            return len(closed)
+
+    assert asyncio.run(close_thrice()) == 1
