@@ -24,9 +24,19 @@ from support.raw_client import RawClient
 BATCH = bytes(encode([b"x"]))
 
 
-def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Path):
-    in_use = os.dup(0)
-    os.close(in_use)
+@pytest.fixture
+def in_use() -> Iterator[int]:
+    """How many descriptors are in use, with none free below the last one."""
+    last = max(map(int, os.listdir("/proc/self/fd")))
+    held = [os.open(os.devnull, os.O_RDONLY)]
+    while held[-1] < last:
+        held.append(os.dup(held[0]))
+    yield held[-1] + 1
+    for descriptor in held:
+        os.close(descriptor)
+
+
+def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Path, in_use: int):
     files = FrugalFiles((in_use + 8) * 8 // 5, always="/none/")  # three eighths are left to others
     opened = []
     with pytest.raises(StorageFull, match="ulimit"):
@@ -39,9 +49,7 @@ def test_files_stop_before_the_limit_and_go_on_when_some_are_closed(tmp_path: Pa
         file.close()
 
 
-def test_what_is_open_for_convenience_gives_way_to_other_files(tmp_path: Path):
-    in_use = os.dup(0)
-    os.close(in_use)
+def test_what_is_open_for_convenience_gives_way_to_other_files(tmp_path: Path, in_use: int):
     files = FrugalFiles((in_use + 8) * 8 // 5, always="/none/")
     convenient, opened = [], []
     with pytest.raises(StorageFull):
@@ -61,9 +69,7 @@ def test_what_is_open_for_convenience_gives_way_to_other_files(tmp_path: Path):
         file.close()
 
 
-def test_another_log_is_counted_beside_those_that_have_to_open_their_files_yet():
-    in_use = os.dup(0)
-    os.close(in_use)
+def test_another_log_is_counted_beside_those_that_have_to_open_their_files_yet(in_use: int):
     files = FrugalFiles(limit := (in_use + 20) * 2, always="/none/")
     most = limit - limit // 4 - 2 * (limit // 16)
     room = (most - in_use - 1) // 2
@@ -72,12 +78,10 @@ def test_another_log_is_counted_beside_those_that_have_to_open_their_files_yet()
         files.check_log(room + 1)
 
 
-def test_the_metadata_log_opens_its_files_and_rolls_when_no_other_log_may_be_opened(tmp_path: Path):
+def test_the_metadata_log_opens_its_files_and_rolls_when_no_other_log_may_be_opened(tmp_path: Path, in_use: int):
     (tmp_path / "metadata").mkdir()
     for name in ("there", "metadata/there", "metadata/index"):
         (tmp_path / name).touch()
-    in_use = os.dup(0)
-    os.close(in_use)
     files = FrugalFiles((in_use + 20) * 2, always=f"{tmp_path}/metadata/")
     opened = []
 

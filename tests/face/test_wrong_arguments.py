@@ -60,6 +60,7 @@ WRONG = {
     "Delivery": ["fast", 5, ["push"]],
     "Format": ["avro", 5],
     "Encoding": ["yaml", 5],
+    "Outcome": ["done", 5],
     "Iterable[bytes | ArrowData] | ArrowData": [b"one", "text", 5, [5], ["text"], THING],
     "Iterable[bytes | None] | ArrowData": ["text", 5, [5], ["text"], THING],
     "Callable[..., str | bytes]": ["x", 5],
@@ -73,7 +74,7 @@ GOOD: dict[str, Any] = {
     "topic": "t", "name": "n", "group": "g", "id": "t-0-0", "positions": {0: 0}, "epoch": 1,
     "stages": [Stage(bytes(16), 0, 1, 1)], "topics": ["t"], "spans": [(0, 0, 1)], "piece_bytes": 100, "at": "latest",
     "partition": 0, "start": 0, "end": 1, "offset": 0, "to": "latest", "spec": "@daily", "value": b"v",
-    "values": [b"v"], "delay": 1,
+    "values": [b"v"], "delay": 1, "ids": ["t-0-0"], "verb": "ack",
 }  # fmt: skip
 """Of parameters that have no default."""
 
@@ -124,7 +125,7 @@ class Bench:
                 if inspect.isfunction(found) and not name.startswith("_"):
                     yield f"{kind}.{name}", getattr(thing, name)
 
-    def call(self, verb: Any, **arguments: Any) -> Any:
+    def call(self, verb: Any, /, **arguments: Any) -> Any:
         """Call it, and wait where that is awaited."""
         positional = [
             arguments.pop(parameter.name)

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 from penstock.broker import stop
 from penstock.cli.noted_signals import noted
+
+
+@pytest.fixture(autouse=True)
+def usual() -> Iterator[None]:
+    """SIGINT does what it does in a fresh interpreter; other libraries in this process have handlers of their own."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_a_first_signal_is_noted_and_its_handler_comes_back() -> None:
