@@ -20,17 +20,19 @@ from . import libraries
 from .config import GatewayConfig
 from .link import BrokerLink
 from .resp.server import RespDoor
+from .users import Users
 
 
 def run(config: GatewayConfig, ready: Callable[[dict[str, Any]], None]) -> None:
-    """See the module. Raises InvalidUrl, InsecureListen, MissingLibrary, AddressInUse, TimedOut ..."""
+    """See the module. Raises InvalidUrl, InsecureListen, InvalidUsers, MissingLibrary, AddressInUse, TimedOut ..."""
     config.addresses()
+    users = Users.load(config.users) if config.users else None
     uvloop = libraries.load("uvloop")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(config, ready))
+        runner.run(_serve(config, users, ready))
 
 
-async def _serve(config: GatewayConfig, ready: Callable[[dict[str, Any]], None]) -> None:
+async def _serve(config: GatewayConfig, users: Users | None, ready: Callable[[dict[str, Any]], None]) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -39,7 +41,7 @@ async def _serve(config: GatewayConfig, ready: Callable[[dict[str, Any]], None])
     link = BrokerLink(AsyncDriver(connection))
     try:
         await link.client.ping()
-        door = RespDoor(link, users=None, may_create=config.may_create)
+        door = RespDoor(link, users=users, may_create=config.may_create)
         try:
             bound = await door.open(config.addresses())
             calm_collector()

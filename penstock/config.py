@@ -23,7 +23,7 @@ from .storage.units import seconds, size_bytes
 
 PREFIX = "PENSTOCK_"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
-OWN_FLAGS = ("url", "data", "listen", "resp", "insecure")
+OWN_FLAGS = ("url", "data", "listen", "resp", "users", "insecure")
 """Settings with a flag of their own name; the others are given by --set."""
 
 
@@ -50,6 +50,7 @@ class Config(Struct, frozen=True, kw_only=True):
     resp: Annotated[
         list[str], _about("Where Redis clients connect, to a gateway beside the broker: unix:///path, tcp://host:port.")
     ]
+    users: Annotated[str, _about("The users file of the gateway; empty: it lets any client in.")] = ""
     insecure: Annotated[bool, _about("Allow addresses that other machines can reach, without authentication.")] = False
     drain_s: Annotated[float, _about("How long the broker may take to end in good order.", "s")] = 30.0
     board_rows: Annotated[int, _about("Most partitions of one broker; 256 bytes each in /dev/shm."), Meta(ge=8)] = 8192

@@ -99,7 +99,7 @@ ORDER = {
         *("office_port", "office", "node", ""),
     ],
     "penstock.gateway": [
-        *("libraries", "authorization", "config", "appending", "link", "reading", "resp", "process"),
+        *("errors", "libraries", "authorization", "users", "config", "appending", "link", "reading", "resp", "process"),
         *("__main__", ""),
     ],
     "penstock.gateway.resp": [

@@ -58,7 +58,7 @@ async def auth(session: RespSession, arguments: list[bytes]) -> Any:
 async def _authenticate(session: RespSession, name: bytes, password: bytes) -> None:
     if session.door.users is None:
         raise CommandRefused(NO_USERS)
-    principal = await session.door.users.principal(
+    principal = await session.door.users.verify(
         name.decode("utf-8", "replace"), password.decode("utf-8", "surrogateescape")
     )
     if principal is None:

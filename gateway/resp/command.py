@@ -18,6 +18,7 @@ from msgspec import Struct
 from ..appending import Told
 from ..authorization import Operation, Principal, authorize
 from ..link import BrokerLink
+from ..users import Users
 from .refusals import CommandRefused
 
 Group = Literal["connection", "server", "transactions", "keys", "streams", "topics"]
@@ -42,14 +43,6 @@ class Command(Struct, frozen=True):
     def fits(self, count: int) -> bool:
         """Whether a command of so many words, its name included, has the right arity."""
         return count == self.arity if self.arity > 0 else count >= -self.arity
-
-
-class Users(Protocol):
-    """The users that a door knows."""
-
-    async def principal(self, name: str, password: str) -> Principal | None:
-        """The principal of a name and password; None when they are wrong."""
-        ...
 
 
 class Door(Protocol):

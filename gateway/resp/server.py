@@ -22,8 +22,9 @@ from ...transport.url import Url
 from .. import libraries
 from ..authorization import Principal
 from ..link import BrokerLink
+from ..users import Users
 from .basic import REDIS_VERSION
-from .command import Command, RespSession, Users
+from .command import Command, RespSession
 from .connection import BEFORE_AUTH, RespConnection
 from .replies import error
 from .requests import RequestReader

@@ -24,6 +24,7 @@ ERRORS = {
         "invalid_url",
         "invalid_settings",
         "invalid_topic",
+        "invalid_users",
         "insecure_listen",
     ),
     NOT_FOUND: (

@@ -41,17 +41,19 @@ _ENGINE = (
     multiple=True,
     help="Where Redis clients connect, to a gateway beside the broker: unix:///path or tcp://host:port; repeatable.",
 )
+@click.option("--users", metavar="FILE", help="Users that clients of the gateway have to be; see `penstock user add`.")
 @click.option("--insecure", is_flag=True, default=None, help="Allow addresses that other machines can reach.")
 @click.option("--parent", type=int, metavar="PID", help="Drain when this process ends.")
 @with_config
 def command(
-    *, data: str | None, listen: tuple[str, ...], resp: tuple[str, ...], insecure: bool | None, parent: int | None,
-    settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
+    *, data: str | None, listen: tuple[str, ...], resp: tuple[str, ...], users: str | None, insecure: bool | None,
+    parent: int | None, settings: tuple[tuple[str, str], ...], config_file: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Run a broker until SIGTERM or ^C, which drain it: what was acknowledged is on disk either way."""
     need_linux("penstock serve")
     own: dict[str, Any] = {
-        "data": data, "listen": list(listen) or None, "resp": list(resp) or None, "insecure": insecure,
+        "data": data, "listen": list(listen) or None, "resp": list(resp) or None, "users": users,
+        "insecure": insecure,
     }  # fmt: skip
 
     flags = {**dict(settings), **{name: value for name, value in own.items() if value is not None}}
@@ -98,10 +100,16 @@ def serve_config(config: configuration.Config) -> ServeConfig:
 
 
 def _gateway(config: configuration.Config) -> str:
-    """The settings of the gateway; the supervisor knows where the broker is. Raises InvalidUrl, InsecureListen."""
+    """The settings of the gateway; the supervisor knows where the broker is.
+
+    Raises InvalidUrl, InsecureListen, InvalidUsers.
+    """
     gateway = import_module("..gateway.config", __package__)  # by name: it comes with an extra
-    settings = gateway.GatewayConfig(url="", resp=tuple(config.resp), insecure=config.insecure)
+    users = str(Path(config.users).absolute()) if config.users else ""
+    settings = gateway.GatewayConfig(url="", resp=tuple(config.resp), users=users, insecure=config.insecure)
     settings.addresses()
+    if users:
+        import_module("..gateway.users", __package__).Users.load(users)
     return settings.to_json()
 
 

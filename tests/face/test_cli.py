@@ -140,6 +140,7 @@ def test_every_error_class_has_an_exit_code_and_no_number_is_of_an_unknown_one()
     import penstock.clients
     import penstock.demo.errors
     import penstock.errors
+    import penstock.gateway.errors
 
     known = {penstock.errors.UnknownTopic.code, *Error.by_code}
     assert set(exits._CODES) <= known | {"no_broker", "no_log", "invalid_config", "invalid_input", "unknown_counter"}

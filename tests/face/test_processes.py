@@ -106,6 +106,11 @@ def test_serve_that_cannot_start_says_why_in_one_line(broker: Served, tmp_path: 
             exits.FULL,
             "(board_rows)",
         ),
+        (
+            ["--data", str(tmp_path / "g"), "--listen", unix, "--resp", "tcp://0.0.0.0:0", "--users", "none"],
+            exits.USAGE,
+            "the users file",
+        ),
         (["--data", str(tmp_path / "e"), "--set", "drian_s=4"], exits.USAGE, "did you mean 'drain_s'?"),
     ]
     for arguments, code, says in cases:

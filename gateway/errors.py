@@ -1,0 +1,17 @@
+"""What the gateway refuses before it serves. Pure."""
+
+from __future__ import annotations
+
+from ..storage.errors import Error
+
+
+class GatewayError(Error):
+    """Base of the gateway's errors."""
+
+    code = "gateway_error"
+
+
+class InvalidUsers(GatewayError, ValueError):
+    """A users file that cannot be used: its content, or who may read it."""
+
+    code = "invalid_users"

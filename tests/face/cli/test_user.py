@@ -1,0 +1,61 @@
+"""`penstock user`: names and passwords, from a terminal or a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from penstock.cli import exits
+from penstock.gateway.users import Users
+
+from ..conftest import Cli
+
+
+def knows(path: str, name: str, password: str) -> bool:
+    return asyncio.run(Users.load(path).verify(name, password)) is not None
+
+
+def test_users_are_added_changed_listed_and_deleted(cli: Cli, tmp_path: Path) -> None:
+    path = str(tmp_path / "users")
+    added = cli("user", "add", path, "ann", "--json", stdin=b"first \n")
+    assert (added.code, added.lines) == (exits.OK, [{"event": "added", "user": "ann", "file": path}])
+    assert knows(path, "ann", "first ")
+    changed = cli("user", "add", path, "ann", stdin=b"second")
+    assert (changed.code, changed.text) == (exits.OK, "user ann has another password\n")
+    assert not knows(path, "ann", "first ")
+    assert knows(path, "ann", "second")
+    cli("user", "add", path, "bob", stdin=b"x\n")
+    assert cli("user", "list", path, "--json").lines == [{"user": "ann"}, {"user": "bob"}]
+    assert cli("user", "list", path).text.split() == ["user", "ann", "bob"]
+    assert cli("user", "delete", path, "ann").text == f"user ann deleted from {path}\n"
+    cli("user", "delete", path, "bob")
+    assert cli("user", "list", path).text == "no users yet: penstock user add FILE NAME\n"
+
+
+def test_a_password_is_asked_for_twice_and_not_shown(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    asked: list[str] = []
+
+    def hidden(prompt: str) -> str:
+        asked.append(prompt)
+        return "typed"
+
+    monkeypatch.setattr("click.termui.hidden_prompt_func", hidden)
+    path = str(tmp_path / "users")
+    assert cli("user", "add", path, "ann", typed=b"").code == exits.OK
+    assert len(asked) == 2
+    assert knows(path, "ann", "typed")
+
+
+def test_what_cannot_be_is_one_line_and_exit_code_2(cli: Cli, tmp_path: Path) -> None:
+    path = str(tmp_path / "users")
+    for arguments, stdin, says in [
+        (("add", path, "a:b"), b"x", "cannot be the name of a user"),
+        (("add", path, "ann"), b"\n", "the password is empty"),
+        (("list", path), b"", "cannot be read"),
+    ]:
+        result = cli("user", *arguments, stdin=stdin)
+        assert (result.code, len(result.err.splitlines())) == (exits.USAGE, 1)
+        assert says in result.err

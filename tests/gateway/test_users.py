@@ -1,0 +1,205 @@
+"""The users file: who may read it, what it holds, and passwords that are checked against it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from penstock.gateway import users as module
+from penstock.gateway.authorization import Principal
+from penstock.gateway.errors import InvalidUsers
+from penstock.gateway.users import HashedPassword, Users
+
+
+@pytest.fixture(autouse=True)
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COST", (2, 1, 1))
+    module._decoy.cache_clear()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "users")
+
+
+@pytest.fixture
+def checked() -> Iterator[Callable[..., list[Principal | None]]]:
+    """What questions answer that are asked at once."""
+
+    async def all_of(questions: tuple[Coroutine[Any, Any, Principal | None], ...]) -> list[Principal | None]:
+        return await asyncio.gather(*questions)
+
+    with asyncio.Runner() as runner:
+        yield lambda *questions: runner.run(all_of(questions))
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The passwords that were checked at full cost."""
+    seen: list[str] = []
+    matches = HashedPassword.matches
+
+    def watched(self: HashedPassword, password: str) -> bool:
+        seen.append(password)
+        return matches(self, password)
+
+    monkeypatch.setattr(HashedPassword, "matches", watched)
+    return seen
+
+
+def test_the_right_password_of_a_user_is_that_user(checked, path):
+    assert module.add(path, "ann", "s3cret") is True
+    assert module.add(path, "bob", "other: \u20ac\udcff") is True
+    users = Users.load(path)
+    assert checked(
+        users.verify("ann", "s3cret"), users.verify("ann", "other: \u20ac\udcff"), users.verify("ann", ""),
+        users.verify("bob", "other: \u20ac\udcff"), users.verify("eve", "s3cret"),
+    ) == [Principal("ann"), None, None, Principal("bob"), None]  # fmt: skip
+
+
+def test_a_password_that_was_right_costs_once_and_a_wrong_one_each_time(checked, path, hashed):
+    module.add(path, "ann", "right")
+    users = Users.load(path)
+    assert checked(*(users.verify("ann", "right") for _ in range(20))) == [Principal("ann")] * 20
+    assert hashed == ["right"]
+    assert checked(*(users.verify(name, "wrong") for name in ("ann", "ann", "eve"))) == [None] * 3
+    assert hashed == ["right", "wrong", "wrong", "wrong"]
+    assert checked(users.verify("eve", "right")) == [None]
+    assert len(users._right) == 1
+
+
+def test_checks_run_one_at_a_time_beside_the_loop_also_when_callers_leave(path, monkeypatch):
+    module.add(path, "ann", "right")
+    users, go, inside, most = Users.load(path), threading.Event(), [0], [0]
+
+    def slow(self: HashedPassword, password: str) -> bool:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        go.wait(30)
+        inside[0] -= 1
+        return False
+
+    monkeypatch.setattr(HashedPassword, "matches", slow)
+
+    async def run() -> None:
+        asked = [asyncio.ensure_future(users.verify("ann", str(number))) for number in range(5)]
+        while not inside[0]:
+            await asyncio.sleep(0)
+        for each in asked[:2]:
+            each.cancel()
+        await asyncio.wait(asked[:2])
+        assert inside == [1]
+        go.set()
+        assert await asyncio.gather(*asked[2:]) == [None] * 3
+
+    asyncio.run(run())
+    assert (most, inside) == ([1], [0])
+
+
+def test_a_running_gateway_notices_other_users(checked, path, caplog):
+    module.add(path, "ann", "old")
+    users = Users.load(path)
+    assert checked(users.verify("ann", "old")) == [Principal("ann")]
+    assert module.add(path, "ann", "new") is False
+    assert checked(users.verify("ann", "old"), users.verify("ann", "new")) == [None, Principal("ann")]
+    os.chmod(path, 0o644)
+    Path(path).write_text("nonsense")
+    assert checked(users.verify("ann", "new"), users.verify("ann", "new")) == [Principal("ann")] * 2
+    assert len(caplog.records) == 1
+    os.unlink(path)
+    assert checked(users.verify("ann", "new")) == [Principal("ann")]
+    module.add(path, "bob", "x")
+    assert checked(users.verify("ann", "new"), users.verify("bob", "x")) == [None, Principal("bob")]
+
+
+def test_a_user_that_was_deleted_is_none_any_more(checked, path):
+    module.add(path, "ann", "x")
+    users = Users.load(path)
+    assert checked(users.verify("ann", "x")) == [Principal("ann")]
+    module.delete(path, "ann")
+    assert checked(users.verify("ann", "x")) == [None]
+    with pytest.raises(InvalidUsers, match="has no users: penstock user add"):
+        Users.load(path)
+    with pytest.raises(InvalidUsers, match="no user ann"):
+        module.delete(path, "ann")
+
+
+def test_the_file_is_for_its_owner_alone_and_has_no_password(path):
+    before = os.umask(0)
+    try:
+        module.add(path, "ann", "s3cret")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    text = Path(path).read_text()
+    assert text.startswith("ann:scrypt:2:1:1:")
+    assert "s3cret" not in text
+    assert os.listdir(os.path.dirname(path)) == ["users"]
+    os.chmod(path, 0o400)
+    assert module.names(path) == ["ann"]
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601, 0o700])
+def test_a_file_that_others_may_open_is_refused(path, mode):
+    module.add(path, "ann", "x")
+    os.chmod(path, mode)
+    for use in (Users.load, module.names, lambda path: module.add(path, "bob", "x")):
+        with pytest.raises(InvalidUsers, match="open to other users of this machine: chmod 600"):
+            use(path)
+
+
+def test_the_same_password_twice_is_hashed_differently(path):
+    module.add(path, "ann", "x")
+    module.add(path, "bob", "x")
+    first, second = (line.partition(":")[2] for line in Path(path).read_text().splitlines())
+    assert first != second
+
+
+HASHED = "scrypt:2:1:1:" + "00" * 16 + ":" + "00" * 32
+
+BAD_LINES = {
+    "ann": "is not that of a user",
+    "ann:secret": "is not that of a user",
+    "ann:" + HASHED[:-1]: "is not that of a user",
+    "a b:" + HASHED: "is not that of a user",
+    "ann:" + HASHED.replace(":2:", ":3:", 1): "no cost",
+    "ann:" + HASHED.replace(":2:", ":1:", 1): "no cost",
+    "ann:" + HASHED.replace(":1:", ":0:", 1): "no cost",
+    f"bob:{HASHED}": "user bob is there twice",
+}
+
+
+@pytest.mark.parametrize("line", BAD_LINES)
+def test_a_line_that_is_none_is_named(path, line):
+    Path(path).write_text(f"# people\nbob:{HASHED}\n\n{line}\n")
+    os.chmod(path, 0o600)
+    with pytest.raises(InvalidUsers, match=f"line 4.*{BAD_LINES[line]}"):
+        Users.load(path)
+
+
+def test_what_cannot_be_read_or_written_is_one_sentence(path, tmp_path):
+    with pytest.raises(InvalidUsers, match="cannot be read: No such file"):
+        Users.load(path)
+    with pytest.raises(InvalidUsers, match="cannot be written: No such file"):
+        module.add(str(tmp_path / "none" / "users"), "ann", "x")
+    Path(path).write_bytes(b"\xff")
+    with pytest.raises(InvalidUsers, match="cannot be read"):
+        Users.load(path)
+
+
+@pytest.mark.parametrize(("name", "password"), [("", "x"), ("a:b", "x"), ("a b", "x"), ("ann", "")])
+def test_names_and_passwords_have_to_be_some(path, name, password):
+    with pytest.raises(InvalidUsers):
+        module.add(path, name, password)
+    assert not os.path.exists(path)
+
+
+def test_new_passwords_cost_enough():
+    n, r, p = 1 << 14, 8, 5
+    assert HashedPassword(n, r, p, bytes(16), b"")._hash("x", 4)  # OpenSSL allows the memory
