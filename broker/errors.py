@@ -115,7 +115,7 @@ class UnknownSession(BrokerError):
 
 
 class SessionExpired(BrokerError):
-    """Nothing was heard of a session for longer than its timeout."""
+    """A session was silent for longer than its timeout."""
 
     code = "session_expired"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from ..storage.errors import MissingLibrary
+from ..storage.errors import MissingLibrary, way_to_install
 
 
 def load(name: str) -> Any:
@@ -17,7 +17,4 @@ def load(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise MissingLibrary(
-            f"the gateway needs {name}, which is not installed: pip install 'penstock[gateway]' "
-            "(in a clone '.[gateway]')"
-        ) from None
+        raise MissingLibrary(f"the gateway needs {name}, which is not installed: {way_to_install('gateway')}") from None

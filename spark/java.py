@@ -15,7 +15,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..storage.errors import MissingLibrary
+from ..storage.errors import MissingLibrary, way_to_install
 from .errors import MissingJava
 
 NEEDED = 17
@@ -35,7 +35,7 @@ def missing() -> str:
 def check() -> Path:
     """The home of the Java to run on. Raises MissingLibrary and MissingJava, which say what to install."""
     if find_spec("pyspark") is None:
-        raise MissingLibrary("Spark needs the package pyspark, which is not installed: pip install 'penstock[spark]'")
+        raise MissingLibrary(f"Spark needs the package pyspark, which is not installed: {way_to_install('spark')}")
     return home()
 
 

@@ -45,7 +45,7 @@ Constant = Callable[[int], pa.Array]
 
 
 class RowSlice(NamedTuple):
-    """Some records of one batch: `rows` of them from number `first` on."""
+    """The `rows` records of one batch from number `first` on."""
 
     batch: Batch
     first: int

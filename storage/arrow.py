@@ -15,7 +15,7 @@ import numpy as np
 
 from . import columns
 from .arrow_headers import header_type, unpacked
-from .errors import InvalidArgument, InvalidBatch, MissingLibrary
+from .errors import InvalidArgument, InvalidBatch, MissingLibrary, way_to_install
 from .header import ColumnId
 
 if TYPE_CHECKING:
@@ -96,9 +96,7 @@ def kit() -> Kit:
     try:
         import pyarrow as pa
     except ModuleNotFoundError:
-        raise MissingLibrary(
-            "Arrow batches need pyarrow: pip install 'penstock[arrow]' (in a clone '.[arrow]')"
-        ) from None
+        raise MissingLibrary(f"Arrow batches need pyarrow: {way_to_install('arrow')}") from None
     return Kit(
         pa.Array.from_buffers, pa.py_buffer, pa.RecordBatch.from_arrays,
         pa.binary(), pa.int64(), pa.timestamp("us", "UTC"), header_type(), pa.int32(),

@@ -22,7 +22,7 @@ BATCH_BYTES = 4 << 20
 
 
 class RecordBuffer:
-    """Up to `limit` records (a list added at once may exceed it)."""
+    """Records to be appended, at most `limit` of them (a list added at once may exceed it)."""
 
     def __init__(self, limit: int, max_record_bytes: int) -> None:
         self._limit = limit

@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import cache
 from typing import TYPE_CHECKING
 
-from .errors import InvalidBatch, MissingCodec
+from .errors import InvalidBatch, MissingCodec, way_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # pyright: ignore[reportAttributeAccessIssue]
@@ -53,9 +53,7 @@ def _functions(codec: int) -> tuple[Callable[[Buffer], bytes], Callable[[Buffer,
             return _zstd()
     except ImportError:
         name = Codec(codec).name.lower()
-        raise MissingCodec(
-            f"codec {name} is not installed; pip install 'penstock[codecs]' (in a clone '.[codecs]')"
-        ) from None
+        raise MissingCodec(f"codec {name} is not installed: {way_to_install('codecs')}") from None
     known = ", ".join(f"{known.value} ({known.name.lower()})" for known in Codec)
     raise InvalidBatch(f"codec {codec} is unknown; known are {known}")
 

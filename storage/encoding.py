@@ -183,7 +183,7 @@ def _key_columns(keys: Sequence[bytes | None], codec: int) -> list[tuple[int, in
 
 
 def priority_column(priorities: Sequence[int]) -> list[tuple[int, int, Raw]]:
-    """Nothing when all are 0, which records have anyway."""
+    """The column, or an empty list when all are 0, which is what records without the column have."""
     lowest, highest = min(priorities), max(priorities)
     if lowest < 0 or highest > PRIORITY_MAX:
         wrong = lowest if lowest < 0 else highest
@@ -192,7 +192,7 @@ def priority_column(priorities: Sequence[int]) -> list[tuple[int, int, Raw]]:
 
 
 def not_before_column(times: Sequence[int] | np.ndarray) -> list[tuple[int, int, Raw]]:
-    """Nothing when every record may be worked on at once."""
+    """The column, or an empty list when every record may be worked on at once."""
     return [(ColumnId.NOT_BEFORE, Codec.NONE, np.asarray(times, "<i8").tobytes())] if any(times) else []
 
 

@@ -169,6 +169,11 @@ class ForeignDirectory(StorageError):
     code = "foreign_directory"
 
 
+def way_to_install(extra: str) -> str:
+    """The command that brings the packages of an extra of penstock."""
+    return f"pip install 'penstock[{extra}]' (in a clone '.[{extra}]')"
+
+
 class MissingCodec(StorageError, ImportError):
     """A batch is compressed with a codec whose library is not installed."""
 

@@ -48,7 +48,7 @@ _NO_BUFFERS = 1024
 """Most buffers one pwritev takes (IOV_MAX)."""
 
 SMALL_BYTES = 64 << 10
-"""Up to here a read that must not wait gives bytes; clearing and copying more would cost as much as reading it."""
+"""The most bytes of a read that must not wait; clearing and copying more would cost as much as reading it."""
 
 _RENAME_NOREPLACE = 1
 _AT_FDCWD = -100
@@ -85,7 +85,7 @@ class File:
         self.close()
 
     def pread(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end of the file."""
+        """Read `size` bytes; fewer only at the end of the file."""
         try:
             data = os.pread(self._descriptor, size, position)
         except OSError as error:

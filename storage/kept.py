@@ -37,7 +37,7 @@ Taken = Sequence[tuple[Batch, Runs]]
 
 
 def keep(batch: Batch, rows: Rows) -> bytearray:
-    """Some records of one batch. Raises as `keep_all` does."""
+    """Keep the chosen records of one batch. Raises as `keep_all` does."""
     return keep_all([(batch, rows)])
 
 

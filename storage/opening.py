@@ -25,7 +25,12 @@ from .recovery import Begin, Damage, LogEnd, RecoveryPlan, before, begin, follow
 from .scan import look, owner, stated_log, survey
 from .segment import Page, Segment, SegmentRef, read_page, reference
 
-_WAY_OUT = "penstock log repair --accept-loss goes on without what is lost"
+
+def way_out(path: str) -> str:
+    """What to do about a log that has lost something, in words that follow its name."""
+    if log_ids.is_catalogue(path):
+        return "restore it from a copy; penstock log repair --accept-loss goes on without the topics that only it knew"
+    return "penstock log repair --accept-loss goes on without what is lost"
 
 
 class FoundLog(msgspec.Struct):
@@ -62,8 +67,8 @@ def find_end(files: Files, path: str, *, suspect: bool = False) -> FoundLog:
     listed = files.listdir(path)
     names, void = live_segments(listed)
     if not names:
-        way_out = "" if log_ids.own_id(path) is None else f": {_WAY_OUT}"
-        raise InvalidTopic(f"there is no log in {path}{way_out}")
+        advice = "" if log_ids.own_id(path) is None else f": {way_out(path)}"
+        raise InvalidTopic(f"there is no log in {path}{advice}")
     pages = _Pages(files, path, names)
     poisoned = poison.text(files, path)
     acknowledged = poison.acknowledged(poisoned)
@@ -151,7 +156,7 @@ class _Pages:
             self._check_place(known)
             return known
         raise Corrupt(
-            f"no segment in {self._path} has a readable first page; {_WAY_OUT}",
+            f"no segment in {self._path} has a readable first page; {way_out(self._path)}",
             path=self._path,
         )
 
@@ -229,22 +234,22 @@ def _verify_segment(files: Files, ref: SegmentRef, found: FoundLog, last: int) -
         found.kept.append((ref.name, rows))
 
 
-def check_readable(found: FoundLog) -> None:
+def check_readable(path: str, found: FoundLog) -> None:
     """Raise Corrupt when a segment that begins or ends the log says nothing any more, or nothing says how it goes on.
 
     Going on would give out again, to others, what its batches had, and make its file void.
     """
     if found.unreadable:
         lost = ", ".join(found.unreadable)
-        raise Corrupt(f"{lost} cannot be read any more; {_WAY_OUT}", path=found.unreadable[0])
+        raise Corrupt(f"{lost} cannot be read any more; {way_out(path)}", path=found.unreadable[0])
     if found.missing:
-        raise Corrupt(f"{found.missing}; {_WAY_OUT}", path=found.damage[-1].path)
+        raise Corrupt(f"{found.missing}; {way_out(path)}", path=found.damage[-1].path)
 
 
 def recover(files: Files, path: str, *, suspect: bool) -> FoundLog:
     """Find the end and make it durable. Raises Poisoned, StorageFull, InvalidTopic, Corrupt."""
     found = find_end(files, path, suspect=suspect)
-    check_readable(found)
+    check_readable(path, found)
     _sweep(files, path, found)
     if found.begun.how is RecoveryPlan.VERIFY:
         _settle(files, path, found)

@@ -48,7 +48,7 @@ def text(files: Files, path: str) -> str | None:
 
 
 def acknowledged(said: str | None) -> int | None:
-    """Up to which seq a poisoned log was durable, 0 when its poison does not say; None without one that has a text."""
+    """The last durable seq of a poisoned log, 0 when its poison does not say; None without one that has a text."""
     if not said:
         return None
     last = said.rpartition("\n")[2]

@@ -74,7 +74,7 @@ class SegmentReader:
         return before(first)
 
     def read(self, size: int, position: int) -> Buffer:
-        """Up to `size` bytes: a view of the mapping, or a copy."""
+        """Read `size` bytes or what there is: a view of the mapping, or a copy."""
         if not self._mapped:
             return self.file.pread(size, position)
         if position + size > len(self._view) and len(self._view) < self.size:

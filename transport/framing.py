@@ -28,7 +28,7 @@ _PREFIX = struct.Struct("<II")
 PREFIX_BYTES = _PREFIX.size
 
 JOIN_BYTES_MAX = 8 << 10
-"""Up to here one buffer is made of a message: copying costs less than telling the kernel of two more."""
+"""The largest message that is made into one buffer: copying costs less than telling the kernel of two more."""
 
 
 def framed(frames: Sequence[Buffer]) -> list[Buffer]:

@@ -14,7 +14,7 @@ INT64_MAX = 2**63 - 1
 Int64 = Annotated[int, Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
 Count = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 Unsigned = Annotated[int, Meta(ge=0)]
-"""Up to 2**64 - 1, which is all that msgpack can carry."""
+"""0 to 2**64 - 1, which is all that msgpack can carry."""
 TopicId = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Setting = str | int | float | bool | None
 """Flat, so that no request can nest."""

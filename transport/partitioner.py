@@ -14,7 +14,7 @@ import numpy as np
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 SHORT = 1 << 16
-"""Up to so many partitions their numbers are sorted by radix, which takes a quarter of the time."""
+"""The most partitions whose numbers are sorted by radix, which takes a quarter of the time."""
 
 
 def partition_of(key: bytes, count: int) -> int:

@@ -343,7 +343,7 @@ class Keeper:
         self._warn(poison.write(self._files, tail.directory, reason, durable=durable))
 
     def _quiet(self, now_s: float, wait: float | None) -> float | None:
-        """Nothing was due: sync the last marks after a while. Returns the seconds until there is more to do."""
+        """With no sync due, sync the last marks after a while. Returns the seconds until there is more to do."""
         if self._unsynced_marks:
             if now_s < self._quiet_at:
                 left = self._quiet_at - now_s

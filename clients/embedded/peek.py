@@ -72,7 +72,7 @@ class Peek:
         path = metadata_path(self.files, self.data)
         if path is None:
             return CatalogueState()
-        check_readable(find_end(self.files, path))
+        check_readable(path, find_end(self.files, path))
         reader = self.reader(path)
         first_seq = reader.names[0].base_seq
         snapshot = snapshots.load_newest(self.files, path, first_seq=first_seq, last_seq=reader.limit())

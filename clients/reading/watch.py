@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...storage.board_row import Row
 
 FEW = 24
-"""Up to so many words, looking at one after the other is quicker than calling numpy (4 us)."""
+"""The most words that are read one by one, which is quicker than calling numpy (4 us)."""
 
 UNSEEN = -1
 """No word: those are unsigned."""

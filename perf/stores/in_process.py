@@ -18,6 +18,8 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
+from penstock.storage.errors import way_to_install
+
 Append = Callable[[Sequence[bytes]], object]
 
 
@@ -33,7 +35,7 @@ class InProcessStore(ABC):
 
     def absent(self) -> str:
         if self.module and find_spec(self.module) is None:
-            return f"{self.package} is not installed: pip install 'penstock[bench]'"
+            return f"{self.package} is not installed: {way_to_install('bench')}"
         return ""
 
     def versions(self) -> dict[str, str]:

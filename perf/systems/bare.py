@@ -87,7 +87,7 @@ class Bare:
                 yield address
 
     def create(self, address: str, stream: str) -> None:
-        """Nothing to create: the only stream sends everything to every receiver."""
+        """Do nothing: the only stream sends everything to every receiver."""
 
     def produce(self, address: str, stream: str, values: Sequence[bytes]) -> None:
         raise NotImplementedError("a bare socket acknowledges nothing")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ...storage.errors import MissingLibrary
+from ...storage.errors import MissingLibrary, way_to_install
 from .archive_files import SCHEMA
 from .archive_layout import DataFile
 from .identity import PipelineIdentity
@@ -21,7 +21,7 @@ try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction
     from deltalake.transaction import AddAction
 except ModuleNotFoundError:
-    raise MissingLibrary("Delta tables need deltalake: pip install 'penstock[delta]' (in a clone '.[delta]')") from None
+    raise MissingLibrary(f"Delta tables need deltalake: {way_to_install('delta')}") from None
 
 BY = ["topic", "date", "hour"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...storage.errors import MissingLibrary
+from ...storage.errors import MissingLibrary, way_to_install
 from .archive_files import WITH_TOPIC
 from .archive_layout import DataFile
 from .identity import OWN, PipelineIdentity
@@ -19,9 +19,7 @@ try:
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.transforms import HourTransform, IdentityTransform
 except ModuleNotFoundError:
-    raise MissingLibrary(
-        "Iceberg tables need pyiceberg: pip install 'penstock[iceberg]' (in a clone '.[iceberg]')"
-    ) from None
+    raise MissingLibrary(f"Iceberg tables need pyiceberg: {way_to_install('iceberg')}") from None
 
 NAMESPACE = "penstock"
 NAME = "penstock.archive"

@@ -15,6 +15,7 @@ from penstock.storage.dump import dump
 from penstock.storage.errors import Corrupt
 from penstock.storage.files import Files
 from penstock.storage.log import LogWriter
+from penstock.storage.opening import check_readable, find_end
 from penstock.storage.order import Sole
 from penstock.storage.promises import Promises
 from penstock.storage.repair import repair
@@ -113,6 +114,20 @@ def test_a_log_whose_last_segment_says_nothing_is_refused_not_begun_again() -> N
             write_on(files)
         before["promises"] = content(files, "/log/promises")
         assert {name: content(files, f"/log/{name}") for name in files.listdir("/log")} == before
+
+
+@pytest.mark.parametrize(
+    ("path", "way_out"),
+    [
+        ("/log", "; penstock log repair --accept-loss goes on without what is lost"),
+        ("/data/metadata", "; restore it from a copy; penstock log repair --accept-loss goes on without the topics"),
+    ],
+)
+def test_a_lost_last_segment_is_said_with_what_its_log_is_for(path: str, way_out: str) -> None:
+    built = build(None, path, shape=[(2, 1), (1, 1)])
+    put(built.files, built.segment_path(), bytes(6000))
+    with pytest.raises(Corrupt, match=way_out):
+        check_readable(path, find_end(built.files, path))
 
 
 def test_a_lost_last_segment_is_refused_and_goes_on_when_accepted() -> None:

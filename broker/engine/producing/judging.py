@@ -20,7 +20,7 @@ from ....storage import columns
 from ....storage.batch import ALIGNMENT, Batch, Codec, Column, ColumnId, Kind, parse
 from ....storage.codecs import inflate
 from ....storage.encoding import HEADER_DECODER
-from ....storage.errors import BatchTooLarge, InvalidBatch, MissingCodec, RecordTooLarge
+from ....storage.errors import BatchTooLarge, InvalidBatch, MissingCodec, RecordTooLarge, way_to_install
 from ....storage.header import CRITICAL, EVENT_TIMES, HEADER_BYTES, RESERVED_POSITION, aligned
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _raw(batch: Batch, column: Column) -> Buffer:
     except MissingCodec:
         raise MissingCodec(
             f"the broker cannot check a batch that is compressed with {Codec(column.codec).name.lower()}: "
-            "pip install 'penstock[codecs]' where the broker runs, or produce with codec='none'"
+            f"where the broker runs, {way_to_install('codecs')}, or produce with codec='none'"
         ) from None
 
 

@@ -273,7 +273,7 @@ class Publisher:
             self._end(line)
 
     def _end(self, line: PublishingLine) -> None:
-        """Nothing is left of the next stage: it was damaged, and its loss accepted."""
+        """Pass a stage of which nothing is left: it was damaged, and its loss accepted."""
         partition = line.partition
         try:
             partition.check_writable()

@@ -93,7 +93,7 @@ class Parked(Generic[R]):
             self._deadlines.set(self, self._due[0][0], self._ring)
 
     def _take_due(self, now_s: float) -> list[R]:
-        """Some requests whose time is up."""
+        """Requests whose time is up, at most as many as one turn answers."""
         found: list[R] = []
         while self._due and len(found) < DUE_MAX:
             deadline_s, number = self._due[0]

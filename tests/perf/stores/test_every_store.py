@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from penstock.storage.errors import way_to_install
 
 from perf.stores import every_store
 from perf.stores.frames import framed, values_of
@@ -79,7 +80,7 @@ def test_a_library_that_is_missing_is_named() -> None:
         name, chunk, module, package = "nothing", 1, "penstock_has_no_such_module", "no-such-package"
         appending = reading = None  # pyright: ignore[reportAssignmentType]
 
-    assert Missing().absent() == "no-such-package is not installed: pip install 'penstock[bench]'"
+    assert Missing().absent() == f"no-such-package is not installed: {way_to_install('bench')}"
 
 
 # -- programs in other languages ------------------------------------------------------------------

@@ -58,7 +58,7 @@ class RecordSource(NamedTuple):
 
 
 def choose(queue: Queue, source: RecordSource, limit: int, now_us: int) -> Choice:
-    """Up to `limit` records of a group. Without any, `runs` is empty."""
+    """Choose up to `limit` records of a group. `runs` is empty if there are none."""
     if source.shelves:
         return _by_level(queue, source, source.shelves, limit, now_us)
     runs = list(_again(queue, queue.retrying.ready(now_us, limit)))

@@ -41,7 +41,7 @@ class KeyScheduler:
         self.cold = False  # whether pages were missing then
 
     def choose(self, queue: Queue, source: RecordSource, limit: int, now_us: int) -> Choice:
-        """Up to `limit` records."""
+        """Choose up to `limit` records."""
         self.cold, self.next_us = False, FOREVER_US
         try:
             return self._choose(queue, source, limit, now_us)
@@ -126,7 +126,7 @@ class KeySchedulers:
         self._by_group: dict[tuple[Partition, str], KeyScheduler] = {}
 
     def choose(self, partition: Partition, queue: Queue, source: RecordSource, limit: int, now_us: int) -> Choice:
-        """Up to `limit` records of a group."""
+        """Choose up to `limit` records of a group."""
         scheduler = self._by_group.get((partition, queue.group))
         if scheduler is None:
             scheduler = self._by_group[partition, queue.group] = KeyScheduler(partition, self._port)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ...tables.queues.leases import Range, Run
 
 SPARE_BYTES = 128 << 10
-"""Up to this many extra bytes are sent rather than cut off: cutting costs as much as sending them."""
+"""So many extra bytes are sent rather than cut off: cutting costs as much as sending them."""
 
 CUT_BYTES, CUT_RECORD_BYTES = 1024, 16
 """Overhead of a cut batch: columns of offsets and times, and a header."""
@@ -146,7 +146,7 @@ class LeaseReading:
 
 
 def _cut(batch: Batch, ranges: Sequence[Range]) -> Buffer:
-    """Some records of a batch. Raises MissingCodec, and BadChecksum with the end of a damaged batch."""
+    """Read the chosen records of a batch. Raises MissingCodec, and BadChecksum with the end of a damaged batch."""
     runs, is_plain = runs_of(batch, ranges), batch.kind == Kind.RECORDS
     try:
         return cut(batch, *runs[0]) if is_plain and len(runs) == 1 else keep(batch, runs)

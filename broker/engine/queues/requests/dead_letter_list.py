@@ -34,7 +34,7 @@ class DeadLetterList:
         self._picker = Picker(port)
 
     def list(self, peer: Peer, message: ListDead, payload: Payload, now: Now) -> Work:
-        """Some dead letters of one partition, with their records. Raises UnknownGroup, InvalidRequest."""
+        """One page of the dead letters of a partition, with their records. Raises UnknownGroup, InvalidRequest."""
         if message.max_records == 0:
             raise InvalidRequest("max_records=0 lists nothing: ask for one at least")
         topic = self._topics.get(message.topic)

@@ -75,7 +75,7 @@ class Carrier:
         return limit
 
     def bound(self, partition: Partition) -> int:
-        """Up to which seq segments may go: nothing open stands in a kept batch there."""
+        """The last seq whose segment may go: no open record is in a kept batch up to it."""
         _, seqs = self._standing(partition)
         return int(seqs.min()) - 1 if len(seqs) else NO_SEQ
 

@@ -69,7 +69,7 @@ class Rounds(Protocol):
 
 
 class Round:
-    """Some entries of one partition on their way."""
+    """Entries of one partition that are on their way."""
 
     def __init__(self, mover: Rounds, source: Partition, entries: list[OutboxEntry]) -> None:
         self._mover = mover

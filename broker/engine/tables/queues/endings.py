@@ -49,7 +49,7 @@ class Endings:
         self.entries[:0] = [(later_us, lowest) for (_, lowest), (later_us, _) in pairs]
 
     def forgettable(self, before_us: int, end: int) -> int:
-        """Nothing below this offset ended at `before_us` or later; `end` when nothing at all did."""
+        """The lowest offset that ended at `before_us` or later; `end` if there is none."""
         return next((offset for minute_us, offset in self.entries if minute_us + MINUTE_US > before_us), end)
 
     def next_us(self, keep_us: int) -> int | None:

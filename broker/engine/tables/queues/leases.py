@@ -49,7 +49,7 @@ class LeaseBody(Struct, array_like=True, frozen=True):
 
 
 FEW_EXTENTS = 8
-"""Up to this many extents of a lease are searched one by one."""
+"""The most extents of a lease that are searched one by one."""
 
 
 class Extent:
@@ -213,7 +213,7 @@ SLACK = 64
 
 
 FEW = 64
-"""Up to this many leases are searched one by one."""
+"""The most leases that are searched one by one."""
 
 BLOCK = 256
 """Records of a block: of many leases, only those with a record in the same block are looked at."""
