@@ -1,7 +1,9 @@
 """The gateway process: one event loop, one connection to the broker, and the doors.
 
 Contract: `run` serves until SIGTERM or SIGINT, then answers what has arrived, for `drain_s` at most. `ready` is called
-once, with the event that programs read. The broker may be restarted meanwhile. Raises what keeps it from serving.
+once, with the event that programs read. The broker may be
+restarted meanwhile. The process is about to end then: no other of these signals cuts it short. Raises what keeps it
+from serving.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from .link import BrokerLink
 from .resp.server import RespDoor
 from .users import Users
 
+STOPS = (signal.SIGTERM, signal.SIGINT)
+
 
 def run(config: GatewayConfig, ready: Callable[[dict[str, Any]], None]) -> None:
     """See the module. Raises InvalidUrl, InsecureListen, InvalidUsers, MissingLibrary, AddressInUse, TimedOut ..."""
@@ -34,8 +38,8 @@ def run(config: GatewayConfig, ready: Callable[[dict[str, Any]], None]) -> None:
 
 async def _serve(config: GatewayConfig, users: Users | None, ready: Callable[[dict[str, Any]], None]) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    for number in STOPS:
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
     set_file_limit()
     connection = open_connection(config.url, timeout=config.timeout_s, name="gateway", clock=time.monotonic)
     link = BrokerLink(AsyncDriver(connection))
@@ -51,3 +55,5 @@ async def _serve(config: GatewayConfig, users: Users | None, ready: Callable[[di
             await door.drain(config.drain_s)
     finally:
         await link.close()
+        for number in STOPS:  # handlers are taken away before a process is over; what is ignored stays so
+            signal.signal(number, signal.SIG_IGN)

@@ -101,6 +101,13 @@ def test_sigterm_answers_what_has_arrived_and_removes_the_socket(own, folder):
     assert not path.exists()
 
 
+def test_sigterm_again_and_again_changes_nothing(own):
+    gateway = GatewayProcess(own.url)
+    while gateway.process.poll() is None:
+        gateway.process.send_signal(signal.SIGTERM)
+    assert gateway.stop() == 0
+
+
 def test_an_address_in_use_is_one_sentence(own, folder):
     gateway = GatewayProcess(own.url, f"unix://{folder}/taken", "tcp://127.0.0.1:0")
     try:
